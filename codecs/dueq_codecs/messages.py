@@ -1,0 +1,590 @@
+"""Everything that travels between clients and brokers and between brokers, as plain types.
+
+`dueq_codecs.frames` turns each into one header frame (16 bytes of envelope + FlatBuffers) and back; payload
+bytes travel beside it in ZeroMQ frames of their own (`bodies`). Instants are Unix ms UTC unless a name says
+`_us`; `wall` and `mono` name the two clocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from dueq_codecs.records import (
+    NO_U8,
+    NO_U16,
+    NO_U32,
+    NO_U64,
+    U8,
+    U16,
+    U32,
+    U64,
+    LogEntry,
+    RecordKind,
+)
+
+PROTOCOL_VERSION = 1
+
+
+class Code(IntEnum):
+    """How a request ended. Each maps to one exception of the SDK."""
+
+    OK = 0
+    INVALID_REQUEST = 1
+    PAYLOAD_TOO_LARGE = 2
+    TOPIC_NOT_FOUND = 3
+    TOPIC_EXISTS = 4
+    SEQUENCE_REUSED = 5
+    NOT_ALLOWED = 6
+    BUSY = 7
+    DISK_FULL = 8
+    NOT_ENOUGH_REPLICAS = 9
+    NOT_LEADER = 10
+    OUTCOME_UNKNOWN = 11
+    UNKNOWN_SESSION = 12
+    COORDINATOR_UNAVAILABLE = 13
+    UNKNOWN_UPLOAD = 14
+    BAD_FRAME = 15
+    WRONG_VERSION = 16
+    WRONG_CLUSTER = 17
+    BROKEN = 18
+
+
+# ---------------------------------------------------------------- sessions
+
+
+class Role(IntEnum):
+    """Who says Hello."""
+
+    CLIENT = 0
+    BROKER = 1
+
+
+@dataclass(slots=True)
+class Hello:
+    """The first frame on a connection, and the client's keep-alive and clock measurement after it."""
+
+    role: Role
+    name: str
+    """A broker's id, or the client id in hex."""
+    cluster_id: str = ""
+    """Empty: whatever cluster answers."""
+    incarnation: int = 0
+    attach: int = 0
+    """Grows with every new connection of one (name, incarnation); the highest wins."""
+    protocol_min: int = PROTOCOL_VERSION
+    protocol_max: int = PROTOCOL_VERSION
+    sent_wall_us: int = 0
+    agent: str = ""
+    principal: str = ""
+
+
+@dataclass(slots=True)
+class HelloReply:
+    """The broker's answer; with the sender's instants the four timestamps of an offset measurement."""
+
+    code: Code
+    text: str = ""
+    cluster_id: str = ""
+    broker_id: str = ""
+    incarnation: int = 0
+    protocol: int = PROTOCOL_VERSION
+    feature_level: int = 1
+    echo_wall_us: int = 0
+    received_wall_us: int = 0
+    sent_wall_us: int = 0
+    mesh_offset_us: int = 0
+    """Add this to the broker's wall clock to get mesh time."""
+
+
+# ---------------------------------------------------------------- topics and reading
+
+
+@dataclass(slots=True)
+class BrokerInfo:
+    """One registered broker."""
+
+    broker_id: str
+    endpoint: str
+    incarnation: int = 0
+
+
+@dataclass(slots=True)
+class PartitionInfo:
+    """One partition as the answering broker knows it."""
+
+    uid: int
+    leader: str
+    """Broker id, or empty when there is none or it is not known."""
+    epoch: int
+    serving: bool
+    replicas: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class TopicInfo:
+    """A topic's settings and where its partitions are."""
+
+    name: str
+    kind: str
+    replicas: int
+    min_isr: int
+    payload_bytes_max: int
+    horizon_ms: int
+    """0: no cap."""
+    partitions: tuple[PartitionInfo, ...] = ()
+
+
+@dataclass(slots=True)
+class MetadataRequest:
+    """Ask for brokers and one topic (or all, when `topic` is empty)."""
+
+    request_id: int
+    topic: str = ""
+
+
+@dataclass(slots=True)
+class MetadataReply:
+    request_id: int
+    code: Code
+    text: str = ""
+    brokers: tuple[BrokerInfo, ...] = ()
+    topics: tuple[TopicInfo, ...] = ()
+
+
+@dataclass(slots=True)
+class CreateTopicRequest:
+    request_id: int
+    creation_id: bytes
+    """16 bytes: a repeated create recognises its own topic by it."""
+    topic: str
+    kind: str = "timeline"
+    partitions: int = 1
+    replicas: int = 1
+    min_isr: int = 0
+    """0: replicas // 2 + 1."""
+    payload_bytes_max: int = 0
+    """0: the mesh's default."""
+    horizon_ms: int = 0
+    exist_ok: bool = False
+
+
+@dataclass(slots=True)
+class DeleteTopicRequest:
+    request_id: int
+    topic: str
+
+
+@dataclass(slots=True)
+class InspectRequest:
+    """A reading request; the answer is what this broker knows and may be stale.
+
+    `what` is one of "status", "describe", "forecast". The reply's `document` is JSON (see
+    ARCHITECTURE.md, "Reading").
+    """
+
+    request_id: int
+    what: str
+    topic: str = ""
+    seconds: int = 0
+
+
+@dataclass(slots=True)
+class Reply:
+    """The answer to everything that has no reply of its own."""
+
+    request_id: int
+    code: Code
+    text: str = ""
+    document: str = ""
+    retry_after_ms: int = 0
+
+
+# ---------------------------------------------------------------- changes
+
+
+@dataclass(slots=True)
+class ChangeRequest:
+    """One changing request of a client: a batch of operations of one kind in one partition.
+
+    Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE);
+    for MOVE and CANCEL the client leaves `token` empty. An INSERT brings one body: the inline payloads,
+    one after the other.
+    """
+
+    request_id: int
+    kind: RecordKind
+    topic: str
+    uid: int
+    client_id: bytes
+    sequence: int
+    digest: int
+    first: U64 = field(default_factory=lambda: NO_U64)
+    target_sequence: U64 = field(default_factory=lambda: NO_U64)
+    target_row: U16 = field(default_factory=lambda: NO_U16)
+    token: U64 = field(default_factory=lambda: NO_U64)
+    due: U64 = field(default_factory=lambda: NO_U64)
+    size: U32 = field(default_factory=lambda: NO_U32)
+    crc: U32 = field(default_factory=lambda: NO_U32)
+    upload: U64 = field(default_factory=lambda: NO_U64)
+    amount_ms: U64 = field(default_factory=lambda: NO_U64)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.due) if self.kind == RecordKind.INSERT else len(self.target_sequence)
+
+
+@dataclass(slots=True)
+class ChangeReply:
+    """The result of applying the committed record that carried the request.
+
+    INSERT: row i of the request has id (max(due[i], stamp), uid, sequence, row + i).
+    Every other kind: `outcomes` has one Outcome per row.
+    """
+
+    request_id: int
+    code: Code
+    text: str = ""
+    uid: int = 0
+    epoch: int = 0
+    sequence: int = 0
+    row: int = 0
+    """The first row of this request inside its record."""
+    stamp: int = 0
+    outcomes: U8 = field(default_factory=lambda: NO_U8)
+    retry_after_ms: int = 0
+    leader: str = ""
+    """With NOT_LEADER: the broker to ask, when known."""
+
+
+@dataclass(slots=True)
+class ChunkRequest:
+    """One chunk of a long payload, sent ahead of the INSERT that names it; one body.
+
+    The first chunk has upload 0; its reply names the upload number for the rest.
+    """
+
+    request_id: int
+    topic: str
+    uid: int
+    client_id: bytes
+    upload: int
+    chunk: int
+    chunks: int
+    size: int
+    """Bytes of the whole payload."""
+    crc: int
+    """CRC-32 of this chunk."""
+
+
+@dataclass(slots=True)
+class ChunkReply:
+    """The chunk is synced on every ISR member."""
+
+    request_id: int
+    code: Code
+    text: str = ""
+    upload: int = 0
+    chunk: int = 0
+    retry_after_ms: int = 0
+    leader: str = ""
+
+
+# ---------------------------------------------------------------- consumers
+
+
+class ConsumerAction(IntEnum):
+    """Why a consumer writes."""
+
+    ATTACH = 0
+    BEAT = 1
+    GOODBYE = 2
+
+
+@dataclass(slots=True)
+class ConsumerFrame:
+    """A consumer's attach, beat or goodbye to one leader of one topic.
+
+    Credit is a limit, restated every time with a growing `number`. ATTACH lists what the consumer holds or
+    is acking (four columns of one length); leases of its own that are missing there are pushed again.
+    """
+
+    action: ConsumerAction
+    topic: str
+    consumer_id: bytes
+    attach: int
+    """Grows with every attach of this consumer to this leader; the highest wins."""
+    number: int
+    credit: int
+    """Unfinished leases that this leader may have out to this consumer."""
+    credit_bytes: int
+    lease_ms: int
+    push_seen: int = 0
+    """The highest push number up to which every push of this attach has arrived."""
+    held_uid: U32 = field(default_factory=lambda: NO_U32)
+    held_sequence: U64 = field(default_factory=lambda: NO_U64)
+    held_row: U16 = field(default_factory=lambda: NO_U16)
+    held_token: U64 = field(default_factory=lambda: NO_U64)
+
+
+@dataclass(slots=True)
+class ConsumerReply:
+    """The leader's answer to each ConsumerFrame (and its own beat while messages wait for credit)."""
+
+    topic: str
+    consumer_id: bytes
+    attach: int
+    number: int
+    """The highest credit number in force."""
+    code: Code = Code.OK
+    text: str = ""
+    waiting: int = 0
+    """Due messages here that wait for credit."""
+    push_sent: int = 0
+    """The number of the last push of this attach."""
+
+
+@dataclass(slots=True)
+class Push:
+    """Due messages with their leases, for one consumer; one body: the inline payloads in row order.
+
+    A row whose size is above CHUNK_BYTES has its payload in PushChunk frames that went ahead.
+    """
+
+    topic: str
+    consumer_id: bytes
+    attach: int
+    number: int
+    """1, 2, 3, … within one attach."""
+    epoch: int
+    released_at_us: int
+    """The leader's wall clock (mesh time) when the push left, Unix µs."""
+    uid: U32 = field(default_factory=lambda: NO_U32)
+    first: U64 = field(default_factory=lambda: NO_U64)
+    sequence: U64 = field(default_factory=lambda: NO_U64)
+    row: U16 = field(default_factory=lambda: NO_U16)
+    due: U64 = field(default_factory=lambda: NO_U64)
+    token: U64 = field(default_factory=lambda: NO_U64)
+    attempt: U16 = field(default_factory=lambda: NO_U16)
+    """1 for the first delivery."""
+    lease_left_ms: U64 = field(default_factory=lambda: NO_U64)
+    size: U32 = field(default_factory=lambda: NO_U32)
+    crc: U32 = field(default_factory=lambda: NO_U32)
+
+
+@dataclass(slots=True)
+class PushChunk:
+    """One chunk of a long payload on its way to a consumer; one body."""
+
+    topic: str
+    consumer_id: bytes
+    attach: int
+    uid: int
+    sequence: int
+    row: int
+    token: int
+    chunk: int
+    chunks: int
+
+
+# ---------------------------------------------------------------- between brokers
+
+
+@dataclass(slots=True)
+class Append:
+    """Records of one partition, from its leader. Without entries it is a probe and carries the commit."""
+
+    uid: int
+    epoch: int
+    previous_sequence: int
+    previous_epoch: int
+    commit: int
+    entries: list[LogEntry] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Ack:
+    """Synced, and verified against this leader in this epoch, up to `sequence`."""
+
+    uid: int
+    epoch: int
+    sequence: int
+
+
+@dataclass(slots=True)
+class Mismatch:
+    """The follower lacks "previous" or holds it with another epoch; nothing was changed (KIP-279)."""
+
+    uid: int
+    epoch: int
+    """The append's epoch."""
+    end: int
+    """The follower's last sequence."""
+    known_epoch: int
+    """The follower's largest epoch not above the asked one."""
+    known_end: int
+    """Its last sequence of that epoch."""
+    installing: bool = False
+    """The follower is nobody until a snapshot is installed: send one."""
+
+
+@dataclass(slots=True)
+class VoteRequest:
+    """Raft's pre-vote: may I take over? Answered with the other's log position."""
+
+    uid: int
+    round: int
+    epoch: int
+    """The epoch of the leadership that is to be replaced."""
+    last_epoch: int
+    last_sequence: int
+
+
+@dataclass(slots=True)
+class Vote:
+    uid: int
+    round: int
+    consent: bool
+    last_epoch: int
+    last_sequence: int
+
+
+@dataclass(slots=True)
+class Fence:
+    """"My epoch of this partition is above yours": whoever leads it with less must not push any more."""
+
+    uid: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Leadership:
+    """The sender leads (serving or not yet) or has given up this partition in this epoch."""
+
+    uid: int
+    epoch: int
+    leads: bool
+    serving: bool
+
+
+@dataclass(slots=True)
+class UploadAck:
+    """Chunk synced by the follower."""
+
+    uid: int
+    upload: int
+    chunk: int
+
+
+@dataclass(slots=True)
+class PeerFrame:
+    """All that one broker has to tell another in this turn; the heartbeat when there is nothing."""
+
+    sender: str
+    incarnation: int
+    receiver: str
+    receiver_incarnation: int
+    sent_mono_us: int
+    """The sender's monotonic clock."""
+    sent_wall_us: int
+    echo_mono_us: int = 0
+    """`sent_mono_us` of the latest frame that the sender has had from the receiver."""
+    echo_wall_us: int = 0
+    echo_received_wall_us: int = 0
+    ping: bool = False
+    """Answer at once, even with an empty frame."""
+    appends: list[Append] = field(default_factory=list)
+    acks: list[Ack] = field(default_factory=list)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    vote_requests: list[VoteRequest] = field(default_factory=list)
+    votes: list[Vote] = field(default_factory=list)
+    fences: list[Fence] = field(default_factory=list)
+    leaderships: list[Leadership] = field(default_factory=list)
+    upload_acks: list[UploadAck] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class UploadChunk:
+    """A chunk of a long payload from leader to follower; one body."""
+
+    sender: str
+    incarnation: int
+    uid: int
+    epoch: int
+    upload: int
+    chunk: int
+    chunks: int
+    crc: int
+
+
+@dataclass(slots=True)
+class UploadWanted:
+    """A follower holds a record whose upload it lacks: send all its chunks."""
+
+    sender: str
+    incarnation: int
+    uid: int
+    upload: int
+
+
+@dataclass(slots=True)
+class SnapshotRequest:
+    """The follower asks for the next part of a snapshot (snapshot 0: a new one)."""
+
+    sender: str
+    incarnation: int
+    uid: int
+    epoch: int
+    snapshot: int
+    part: int
+
+
+@dataclass(slots=True)
+class SnapshotChunk:
+    """One part of a snapshot. `applied` is its sequence; body: packed rows (see dueq.storage.snapshot)."""
+
+    sender: str
+    incarnation: int
+    uid: int
+    epoch: int
+    snapshot: int
+    part: int
+    applied: int
+    applied_epoch: int
+    last: bool
+    code: Code = Code.OK
+
+
+@dataclass(slots=True)
+class Relay:
+    """A client's frame on its way to the leader through another broker (or the answer on its way back).
+
+    The inner message and its bodies follow as ZeroMQ frames of their own.
+    """
+
+    sender: str
+    incarnation: int
+    identity: bytes
+    """The client's connection at the relaying broker."""
+    back: bool
+    """True on the way back to the client."""
+    inner: ClientMessage | BrokerMessage
+    bodies: list[bytes | memoryview] = field(default_factory=list)
+
+
+ClientMessage = (
+    Hello
+    | MetadataRequest
+    | CreateTopicRequest
+    | DeleteTopicRequest
+    | InspectRequest
+    | ChangeRequest
+    | ChunkRequest
+    | ConsumerFrame
+)
+BrokerMessage = (
+    HelloReply | MetadataReply | Reply | ChangeReply | ChunkReply | ConsumerReply | Push | PushChunk
+)
+PeerMessage = PeerFrame | UploadChunk | UploadWanted | SnapshotRequest | SnapshotChunk | Relay
+Message = ClientMessage | BrokerMessage | PeerMessage

@@ -1,0 +1,126 @@
+"""Records: the entries of a partition's log, as plain columns.
+
+A record is a batch of operations of one kind. It may gather several requests of clients: `requests` names
+them in order, and each owns the next `rows` rows of the columns. Records that the leader makes by itself
+(BARRIER, LEASE, EXPIRE) have no requests.
+
+Which columns a kind has (n rows; every other column is empty):
+
+    INSERT    due, size, crc, upload*         (* empty, or one upload number per row, 0 = inline)
+    LEASE     sequence, row, consumer         + consumers, lease_ms (one per consumer)
+    MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
+    CANCEL    first, sequence, row, token        (likewise)
+    ACK       first, sequence, row, token
+    NACK      first, sequence, row, token, amount_ms   (delay from the stamp)
+    EXTEND    first, sequence, row, token, amount_ms   (new lease length)
+    RELEASE   first, sequence, row, token        (given back unhandled: the attempt does not count)
+    EXPIRE    first, sequence, row, token        (the lease ran out: the attempt counts)
+    BARRIER   -
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+U16 = npt.NDArray[np.uint16]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+U8 = npt.NDArray[np.uint8]
+
+NO_U16: Final[U16] = np.empty(0, np.uint16)
+NO_U32: Final[U32] = np.empty(0, np.uint32)
+NO_U64: Final[U64] = np.empty(0, np.uint64)
+NO_U8: Final[U8] = np.empty(0, np.uint8)
+
+RECORD_VERSION: Final = 1
+"""The apply version that this build writes and knows."""
+
+
+class RecordKind(IntEnum):
+    """What the rows of a record do; also the operation of a ChangeRequest."""
+
+    BARRIER = 1
+    INSERT = 2
+    LEASE = 3
+    MOVE = 4
+    CANCEL = 5
+    ACK = 6
+    NACK = 7
+    EXTEND = 8
+    RELEASE = 9
+    EXPIRE = 10
+
+
+class Outcome(IntEnum):
+    """What became of one row of a change: the result of applying a committed record."""
+
+    DONE = 0
+    LEASED = 1
+    NOT_FOUND = 2
+    STALE = 3
+    UNKNOWN = 4
+
+
+@dataclass(slots=True)
+class RequestRef:
+    """One client request inside a record: who, which number, a digest of its content, how many rows."""
+
+    client_id: bytes
+    """16 bytes, drawn once per client process."""
+    sequence: int
+    digest: int
+    """64 bits over everything in the request that matters (see `dueq_codecs.digest`)."""
+    rows: int
+
+
+@dataclass(slots=True)
+class Record:
+    """One log entry of one partition. Columns are little-endian, C-contiguous and never written to."""
+
+    kind: RecordKind
+    uid: int
+    sequence: int
+    epoch: int
+    stamp: int
+    """The leader's wall clock at append, Unix ms: the only time that apply knows."""
+    version: int = RECORD_VERSION
+    requests: tuple[RequestRef, ...] = ()
+    first: U64 = field(default_factory=lambda: NO_U64)
+    target_sequence: U64 = field(default_factory=lambda: NO_U64)
+    target_row: U16 = field(default_factory=lambda: NO_U16)
+    token: U64 = field(default_factory=lambda: NO_U64)
+    due: U64 = field(default_factory=lambda: NO_U64)
+    size: U32 = field(default_factory=lambda: NO_U32)
+    crc: U32 = field(default_factory=lambda: NO_U32)
+    upload: U64 = field(default_factory=lambda: NO_U64)
+    amount_ms: U64 = field(default_factory=lambda: NO_U64)
+    consumer: U16 = field(default_factory=lambda: NO_U16)
+    """LEASE: index into `consumers` per row."""
+    consumers: tuple[bytes, ...] = ()
+    """LEASE: consumer ids, 16 bytes each."""
+    lease_ms: U64 = field(default_factory=lambda: NO_U64)
+    """LEASE: length per entry of `consumers`."""
+    encoded: bytes | None = None
+    """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.due) if self.kind == RecordKind.INSERT else len(self.target_sequence)
+
+
+@dataclass(slots=True)
+class LogEntry:
+    """A record with the payload bytes that belong to it.
+
+    `body` holds the inline payloads of an INSERT, one after the other in row order (rows with an upload
+    number contribute nothing); empty for every other kind.
+    """
+
+    record: Record
+    body: bytes | memoryview = b""

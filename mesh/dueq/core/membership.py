@@ -1,0 +1,188 @@
+"""What the coordinator (ZooKeeper, or a stand-in) holds, and the core's conversation with it.
+
+Small, rarely changing facts: who is alive, which topics there are, who leads which partition in which epoch
+with which ISR. Each change of a partition's node is a compare-and-set on its version, never repeated by a
+library; its outcome may be unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+
+class Member(NamedTuple):
+    """A replica that counts: a broker *and* the disk it had when it joined."""
+
+    broker_id: str
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A living broker (ephemeral). Drawn anew at each start: `incarnation`."""
+
+    broker_id: str
+    incarnation: int
+    store_id: str
+    endpoint: str
+    metrics: str = ""
+    feature_level: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionNode:
+    """Who leads a partition. `leader` "" means none; epoch 0: never led."""
+
+    leader: str
+    incarnation: int
+    epoch: int
+    isr: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAssignment:
+    """Where a partition's replicas live; the first is preferred as leader."""
+
+    uid: int
+    replicas: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it was created."""
+
+    name: str
+    creation_id: str
+    """32 hex digits: a repeated create recognises its own work."""
+    kind: str
+    partitions: tuple[PartitionAssignment, ...]
+    replicas: int
+    min_isr: int
+    payload_bytes_max: int
+    horizon_ms: int
+
+
+# ---------------------------------------------------------------- orders (effects)
+
+
+@dataclass(slots=True)
+class CompareAndSet:
+    """Set a partition's node if its version is still `version`."""
+
+    token: int
+    uid: int
+    version: int
+    node: PartitionNode
+
+
+@dataclass(slots=True)
+class ReadNode:
+    """Sync, then read a partition's node; answered by NodeSeen."""
+
+    uid: int
+
+
+@dataclass(slots=True)
+class CreateTopic:
+    """Create a topic: take a range of uids, write the topic and its partitions' nodes in one transaction.
+
+    The coordinator gives out the uids; `replicas_of` names each partition's replicas in order of preference
+    and `members` the store of each broker; a new partition's ISR is all its replicas, leader none, epoch 0.
+    """
+
+    token: int
+    name: str
+    creation_id: str
+    kind: str
+    replicas_of: tuple[tuple[str, ...], ...]
+    members: tuple[Member, ...]
+    replicas: int
+    min_isr: int
+    payload_bytes_max: int
+    horizon_ms: int
+
+
+@dataclass(slots=True)
+class DeleteTopic:
+    """Delete a topic and leave a tombstone of its uids."""
+
+    token: int
+    name: str
+
+
+CoordinatorOrder = CompareAndSet | ReadNode | CreateTopic | DeleteTopic
+
+# ---------------------------------------------------------------- events
+
+
+class CoordinatorState(Enum):
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    """The connection is away; the session may live on."""
+    LOST = "lost"
+    """The session is over; the registration is gone."""
+
+
+@dataclass(slots=True)
+class CoordinatorChanged:
+    state: CoordinatorState
+
+
+@dataclass(slots=True)
+class RegistrationsSeen:
+    """All living brokers, read anew after every change and reconnect."""
+
+    registrations: dict[str, Registration]
+
+
+@dataclass(slots=True)
+class TopicsSeen:
+    """All topics and all tombstones (uids of deleted partitions), read anew after every change."""
+
+    topics: dict[str, Topic]
+    tombstones: frozenset[int]
+
+
+@dataclass(slots=True)
+class NodeSeen:
+    """A partition's node as read (at start, after a watch fired, or for ReadNode); None: it is not there."""
+
+    uid: int
+    version: int
+    node: PartitionNode | None
+
+
+class SetOutcome(Enum):
+    DONE = "done"
+    BAD_VERSION = "bad_version"
+    UNKNOWN = "unknown"
+    """The connection broke: it may have happened, or may still happen."""
+    REFUSED = "refused"
+    """Not sent: there is no connection."""
+
+
+@dataclass(slots=True)
+class CompareAndSetDone:
+    token: int
+    uid: int
+    outcome: SetOutcome
+    version: int
+    """The node's version after DONE."""
+
+
+@dataclass(slots=True)
+class TopicOrderDone:
+    """CreateTopic or DeleteTopic ended. `error` "" on success, else one of "exists", "not_found",
+    "unavailable", with `text`. A create whose own creation id is found there already is a success."""
+
+    token: int
+    error: str
+    text: str = ""
+    topic: Topic | None = None
+
+
+CoordinatorEvent = (
+    CoordinatorChanged | RegistrationsSeen | TopicsSeen | NodeSeen | CompareAndSetDone | TopicOrderDone
+)

@@ -1,0 +1,189 @@
+"""Everything that dueq raises.
+
+    DueqError
+    ├── Refused               the caller can fix it; nothing was changed
+    │   ├── InvalidRequest        a value is outside its limits (also a ValueError)
+    │   ├── PayloadTooLarge
+    │   ├── TopicNotFound
+    │   ├── TopicExists
+    │   ├── MessageNotFound       done, cancelled, expired, or never was
+    │   ├── MessageLeased         too late: a consumer holds it
+    │   ├── StaleLease            the lease ended, or another one followed
+    │   ├── SequenceReused        one (client id, sequence) with two different contents
+    │   ├── NotAllowed
+    │   └── ClientClosed
+    ├── Unavailable           a retry can help; nothing was changed
+    │   ├── Busy                  over a limit just now; `.retry_after` seconds
+    │   ├── DiskFull
+    │   ├── NotEnoughReplicas     fewer than min_isr replicas could hold it
+    │   ├── NotLeader             (the SDK follows it by itself)
+    │   └── Disconnected          no broker could be reached in time (also a ConnectionError)
+    ├── OutcomeUnknown        it may or may not have happened; `.retry()` finds out (also a TimeoutError)
+    ├── PartialFailure        some runs of a long call failed; `.outcomes`, `.retry()`
+    └── Broken                corruption or a bug: the partition or broker stops and keeps the evidence
+        ├── InvariantViolated
+        ├── StoreDamaged
+        └── UnknownVersion
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+class DueqError(Exception):
+    """The root of everything that dueq raises.
+
+    Attributes:
+        retriable: whether the same request can succeed later without being changed.
+    """
+
+    retriable = False
+
+
+class Refused(DueqError):
+    """The request was refused and changed nothing; the caller can mend it."""
+
+
+class InvalidRequest(Refused, ValueError):
+    """A value is outside its limits; the text names the value and the limit."""
+
+
+class PayloadTooLarge(Refused):
+    """A payload is longer than its topic allows; nothing was stored."""
+
+
+class TopicNotFound(Refused):
+    """There is no topic of this name."""
+
+
+class TopicExists(Refused):
+    """A topic of this name exists already."""
+
+
+class MessageNotFound(Refused):
+    """The message is done, cancelled or expired, or never was."""
+
+
+class MessageLeased(Refused):
+    """Too late: the message is with a consumer."""
+
+
+class StaleLease(Refused):
+    """The lease is over, or another one has followed it; nothing was changed."""
+
+
+class SequenceReused(Refused):
+    """One (client id, sequence) was used for two different requests."""
+
+
+class NotAllowed(Refused):
+    """The principal of this session may not do this."""
+
+
+class ClientClosed(Refused):
+    """The client, producer or consumer has been closed."""
+
+
+class Unavailable(DueqError):
+    """The mesh could not serve the request just now; nothing was changed and a retry can help."""
+
+    retriable = True
+
+
+class Busy(Unavailable):
+    """The mesh is over one of its limits.
+
+    Attributes:
+        retry_after: seconds after which a retry is worth while.
+    """
+
+    def __init__(self, text: str, retry_after: float = 0.1) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
+class DiskFull(Unavailable):
+    """The brokers' disks are nearly full: no inserts; acks and cancels go on."""
+
+
+class NotEnoughReplicas(Unavailable):
+    """Fewer than `min_isr` replicas could hold the record."""
+
+
+class NotLeader(Unavailable):
+    """The broker asked does not lead the partition."""
+
+
+class Disconnected(Unavailable, ConnectionError):
+    """No broker that could serve the request was reached in time."""
+
+
+class OutcomeUnknown(DueqError, TimeoutError):
+    """The request may or may not have taken effect.
+
+    `retry()` repeats exactly the same request; within 15 minutes it takes effect at most once.
+    """
+
+    retriable = True
+
+    def __init__(self, text: str, retry: Callable[..., Any] | None = None) -> None:
+        super().__init__(text)
+        self._retry = retry
+
+    def retry(self, timeout: float | None = None) -> Any:
+        """Repeat the same request and return what the first attempt would have returned.
+
+        Args:
+            timeout: seconds; None for the client's default.
+
+        Raises:
+            DueqError: as the first attempt would.
+        """
+        if self._retry is None:
+            raise ClientClosed("the request cannot be repeated: it was not sent by this client")
+        return self._retry(timeout)
+
+
+class PartialFailure(DueqError):
+    """Some runs of a long call failed.
+
+    Attributes:
+        outcomes: one entry per row of the call: the message id (or Outcome) where it succeeded,
+            the DueqError where it did not.
+    """
+
+    retriable = True
+
+    def __init__(self, text: str, outcomes: Sequence[Any], retry: Callable[..., Any]) -> None:
+        super().__init__(text)
+        self.outcomes = list(outcomes)
+        self._retry = retry
+
+    def retry(self, timeout: float | None = None) -> Any:
+        """Repeat exactly the requests that failed; returns what the whole call would have returned."""
+        return self._retry(timeout)
+
+
+class Broken(DueqError):
+    """Corruption or a bug: what is affected stops, and the evidence is kept."""
+
+
+class InvariantViolated(Broken):
+    """Something that must never happen did."""
+
+
+class StoreDamaged(Broken):
+    """A store does not hold what it must; it is set aside, never repaired in place."""
+
+
+class UnknownVersion(Broken):
+    """A record, frame or store is of a version that this build does not know."""
+
+
+def invariant(condition: bool, message: str, **fields: object) -> None:
+    """Raise InvariantViolated with the story unless `condition` holds (also under `python -O`)."""
+    if not condition:
+        story = ", ".join(f"{name}={value!r}" for name, value in fields.items())
+        raise InvariantViolated(f"{message} ({story})" if story else message)
