@@ -322,6 +322,8 @@ class ConsumerFrame:
     lease_ms: int
     push_seen: int = 0
     """The highest push number up to which every push of this attach has arrived."""
+    leader: str = ""
+    """The broker that this frame is for; another broker relays it. Empty: whoever receives it."""
     held_uid: U32 = field(default_factory=lambda: NO_U32)
     held_sequence: U64 = field(default_factory=lambda: NO_U64)
     held_row: U16 = field(default_factory=lambda: NO_U16)
@@ -343,6 +345,8 @@ class ConsumerReply:
     """Due messages here that wait for credit."""
     push_sent: int = 0
     """The number of the last push of this attach."""
+    leader: str = ""
+    """The broker that answers."""
 
 
 @dataclass(slots=True)
@@ -360,6 +364,8 @@ class Push:
     epoch: int
     released_at_us: int
     """The leader's wall clock (mesh time) when the push left, Unix µs."""
+    leader: str = ""
+    """The broker that pushes."""
     uid: U32 = field(default_factory=lambda: NO_U32)
     first: U64 = field(default_factory=lambda: NO_U64)
     sequence: U64 = field(default_factory=lambda: NO_U64)
@@ -386,6 +392,8 @@ class PushChunk:
     token: int
     chunk: int
     chunks: int
+    leader: str = ""
+    """The broker that pushes."""
 
 
 # ---------------------------------------------------------------- between brokers

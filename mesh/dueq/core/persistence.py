@@ -293,9 +293,6 @@ class CloseSnapshot:
     snapshot: int
 
 
-StoreRead = ReadEntries | ScanIndex | ReadLog | ReadPayloads | ReadChunk | ReadSnapshot | CloseSnapshot
-StoreReadDone = EntriesRead | IndexScanned | LogRead | PayloadsRead | ChunkRead | SnapshotRead
-
 # ---------------------------------------------------------------- opening
 
 
@@ -326,3 +323,24 @@ class RecoveredPartition:
     installing: bool = False
     damaged: str = ""
     """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
+
+
+@dataclass(slots=True)
+class ReadPartition:
+    """Read a whole replica as `recover` would: after a snapshot was installed."""
+
+    token: int
+    uid: int
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    token: int
+    uid: int
+    recovered: RecoveredPartition
+
+
+StoreRead = (
+    ReadEntries | ScanIndex | ReadLog | ReadPayloads | ReadChunk | ReadSnapshot | CloseSnapshot | ReadPartition
+)
+StoreReadDone = EntriesRead | IndexScanned | LogRead | PayloadsRead | ChunkRead | SnapshotRead | PartitionRead
