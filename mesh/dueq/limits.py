@@ -61,7 +61,7 @@ APPEND_BYTES_MAX: Final = 4 << 20
 """Bytes of records and payloads in flight to one follower of one partition."""
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
 LOG_CACHE_BYTES: Final = 4 << 20
-LOG_RETAIN_BYTES: Final = 32 << 20
+LOG_RETAIN_BYTES: Final = 16 << 20
 UPLOADS_BYTES_MAX: Final = 256 << 20
 UPLOAD_IDLE_MS: Final = 15 * 60 * 1000
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20

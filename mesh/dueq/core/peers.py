@@ -1,0 +1,167 @@
+"""One other broker: what is known of it, and the one stream to it.
+
+Everything for a peer that comes up in a turn is gathered here and leaves as one PeerFrame. A frame can be lost,
+repeated or overtaken, so nothing depends on its arrival: appends and acks are resent by those who own them, and
+*sticky* items (leaderships, fences) go into every frame until the peer has answered a frame that held them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dueq import limits
+from dueq.core.instant import Now
+from dueq.core.settings import CoreSettings
+from dueq_codecs.messages import (
+    Ack,
+    Append,
+    Fence,
+    Leadership,
+    Mismatch,
+    PeerFrame,
+    UploadAck,
+    Vote,
+    VoteRequest,
+)
+
+
+@dataclass(slots=True)
+class _Sticky:
+    item: Fence | Leadership
+    since_us: int | None = None
+    """Mono instant of the first frame that held it."""
+
+
+class Peer:
+    """A broker of the mesh other than this one.
+
+    Attributes:
+        incarnation, store_id, endpoint: of its latest registration.
+        registered: whether that registration is there now.
+        heard_at_us: (own mono) when its last frame came; 0: never in this incarnation.
+        confirmed_at_us: (own mono) the latest own frame that it has answered left at this instant: what it told
+            since then was true after it.
+    """
+
+    def __init__(self, broker_id: str) -> None:
+        self.broker_id = broker_id
+        self.incarnation = 0
+        self.store_id = ""
+        self.endpoint = ""
+        self.metrics = ""
+        self.registered = False
+        self.fresh = False
+        self.heard_at_us = 0
+        self.confirmed_at_us = 0
+        self.ping_at_us = 0
+        self.latest_sent_us = -1
+        self._built_us = 0
+        self._echo = (0, 0, 0)
+        self._pong = False
+        self._sticky: dict[tuple[str, int], _Sticky] = {}
+        self.appends: list[Append] = []
+        self.acks: dict[int, Ack] = {}
+        self.mismatches: list[Mismatch] = []
+        self.vote_requests: list[VoteRequest] = []
+        self.votes: list[Vote] = []
+        self.upload_acks: list[UploadAck] = []
+
+    def reborn(self, incarnation: int, store_id: str, endpoint: str, metrics: str, now: Now) -> None:
+        """A new life: nothing that the old one was told or has said counts."""
+        self.incarnation, self.store_id = incarnation, store_id
+        self.endpoint, self.metrics = endpoint, metrics
+        self.heard_at_us = now.mono_us
+        self.confirmed_at_us = self.ping_at_us = 0
+        self.latest_sent_us = -1
+        self._echo = (0, 0, 0)
+        self._sticky.clear()
+        self._clear()
+        self.fresh = True
+
+    def _clear(self) -> None:
+        self.appends = []
+        self.acks = {}
+        self.mismatches = []
+        self.vote_requests = []
+        self.votes = []
+        self.upload_acks = []
+        self._pong = False
+
+    def stick(self, item: Fence | Leadership) -> None:
+        """Tell the peer, in every frame until it has answered one."""
+        kind = "fence" if isinstance(item, Fence) else "leadership"
+        self._sticky[kind, item.uid] = _Sticky(item)
+
+    def unstick(self, uid: int) -> None:
+        """The partition is gone."""
+        self._sticky.pop(("fence", uid), None)
+        self._sticky.pop(("leadership", uid), None)
+
+    def frame_received(self, frame: PeerFrame, now: Now) -> None:
+        """Note that the peer lives, what it has answered, and its clocks for the answer."""
+        self.heard_at_us = now.mono_us
+        if frame.echo_mono_us > self.confirmed_at_us:
+            self.confirmed_at_us = frame.echo_mono_us
+            for key, sticky in list(self._sticky.items()):
+                if sticky.since_us is not None and sticky.since_us <= frame.echo_mono_us:
+                    del self._sticky[key]
+        self._pong = self._pong or frame.ping
+        if frame.sent_mono_us > self.latest_sent_us:
+            self.latest_sent_us = frame.sent_mono_us
+            self._echo = (frame.sent_mono_us, frame.sent_wall_us, now.wall_us)
+
+    def silent_for_us(self, now: Now) -> int:
+        """How long nothing has been heard (since registration was seen, when nothing ever was)."""
+        return now.mono_us - self.heard_at_us
+
+    def wants_frame(self, now: Now) -> bool:
+        """Whether there is anything to say, or a ping is due."""
+        return bool(
+            self.appends
+            or self.acks
+            or self.mismatches
+            or self.vote_requests
+            or self.votes
+            or self.upload_acks
+            or self._pong
+            or now.mono_us >= self.ping_at_us
+            or any(sticky.since_us is None for sticky in self._sticky.values())
+        )
+
+    def build_frame(self, settings: CoreSettings, now: Now) -> PeerFrame:
+        """Take everything gathered as one frame."""
+        ping = now.mono_us >= self.ping_at_us
+        if ping:
+            self.ping_at_us = now.mono_us + limits.HEARTBEAT_MS * 1000
+        self._built_us = max(self._built_us + 1, now.mono_us)
+        fences: list[Fence] = []
+        leaderships: list[Leadership] = []
+        for sticky in self._sticky.values():
+            if sticky.since_us is None:
+                sticky.since_us = self._built_us
+            if isinstance(sticky.item, Fence):
+                fences.append(sticky.item)
+            else:
+                leaderships.append(sticky.item)
+        frame = PeerFrame(
+            sender=settings.broker_id,
+            incarnation=settings.incarnation,
+            receiver=self.broker_id,
+            receiver_incarnation=self.incarnation,
+            sent_mono_us=self._built_us,
+            sent_wall_us=now.wall_us,
+            echo_mono_us=self._echo[0],
+            echo_wall_us=self._echo[1],
+            echo_received_wall_us=self._echo[2],
+            ping=ping,
+            appends=self.appends,
+            acks=list(self.acks.values()),
+            mismatches=self.mismatches,
+            vote_requests=self.vote_requests,
+            votes=self.votes,
+            fences=fences,
+            leaderships=leaderships,
+            upload_acks=self.upload_acks,
+        )
+        self._clear()
+        return frame

@@ -1,0 +1,24 @@
+"""What a broker's core must know of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dueq import limits
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """Fixed for the life of the process."""
+
+    broker_id: str
+    incarnation: int
+    """Drawn at this start: an epoch belongs to one incarnation."""
+    store_id: str
+    cluster_id: str
+    endpoint: str
+    """Where clients and peers reach this broker."""
+    metrics: str = ""
+    """Address of the metrics port, or empty."""
+    max_clock_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS
+    hot_rows_total: int = limits.HOT_ROWS_TOTAL

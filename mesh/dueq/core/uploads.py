@@ -1,0 +1,249 @@
+"""Long payloads: chunks that go ahead of the record that names them.
+
+The leader gives out an upload number (`epoch << 32 | counter`: an epoch belongs to one process, so a number is
+never used twice), and answers a chunk once it is synced on every member of the maximal ISR. A follower takes no
+record whose chunks it lacks: it asks for them. What no record has named for a while is dropped.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from dueq import limits
+from dueq.core.context import Context
+from dueq.core.events import Route
+from dueq.core.instant import Now
+from dueq.core.peers import Peer
+from dueq.core.persistence import ChunkRead, DropUpload, PutChunk, ReadChunk
+from dueq.core.requests import Refusal
+from dueq_codecs.messages import (
+    ChunkReply,
+    ChunkRequest,
+    Code,
+    UploadAck,
+    UploadChunk,
+    UploadWanted,
+)
+from dueq_codecs.records import LogEntry
+
+if TYPE_CHECKING:
+    from dueq.core.replica import Replica
+
+
+def chunk_count(size: int) -> int:
+    """Return how many chunks a payload of `size` bytes has."""
+    return -(-size // limits.CHUNK_BYTES)
+
+
+class _Chunk:
+    """A chunk that is not yet synced everywhere: who waits for it, who has it."""
+
+    __slots__ = ("acked", "body", "sent_at_us", "synced", "waiting")
+
+    def __init__(self, body: bytes | memoryview) -> None:
+        self.body = body
+        self.synced = False
+        self.acked: set[str] = set()
+        self.waiting: list[tuple[Route, int]] = []
+        self.sent_at_us = 0
+
+
+class _Upload:
+    __slots__ = ("client_id", "done", "open", "size", "touched_us")
+
+    def __init__(self, client_id: bytes, size: int, now: Now) -> None:
+        self.client_id = client_id
+        self.size = size
+        self.done: set[int] = set()
+        self.open: dict[int, _Chunk] = {}
+        self.touched_us = now.mono_us
+
+
+class Uploads:
+    """The uploads of one partition that no record has named yet."""
+
+    def __init__(self, ctx: Context, replica: Replica, orphans: list[int], now: Now) -> None:
+        self._ctx, self._replica = ctx, replica
+        self._counter = 0
+        self._bytes = 0
+        self._led: dict[int, _Upload] = {}
+        # As follower: chunks on this disk, and when the last one came (mono µs).
+        self._held: dict[int, tuple[set[int], int]] = {number: (set(), now.mono_us) for number in orphans}
+        self._asked: dict[int, int] = {}
+
+    # -------------------------------------------------------------- leading
+
+    def chunk_received(
+        self, route: Route, request: ChunkRequest, body: bytes | memoryview, now: Now
+    ) -> Refusal | None:
+        """Take a chunk from a client; it is answered when it is synced everywhere."""
+        number = request.upload
+        if number == 0:
+            if request.chunk != 0:
+                return Refusal(Code.UNKNOWN_UPLOAD, "an upload begins with chunk 0")
+            if self._bytes + request.size > limits.UPLOADS_BYTES_MAX:
+                return Refusal(Code.BUSY, "too many long payloads are being uploaded", 500)
+            self._counter += 1
+            number = self._replica.epoch << 32 | self._counter
+            self._led[number] = _Upload(request.client_id, request.size, now)
+            self._bytes += request.size
+        upload = self._led.get(number)
+        if upload is None or upload.client_id != request.client_id or upload.size != request.size:
+            return Refusal(Code.UNKNOWN_UPLOAD, f"upload {number} is not known here: begin anew")
+        upload.touched_us = now.mono_us
+        if request.chunk in upload.done:
+            self._ctx.reply(route, ChunkReply(request.request_id, Code.OK, upload=number, chunk=request.chunk))
+            return None
+        chunk = upload.open.get(request.chunk)
+        if chunk is None:
+            chunk = upload.open[request.chunk] = _Chunk(body)
+            self._store(number, upload, request.chunk, chunk, now)
+        chunk.waiting.append((route, request.request_id))
+        return None
+
+    def _store(self, number: int, upload: _Upload, index: int, chunk: _Chunk, now: Now) -> None:
+        self._ctx.persist(PutChunk(self._replica.uid, number, index, chunk.body))
+
+        def synced(then: Now) -> None:
+            chunk.synced = True
+            self._check(number, index)
+
+        self._ctx.when_persisted(synced)
+        self._send(number, upload, index, chunk, now)
+
+    def _send(self, number: int, upload: _Upload, index: int, chunk: _Chunk, now: Now) -> None:
+        chunk.sent_at_us = now.mono_us
+        settings = self._ctx.settings
+        for broker_id in self._replica.replicas:
+            peer = self._ctx.peers.get(broker_id)
+            if peer is None or broker_id in chunk.acked or not peer.incarnation:
+                continue
+            message = UploadChunk(
+                settings.broker_id, settings.incarnation, self._replica.uid, self._replica.epoch, number, index,
+                chunk_count(upload.size), crc32(chunk.body),
+            )  # fmt: skip
+            self._ctx.send(broker_id, message, [chunk.body])
+
+    def acked(self, peer: Peer, ack: UploadAck) -> None:
+        """A follower has a chunk on its disk."""
+        upload = self._led.get(ack.upload)
+        if upload is not None and ack.chunk in upload.open:
+            upload.open[ack.chunk].acked.add(peer.broker_id)
+            self._check(ack.upload, ack.chunk)
+
+    def _check(self, number: int, index: int) -> None:
+        """Answer who waits for the chunk once every member of the maximal ISR has it."""
+        upload, leading = self._led.get(number), self._replica.leading
+        if upload is None or leading is None or index not in upload.open:
+            return
+        chunk = upload.open[index]
+        needed = {member.broker_id for member in leading.maximal_isr() if member != self._ctx.me}
+        if not chunk.synced or not needed <= chunk.acked:
+            return
+        del upload.open[index]
+        upload.done.add(index)
+        for route, request_id in chunk.waiting:
+            self._ctx.reply(route, ChunkReply(request_id, Code.OK, upload=number, chunk=index))
+
+    def complete(self, number: int, client_id: bytes, size: int) -> bool:
+        """Whether a record of this client may name the upload."""
+        upload = self._led.get(number)
+        return (
+            upload is not None
+            and upload.client_id == client_id
+            and upload.size == size
+            and len(upload.done) == chunk_count(size)
+        )
+
+    def named(self, number: int) -> None:
+        """A record names the upload now."""
+        upload = self._led.pop(number, None)
+        if upload is not None:
+            self._bytes -= upload.size
+        self._held.pop(number, None)
+        self._asked.pop(number, None)
+
+    def leadership_lost(self) -> None:
+        """Who waits is sent to the next leader; the chunks are orphans here until that one names them."""
+        for number, upload in self._led.items():
+            for chunk in upload.open.values():
+                for route, request_id in chunk.waiting:
+                    self._ctx.reply(route, ChunkReply(request_id, Code.NOT_LEADER, "the leader has changed"))
+            self._held[number] = (set(), upload.touched_us)
+        self._led.clear()
+        self._bytes = 0
+
+    def wanted(self, peer: Peer, number: int) -> None:
+        """A follower lacks an upload that a record names: read it for it, chunk by chunk."""
+        replica, settings = self._replica, self._ctx.settings
+
+        def next_chunk(index: int) -> None:
+            self._ctx.read(lambda token: ReadChunk(token, replica.uid, number, index), chunk_read)
+
+        def chunk_read(answer: object, now: Now) -> None:
+            assert isinstance(answer, ChunkRead)
+            if answer.data is None or replica.leading is None:
+                return
+            message = UploadChunk(
+                settings.broker_id, settings.incarnation, replica.uid, replica.epoch, number, answer.chunk, 0,
+                crc32(answer.data),
+            )  # fmt: skip
+            self._ctx.send(peer.broker_id, message, [answer.data])
+            if len(answer.data) == limits.CHUNK_BYTES:
+                next_chunk(answer.chunk + 1)
+
+        next_chunk(0)
+
+    # -------------------------------------------------------------- following
+
+    def chunk_from_leader(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:
+        """Store a chunk and say so."""
+        if message.epoch < self._replica.epoch or crc32(body) != message.crc or len(body) > limits.CHUNK_BYTES:
+            return
+        self._ctx.persist(PutChunk(self._replica.uid, message.upload, message.chunk, body))
+
+        def synced(then: Now) -> None:
+            chunks, _ = self._held.get(message.upload, (set(), 0))
+            chunks.add(message.chunk)
+            self._held[message.upload] = (chunks, then.mono_us)
+            peer.upload_acks.append(UploadAck(self._replica.uid, message.upload, message.chunk))
+
+        self._ctx.when_persisted(synced)
+
+    def missing(self, entry: LogEntry, leader: str, now_us: int) -> bool:
+        """Whether the record names chunks that are not on this disk; asks the leader for them."""
+        record = entry.record
+        lacking = False
+        for number, size in zip(record.upload.tolist(), record.size.tolist(), strict=False):
+            if number and len(self._held.get(number, ((), 0))[0]) < chunk_count(size):
+                lacking = True
+                if now_us - self._asked.get(number, -(1 << 62)) > limits.RESEND_MS * 5000:
+                    self._asked[number] = now_us
+                    settings = self._ctx.settings
+                    message = UploadWanted(settings.broker_id, settings.incarnation, self._replica.uid, number)
+                    self._ctx.send(leader, message, [])
+        return lacking
+
+    # -------------------------------------------------------------- periodic care
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to care for."""
+        return not self._led and not self._held
+
+    def tick(self, now: Now) -> None:
+        """Resend what is not acked, drop what nobody has named."""
+        last = now.mono_us - limits.UPLOAD_IDLE_MS * 1000
+        for number, upload in list(self._led.items()):
+            if upload.touched_us < last:
+                self.named(number)
+                self._ctx.persist(DropUpload(self._replica.uid, number))
+                continue
+            for index, chunk in upload.open.items():
+                if now.mono_us - chunk.sent_at_us > limits.RESEND_MS * 1000:
+                    self._send(number, upload, index, chunk, now)
+        for number, (_, touched_us) in list(self._held.items()):
+            if touched_us < last:
+                del self._held[number]
+                self._ctx.persist(DropUpload(self._replica.uid, number))
