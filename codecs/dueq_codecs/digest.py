@@ -1,0 +1,36 @@
+"""The digest of a change: how a retry is known to be the same request."""
+
+from __future__ import annotations
+
+import struct
+from hashlib import blake2b
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from dueq_codecs.messages import ChangeRequest
+from dueq_codecs.records import RecordKind
+
+_HEAD: Final = struct.Struct("<BIII")
+_TOKEN_MATTERS: Final = frozenset((RecordKind.ACK, RecordKind.NACK, RecordKind.EXTEND, RecordKind.RELEASE))
+
+
+def request_digest(request: ChangeRequest) -> int:
+    """Return 64 bits over everything in a request that matters to its effect.
+
+    Left out: request id, client id and sequence (they name the request), `digest` itself, upload numbers (a
+    repeated upload has another one) and the tokens of MOVE and CANCEL (the leader's business). Payloads
+    count by their size and CRC-32, so nobody hashes them twice.
+
+    Returns:
+        An unsigned 64-bit integer; the same on every machine.
+    """
+    topic = request.topic.encode()
+    parts = [_HEAD.pack(request.kind, request.uid, request.rows, len(topic)), topic]
+    columns: list[npt.NDArray[Any]] = [request.first, request.target_sequence, request.target_row]
+    if request.kind in _TOKEN_MATTERS:
+        columns.append(request.token)
+    columns += [request.due, request.size, request.crc, request.amount_ms]
+    # Kind and rows say which columns these are and how long, so their bytes need no marks between them.
+    parts += [column.tobytes() for column in columns if len(column)]
+    return int.from_bytes(blake2b(b"".join(parts), digest_size=8).digest(), "little")

@@ -1,0 +1,184 @@
+"""FlatBuffers for messages that are one flat table: scalars and vectors, no table inside a table.
+
+Why the generated classes in `_fb/` are not used here: the generated Builder costs a microsecond a field, and
+the generated readers trust every offset (FlatBuffers for Python has no verifier: a negative offset reads from
+the wrong end of the buffer without an error). This writer packs all scalars of a table by one `struct` call,
+and this reader checks every position against the buffer before it looks there. What they write and read are
+ordinary FlatBuffers; the tests exchange them with the generated classes in both directions.
+
+What the writer lays out, all little-endian, positions from the start of the buffer:
+
+    0   u32   where the table is
+    4   vtable: u16 its own size, u16 the table's inline size, u16 per field: place in the table, 0 = absent
+        zeros, so that the table begins at 4 modulo 8
+        table: i32 distance back to the vtable; scalars, widest first; one u32 offset per present vector
+        vectors, each from a multiple of 8: four zeros, u32 length, elements, 1 to 8 zeros
+
+Empty vectors are absent. Every vector is so aligned that numpy can look at it in place. The vectors of one
+table may not claim more bytes together than the buffer has, so nobody can make much out of the same bytes.
+Source: "FlatBuffers Internals" in the FlatBuffers documentation.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from dueq_codecs.fields import Scalar, Vector, vector_at
+from dueq_codecs.frame_error import FrameError
+
+_U32: Final = struct.Struct("<I")
+_I32: Final = struct.Struct("<i")
+_U16_PAIR: Final = struct.Struct("<HH")
+_VECTOR_HEAD: Final = struct.Struct("<4xI")
+_ZEROS: Final = tuple(bytes(count) for count in range(9))
+
+
+class _Shape(NamedTuple):
+    """How a table begins when a certain set of vectors is present."""
+
+    prefix: bytes
+    """Root offset, vtable, distance from table to vtable."""
+    inline: struct.Struct
+    """Scalars, then one offset per present vector, then zeros up to a multiple of 8."""
+    reach: int
+    """Bytes from the first vector's offset (in the table) to the first vector."""
+
+
+class Layout:
+    """One table of the schema: its fields in the schema's order, and how to write and read it."""
+
+    def __init__(
+        self,
+        message: type[Any],
+        *fields: Scalar | Vector,
+        vectors: Callable[[Any], tuple[Any, ...]] | None = None,
+    ) -> None:
+        """Declare it.
+
+        Args:
+            message: the class of the messages.
+            fields: in the schema's order.
+            vectors: takes the values of all vectors, in order, out of a message; None where the message
+                has an attribute of each one's name.
+        """
+        self.message = message
+        self.fields = fields
+        self._scalars = sorted((f for f in fields if isinstance(f, Scalar)), key=lambda f: -f.inline_bytes)
+        self._vectors = [field for field in fields if isinstance(field, Vector)]
+        self._get_scalars = _getter([field.name for field in self._scalars])
+        self._get_vectors = vectors or _getter([field.name for field in self._vectors])
+        self._absent = {field.name: field.absent for field in fields}
+        self._required = [field.name for field in fields if field.absent is None]
+        self._shape = lru_cache(maxsize=4096)(self._make_shape)
+
+    def write(self, message: Any) -> bytes:
+        """Return the FlatBuffer of a message.
+
+        Raises:
+            ValueError: a value does not fit its field.
+        """
+        parts = [b"", b""]
+        offsets: list[int] = []
+        present = 0
+        at = 4
+        bit = 1
+        for field, value in zip(self._vectors, self._get_vectors(message), strict=True):
+            if len(value) or field.absent is None:
+                count, data = field.pack(value)
+                zeros = _ZEROS[8 - len(data) % 8]
+                parts += (_VECTOR_HEAD.pack(count), data, zeros)
+                offsets.append(at)
+                present |= bit
+                # The next offset stands 4 bytes further on in the table, hence the difference.
+                at += 4 + len(data) + len(zeros)
+            bit += bit
+        parts[0], inline, reach = self._shape(present)
+        try:
+            parts[1] = inline.pack(*self._get_scalars(message), *[reach + offset for offset in offsets])
+        except struct.error as error:
+            raise ValueError(f"a number of {message!r} does not fit: {error}") from error
+        return b"".join(parts)
+
+    def read(self, body: memoryview, values: dict[str, Any]) -> None:
+        """Read a FlatBuffer into `values`, field by field: an error leaves those before it.
+
+        Raises:
+            FrameError: the bytes are not such a table.
+        """
+        values.update(self._absent)
+        table, inline_bytes, places = _open_table(body, len(self.fields))
+        length = budget = len(body)
+        for field, place in zip(self.fields, places, strict=False):
+            if not place:
+                continue
+            if not 4 <= place <= inline_bytes - field.inline_bytes:
+                raise FrameError(f"{field.name} lies outside of its table")
+            if isinstance(field, Scalar):
+                values[field.name] = field.read(body, table + place)
+                continue
+            start, count = vector_at(body, length, table + place, field.item_bytes, field.name)
+            budget -= 4 + count * field.item_bytes
+            if budget < 0:
+                raise FrameError("the vectors claim more bytes than the frame has")
+            if count:
+                values[field.name] = field.unpack(body, start, count)
+        for name in self._required:
+            if values[name] is None:
+                raise FrameError(f"{name} is missing")
+
+    def _make_shape(self, present: int) -> _Shape:
+        """Lay out a table in which exactly the vectors of the bit mask `present` are not absent."""
+        places: dict[str, int] = {}
+        at = 4
+        code = "<"
+        for scalar in self._scalars:
+            places[scalar.name] = at
+            at += scalar.inline_bytes
+            code += scalar.code
+        code += f"{-at % 4}x"
+        at += -at % 4
+        first_offset = at
+        for index, vector in enumerate(self._vectors):
+            if present >> index & 1:
+                places[vector.name] = at
+                at += 4
+                code += "I"
+        entries = [places.get(field.name, 0) for field in self.fields]
+        while not entries[-1]:
+            entries.pop()
+        vtable = struct.pack(f"<{2 + len(entries)}H", 4 + 2 * len(entries), at, *entries)
+        table = 4 + len(vtable) + -len(vtable) % 8
+        prefix = _U32.pack(table) + vtable.ljust(table - 4, b"\0") + _I32.pack(table - 4)
+        inline = struct.Struct(f"{code}{-(table + at) % 8}x")
+        return _Shape(prefix, inline, inline.size + 4 - first_offset)
+
+
+def _open_table(body: memoryview, fields: int) -> tuple[int, int, tuple[int, ...]]:
+    """Return the root table's position, its inline size, and the fields' places in it (0: absent)."""
+    length = len(body)
+    if length < 12:
+        raise FrameError(f"a FlatBuffer of {length} bytes is too short")
+    table: int = _U32.unpack_from(body, 0)[0]
+    if table < 4 or table + 4 > length:
+        raise FrameError("the table lies outside of the frame")
+    vtable = table - _I32.unpack_from(body, table)[0]
+    if vtable < 4 or vtable + 4 > length:
+        raise FrameError("the vtable lies outside of the frame")
+    vtable_bytes, inline_bytes = _U16_PAIR.unpack_from(body, vtable)
+    if vtable_bytes < 4 or vtable_bytes % 2 or vtable + vtable_bytes > length:
+        raise FrameError("the vtable is longer than the frame")
+    if inline_bytes < 4 or table + inline_bytes > length:
+        raise FrameError("the table is longer than the frame")
+    known = min((vtable_bytes - 4) // 2, fields)
+    return table, inline_bytes, struct.unpack_from(f"<{known}H", body, vtable + 4)
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a function that takes attributes out of an object, always as a tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: tuple(getattr(message, name) for name in names)

@@ -1,0 +1,165 @@
+"""Messages to and from ZeroMQ frames.
+
+One message is a header frame (`envelope` + FlatBuffer) and the frames of its payload bytes:
+
+    ChangeRequest INSERT, ChunkRequest, Push, PushChunk, UploadChunk, SnapshotChunk    one body
+    PeerFrame     two frames per log entry, in order: the record's bytes, its payloads (perhaps empty)
+    Relay         the frames of the message that it carries
+    all others    nothing
+
+Decoding believes nothing: whatever is not exactly such a message is a FrameError, before anything is read
+outside of a frame or made by a length that a frame claims. The broker still has to check what needs its
+knowledge: limits, whether rows and topics exist, who may do what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from dueq_codecs.envelope import seal, unseal
+from dueq_codecs.frame_error import FrameError
+from dueq_codecs.layouts import KINDS, LAYOUTS, Kind
+from dueq_codecs.log import decode_record, encode_record
+from dueq_codecs.messages import ChangeRequest, ConsumerFrame, Message, PeerFrame, Push, Relay
+from dueq_codecs.metadata import build_metadata_reply
+from dueq_codecs.peer import build_peer_frame, entry_count
+from dueq_codecs.records import LogEntry, RecordKind
+from dueq_codecs.shape import fault_of_payloads, fault_of_request
+
+__all__ = ["FrameError", "decode", "decode_record", "encode", "encode_record"]
+
+Body = bytes | memoryview
+
+_WITH_BODY: Final = frozenset(
+    (Kind.CHUNK_REQUEST, Kind.PUSH, Kind.PUSH_CHUNK, Kind.UPLOAD_CHUNK, Kind.SNAPSHOT_CHUNK)
+)
+_KINDS: Final = {int(kind): kind for kind in LAYOUTS}
+
+_held = attrgetter("held_uid", "held_sequence", "held_row", "held_token")
+_pushed = attrgetter(
+    "uid", "first", "sequence", "row", "due", "token", "attempt", "lease_left_ms", "size", "crc"
+)
+
+
+def encode(message: Message, bodies: Sequence[Body] = ()) -> list[Body]:
+    """Return the frames of a message.
+
+    Args:
+        message: what to send.
+        bodies: its payload bytes, not copied. A message that has a body and is given none gets an empty one.
+            Unused for PeerFrame and Relay, which bring their own.
+
+    Raises:
+        ValueError: a value does not fit its field, columns do not fit each other or the body, or there are
+            bodies where none belong.
+    """
+    kind = KINDS[type(message)]
+    frames: list[Body] = [seal(kind, LAYOUTS[kind].write(message))]
+    if isinstance(message, PeerFrame):
+        for append in message.appends:
+            for entry in append.entries:
+                frames += (encode_record(entry.record), entry.body)
+        return frames
+    if isinstance(message, Relay):
+        return frames + encode(message.inner, message.bodies)
+    expected = _bodies_expected(kind, message)
+    frames += bodies
+    if expected and not bodies:
+        frames.append(b"")
+    fault = _fault(message, frames[1:], expected)
+    if fault is not None:
+        raise ValueError(fault)
+    return frames
+
+
+def decode(frames: Sequence[Body]) -> tuple[Message, list[Body]]:
+    """Return the message and its bodies; columns are read-only views of the first frame.
+
+    Args:
+        frames: one message's frames, without the ROUTER's identity.
+
+    Returns:
+        The message; its payload frames as they came (empty for PeerFrame and Relay, which hold theirs).
+
+    Raises:
+        FrameError: anything is wrong. Nothing else is raised.
+    """
+    if not frames:
+        raise FrameError("a message without frames")
+    number, body = unseal(frames[0])
+    kind = _KINDS.get(number)
+    if kind is None:
+        raise FrameError(f"kind {number} is not known")
+    values: dict[str, Any] = {}
+    try:
+        LAYOUTS[kind].read(body, values)
+        return _build(kind, values, list(frames[1:]))
+    except FrameError as error:
+        error.request_id = error.request_id or values.get("request_id", 0)
+        raise
+
+
+def _build(kind: Kind, values: dict[str, Any], bodies: list[Body]) -> tuple[Message, list[Body]]:
+    """Make the message of a table and the frames behind it."""
+    if kind == Kind.PEER_FRAME:
+        return build_peer_frame(values, _entries(values, bodies)), []
+    if kind == Kind.RELAY:
+        return _build_relay(values, bodies), []
+    if kind == Kind.METADATA_REPLY:
+        message: Message = build_metadata_reply(values)
+    else:
+        message = LAYOUTS[kind].message(**values)
+    fault = _fault(message, bodies, _bodies_expected(kind, message))
+    if fault is not None:
+        raise FrameError(fault)
+    return message, bodies
+
+
+def _entries(values: dict[str, Any], bodies: list[Body]) -> list[LogEntry]:
+    """Read the log entries behind a PeerFrame."""
+    expected = entry_count(values)
+    if len(bodies) != 2 * expected:
+        raise FrameError(f"a PeerFrame of {expected} entries is followed by {len(bodies)} frames")
+    entries = []
+    for data, body in zip(bodies[::2], bodies[1::2], strict=True):
+        record = decode_record(data)
+        if record.kind == RecordKind.INSERT:
+            fault = fault_of_payloads(record, body)
+        else:
+            fault = f"a {record.kind.name} record has payloads" if len(body) else None
+        if fault is not None:
+            raise FrameError(fault)
+        entries.append(LogEntry(record, body))
+    return entries
+
+
+def _build_relay(values: dict[str, Any], frames: list[Body]) -> Relay:
+    """Make a Relay of the frames of the message that it carries."""
+    # Looked at before it is decoded: a Relay in a Relay in a Relay would recurse as deep as the sender likes.
+    if frames and unseal(frames[0])[0] >= Kind.PEER_FRAME:
+        raise FrameError("a Relay carries something that is not between a client and a broker")
+    inner, bodies = decode(frames)
+    assert not isinstance(inner, PeerFrame | Relay)
+    return Relay(**values, inner=inner, bodies=bodies)  # type: ignore[arg-type]
+
+
+def _bodies_expected(kind: Kind, message: Message) -> int:
+    if isinstance(message, ChangeRequest):
+        return int(message.kind == RecordKind.INSERT)
+    return int(kind in _WITH_BODY)
+
+
+def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
+    """Say what is wrong between the parts of a message, or None."""
+    if len(bodies) != expected:
+        return f"a {type(message).__name__} has {len(bodies)} bodies, not {expected}"
+    if isinstance(message, ChangeRequest):
+        fault = fault_of_request(message)
+        return fault_of_payloads(message, bodies[0]) if fault is None and expected else fault
+    if isinstance(message, Push) and len(set(map(len, _pushed(message)))) != 1:
+        return "the columns of a Push are not of one length"
+    if isinstance(message, ConsumerFrame) and len(set(map(len, _held(message)))) != 1:
+        return "the held columns of a ConsumerFrame are not of one length"
+    return None

@@ -1,0 +1,98 @@
+"""Log records to and from bytes: what lies in the log and travels behind a PeerFrame."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any, Final
+
+from dueq_codecs.envelope import seal, unseal
+from dueq_codecs.fields import Column, Ids, Numbers, Scalar
+from dueq_codecs.flat import Layout
+from dueq_codecs.frame_error import FrameError
+from dueq_codecs.layouts import Kind
+from dueq_codecs.messages import Code
+from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.shape import RECORD_COLUMNS, fault_of_record
+
+_KINDS: Final = {int(kind): kind for kind in RecordKind}
+_columns = attrgetter(*RECORD_COLUMNS, "consumers", "lease_ms")
+_request = attrgetter("client_id", "sequence", "digest", "rows")
+
+
+def _vectors_of(record: Record) -> tuple[Any, ...]:
+    """Take the values of all vectors out of a record."""
+    if record.requests:
+        return (*zip(*map(_request, record.requests), strict=True), *_columns(record))
+    return ((), (), (), (), *_columns(record))
+
+
+RECORD: Final = Layout(
+    Record,
+    Scalar("kind", "B"),
+    Scalar("uid", "I"),
+    Scalar("sequence", "Q"),
+    Scalar("epoch", "Q"),
+    Scalar("stamp", "Q"),
+    Scalar("version", "H"),
+    Ids("request_client_id"),
+    Numbers("request_sequence", "Q"),
+    Numbers("request_digest", "Q"),
+    Numbers("request_rows", "I"),
+    Column("first", "Q"),
+    Column("target_sequence", "Q"),
+    Column("target_row", "H"),
+    Column("token", "Q"),
+    Column("due", "Q"),
+    Column("size", "I"),
+    Column("crc", "I"),
+    Column("upload", "Q"),
+    Column("amount_ms", "Q"),
+    Column("consumer", "H"),
+    Ids("consumers"),
+    Column("lease_ms", "Q"),
+    vectors=_vectors_of,
+)
+
+
+def encode_record(record: Record) -> bytes:
+    """Return the bytes of a record, made once and then kept in `record.encoded`.
+
+    Raises:
+        ValueError: its columns are not those of its kind, or a value does not fit.
+    """
+    if record.encoded is None:
+        fault = fault_of_record(record)
+        if fault is not None:
+            raise ValueError(fault)
+        record.encoded = seal(Kind.RECORD, RECORD.write(record))
+    return record.encoded
+
+
+def decode_record(data: bytes | memoryview) -> Record:
+    """Read a record; its columns are read-only views of `data` (of a copy, unless `data` is bytes).
+
+    A record of a later apply version is read too, as long as its kind is known: what to do about it is the
+    reader's decision.
+
+    Raises:
+        FrameError: the bytes are not a record; WRONG_VERSION when they are one of another format.
+    """
+    encoded = bytes(data)
+    number, body = unseal(encoded)
+    if number != Kind.RECORD:
+        raise FrameError(f"kind {number} is not a record")
+    values: dict[str, Any] = {}
+    RECORD.read(body, values)
+    kind = _KINDS.get(values["kind"])
+    if kind is None:
+        raise FrameError(f"a record of kind {values['kind']}, which is not known", Code.WRONG_VERSION)
+    values["kind"] = kind
+    references = [values.pop(f"request_{name}") for name in ("client_id", "sequence", "digest", "rows")]
+    if len(set(map(len, references))) != 1:
+        raise FrameError("the columns of a record's requests are not of one length")
+    requests = tuple(RequestRef(*row) for row in zip(*references, strict=True))
+    record = Record(**values, requests=requests, encoded=encoded)
+    fault = fault_of_record(record)
+    if fault is not None:
+        raise FrameError(fault)
+    return record

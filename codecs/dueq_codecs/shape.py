@@ -1,0 +1,111 @@
+"""Which columns a change or a record must have: the table at the top of `records.py` as a check."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from operator import attrgetter
+from typing import Final
+
+from dueq_codecs.messages import ChangeRequest
+from dueq_codecs.records import Record, RecordKind
+
+
+class _Rule(IntEnum):
+    EMPTY = 0
+    ROWS = 1
+    """One item per row."""
+    EITHER = 2
+    """Empty, or one item per row."""
+
+
+REQUEST_COLUMNS: Final = (
+    "first",
+    "target_sequence",
+    "target_row",
+    "token",
+    "due",
+    "size",
+    "crc",
+    "upload",
+    "amount_ms",
+)
+RECORD_COLUMNS: Final = (*REQUEST_COLUMNS, "consumer")
+
+_TARGETS: Final = ("first", "target_sequence", "target_row", "token")
+_ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
+    RecordKind.BARRIER: (),
+    RecordKind.INSERT: ("due", "size", "crc"),
+    RecordKind.LEASE: ("target_sequence", "target_row", "consumer"),
+    RecordKind.MOVE: (*_TARGETS, "due"),
+    RecordKind.CANCEL: _TARGETS,
+    RecordKind.ACK: _TARGETS,
+    RecordKind.NACK: (*_TARGETS, "amount_ms"),
+    RecordKind.EXTEND: (*_TARGETS, "amount_ms"),
+    RecordKind.RELEASE: _TARGETS,
+    RecordKind.EXPIRE: _TARGETS,
+}
+_BY_BROKERS_ONLY: Final = (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE)
+
+
+def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
+    if kind == RecordKind.INSERT and column == "upload":
+        return _Rule.EITHER
+    if in_request and column == "token" and kind in (RecordKind.MOVE, RecordKind.CANCEL):
+        return _Rule.EITHER
+    return _Rule.ROWS if column in _ROWS[kind] else _Rule.EMPTY
+
+
+_RECORD_RULES: Final = {kind: tuple(_rule(kind, c, False) for c in RECORD_COLUMNS) for kind in RecordKind}
+_REQUEST_RULES: Final[dict[RecordKind, tuple[_Rule, ...]]] = {
+    kind: tuple(_rule(kind, c, True) for c in REQUEST_COLUMNS)
+    for kind in RecordKind
+    if kind not in _BY_BROKERS_ONLY
+}
+_request_columns = attrgetter(*REQUEST_COLUMNS)
+_record_columns = attrgetter(*RECORD_COLUMNS)
+
+
+def fault_of_request(request: ChangeRequest) -> str | None:
+    """Say what is wrong with a request's columns, or None."""
+    rules = _REQUEST_RULES.get(request.kind)
+    if rules is None:
+        return f"{request.kind.name} is not for clients"
+    lengths = tuple(map(len, _request_columns(request)))
+    return _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
+
+
+def fault_of_record(record: Record) -> str | None:
+    """Say what is wrong with a record's columns, requests or consumers, or None."""
+    rows = record.rows
+    lengths = tuple(map(len, _record_columns(record)))
+    fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
+    if fault is not None:
+        return fault
+    if record.requests and sum(request.rows for request in record.requests) != rows:
+        return f"the requests of a {record.kind.name} record do not add up to its {rows} rows"
+    consumers = len(record.consumers)
+    if len(record.lease_ms) != consumers or (consumers and record.kind != RecordKind.LEASE):
+        return (
+            f"a {record.kind.name} record has {consumers} consumers and {len(record.lease_ms)} lease lengths"
+        )
+    if len(record.consumer) and int(record.consumer.max()) >= consumers:
+        return f"a row names consumer {int(record.consumer.max())} of {consumers}"
+    return None
+
+
+def fault_of_payloads(owner: ChangeRequest | Record, body: bytes | memoryview) -> str | None:
+    """Say whether the inline payloads of an INSERT are not as long as its sizes say; None when they are."""
+    size = owner.size if len(owner.upload) == 0 else owner.size[owner.upload == 0]
+    expected = int(size.sum()) if len(size) != 1 else int(size[0])
+    if expected != len(body):
+        return f"the payloads of an INSERT have {len(body)} bytes, its sizes say {expected}"
+    return None
+
+
+def _fault(
+    kind: RecordKind, names: tuple[str, ...], rules: tuple[_Rule, ...], lengths: tuple[int, ...], rows: int
+) -> str | None:
+    for name, rule, length in zip(names, rules, lengths, strict=True):
+        if length != rows if rule is _Rule.ROWS else length and (rule is _Rule.EMPTY or length != rows):
+            return f"column {name} of a {kind.name} of {rows} rows has {length} items"
+    return None

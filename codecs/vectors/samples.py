@@ -1,0 +1,302 @@
+"""The messages and records that the golden frames beside this file hold, and how to compare such things.
+
+`scripts/generate-codecs --vectors` writes them; the tests expect them. A file is the frames of one message,
+each behind its length (u32, little-endian).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dueq_codecs import messages as m
+from dueq_codecs.records import LogEntry, Outcome, Record, RecordKind, RequestRef
+
+CLIENT = bytes(range(16))
+CONSUMER = bytes(range(16, 32))
+OTHER_CONSUMER = bytes(range(32, 48))
+AT = 1_767_225_600_000
+"""2026-01-01T00:00:00Z"""
+
+
+def u16(*values: int) -> Any:
+    """A column of ushort."""
+    return np.array(values, "<u2")
+
+
+def u32(*values: int) -> Any:
+    """A column of uint."""
+    return np.array(values, "<u4")
+
+
+def u64(*values: int) -> Any:
+    """A column of ulong."""
+    return np.array(values, "<u8")
+
+
+def _targets(token: int = 70) -> dict[str, Any]:
+    return {
+        "first": u64(AT, AT + 1),
+        "target_sequence": u64(40, (1 << 40) - 1),
+        "target_row": u16(0, 2047),
+        "token": u64(token, token + 1 if token else 0),
+    }
+
+
+def _change(kind: RecordKind, **columns: Any) -> m.ChangeRequest:
+    return m.ChangeRequest(7, kind, "flights", 12, CLIENT, 3, 0xFEDCBA9876543210, **columns)
+
+
+def _insert() -> dict[str, Any]:
+    return {
+        "due": u64(AT + 1000, AT + 2000, AT + 500),
+        "size": u32(5, 0, 3),
+        "crc": u32(0x3610A686, 0, 0xFFFFFFFF),
+    }
+
+
+def _record(kind: RecordKind, rows: int = 0, **columns: Any) -> Record:
+    requests = (RequestRef(CLIENT, 3, 0xFEDCBA9876543210, rows),) if rows else ()
+    return Record(kind, 12, 41, 5, AT, requests=requests, **columns)
+
+
+def records() -> dict[str, Record]:
+    """One record of each kind."""
+    kind = RecordKind
+    return {
+        "record_barrier": _record(kind.BARRIER),
+        "record_insert": _record(kind.INSERT, 3, **_insert()),
+        "record_insert_uploads": dataclasses.replace(
+            _record(kind.INSERT, 3, **_insert(), upload=u64(0, 5 << 32 | 9, 0)),
+            requests=(RequestRef(CLIENT, 3, 1, 1), RequestRef(CONSUMER, 4, 2, 2)),
+        ),
+        "record_lease": _record(
+            kind.LEASE,
+            target_sequence=u64(40, 40, 39),
+            target_row=u16(0, 1, 7),
+            consumer=u16(0, 1, 0),
+            consumers=(CONSUMER, OTHER_CONSUMER),
+            lease_ms=u64(30_000, 43_200_000),
+        ),
+        "record_move": _record(kind.MOVE, 2, **_targets(0), due=u64(AT + 9, AT + 8)),
+        "record_cancel": _record(kind.CANCEL, 2, **_targets(0)),
+        "record_ack": _record(kind.ACK, 2, **_targets()),
+        "record_nack": _record(kind.NACK, 2, **_targets(), amount_ms=u64(0, 5000)),
+        "record_extend": _record(kind.EXTEND, 2, **_targets(), amount_ms=u64(30_000, 60_000)),
+        "record_release": _record(kind.RELEASE, 2, **_targets()),
+        "record_expire": _record(kind.EXPIRE, **_targets()),
+    }
+
+
+def _peer_frame() -> m.PeerFrame:
+    sent = records()
+    return m.PeerFrame(
+        "north",
+        11,
+        "south",
+        12,
+        5_000_001,
+        AT * 1000,
+        4_999_000,
+        AT * 1000 - 900,
+        AT * 1000 - 450,
+        True,
+        appends=[
+            m.Append(
+                12,
+                5,
+                40,
+                4,
+                39,
+                [LogEntry(sent["record_insert"], b"helloabc"), LogEntry(sent["record_barrier"])],
+            ),
+            m.Append(13, 6, 1, 1, 1),
+        ],
+        acks=[m.Ack(14, 2, 88), m.Ack(15, 3, (1 << 40) - 1)],
+        mismatches=[m.Mismatch(16, 4, 10, 3, 9, True), m.Mismatch(17, 4, 10, 3, 9)],
+        vote_requests=[m.VoteRequest(18, 1, 4, 4, 77)],
+        votes=[m.Vote(19, 2, True, 4, 78), m.Vote(20, 3, False, 5, 79)],
+        fences=[m.Fence(21, 9)],
+        leaderships=[m.Leadership(22, 9, True, False), m.Leadership(23, 8, False, False)],
+        upload_acks=[m.UploadAck(24, 5 << 32 | 9, 2)],
+    )
+
+
+def _sessions() -> dict[str, tuple[m.Message, list[bytes]]]:
+    partitions = (
+        m.PartitionInfo(12, "north", 5, True, ("north", "south", "west")),
+        m.PartitionInfo(13, "", 0, False, ("south",)),
+    )
+    topics = (
+        m.TopicInfo("flights", "timeline", 3, 2, 1 << 20, 0, partitions),
+        m.TopicInfo("empty", "timeline", 1, 1, 1 << 26, 86_400_000),
+    )
+    brokers = (
+        m.BrokerInfo("north", "tcp://192.0.2.1:7411", 11),
+        m.BrokerInfo("süd", "tcp://[2001:db8::1]:7411"),
+    )
+    return {
+        "hello": (
+            m.Hello(m.Role.CLIENT, CLIENT.hex(), "c-1", 3, 4, 1, 1, AT * 1000, "dueq 0.1.0", "anna"),
+            [],
+        ),
+        "hello_reply": (
+            m.HelloReply(
+                m.Code.OK, "", "c-1", "north", 11, 1, 1, AT * 1000, AT * 1000 + 90, AT * 1000 + 95, -40
+            ),
+            [],
+        ),
+        "metadata_request": (m.MetadataRequest(1, "flights"), []),
+        "metadata_reply": (m.MetadataReply(1, m.Code.OK, "", brokers, topics), []),
+        "create_topic_request": (
+            m.CreateTopicRequest(2, CLIENT, "flights", "timeline", 8, 3, 2, 1 << 20, 86_400_000, True),
+            [],
+        ),
+        "delete_topic_request": (m.DeleteTopicRequest(3, "flights"), []),
+        "inspect_request": (m.InspectRequest(4, "forecast", "flights", 3600), []),
+        "reply": (m.Reply(4, m.Code.BUSY, "später", '{"due": [1, 2]}', 250), []),
+    }
+
+
+def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
+    kind = RecordKind
+    uploads = _insert() | {"upload": u64(0, 0, 5 << 32 | 9)}
+    return {
+        "change_insert": (_change(kind.INSERT, **_insert()), [b"helloabc"]),
+        "change_insert_uploads": (_change(kind.INSERT, **uploads), [b"hello"]),
+        "change_move": (
+            dataclasses.replace(_change(kind.MOVE, **_targets(), due=u64(AT + 9, AT + 8)), token=u64()),
+            [],
+        ),
+        "change_cancel": (_change(kind.CANCEL, **_targets(0)), []),
+        "change_ack": (_change(kind.ACK, **_targets()), []),
+        "change_nack": (_change(kind.NACK, **_targets(), amount_ms=u64(0, 5000)), []),
+        "change_extend": (_change(kind.EXTEND, **_targets(), amount_ms=u64(30_000, 60_000)), []),
+        "change_release": (_change(kind.RELEASE, **_targets()), []),
+        "change_reply": (
+            m.ChangeReply(
+                7,
+                m.Code.OK,
+                uid=12,
+                epoch=5,
+                sequence=41,
+                row=2047,
+                stamp=AT,
+                outcomes=np.array(list(Outcome), "u1"),
+                retry_after_ms=1,
+                leader="north",
+            ),
+            [],
+        ),
+        "chunk_request": (
+            m.ChunkRequest(8, "flights", 12, CLIENT, 5 << 32 | 9, 1, 3, 700_000, 0xCAFE),
+            [b"part"],
+        ),
+        "chunk_reply": (m.ChunkReply(8, m.Code.NOT_LEADER, "moved", 5 << 32 | 9, 1, 20, "south"), []),
+    }
+
+
+def _consumers() -> dict[str, tuple[m.Message, list[bytes]]]:
+    return {
+        "consumer_frame": (
+            m.ConsumerFrame(
+                m.ConsumerAction.ATTACH,
+                "flights",
+                CONSUMER,
+                2,
+                9,
+                100,
+                1 << 26,
+                30_000,
+                17,
+                "north",
+                held_uid=u32(12, 13),
+                held_sequence=u64(40, 41),
+                held_row=u16(0, 1),
+                held_token=u64(70, 71),
+            ),
+            [],
+        ),
+        "consumer_reply": (
+            m.ConsumerReply("flights", CONSUMER, 2, 9, m.Code.OK, "", 1234, 18, "north"),
+            [],
+        ),
+        "push": (
+            m.Push(
+                "flights",
+                CONSUMER,
+                2,
+                18,
+                5,
+                AT * 1000 + 700,
+                "north",
+                uid=u32(12, 12),
+                first=u64(AT, AT),
+                sequence=u64(40, 40),
+                row=u16(0, 1),
+                due=u64(AT, AT - 5),
+                token=u64(70, 70),
+                attempt=u16(1, 65_535),
+                lease_left_ms=u64(30_000, 29_000),
+                size=u32(5, 3),
+                crc=u32(0x3610A686, 1),
+            ),
+            [b"helloabc"],
+        ),
+        "push_chunk": (m.PushChunk("flights", CONSUMER, 2, 12, 40, 2, 70, 0, 3, "north"), [b"part"]),
+    }
+
+
+def messages() -> dict[str, tuple[m.Message, list[bytes]]]:
+    """At least one message of each kind, with its bodies."""
+    request, bodies = _changes()["change_insert"]
+    assert isinstance(request, m.ChangeRequest)
+    return {
+        **_sessions(),
+        **_changes(),
+        **_consumers(),
+        "peer_frame": (_peer_frame(), []),
+        "peer_frame_heartbeat": (m.PeerFrame("north", 11, "south", 12, 5_000_001, AT * 1000), []),
+        "upload_chunk": (m.UploadChunk("north", 11, 12, 5, 5 << 32 | 9, 0, 3, 0xCAFE), [b"part"]),
+        "upload_wanted": (m.UploadWanted("south", 12, 12, 5 << 32 | 9), []),
+        "snapshot_request": (m.SnapshotRequest("south", 12, 12, 5, 6, 7), []),
+        "snapshot_chunk": (m.SnapshotChunk("north", 11, 12, 5, 6, 7, 41, 5, True), [b"rows"]),
+        "relay": (m.Relay("south", 12, b"\0\x01\x02\x03\x04", False, request, list(bodies)), []),
+        "relay_back": (m.Relay("north", 11, b"\0\x01\x02\x03\x04", True, m.Reply(4, m.Code.OK)), []),
+    }
+
+
+def pack_frames(frames: Sequence[bytes | memoryview]) -> bytes:
+    """Put frames into one file."""
+    return b"".join(struct.pack("<I", len(frame)) + bytes(frame) for frame in frames)
+
+
+def unpack_frames(data: bytes) -> list[bytes | memoryview]:
+    """Take the frames out of a file."""
+    frames: list[bytes | memoryview] = []
+    while data:
+        end = 4 + struct.unpack_from("<I", data)[0]
+        frames.append(data[4:end])
+        data = data[end:]
+    return frames
+
+
+def plain(value: Any) -> Any:
+    """Turn a message or record into nested tuples that `==` compares (and that keep types apart).
+
+    `Record.encoded` is left out: it says how the bytes came about, not what they mean.
+    """
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value) if field.name != "encoded"]
+        return (type(value).__name__, *[(name, plain(getattr(value, name))) for name in names])
+    if isinstance(value, np.ndarray):
+        return (str(value.dtype), value.tolist())
+    if isinstance(value, list | tuple):
+        return (type(value).__name__, *map(plain, value))
+    if isinstance(value, memoryview):
+        return ("bytes", bytes(value))
+    return (type(value).__name__, value)
