@@ -80,7 +80,7 @@ class BrokerChild:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {PARENT_VARIABLE: str(os.getpid())}
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops the mesh in order.
+            # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops all in order.
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=environment, start_new_session=True,
@@ -89,8 +89,8 @@ class BrokerChild:
     def command(self) -> list[str]:
         """The command line of the process."""
         return [
-            sys.executable, "-m", "dueq.cli.main", "broker", "--id", self.broker_id, "--listen", self.endpoint,
-            "--data", str(self.data), "--metrics", self.metrics, *self.arguments,
+            sys.executable, "-m", "dueq.cli.main", "broker", "--id", self.broker_id,
+            "--listen", self.endpoint, "--data", str(self.data), "--metrics", self.metrics, *self.arguments,
         ]  # fmt: skip
 
     def send(self, number: signal.Signals) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -164,6 +165,15 @@ class LocalMesh:
             self._lock = None
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill_all(self) -> None:
+        """End everything with SIGKILL and wait for nothing; fit for a signal handler."""
+        self.description_path.unlink(missing_ok=True)
+        for broker in self.brokers:
+            broker.send(signal.SIGKILL)
+        if self.zookeeper is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.zookeeper.pid, signal.SIGKILL)
 
     def wait_ready(self, brokers: Iterable[int] | None = None, timeout: float | None = None) -> None:
         """Return once these brokers answer and each sees all of them alive.

@@ -1,0 +1,101 @@
+"""`dueq consume`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from typing import Any
+
+import click
+
+from dueq.cli.options import connect, mesh_options
+from dueq.client import Message
+from dueq.limits import CONSUMER_LEASES_MAX
+
+_RECEIVE_S = 0.5
+_BATCH = 256
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--count", "-n", type=click.IntRange(min=1), help="End after this many messages.")
+@click.option(
+    "--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="End when none came for this long."
+)
+@click.option(
+    "--ack/--no-ack", default=True, show_default=True,
+    help="Whether printed messages are done; otherwise they are given back at the end.",
+)  # fmt: skip
+@click.option(
+    "--format", "style", type=click.Choice(["text", "base64", "json"]), default="text", show_default=True,
+    help="The payload as text or base64, one a line; or all about the message as JSON, one object a line.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option(
+    "--lease", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
+    help="How long a message is ours before another consumer may have it.",
+)  # fmt: skip
+@click.option(
+    "--credit", type=click.IntRange(min=1), default=256, show_default=True,
+    help="How many unfinished messages to hold at most.",
+)  # fmt: skip
+@mesh_options
+def consume(
+    topic: str,
+    count: int | None,
+    idle: float | None,
+    ack: bool,
+    style: str,
+    as_json: bool,
+    lease: float,
+    credit: int,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Print the messages of TOPIC as they fall due, until interrupted."""
+    style = "json" if as_json else style
+    if count:
+        # What is leased beyond the messages wanted would be late for others; what is kept needs credit.
+        credit = min(count, credit) if ack else min(count, CONSUMER_LEASES_MAX)
+    left = count
+    with connect(endpoint, timeout) as client, client.consumer(topic, lease=lease, credit=credit) as consumer:
+        last = time.monotonic()
+        while left is None or left > 0:
+            batch = consumer.receive(max_messages=min(_BATCH, left or _BATCH), timeout=_RECEIVE_S)
+            if batch:
+                _print(batch, style)
+                last = time.monotonic()
+                if ack:
+                    consumer.ack(batch)
+                left = None if left is None else left - len(batch)
+            elif idle is not None and time.monotonic() - last >= idle:
+                return
+
+
+def _print(batch: list[Message], style: str) -> None:
+    for message in batch:
+        click.echo(_line(message, style))
+    sys.stdout.flush()
+
+
+def _line(message: Message, style: str) -> str | bytes:
+    payload = bytes(message.payload)
+    if style == "text":
+        return payload
+    if style == "base64":
+        return base64.b64encode(payload)
+    return json.dumps(_document(message, payload), ensure_ascii=False)
+
+
+def _document(message: Message, payload: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": message.id, "topic": message.topic, "due": message.due, "released_at": message.released_at,
+        "attempt": message.attempt, "token": message.token,
+    }  # fmt: skip
+    try:
+        document["payload"] = payload.decode("utf-8")
+    except UnicodeDecodeError:
+        document["payload_base64"] = base64.b64encode(payload).decode("ascii")
+    return document

@@ -1,0 +1,47 @@
+"""`dueq forecast`."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from dueq.cli.instants import instant_text
+from dueq.cli.options import connect, json_option, mesh_options
+
+_BAR_WIDTH = 40
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--seconds",
+    "-s",
+    type=click.IntRange(min=1),
+    default=60,
+    show_default=True,
+    help="How far to look ahead.",
+)
+@json_option
+@mesh_options
+def forecast(topic: str, seconds: int, as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
+    """Show how many messages of TOPIC fall due in the time ahead."""
+    with connect(endpoint, timeout) as client:
+        counts = [(int(instant), int(count)) for instant, count in client.forecast(topic, seconds=seconds)]
+    if as_json:
+        click.echo(json.dumps([{"at": instant, "count": count} for instant, count in counts]))
+        return
+    busy = [(instant, count) for instant, count in counts if count]
+    if not busy:
+        click.echo(f"nothing falls due in {topic} within {seconds} s")
+        return
+    table = Table(title=f"{topic}: {sum(count for _, count in busy):,} due within {seconds:,} s")
+    table.add_column("from")
+    table.add_column("due", justify="right")
+    table.add_column("")
+    top = max(count for _, count in busy)
+    for instant, count in busy:
+        table.add_row(instant_text(instant), f"{count:,}", "█" * max(1, count * _BAR_WIDTH // top))
+    Console().print(table)

@@ -1,0 +1,93 @@
+"""When: the words of `--at` and `--in`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def due_options(function: _Function) -> _Function:
+    """Add `--at` and `--in`; the function gets `at` and `after`, to be given to `chosen_due`."""
+    function = click.option(
+        "--in", "after", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text),
+        help="Due this long from now: 250ms, 10s, 5m, 1h30m, 2d.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--at", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text),
+        help="Due at this instant: ISO 8601 with a zone (2030-01-31T09:00:00Z), or Unix milliseconds.",
+    )(function)  # fmt: skip
+
+
+def chosen_due(at: int | datetime | None, after: timedelta | None) -> int | datetime | timedelta:
+    """Return the due that the options named.
+
+    Raises:
+        click.UsageError: neither or both were given.
+    """
+    if at is not None and after is not None:
+        raise click.UsageError("Give --at or --in, not both.")
+    if at is not None:
+        return at
+    if after is not None:
+        return after
+    raise click.UsageError("Say when: --at INSTANT or --in DURATION.")
+
+
+def parse_instant(text: str) -> int | datetime:
+    """Read an instant.
+
+    Returns:
+        Unix ms, or an aware datetime.
+
+    Raises:
+        click.BadParameter: it is neither, or a date without a zone.
+    """
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither ISO 8601 (2030-01-31T09:00:00Z) nor Unix milliseconds.", param_hint="--at"
+        ) from None
+    if instant.tzinfo is None:
+        raise click.BadParameter(
+            f"{text!r} has no time zone: write {text}Z for UTC, or {text}+02:00.", param_hint="--at"
+        )
+    return instant
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration such as 10s, 250ms or 1h30m.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    compact = text.replace(" ", "")
+    parts = _PART.findall(compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise click.BadParameter(
+            f"{text!r} is not a duration; they look like 250ms, 10s, 1h30m.", param_hint="--in"
+        )
+    try:
+        return timedelta(milliseconds=sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
+    except OverflowError:
+        raise click.BadParameter(f"{text!r} is too long.", param_hint="--in") from None
+
+
+def instant_text(due_ms: int) -> str:
+    """Return Unix ms as ISO 8601 UTC with milliseconds (or as the number, beyond year 9999)."""
+    try:
+        instant = datetime.fromtimestamp(due_ms // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{due_ms} ms"
+    return f"{instant:%Y-%m-%dT%H:%M:%S}.{due_ms % 1000:03d}Z"

@@ -1,0 +1,75 @@
+"""The `dueq` command.
+
+Exit codes: 0 done, 1 refused or failed (one line on standard error says why), 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from dueq import __version__
+from dueq.cli.group import LazyGroup
+from dueq.errors import DueqError
+
+_COMMANDS = {
+    "up": ("dueq.cli.up:up", "Run a local mesh in the foreground."),
+    "broker": ("dueq.cli.broker:broker", "Run one broker."),
+    "topic": ("dueq.cli.topic:topic", "Create, list, describe and delete topics."),
+    "schedule": ("dueq.cli.schedule:schedule", "Schedule messages."),
+    "consume": ("dueq.cli.consume:consume", "Print messages as they fall due."),
+    "move": ("dueq.cli.move:move", "Give messages another due instant."),
+    "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
+    "forecast": ("dueq.cli.forecast:forecast", "Show how many messages fall due, second by second."),
+    "status": ("dueq.cli.status:status", "Show brokers, topics and consumers."),
+}
+
+
+@click.group(cls=LazyGroup, commands_at=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dueq", message="%(prog)s %(version)s")
+def dueq() -> None:
+    """Deliver these bytes at this millisecond: a mesh of equal brokers for scheduled messages."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Args:
+        arguments: the words after `dueq`; None for those of this process.
+    """
+    raise SystemExit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    try:
+        result = dueq.main(
+            args=None if arguments is None else list(arguments), prog_name="dueq", standalone_mode=False
+        )
+        sys.stdout.flush()
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except DueqError as error:
+        click.echo(f"dueq: {_one_line(error)}", err=True)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has gone; the interpreter must not complain at its last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _one_line(error: DueqError) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text if text.startswith(type(error).__name__) else f"{type(error).__name__}: {text}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""`dueq move`."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import click
+
+from dueq.cli.instants import chosen_due, due_options
+from dueq.cli.options import connect, json_option, mesh_options
+from dueq.cli.outcomes import report
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@due_options
+@json_option
+@mesh_options
+def move(
+    topic: str,
+    ids: tuple[str, ...],
+    at: int | datetime | None,
+    after: timedelta | None,
+    as_json: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> int:
+    """Give messages of TOPIC another due instant. Exit code 1 if one of them could not be moved."""
+    due = chosen_due(at, after)
+    with connect(endpoint, timeout) as client, client.producer(topic) as producer:
+        outcomes = producer.move_many(list(ids), [due] * len(ids))
+    return report(ids, outcomes, "moved", as_json)

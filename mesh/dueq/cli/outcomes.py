@@ -1,0 +1,40 @@
+"""What became of the messages that a command named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from dueq.client import Outcome
+
+_TEXT = {
+    "done": "",
+    "leased": "too late: a consumer has it",
+    "not_found": "not found: delivered, cancelled, or never was",
+    "unknown": "unknown: ask again",
+}
+
+
+def report(ids: Sequence[str], outcomes: Sequence[Outcome], done: str, as_json: bool) -> int:
+    """Print one line per message.
+
+    Args:
+        ids: the messages.
+        outcomes: one for each.
+        done: the word for success.
+        as_json: whether to print one JSON object a line.
+
+    Returns:
+        The exit code: 1 when one of them was not done.
+    """
+    code = 0
+    for message_id, outcome in zip(ids, outcomes, strict=True):
+        name = outcome.name.lower()
+        code = code if name == "done" else 1
+        if as_json:
+            click.echo(json.dumps({"id": message_id, "outcome": name}))
+        else:
+            click.echo(f"{message_id} {done if name == 'done' else _TEXT.get(name, name)}")
+    return code

@@ -1,0 +1,125 @@
+"""`dueq topic`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from dueq.cli.group import SuggestingGroup
+from dueq.cli.options import connect, json_option, mesh_options
+from dueq.client import TopicInfo
+
+
+@click.group(cls=SuggestingGroup)
+def topic() -> None:
+    """Create, list, describe and delete topics."""
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--kind", default="timeline", show_default=True, help="The order in which due messages leave.")
+@click.option(
+    "--partitions", "-p", type=int, default=6, show_default=True, help="Units of order and leadership."
+)
+@click.option("--replicas", "-r", type=int, default=3, show_default=True, help="Copies of every message.")
+@click.option("--min-isr", type=int, default=0, help="Copies that must be safe. Default: a majority.")
+@click.option("--payload-bytes-max", type=int, default=0, help="Longest payload. Default: 64 MiB.")
+@click.option("--exist-ok", is_flag=True, help="Be content when the topic exists.")
+@mesh_options
+def create(
+    name: str,
+    kind: str,
+    partitions: int,
+    replicas: int,
+    min_isr: int,
+    payload_bytes_max: int,
+    exist_ok: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Create the topic NAME; returns when all its partitions have a leader."""
+    more = {"min_isr": min_isr, "payload_bytes_max": payload_bytes_max}
+    with connect(endpoint, timeout) as client:
+        client.create_topic(
+            name, kind=kind, partitions=partitions, replicas=replicas, exist_ok=exist_ok,
+            **{key: value for key, value in more.items() if value},
+        )  # fmt: skip
+    click.echo(f"created {name}")
+
+
+@topic.command("list")
+@json_option
+@mesh_options
+def list_(as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
+    """List the topics."""
+    with connect(endpoint, timeout) as client:
+        topics = sorted(client.topics(), key=lambda info: info.name)
+    if as_json:
+        click.echo(json.dumps([_document(info) for info in topics]))
+        return
+    if not topics:
+        click.echo("no topics yet: dueq topic create NAME")
+        return
+    table = Table()
+    for column, justify in (
+        ("topic", "left"),
+        ("kind", "left"),
+        ("partitions", "right"),
+        ("replicas", "right"),
+    ):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    for info in topics:
+        table.add_row(info.name, info.kind, str(len(info.partitions)), str(info.replicas))
+    Console().print(table)
+
+
+@topic.command()
+@click.argument("name")
+@json_option
+@mesh_options
+def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
+    """Show the topic NAME: its settings and where its partitions are."""
+    with connect(endpoint, timeout) as client:
+        info = client.describe(name)
+    if as_json:
+        click.echo(json.dumps(_document(info)))
+        return
+    horizon = f", at most {info.horizon_ms:,} ms ahead" if info.horizon_ms else ""
+    title = (
+        f"{info.name}: {info.kind}, {info.replicas} replicas, at least {info.min_isr} in sync, "
+        f"payloads up to {info.payload_bytes_max:,} bytes{horizon}"
+    )
+    console = Console()
+    console.print(title, highlight=False)
+    table = Table()
+    for column in ("partition", "leader", "epoch", "serving", "replicas"):
+        table.add_column(column)
+    for part in info.partitions:
+        table.add_row(
+            str(part.uid), part.leader or "[red]none[/]", str(part.epoch),
+            "yes" if part.serving else "[red]no[/]", " ".join(part.replicas),
+        )  # fmt: skip
+    console.print(table)
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@mesh_options
+def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> None:
+    """Delete the topic NAME with all its messages."""
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {name} with all its messages?", abort=True)
+    with connect(endpoint, timeout) as client:
+        client.delete_topic(name)
+    click.echo(f"deleted {name}")
+
+
+def _document(info: TopicInfo) -> dict[str, Any]:
+    return dataclasses.asdict(info)

@@ -1,0 +1,160 @@
+"""`dueq up`: a local mesh in the foreground."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from dueq.errors import DueqError
+from dueq.local import BrokerChild, LocalMesh
+
+_WATCH_S = 0.2
+_STOP_S = 10.0
+_RESTART_S_MIN = 1.0
+_RESTART_S_MAX = 30.0
+
+
+@click.command()
+@click.option("--brokers", type=click.IntRange(1, 9), default=None, help="How many brokers.  [default: 3]")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), help="Folder that keeps everything."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=7400, show_default=True,
+    help="Of the first broker; the others follow. 0: any that are free.",
+)  # fmt: skip
+@click.option("--no-zookeeper", is_flag=True, help="One broker without ZooKeeper, and so without Java.")
+@click.option("--restart", is_flag=True, help="Start a broker again when it dies.")
+def up(brokers: int | None, data: Path | None, port: int, no_zookeeper: bool, restart: bool) -> int:
+    """Run a local mesh in the foreground, its own ZooKeeper included.
+
+    Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. Ctrl-C
+    or SIGTERM ends it cleanly, a second one at once. Started again on the same folder, it goes on where it
+    was.
+    """
+    if no_zookeeper and brokers not in (None, 1):
+        raise click.UsageError("--no-zookeeper is for --brokers 1.")
+    count = brokers or (1 if no_zookeeper else 3)
+    mesh = LocalMesh(data or default_data(not no_zookeeper), count, port, zookeeper=not no_zookeeper)
+    with _signals(mesh) as stop:
+        try:
+            mesh.start()
+            click.echo(" ".join(["ready", *mesh.endpoints]))
+            return _Supervisor(mesh, restart).run(stop)
+        except _Interrupted:
+            return 0
+        finally:
+            stop.ending = True
+            mesh.stop(_STOP_S)
+
+
+def default_data(zookeeper: bool) -> Path:
+    """The folder under XDG_STATE_HOME that keeps a mesh when none is named.
+
+    With and without ZooKeeper these are two meshes: a store refuses the other's brokers.
+    """
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "dueq" / ("up" if zookeeper else "up-single")
+
+
+class _Interrupted(BaseException):
+    """A signal came while the mesh was starting or stopping."""
+
+
+class _Stop(threading.Event):
+    """Set by the first signal.
+
+    Attributes:
+        watching: the mesh is up, and somebody waits for this event; otherwise a signal breaks the start off.
+        ending: the stop is under way, and another signal means at once.
+    """
+
+    watching = False
+    ending = False
+
+
+@contextmanager
+def _signals(mesh: LocalMesh) -> Iterator[_Stop]:
+    stop = _Stop()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            mesh.kill_all()
+            os._exit(128 + number)
+        stop.set()
+        if not stop.watching and not stop.ending:
+            raise _Interrupted
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Supervisor:
+    """Watches a mesh that is up, says who died, and starts brokers again if it may."""
+
+    def __init__(self, mesh: LocalMesh, restart: bool) -> None:
+        self._mesh = mesh
+        self._restart = restart
+        self._restart_at: dict[str, float] = {}
+        self._pause_s = dict.fromkeys((b.broker_id for b in mesh.brokers), _RESTART_S_MIN)
+
+    def run(self, stop: _Stop) -> int:
+        """Return the exit code once a signal came, or once nothing is left."""
+        stop.watching = True
+        server = self._mesh.zookeeper
+        zookeeper_alive = server is not None
+        while not stop.wait(_WATCH_S):
+            for broker in self._mesh.newly_dead():
+                self._on_death(broker)
+            if zookeeper_alive and server is not None and not _alive(server.pid):
+                zookeeper_alive = False
+                click.echo(
+                    "dueq: ZooKeeper has ended; messages flow on, changes of leadership wait", err=True
+                )
+            self._start_again()
+            if not self._restart and not any(broker.running for broker in self._mesh.brokers):
+                click.echo("dueq: no broker is left", err=True)
+                return 1
+        return 0
+
+    def _on_death(self, broker: BrokerChild) -> None:
+        how = f"exit code {broker.exit_code}"
+        if broker.exit_code is not None and broker.exit_code < 0:
+            how = signal.Signals(-broker.exit_code).name
+        again = f"; starting it again in {self._pause_s[broker.broker_id]:g} s" if self._restart else ""
+        click.echo(f"dueq: broker {broker.broker_id} has ended ({how}), see {broker.log}{again}", err=True)
+        if self._restart:
+            pause = self._pause_s[broker.broker_id]
+            self._restart_at[broker.broker_id] = time.monotonic() + pause
+            self._pause_s[broker.broker_id] = min(2 * pause, _RESTART_S_MAX)
+
+    def _start_again(self) -> None:
+        for i, broker in enumerate(self._mesh.brokers):
+            if time.monotonic() < self._restart_at.get(broker.broker_id, float("inf")):
+                continue
+            del self._restart_at[broker.broker_id]
+            try:
+                self._mesh.start_broker(i, wait=False)
+            except (DueqError, OSError) as error:
+                click.echo(f"dueq: broker {broker.broker_id} cannot be started: {error}", err=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    # The state letter follows the command, which is in brackets and may hold anything.
+    return state.rpartition(")")[2].split()[0] != "Z"

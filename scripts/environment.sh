@@ -1,0 +1,100 @@
+# Sourced by the scripts beside it: the virtual environment and Java that they need.
+# Nothing is installed twice: a stamp in .venv remembers for which pyproject.toml and Python it was made.
+
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+venv="$root/.venv"
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "$@"; exit 1; }
+
+# May we install Debian packages? Prints the words to put before apt-get.
+apt_words() {
+    command -v apt-get >/dev/null || return 1
+    if [ "$(id -u)" -eq 0 ]; then echo env; elif sudo -n true 2>/dev/null; then echo sudo; else return 1; fi
+}
+
+# apt_install PACKAGE…: the first of the packages that this Debian has.
+apt_install() {
+    local words package
+    words="$(apt_words)" || return 1
+    $words DEBIAN_FRONTEND=noninteractive apt-get update -qq >/dev/null || return 1
+    for package in "$@"; do
+        if [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then
+            say "installing $package …"
+            $words DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" \
+                >/dev/null </dev/null && return 0
+        fi
+    done
+    return 1
+}
+
+# The first Python of version 3.11 or later.
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+        [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            command -v "$candidate"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# ensure_venv SET PIP-ARGUMENT…: a .venv that holds this project and the SET of further packages.
+ensure_venv() {
+    local set="$1" python stamp wanted
+    shift
+    python="$(find_python)" || fail "dueq needs Python 3.11 or later; set PYTHON to one, or install it (Debian 12: apt-get install python3 python3-venv)."
+    stamp="$venv/stamp-$set"
+    wanted="$("$python" -c 'import sys; print(sys.version, sys.prefix)') $root $(sha256sum <"$root/pyproject.toml") $*"
+    if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+        return 0
+    fi
+    say "preparing .venv ($set) with $python …"
+    if ! "$venv/bin/python" -c 'import pip' 2>/dev/null \
+        || [ "$("$venv/bin/python" -c 'import sys; print(sys.version)')" != "$("$python" -c 'import sys; print(sys.version)')" ]; then
+        rm -rf "$venv"
+        if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
+            apt_install python3-venv && rm -rf "$venv" && "$python" -m venv "$venv" \
+                || fail "$python cannot make a virtual environment. On Debian: apt-get install python3-venv"
+        fi
+    fi
+    # Dependency groups need pip 25.1.
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' \
+        || fail "pip could not be brought up to date; is PyPI within reach?"
+    (cd "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location "$@") \
+        || fail "the packages that dueq needs could not be installed; is PyPI within reach?"
+    printf '%s\n' "$wanted" >"$stamp"
+}
+
+# The major version of a Java, or nothing.
+java_major() {
+    "$1" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1
+}
+
+# ensure_java: a Java of version 17 or later on PATH (ZooKeeper and Spark run on it).
+ensure_java() {
+    local candidate
+    for candidate in "${JAVA_HOME:+$JAVA_HOME/bin/java}" java /usr/lib/jvm/*/bin/java; do
+        [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
+        if [ "$(java_major "$candidate")" -ge 17 ] 2>/dev/null; then
+            use_java "$(command -v "$candidate")"
+            return 0
+        fi
+    done
+    say "no Java 17 or later was found"
+    if apt_install openjdk-17-jre-headless openjdk-21-jre-headless; then
+        ensure_java
+        return 0
+    fi
+    fail "ZooKeeper and Spark need Java 17 or later, and this user may not install it." \
+        "Install it (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME, and run this again." \
+        "Without Java there is one broker: dueq up --brokers 1 --no-zookeeper"
+}
+
+use_java() {
+    JAVA_HOME="$(dirname "$(dirname "$(readlink -f "$1")")")"
+    PATH="$JAVA_HOME/bin:$PATH"
+    export JAVA_HOME PATH
+}
