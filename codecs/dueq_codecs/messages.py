@@ -460,7 +460,7 @@ class Vote:
 
 @dataclass(slots=True)
 class Fence:
-    """"My epoch of this partition is above yours": whoever leads it with less must not push any more."""
+    """The sender's epoch of this partition is above yours: who leads it with less must not push any more."""
 
     uid: int
     epoch: int

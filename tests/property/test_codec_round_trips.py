@@ -1,0 +1,255 @@
+"""Every message and record that can be built survives the way to bytes and back."""
+
+from __future__ import annotations
+
+import runpy
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dueq_codecs import messages as m
+from dueq_codecs.frames import decode, decode_record, encode, encode_record
+from dueq_codecs.layouts import LAYOUTS, Kind
+from dueq_codecs.records import LogEntry, Outcome, Record, RecordKind, RequestRef
+
+plain = runpy.run_path(str(Path(__file__).resolve().parents[2] / "codecs/vectors/samples.py"))["plain"]
+
+TARGETS = {"first": "u8", "target_sequence": "u8", "target_row": "u2", "token": "u8"}
+COLUMNS: dict[RecordKind, dict[str, str]] = {
+    RecordKind.BARRIER: {},
+    RecordKind.INSERT: {"due": "u8", "size": "u4", "crc": "u4"},
+    RecordKind.LEASE: {"target_sequence": "u8", "target_row": "u2"},
+    RecordKind.MOVE: {**TARGETS, "due": "u8"},
+    RecordKind.CANCEL: TARGETS,
+    RecordKind.ACK: TARGETS,
+    RecordKind.NACK: {**TARGETS, "amount_ms": "u8"},
+    RecordKind.EXTEND: {**TARGETS, "amount_ms": "u8"},
+    RecordKind.RELEASE: TARGETS,
+    RecordKind.EXPIRE: TARGETS,
+}
+BY_CLIENTS = sorted(set(RecordKind) - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE})
+
+ids = st.binary(min_size=16, max_size=16)
+bodies = st.binary(max_size=40)
+texts = st.text(max_size=12)
+rows = st.integers(0, 6)
+
+
+def number(bits: int) -> st.SearchStrategy[int]:
+    return st.integers(0, (1 << bits) - 1)
+
+
+u8, u16, u32, u64 = number(8), number(16), number(32), number(64)
+i64 = st.integers(-(1 << 63), (1 << 63) - 1)
+codes = st.sampled_from(m.Code)
+
+
+def column(dtype: str, length: int, largest: int | None = None) -> st.SearchStrategy[Any]:
+    top = (1 << 8 * int(dtype[1:])) - 1 if largest is None else largest
+    values = st.lists(st.integers(0, top), min_size=length, max_size=length)
+    return values.map(lambda items: np.array(items, "<" + dtype))
+
+
+def columns(dtypes: dict[str, str], length: int) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({name: column(dtype, length) for name, dtype in dtypes.items()})
+
+
+@st.composite
+def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes]:
+    """The columns of one operation, and its inline payloads."""
+    length = draw(rows)
+    values = draw(columns(COLUMNS[kind], length))
+    if kind != RecordKind.INSERT:
+        return values, b""
+    values["size"] = draw(column("u4", length, largest=9))
+    inline = int(values["size"].sum())
+    if draw(st.booleans()):
+        values["upload"] = draw(column("u8", length, largest=1))
+        inline = int(values["size"][values["upload"] == 0].sum())
+    return values, draw(st.binary(min_size=inline, max_size=inline))
+
+
+@st.composite
+def records(draw: st.DrawFn) -> LogEntry:
+    kind = draw(st.sampled_from(RecordKind))
+    values, body = draw(operations(kind))
+    length = len(values.get("due", values.get("target_sequence", ())))
+    if kind == RecordKind.LEASE:
+        consumers = draw(st.lists(ids, min_size=1, max_size=3))
+        values["consumers"] = tuple(consumers)
+        values["lease_ms"] = draw(column("u8", len(consumers)))
+        values["consumer"] = draw(column("u2", length, largest=len(consumers) - 1))
+    requests: tuple[RequestRef, ...] = ()
+    if draw(st.booleans()):
+        first = draw(st.integers(0, length))
+        requests = tuple(
+            RequestRef(draw(ids), draw(u64), draw(u64), count) for count in (first, length - first)
+        )
+    head = [draw(u32), draw(u64), draw(u64), draw(u64)]
+    return LogEntry(Record(kind, *head, version=draw(u16), requests=requests, **values), body)
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> tuple[m.Message, list[bytes]]:
+    kind = draw(st.sampled_from(BY_CLIENTS))
+    values, body = draw(operations(kind))
+    if kind in (RecordKind.MOVE, RecordKind.CANCEL) and draw(st.booleans()):
+        del values["token"]
+    head = draw(u64), kind, draw(texts), draw(u32), draw(ids), draw(u64), draw(u64)
+    return m.ChangeRequest(*head, **values), [body] if kind == RecordKind.INSERT else []
+
+
+@st.composite
+def consumer_frames(draw: st.DrawFn) -> m.ConsumerFrame:
+    held = {"held_uid": "u4", "held_sequence": "u8", "held_row": "u2", "held_token": "u8"}
+    return m.ConsumerFrame(
+        draw(st.sampled_from(m.ConsumerAction)),
+        draw(texts),
+        draw(ids),
+        *[draw(field) for field in (u64, u64, u32, u64, u64, u64)],
+        leader=draw(texts),
+        **draw(columns(held, draw(rows))),
+    )
+
+
+@st.composite
+def pushes(draw: st.DrawFn) -> m.Push:
+    names = {"uid": "u4", "first": "u8", "sequence": "u8", "row": "u2", "due": "u8", "token": "u8"}
+    names |= {"attempt": "u2", "lease_left_ms": "u8", "size": "u4", "crc": "u4"}
+    head = draw(texts), draw(ids), draw(u64), draw(u64), draw(u64), draw(u64), draw(texts)
+    return m.Push(*head, **draw(columns(names, draw(rows))))
+
+
+@st.composite
+def change_replies(draw: st.DrawFn) -> m.ChangeReply:
+    numbers = [draw(field) for field in (u32, u64, u64, u16, u64)]
+    outcomes = draw(column("u1", draw(rows), largest=max(Outcome)))
+    return m.ChangeReply(draw(u64), draw(codes), draw(texts), *numbers, outcomes, draw(u32), draw(texts))
+
+
+def some(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(item, max_size=3)
+
+
+def tuples_of(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return some(item).map(tuple)
+
+
+flags = st.booleans()
+peer_frames = st.builds(
+    m.PeerFrame,
+    texts,
+    u64,
+    texts,
+    *[u64] * 6,
+    ping=flags,
+    appends=some(st.builds(m.Append, u32, u64, u64, u64, u64, some(records()))),
+    acks=some(st.builds(m.Ack, u32, u64, u64)),
+    mismatches=some(st.builds(m.Mismatch, u32, u64, u64, u64, u64, flags)),
+    vote_requests=some(st.builds(m.VoteRequest, u32, u64, u64, u64, u64)),
+    votes=some(st.builds(m.Vote, u32, u64, flags, u64, u64)),
+    fences=some(st.builds(m.Fence, u32, u64)),
+    leaderships=some(st.builds(m.Leadership, u32, u64, flags, flags)),
+    upload_acks=some(st.builds(m.UploadAck, u32, u64, u32)),
+)
+partitions = st.builds(m.PartitionInfo, u32, texts, u64, flags, tuples_of(texts))
+metadata_replies = st.builds(
+    m.MetadataReply,
+    u64,
+    codes,
+    texts,
+    tuples_of(st.builds(m.BrokerInfo, texts, texts, u64)),
+    tuples_of(st.builds(m.TopicInfo, texts, texts, u32, u32, u64, u64, tuples_of(partitions))),
+)
+
+
+def alone(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return strategy.map(lambda message: (message, []))
+
+
+def with_body(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.tuples(strategy, bodies.map(lambda body: [body]))
+
+
+roles: st.SearchStrategy[IntEnum] = st.sampled_from(m.Role)
+BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
+    Kind.HELLO: alone(st.builds(m.Hello, roles, texts, texts, u64, u64, u8, u8, u64, texts, texts)),
+    Kind.HELLO_REPLY: alone(
+        st.builds(m.HelloReply, codes, texts, texts, texts, u64, u8, u32, u64, u64, u64, i64)
+    ),
+    Kind.METADATA_REQUEST: alone(st.builds(m.MetadataRequest, u64, texts)),
+    Kind.METADATA_REPLY: alone(metadata_replies),
+    Kind.CREATE_TOPIC_REQUEST: alone(
+        st.builds(m.CreateTopicRequest, u64, ids, texts, texts, u32, u32, u32, u64, u64, flags)
+    ),
+    Kind.DELETE_TOPIC_REQUEST: alone(st.builds(m.DeleteTopicRequest, u64, texts)),
+    Kind.INSPECT_REQUEST: alone(st.builds(m.InspectRequest, u64, texts, texts, u32)),
+    Kind.REPLY: alone(st.builds(m.Reply, u64, codes, texts, texts, u32)),
+    Kind.CHANGE_REQUEST: changes(),
+    Kind.CHANGE_REPLY: alone(change_replies()),
+    Kind.CHUNK_REQUEST: with_body(st.builds(m.ChunkRequest, u64, texts, u32, ids, u64, u32, u32, u64, u32)),
+    Kind.CHUNK_REPLY: alone(st.builds(m.ChunkReply, u64, codes, texts, u64, u32, u32, texts)),
+    Kind.CONSUMER_FRAME: alone(consumer_frames()),
+    Kind.CONSUMER_REPLY: alone(
+        st.builds(m.ConsumerReply, texts, ids, u64, u64, codes, texts, u64, u64, texts)
+    ),
+    Kind.PUSH: with_body(pushes()),
+    Kind.PUSH_CHUNK: with_body(st.builds(m.PushChunk, texts, ids, u64, u32, u64, u16, u64, u32, u32, texts)),
+}
+
+
+@st.composite
+def relays(draw: st.DrawFn) -> m.Relay:
+    inner, inner_bodies = draw(st.one_of(*BETWEEN_CLIENT_AND_BROKER.values()))
+    return m.Relay(draw(texts), draw(u64), draw(bodies), draw(flags), inner, inner_bodies)
+
+
+MESSAGES: dict[Kind, st.SearchStrategy[Any]] = BETWEEN_CLIENT_AND_BROKER | {
+    Kind.PEER_FRAME: alone(peer_frames),
+    Kind.UPLOAD_CHUNK: with_body(st.builds(m.UploadChunk, texts, u64, u32, u64, u64, u32, u32, u32)),
+    Kind.UPLOAD_WANTED: alone(st.builds(m.UploadWanted, texts, u64, u32, u64)),
+    Kind.SNAPSHOT_REQUEST: alone(st.builds(m.SnapshotRequest, texts, u64, u32, u64, u64, u32)),
+    Kind.SNAPSHOT_CHUNK: with_body(
+        st.builds(m.SnapshotChunk, texts, u64, u32, u64, u64, u32, u64, u64, flags, codes)
+    ),
+    Kind.RELAY: alone(relays()),
+}
+
+
+def test_every_kind_of_message_has_a_strategy() -> None:
+    assert MESSAGES.keys() == LAYOUTS.keys()
+
+
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.name.lower())
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_message_comes_back_as_it_went(kind: Kind, data: st.DataObject) -> None:
+    message, sent = data.draw(MESSAGES[kind])
+    frames = encode(message, sent)
+    decoded, received = decode([memoryview(bytes(frame)) for frame in frames])
+    assert plain(decoded) == plain(message)
+    assert [bytes(body) for body in received] == sent
+    assert encode(decoded, received) == frames
+
+
+@settings(max_examples=150, deadline=None)
+@given(entry=records())
+def test_a_record_comes_back_as_it_went(entry: LogEntry) -> None:
+    data = encode_record(entry.record)
+    decoded = decode_record(data)
+    assert plain(decoded) == plain(entry.record)
+    decoded.encoded = None
+    assert encode_record(decoded) == data
+
+
+@settings(max_examples=300, deadline=None)
+@given(frames=st.lists(st.binary(max_size=200), max_size=4))
+def test_arbitrary_frames_raise_nothing_but_frame_error(frames: list[bytes]) -> None:
+    with pytest.raises(ValueError) as caught:
+        decode(frames)
+    assert type(caught.value).__name__ == "FrameError"

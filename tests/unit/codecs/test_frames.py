@@ -1,0 +1,207 @@
+"""What encode and decode promise beyond the round trip."""
+
+from __future__ import annotations
+
+import dataclasses
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dueq_codecs import messages as m
+from dueq_codecs.envelope import seal
+from dueq_codecs.frames import FrameError, decode, decode_record, encode, encode_record
+from dueq_codecs.layouts import LAYOUTS, Kind
+from dueq_codecs.log import RECORD
+from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
+
+SAMPLES = runpy.run_path(str(Path(__file__).resolve().parents[3] / "codecs/vectors/samples.py"))
+u16, u32, u64 = SAMPLES["u16"], SAMPLES["u32"], SAMPLES["u64"]
+
+
+def change(name: str = "change_insert", **changes: Any) -> m.ChangeRequest:
+    return dataclasses.replace(SAMPLES["messages"]()[name][0], **changes)
+
+
+def sent_anyway(message: Any, *bodies: bytes) -> list[bytes | memoryview]:
+    """The frames of a message that encode() would refuse."""
+    kind = next(kind for kind, layout in LAYOUTS.items() if layout.message is type(message))
+    return [seal(kind, LAYOUTS[kind].write(message)), *bodies]
+
+
+def test_columns_are_read_only_views_of_the_frame() -> None:
+    header, body = encode(change(), [b"helloabc"])
+    decoded, bodies = decode([memoryview(bytearray(header)), body])
+    assert isinstance(decoded, m.ChangeRequest)
+    assert not decoded.due.flags.writeable
+    assert decoded.due.base is not None
+    assert bodies[0] is body
+
+
+def test_columns_lie_aligned_in_the_frame() -> None:
+    view = memoryview(encode(change(), [b"helloabc"])[0])
+    decoded, _ = decode([view, b"helloabc"])
+    assert isinstance(decoded, m.ChangeRequest)
+    frame_at = np.frombuffer(view, np.uint8).ctypes.data
+    assert (decoded.due.ctypes.data - frame_at) % 8 == 0
+    assert (decoded.crc.ctypes.data - frame_at) % 8 == 0
+
+
+def test_bodies_are_not_copied_by_encode() -> None:
+    body = memoryview(b"helloabc")
+    assert encode(change(), [body])[1] is body
+
+
+def test_a_message_that_has_a_body_gets_an_empty_one() -> None:
+    assert encode(change(due=u64(1), size=u32(0), crc=u32(0)))[1:] == [b""]
+
+
+def test_a_message_without_columns_is_all_header() -> None:
+    assert len(encode(m.MetadataRequest(1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "bodies"),
+    [
+        (m.MetadataRequest(1), [b"x"]),
+        (change(), [b"helloabc", b""]),
+        (change(), [b"hello"]),
+        (change(crc=u32(1)), [b"helloabc"]),
+        (change(amount_ms=u64(1, 2, 3)), [b"helloabc"]),
+        (change(client_id=b"short"), [b"helloabc"]),
+        (change(due=np.array([1, 2, 3], np.int64)), [b"helloabc"]),
+        (change(uid=1 << 32), [b"helloabc"]),
+        (change(sequence=-1), [b"helloabc"]),
+        (change("change_ack", kind=RecordKind.EXPIRE), []),
+        (m.PeerFrame("a", 1, "b", 2, 3, 4, acks=[m.Ack(1, 2, -3)]), []),
+    ],
+    ids=str,
+)
+def test_encode_refuses_what_no_receiver_would_accept(message: m.Message, bodies: list[bytes]) -> None:
+    with pytest.raises(ValueError):
+        encode(message, bodies)
+
+
+@pytest.mark.parametrize(
+    ("message", "bodies"),
+    [
+        (change(), [b"hello"]),
+        (change(crc=u32(1)), [b"helloabc"]),
+        (change(upload=u64(1)), [b"helloabc"]),
+        (change(token=u64(1, 2, 3)), [b"helloabc"]),
+        (change("change_ack", token=u64()), []),
+        (change("change_ack", kind=RecordKind.LEASE), []),
+        (change("change_nack", first=u64(1)), []),
+    ],
+    ids=str,
+)
+def test_a_request_with_wrong_columns_is_refused_by_its_number(
+    message: m.ChangeRequest, bodies: list[bytes]
+) -> None:
+    with pytest.raises(FrameError) as caught:
+        decode(sent_anyway(message, *bodies))
+    assert caught.value.request_id == message.request_id
+    assert caught.value.code == m.Code.BAD_FRAME
+
+
+def test_an_id_of_another_length_is_refused_by_its_request_number() -> None:
+    good = encode(m.CreateTopicRequest(5, bytes(16), "t"))[0]
+    at = good.index((16).to_bytes(4, "little") + bytes(16), 16)  # type: ignore[union-attr]
+    body = good[16:at] + (15).to_bytes(4, "little") + good[at + 4 :]  # type: ignore[operator]
+    with pytest.raises(FrameError, match="creation_id has 15 bytes") as caught:
+        decode([seal(Kind.CREATE_TOPIC_REQUEST, body)])
+    assert caught.value.request_id == 5
+
+
+def test_text_that_is_not_utf_8_is_refused() -> None:
+    header = encode(m.DeleteTopicRequest(6, "abc"))[0]
+    with pytest.raises(FrameError, match="topic is not UTF-8") as caught:
+        decode([seal(Kind.DELETE_TOPIC_REQUEST, bytes(header[16:]).replace(b"abc", b"a\xffc"))])
+    assert caught.value.request_id == 6
+
+
+def test_unequal_columns_of_pushes_consumers_and_peers_are_refused() -> None:
+    messages = SAMPLES["messages"]()
+    push, bodies = messages["push"]
+    with pytest.raises(FrameError, match="columns of a Push"):
+        decode(sent_anyway(dataclasses.replace(push, crc=u32(1)), *bodies))
+    consumer, _ = messages["consumer_frame"]
+    with pytest.raises(FrameError, match="held columns"):
+        decode(sent_anyway(dataclasses.replace(consumer, held_row=u16(1))))
+
+
+def test_an_outcome_that_does_not_exist_is_refused() -> None:
+    reply = m.ChangeReply(9, m.Code.OK, outcomes=np.array([0, 5], np.uint8))
+    with pytest.raises(FrameError, match="outcomes holds 5"):
+        decode(encode(reply))
+
+
+def test_a_peer_frame_brings_its_entries_with_the_bytes_that_the_log_keeps() -> None:
+    frame = SAMPLES["messages"]()["peer_frame"][0]
+    frames = encode(frame)
+    assert len(frames) == 5
+    decoded, bodies = decode(frames)
+    assert isinstance(decoded, m.PeerFrame)
+    assert bodies == []
+    [first, second] = decoded.appends[0].entries
+    assert (first.record.encoded, first.body) == (frames[1], b"helloabc")
+    assert (second.record.encoded, second.body) == (frames[3], b"")
+
+
+def test_entries_whose_payloads_are_not_as_long_as_their_sizes_are_refused() -> None:
+    frame = SAMPLES["messages"]()["peer_frame"][0]
+    frames = encode(frame)
+    with pytest.raises(FrameError, match="payloads of an INSERT"):
+        decode([*frames[:2], b"hello", *frames[3:]])
+    with pytest.raises(FrameError, match="BARRIER record has payloads"):
+        decode([*frames[:4], b"x"])
+
+
+def test_a_record_is_encoded_once() -> None:
+    record = Record(RecordKind.BARRIER, 1, 2, 3, 4)
+    data = encode_record(record)
+    assert record.encoded is data
+    assert encode_record(record) is data
+    entry = LogEntry(record)
+    append = m.Append(1, 3, 1, 3, 1, [entry])
+    assert encode(m.PeerFrame("a", 1, "b", 2, 3, 4, appends=[append]))[1] is data
+
+
+def test_a_decoded_record_outlives_the_buffer_it_came_in() -> None:
+    buffer = bytearray(encode_record(SAMPLES["records"]()["record_ack"]))
+    record = decode_record(memoryview(buffer))
+    before = record.first.tolist()
+    buffer[:] = bytes(len(buffer))
+    assert record.first.tolist() == before
+
+
+def test_a_record_of_a_later_apply_version_is_still_read() -> None:
+    record = decode_record(encode_record(Record(RecordKind.BARRIER, 1, 2, 3, 4, version=9)))
+    assert record.version == 9
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"requests": (RequestRef(bytes(16), 1, 2, 3),)},
+        {"consumers": (bytes(16),), "lease_ms": u64(5)},
+        {"kind": RecordKind.NACK},
+        {"target_row": u16(1)},
+        {"consumer": u16(0, 0)},
+    ],
+    ids=str,
+)
+def test_records_that_contradict_themselves_are_refused_both_ways(changes: dict[str, Any]) -> None:
+    record = dataclasses.replace(SAMPLES["records"]()["record_ack"], **changes)
+    with pytest.raises(ValueError):
+        encode_record(record)
+    with pytest.raises(FrameError):
+        decode_record(seal(Kind.RECORD, RECORD.write(record)))
+
+
+def test_a_lease_row_must_name_one_of_the_consumers() -> None:
+    record = dataclasses.replace(SAMPLES["records"]()["record_lease"], consumer=u16(0, 2, 0))
+    with pytest.raises(FrameError, match="consumer 2 of 2"):
+        decode_record(seal(Kind.RECORD, RECORD.write(record)))
