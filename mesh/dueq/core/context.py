@@ -7,7 +7,9 @@ that one turn makes one `Persist` and one frame per peer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
+from dueq import limits
 from dueq.core.effects import Coordinate, Effect, Log, Persist, Read, SendClient, SendPeer
 from dueq.core.events import Route
 from dueq.core.instant import Now
@@ -26,6 +28,15 @@ from dueq.core.settings import CoreSettings
 from dueq_codecs.messages import BrokerMessage, PeerMessage, Relay
 
 
+class EndOfTurn(Protocol):
+    """A partition, as far as the context knows."""
+
+    uid: int
+
+    def end_turn(self, now: Now) -> None:
+        """Order writes and send what this turn has made."""
+
+
 class Context:
     """Shared by all partitions of a broker.
 
@@ -38,6 +49,9 @@ class Context:
         inserts_refused: "" or why the store wants no inserts ("disk_full", "busy").
         step_aside_until_us: (mono) until then this broker leads only what nobody else will.
         attention: uids of partitions that want periodic care.
+        touched: partitions that have something to do at the end of this turn.
+        turn: the instant of the present turn.
+        again: something was left for an immediate next turn.
     """
 
     def __init__(self, settings: CoreSettings) -> None:
@@ -57,6 +71,9 @@ class Context:
         self._persisted_to = 0
         self._tokens = 0
         self.attention: dict[int, None] = {}
+        self.touched: dict[int, EndOfTurn] = {}
+        self.turn = Now(0, 0)
+        self.again = False
         self._sets: dict[int, Callable[[CompareAndSetDone, Now], None]] = {}
         self._reads: dict[int, Callable[[object, Now], None]] = {}
 
@@ -119,6 +136,14 @@ class Context:
     def attend(self, uid: int) -> None:
         """Have the partition ticked until it is quiet."""
         self.attention[uid] = None
+
+    def is_silent(self, peer: Peer, now: Now) -> bool:
+        """Whether the peer has not been heard for so long that it may be dead."""
+        return peer.silent_for_us(now) > limits.LEADER_SILENCE_MS * 1000
+
+    def touch(self, partition: EndOfTurn) -> None:
+        """Have the partition's `end_turn` called."""
+        self.touched[partition.uid] = partition
 
     # -------------------------------------------------------------- answers
 

@@ -171,7 +171,7 @@ class Leading:
             lowest = min(lowest, progress.match)
         if lowest >= self.barrier and lowest > replica.commit:
             while self._appended and self._appended[0][0] <= lowest:
-                self._ctx.metrics.commit.observe(now.mono_us - self._appended.popleft()[1])
+                self._ctx.metrics.committed(now.mono_us - self._appended.popleft()[1])
             replica.leader_commit(lowest, now)
 
     def healthy(self, now: Now) -> bool:
@@ -281,6 +281,11 @@ class Leading:
             if peer is not None and peer.registered and progress.match >= 0:
                 lowest = min(lowest, progress.match + 1)
         return lowest
+
+    def lag(self) -> dict[str, int]:
+        """Return how many records each follower lacks (all of them while nothing is known of it)."""
+        end = self._replica.log.end
+        return {broker_id: end - max(progress.match, 0) for broker_id, progress in self._progress.items()}
 
     def send_all(self, now: Now) -> None:
         """Send each follower what it lacks; called at the end of a turn."""

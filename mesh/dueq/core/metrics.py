@@ -53,8 +53,16 @@ class CoreMetrics:
     """topic -> push instant minus wait_at, first attempts."""
     commit: Histogram = field(default_factory=lambda: Histogram(COMMIT_BUCKETS_US))
     """Append to commit, per record."""
+    commit_p99_us: int = 0
+    """The 99th percentile of recent commits: look-ahead follows it."""
     elections: int = 0
     pauses: int = 0
+
+    def committed(self, took_us: int) -> None:
+        """Count a commit; the p99 estimate steps up by 99 parts where it is exceeded, else down by one."""
+        self.commit.observe(took_us)
+        step_us = max(self.commit_p99_us // 512, 8)
+        self.commit_p99_us += 99 * step_us // 8 if took_us > self.commit_p99_us else -(step_us // 8)
 
     def lateness_of(self, topic: str) -> Histogram:
         """Return the topic's lateness histogram."""

@@ -99,6 +99,12 @@ class Replica:
         self._pending: list[list[int]] = []
         self._acked = (0, 0, 0)
 
+    def raise_epoch(self, epoch: int) -> None:
+        """The epoch had been raised further before `reset`: it must be saved again."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self._dirty = True
+
     @staticmethod
     def _restored_log(recovered: RecoveredPartition) -> ReplicaLog:
         held_from = recovered.tail[0].record.sequence if recovered.tail else recovered.log_end + 1

@@ -164,6 +164,12 @@ class Uploads:
         self._held.pop(number, None)
         self._asked.pop(number, None)
 
+    def orphaned(self, numbers: list[int], now: Now) -> None:
+        """The record that named (or would have named) these uploads is gone; they may be named again."""
+        for number in numbers:
+            if number:
+                self._held[number] = (set(), now.mono_us)
+
     def leadership_lost(self) -> None:
         """Who waits is sent to the next leader; the chunks are orphans here until that one names them."""
         for number, upload in self._led.items():
@@ -211,15 +217,15 @@ class Uploads:
 
         self._ctx.when_persisted(synced)
 
-    def missing(self, entry: LogEntry, leader: str, now_us: int) -> bool:
+    def missing(self, entry: LogEntry, leader: str, now: Now) -> bool:
         """Whether the record names chunks that are not on this disk; asks the leader for them."""
         record = entry.record
         lacking = False
         for number, size in zip(record.upload.tolist(), record.size.tolist(), strict=False):
             if number and len(self._held.get(number, ((), 0))[0]) < chunk_count(size):
                 lacking = True
-                if now_us - self._asked.get(number, -(1 << 62)) > limits.RESEND_MS * 5000:
-                    self._asked[number] = now_us
+                if now.mono_us - self._asked.get(number, -(1 << 62)) > limits.RESEND_MS * 5000:
+                    self._asked[number] = now.mono_us
                     settings = self._ctx.settings
                     message = UploadWanted(settings.broker_id, settings.incarnation, self._replica.uid, number)
                     self._ctx.send(leader, message, [])

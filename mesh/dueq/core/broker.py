@@ -1,0 +1,393 @@
+"""A broker's core: one door in, one door out.
+
+`step(events, now)` takes everything that one turn of the loop has read and returns everything that is to be done.
+Order within a turn: all events first (a paused process must hear before it judges), then timers, then one Persist
+for all partitions, then one frame per peer. Nothing here touches a socket, a disk, a thread or a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dueq import limits
+from dueq.core.clients import Clients
+from dueq.core.context import Context
+from dueq.core.deadlines import Deadlines
+from dueq.core.dispatch import TopicDispatcher
+from dueq.core.effects import ConnectPeer, Effect, Exit, Read, SendPeer
+from dueq.core.events import (
+    ClientFrameReceived,
+    Event,
+    PeerFrameReceived,
+    Persisted,
+    RouteLost,
+    StoreFailed,
+    StorePressure,
+)
+from dueq.core.instant import Now
+from dueq.core.membership import (
+    CompareAndSetDone,
+    CoordinatorChanged,
+    NodeSeen,
+    RegistrationsSeen,
+    Topic,
+    TopicOrderDone,
+    TopicsSeen,
+)
+from dueq.core.mesh_time import MeshTime
+from dueq.core.metrics import CoreMetrics
+from dueq.core.partition import Partition
+from dueq.core.peer_messages import PeerMessages
+from dueq.core.peers import Peer
+from dueq.core.persistence import (
+    ChunkRead,
+    DropPartition,
+    EntriesRead,
+    IndexScanned,
+    LogRead,
+    PartitionRead,
+    PayloadsRead,
+    RecoveredPartition,
+    SnapshotRead,
+)
+from dueq.core.routing import Routing
+from dueq.core.settings import CoreSettings
+from dueq.core.status import Status
+from dueq.core.topics import Topics
+from dueq_codecs.messages import Leadership
+
+_TICK_US = 50_000
+_RECONNECT_US = 5_000_000
+
+
+class BrokerCore:
+    """All that one broker decides.
+
+    Attributes:
+        metrics: counters that only grow.
+    """
+
+    def __init__(self, settings: CoreSettings, recovered: list[RecoveredPartition], now: Now) -> None:
+        self._ctx = Context(settings)
+        self._settings = settings
+        self._clock = MeshTime(settings.max_clock_offset_ms)
+        self._routing = Routing()
+        self._topics = Topics(self._ctx)
+        self._partitions: dict[int, Partition] = {}
+        self._recovered = {replica.uid: replica for replica in recovered}
+        self._dispatchers: dict[str, TopicDispatcher] = {}
+        self._deadlines = Deadlines()
+        self._status = Status(self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, now)
+        self._clients = Clients(
+            self._ctx, self._clock, self._routing, self._topics, self._partitions, self._dispatchers, self._status
+        )
+        self._peer_messages = PeerMessages(
+            self._ctx, self._clock, self._routing, self._partitions, self._clients
+        )
+        self._silent: set[str] = set()
+        self._reconnect_at_us: dict[str, int] = {}
+        self._tick_at_us = now.mono_us
+        self._armed_us: int | None = None
+        self._handlers: dict[type, Callable[[Any, Now], None]] = {
+            ClientFrameReceived: self._clients.received,
+            RouteLost: self._on_route_lost,
+            PeerFrameReceived: self._peer_messages.received,
+            Persisted: self._on_persisted,
+            StoreFailed: self._on_store_failed,
+            StorePressure: self._on_pressure,
+            EntriesRead: self._on_read,
+            IndexScanned: self._on_read,
+            LogRead: self._on_read,
+            PayloadsRead: self._on_read,
+            ChunkRead: self._on_read,
+            SnapshotRead: self._on_read,
+            PartitionRead: self._on_read,
+            CoordinatorChanged: self._on_coordinator,
+            RegistrationsSeen: self._on_registrations,
+            TopicsSeen: self._on_topics,
+            NodeSeen: self._on_node,
+            CompareAndSetDone: self._on_set_done,
+            TopicOrderDone: self._on_topic_order,
+        }
+
+    @property
+    def metrics(self) -> CoreMetrics:
+        """Counters that only grow."""
+        return self._ctx.metrics
+
+    def gauges(self, now: Now) -> dict[str, Any]:
+        """What is measured rather than counted, for the metrics port."""
+        return self._status.gauges(now)
+
+    # -------------------------------------------------------------- the turn
+
+    def step(self, events: list[Event], now: Now) -> list[Effect]:
+        """Take a turn.
+
+        Args:
+            events: everything that has happened since the last turn, oldest first; may be empty.
+            now: the instant, read once.
+
+        Returns:
+            What to do, in order.
+        """
+        ctx = self._ctx
+        ctx.turn = now
+        ctx.again = False
+        gap_us = now.mono_us - self._armed_us if self._armed_us is not None else 0
+        if gap_us > limits.PAUSE_MS * 1000:
+            self._woke(gap_us, now)
+        held = self._clock.hold
+        self._clock.turn(now)
+        for event in events:
+            self._handlers[type(event)](event, now)
+        if held and not self._clock.hold:
+            for name in self._dispatchers:
+                self._clients.stir(name)
+        if now.mono_us >= self._tick_at_us:
+            self._tick(now)
+        self._dispatch(now)
+        while ctx.touched:
+            _, partition = ctx.touched.popitem()
+            partition.end_turn(now)
+        self._send_frames(now)
+        ctx.close_writes()
+        self._armed_us = self.next_deadline_us(now)
+        return ctx.take()
+
+    def next_deadline_us(self, now: Now) -> int:
+        """Return the monotonic instant (µs) at which `step` must be called even if nothing happens."""
+        if self._ctx.again:
+            return now.mono_us
+        at_us = self._tick_at_us
+        for peer in self._ctx.peers.values():
+            if peer.incarnation:
+                at_us = min(at_us, peer.ping_at_us)
+        due_us = self._deadlines.next_us()
+        return max(at_us if due_us is None else min(at_us, due_us), now.mono_us)
+
+    def _woke(self, gap_us: int, now: Now) -> None:
+        """The process was paused: nobody else's silence during the gap counts, and pushes wait for the ISR."""
+        self._ctx.metrics.pauses += 1
+        self._ctx.confirm_floor_us = now.mono_us
+        for peer in self._ctx.peers.values():
+            peer.heard_at_us += gap_us
+        for partition in self._partitions.values():
+            if partition.replica.leading is not None:
+                partition.replica.leading.shift(gap_us)
+        for dispatcher in self._dispatchers.values():
+            dispatcher.shift(gap_us, now)
+        self._ctx.log("warning", "process.paused", gap_ms=gap_us // 1000)
+
+    def _dispatch(self, now: Now) -> None:
+        """Lease, push, expire: wherever something has changed or its time has come."""
+        names = dict.fromkeys(self._deadlines.take_due(now.mono_us))
+        names.update(dict.fromkeys(self._clients.take_stirred()))
+        for partition in self._ctx.touched.values():
+            assert isinstance(partition, Partition)
+            if partition.replica.serving:
+                names[partition.topic.name] = None
+        look_ahead_ms = min(
+            max(limits.LOOK_AHEAD_MS_MIN, 3 * self._ctx.metrics.commit_p99_us // 1000), limits.LOOK_AHEAD_MS_MAX
+        )
+        for name in names:
+            dispatcher = self._dispatchers.get(name)
+            if dispatcher is None:
+                continue
+            dispatcher.tick(now, self._clock, look_ahead_ms, paused=self._clock.hold)
+            for route, message, bodies in dispatcher.take_sends():
+                self._ctx.reply(route, message, bodies)
+            for request in dispatcher.take_reads():
+                self._ctx.emit(Read(request))
+            self._deadlines.set(name, dispatcher.next_deadline_us(now, self._clock))
+
+    def _send_frames(self, now: Now) -> None:
+        for peer in self._ctx.peers.values():
+            if peer.incarnation and peer.wants_frame(now):
+                self._ctx.emit(SendPeer(peer.broker_id, peer.build_frame(self._settings, now)))
+
+    # -------------------------------------------------------------- periodic care
+
+    def _tick(self, now: Now) -> None:
+        ctx = self._ctx
+        self._tick_at_us = now.mono_us + _TICK_US
+        self._watch_peers(now)
+        if self._clock.excess(now):
+            self._step_aside(now, self._clock.alarm(now))
+        attention, ctx.attention = ctx.attention, {}
+        for uid in attention:
+            partition = self._partitions.get(uid)
+            if partition is not None and partition.tick(now):
+                ctx.attend(uid)
+                ctx.touch(partition)
+
+    def _watch_peers(self, now: Now) -> None:
+        """A peer that has fallen silent, or is heard again, concerns every partition shared with it."""
+        for peer in self._ctx.peers.values():
+            silent = peer.silent_for_us(now) > limits.LEADER_SILENCE_MS * 1000
+            if silent != (peer.broker_id in self._silent):
+                (self._silent.add if silent else self._silent.discard)(peer.broker_id)
+                self._attend_shared(peer.broker_id)
+                if peer.registered:
+                    event = "peer.fell_silent" if silent else "peer.heard_again"
+                    self._ctx.log("warning" if silent else "info", event, peer=peer.broker_id)
+            again_us = self._reconnect_at_us.get(peer.broker_id, 0)
+            if silent and peer.registered and now.mono_us >= again_us:
+                self._reconnect_at_us[peer.broker_id] = now.mono_us + _RECONNECT_US
+                self._ctx.emit(ConnectPeer(peer.broker_id, peer.incarnation, peer.endpoint))
+
+    def _attend_shared(self, broker_id: str) -> None:
+        for partition in self._partitions.values():
+            if broker_id in partition.replicas:
+                self._ctx.attend(partition.uid)
+
+    def _step_aside(self, now: Now, why: str) -> None:
+        """Hand leadership over wherever another member of the ISR could take it."""
+        self._ctx.step_aside_until_us = now.mono_us + limits.HANDOVER_MS * 1000
+        self._ctx.log("error", "broker.stepped_aside", reason=why)
+        for partition in self._partitions.values():
+            leading = partition.replica.leading
+            if leading is not None and len(partition.isr()) > 1 and leading.healthy(now):
+                partition.replica.give_up(now, why)
+
+    # -------------------------------------------------------------- store and reads
+
+    def _on_persisted(self, event: Persisted, now: Now) -> None:
+        self._ctx.persisted(event.token, now)
+
+    def _on_read(self, event: Any, now: Now) -> None:
+        if self._ctx.read_done(event.token, event, now):
+            return
+        partition = self._partitions.get(event.uid)
+        if partition is not None and isinstance(event, PayloadsRead | ChunkRead):
+            partition.dispatcher.payloads_read(event, now)
+            self._clients.stir(partition.topic.name)
+
+    def _on_store_failed(self, event: StoreFailed, now: Now) -> None:
+        self._ctx.log("error", "store.failed", reason=event.reason)
+        self._ctx.emit(Exit(event.reason))
+
+    def _on_pressure(self, event: StorePressure, now: Now) -> None:
+        if event.inserts_refused != self._ctx.inserts_refused:
+            self._ctx.log("warning", "store.pressure_changed", inserts_refused=event.inserts_refused or "no")
+        self._ctx.inserts_refused = event.inserts_refused
+        if event.hand_over and now.mono_us >= self._ctx.step_aside_until_us:
+            self._step_aside(now, "the disk is almost full")
+
+    # -------------------------------------------------------------- clients
+
+    def _on_route_lost(self, event: RouteLost, now: Now) -> None:
+        for dispatcher in self._dispatchers.values():
+            dispatcher.route_lost(event.route, now)
+
+    # -------------------------------------------------------------- the coordinator
+
+    def _on_coordinator(self, event: CoordinatorChanged, now: Now) -> None:
+        if event.state is not self._ctx.coordinator:
+            self._ctx.log("info", "coordinator.changed", state=event.state.value)
+        self._ctx.coordinator = event.state
+        for uid in self._partitions:
+            self._ctx.attend(uid)
+
+    def _on_registrations(self, event: RegistrationsSeen, now: Now) -> None:
+        self._topics.registrations = event.registrations
+        for broker_id, seen in event.registrations.items():
+            if broker_id == self._settings.broker_id:
+                continue
+            peer = self._ctx.peers.get(broker_id)
+            if peer is None:
+                peer = self._ctx.peers[broker_id] = Peer(broker_id)
+            if not peer.registered or peer.incarnation != seen.incarnation:
+                self._attend_shared(broker_id)
+            peer.registered = True
+            if peer.incarnation != seen.incarnation:
+                peer.reborn(seen.incarnation, seen.store_id, seen.endpoint, seen.metrics, now)
+                self._clock.forget(broker_id)
+                self._ctx.emit(ConnectPeer(broker_id, seen.incarnation, seen.endpoint))
+                self._introduce(peer)
+        for broker_id, peer in self._ctx.peers.items():
+            if peer.registered and broker_id not in event.registrations:
+                peer.registered = False
+                self._clock.forget(broker_id)
+                self._attend_shared(broker_id)
+                self._ctx.log("warning", "peer.registration_gone", peer=broker_id)
+
+    def _introduce(self, peer: Peer) -> None:
+        """Tell a new life of a peer what this broker leads."""
+        for partition in self._partitions.values():
+            leading = partition.replica.leading
+            if leading is not None:
+                peer.stick(Leadership(partition.uid, leading.epoch, True, leading.serving))
+
+    def _on_topics(self, event: TopicsSeen, now: Now) -> None:
+        self._topics.seen(event.topics, event.tombstones)
+        for topic in event.topics.values():
+            for index, assignment in enumerate(topic.partitions):
+                if self._settings.broker_id in assignment.replicas and assignment.uid not in self._partitions:
+                    self._open(topic, index, now)
+        for uid in [uid for uid in self._partitions if uid in event.tombstones]:
+            self._drop(uid, now)
+        for uid in [uid for uid in self._recovered if uid in event.tombstones]:
+            del self._recovered[uid]
+            self._ctx.persist(DropPartition(uid))
+
+    def _open(self, topic: Topic, index: int, now: Now) -> None:
+        uid = topic.partitions[index].uid
+        dispatcher = self._dispatchers.get(topic.name)
+        if dispatcher is None:
+            dispatcher = TopicDispatcher(
+                topic.name, self._settings.broker_id, self._ctx.metrics, self._ctx.new_token
+            )
+            self._dispatchers[topic.name] = dispatcher
+        recovered = self._recovered.pop(uid, None)
+        if recovered is not None and recovered.damaged:
+            self._ctx.log("error", "replica.damaged", uid=uid, reason=recovered.damaged)
+        self._partitions[uid] = Partition(self._ctx, topic, index, dispatcher, recovered, now)
+        self._share_memory()
+        self._ctx.attend(uid)
+
+    def _drop(self, uid: int, now: Now) -> None:
+        """Only a tombstone permits deleting a replica."""
+        partition = self._partitions.pop(uid)
+        partition.close(now)
+        self._ctx.attention.pop(uid, None)
+        self._ctx.touched.pop(uid, None)
+        self._routing.forget(uid)
+        for peer in self._ctx.peers.values():
+            peer.unstick(uid)
+        self._ctx.persist(DropPartition(uid))
+        name = partition.topic.name
+        if not any(other.topic.name == name for other in self._partitions.values()):
+            self._dispatchers.pop(name, None)
+            self._deadlines.set(name, None)
+        self._share_memory()
+        self._ctx.log("info", "partition.deleted", uid=uid, topic=name)
+
+    def _share_memory(self) -> None:
+        """The hot windows of all partitions share one budget."""
+        share = self._settings.hot_rows_total // max(len(self._partitions), 1)
+        rows = min(limits.HOT_ROWS_MAX, max(share, 64))
+        for partition in self._partitions.values():
+            partition.hot_rows_max = rows
+
+    def _on_node(self, event: NodeSeen, now: Now) -> None:
+        if event.node is None:
+            return
+        self._routing.node_seen(event.uid, event.node)
+        partition = self._partitions.get(event.uid)
+        if partition is not None:
+            partition.replica.node_seen(event.version, event.node, now)
+            self._ctx.attend(event.uid)
+            self._ctx.touch(partition)
+
+    def _on_set_done(self, event: CompareAndSetDone, now: Now) -> None:
+        self._ctx.set_done(event, now)
+        partition = self._partitions.get(event.uid)
+        if partition is not None:
+            self._ctx.touch(partition)
+
+    def _on_topic_order(self, event: TopicOrderDone, now: Now) -> None:
+        self._topics.order_done(event)
+
+

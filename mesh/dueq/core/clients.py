@@ -1,0 +1,260 @@
+"""What clients say: sessions, metadata, topics, changes, consumers.
+
+A broker that does not lead the partition sends the frame on to the one that does (`Relay`) and the answer back,
+so a client needs to reach one broker only. A relayed frame is never relayed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dueq.core.access import allowed, within_quota
+from dueq.core.context import Context
+from dueq.core.dispatch import TopicDispatcher
+from dueq.core.events import ClientFrameReceived, Route
+from dueq.core.instant import Now
+from dueq.core.mesh_time import MeshTime
+from dueq.core.requests import Refusal, invalid
+from dueq.core.routing import Routing
+from dueq.core.status import Status
+from dueq.core.topics import Topics
+from dueq_codecs.messages import (
+    BrokerInfo,
+    ChangeReply,
+    ChangeRequest,
+    ChunkReply,
+    ChunkRequest,
+    ClientMessage,
+    Code,
+    ConsumerFrame,
+    ConsumerReply,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    Hello,
+    HelloReply,
+    InspectRequest,
+    MetadataReply,
+    MetadataRequest,
+    PartitionInfo,
+    Relay,
+    Reply,
+    TopicInfo,
+)
+
+if TYPE_CHECKING:
+    from dueq.core.membership import Topic
+    from dueq.core.partition import Partition
+
+Bodies = list[bytes | memoryview]
+
+
+class Clients:
+    """The way in for everything from clients."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        clock: MeshTime,
+        routing: Routing,
+        topics: Topics,
+        partitions: dict[int, Partition],
+        dispatchers: dict[str, TopicDispatcher],
+        status: Status,
+    ) -> None:
+        self._ctx, self._clock, self._routing, self._topics = ctx, clock, routing, topics
+        self._partitions, self._dispatchers, self._status = partitions, dispatchers, status
+        self._stirred: dict[str, None] = {}
+        self._handlers: dict[type, Callable[[Route, Any, Bodies, Now], None]] = {
+            Hello: self._on_hello,
+            MetadataRequest: self._on_metadata,
+            CreateTopicRequest: self._on_create,
+            DeleteTopicRequest: self._on_delete,
+            InspectRequest: self._on_inspect,
+            ChangeRequest: self._on_change,
+            ChunkRequest: self._on_chunk,
+            ConsumerFrame: self._on_consumer,
+        }
+
+    def received(self, event: ClientFrameReceived, now: Now) -> None:
+        """Take one frame of a client."""
+        self._handlers[type(event.message)](event.route, event.message, event.bodies, now)
+
+    def stir(self, topic: str) -> None:
+        """The topic's dispatcher has something to look at in this turn."""
+        self._stirred[topic] = None
+
+    def take_stirred(self) -> list[str]:
+        """Return the topics that were stirred in this turn."""
+        stirred, self._stirred = list(self._stirred), {}
+        return stirred
+
+    # -------------------------------------------------------------- sessions and reading
+
+    def _on_hello(self, route: Route, hello: Hello, bodies: Bodies, now: Now) -> None:
+        settings = self._ctx.settings
+        reply = HelloReply(
+            Code.OK, cluster_id=settings.cluster_id, broker_id=settings.broker_id, incarnation=settings.incarnation,
+            echo_wall_us=hello.sent_wall_us, received_wall_us=now.wall_us, sent_wall_us=now.wall_us,
+            mesh_offset_us=self._clock.mesh_now_us(now) - now.wall_us,
+        )  # fmt: skip
+        if hello.cluster_id and hello.cluster_id != settings.cluster_id:
+            reply.code = Code.WRONG_CLUSTER
+            reply.text = f"this is cluster {settings.cluster_id}, not {hello.cluster_id}"
+        elif not hello.protocol_min <= reply.protocol <= hello.protocol_max:
+            reply.code = Code.WRONG_VERSION
+            reply.text = f"protocol {reply.protocol} is spoken here, not {hello.protocol_min}–{hello.protocol_max}"
+        self._ctx.reply(route, reply)
+
+    def _on_metadata(self, route: Route, request: MetadataRequest, bodies: Bodies, now: Now) -> None:
+        brokers = tuple(
+            BrokerInfo(seen.broker_id, seen.endpoint, seen.incarnation)
+            for _, seen in sorted(self._topics.registrations.items())
+        )
+        if request.topic and request.topic not in self._topics.by_name:
+            text = f"there is no topic {request.topic!r}"
+            self._ctx.reply(route, MetadataReply(request.request_id, Code.TOPIC_NOT_FOUND, text, brokers))
+            return
+        names = [request.topic] if request.topic else sorted(self._topics.by_name)
+        infos = tuple(self._topic_info(self._topics.by_name[name]) for name in names)
+        self._ctx.reply(route, MetadataReply(request.request_id, Code.OK, "", brokers, infos))
+
+    def _topic_info(self, topic: Topic) -> TopicInfo:
+        return TopicInfo(
+            topic.name, topic.kind, topic.replicas, topic.min_isr, topic.payload_bytes_max, topic.horizon_ms,
+            tuple(self._partition_info(part.uid, part.replicas) for part in topic.partitions),
+        )  # fmt: skip
+
+    def _partition_info(self, uid: int, replicas: tuple[str, ...]) -> PartitionInfo:
+        partition = self._partitions.get(uid)
+        if partition is not None and partition.replica.leading is not None:
+            leading = partition.replica.leading
+            return PartitionInfo(uid, self._ctx.settings.broker_id, leading.epoch, leading.serving, replicas)
+        seen = self._routing.leader_of(uid)
+        leader = seen.broker_id if seen.broker_id != self._ctx.settings.broker_id else ""
+        return PartitionInfo(uid, leader, seen.epoch, bool(leader) and seen.stage == 1, replicas)
+
+    def _on_inspect(self, route: Route, request: InspectRequest, bodies: Bodies, now: Now) -> None:
+        if request.topic and request.topic not in self._topics.by_name:
+            text = f"there is no topic {request.topic!r}"
+            self._ctx.reply(route, Reply(request.request_id, Code.TOPIC_NOT_FOUND, text))
+            return
+        document = self._status.document(request, now)
+        if document is None:
+            text = f"{request.what!r} cannot be inspected; there are status, describe, forecast"
+            self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
+        else:
+            self._ctx.reply(route, Reply(request.request_id, Code.OK, document=document))
+
+    # -------------------------------------------------------------- topics
+
+    def _on_create(self, route: Route, request: CreateTopicRequest, bodies: Bodies, now: Now) -> None:
+        self._refuse(route, request.request_id, self._topics.create(route, request), Reply)
+
+    def _on_delete(self, route: Route, request: DeleteTopicRequest, bodies: Bodies, now: Now) -> None:
+        self._refuse(route, request.request_id, self._topics.delete(route, request), Reply)
+
+    def _refuse(
+        self, route: Route, request_id: int, refusal: Refusal | None, make: type[Reply | ChangeReply | ChunkReply]
+    ) -> None:
+        if refusal is None:
+            return
+        self._ctx.metrics.errors[refusal.code.name.lower()] += 1
+        reply = make(request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)
+        self._ctx.reply(route, reply)
+
+    # -------------------------------------------------------------- changes
+
+    def _on_change(self, route: Route, request: ChangeRequest, bodies: Bodies, now: Now) -> None:
+        refusal = self._wrong_place(route, request, request.topic, request.uid, bodies, now)
+        if refusal is None:
+            return
+        if refusal.code == Code.OK:
+            operation = request.kind.name.lower()
+            if not allowed("", operation, request.topic):
+                refusal = Refusal(Code.NOT_ALLOWED, f"{operation} on {request.topic!r} is not allowed")
+            elif not within_quota("", operation, request.rows):
+                refusal = Refusal(Code.BUSY, "over quota", 1000)
+            else:
+                taken = self._partitions[request.uid].request(route, request, bodies, now)
+                if taken is None:
+                    return
+                refusal = taken
+        self._refuse_change(route, request.request_id, request.uid, refusal, ChangeReply)
+
+    def _on_chunk(self, route: Route, request: ChunkRequest, bodies: Bodies, now: Now) -> None:
+        refusal = self._wrong_place(route, request, request.topic, request.uid, bodies, now)
+        if refusal is not None and refusal.code == Code.OK:
+            refusal = self._partitions[request.uid].chunk(route, request, bodies, now)
+            self._ctx.touch(self._partitions[request.uid])
+        if refusal is not None:
+            self._refuse_change(route, request.request_id, request.uid, refusal, ChunkReply)
+
+    def _refuse_change(
+        self, route: Route, request_id: int, uid: int, refusal: Refusal, make: type[ChangeReply | ChunkReply]
+    ) -> None:
+        self._ctx.metrics.errors[refusal.code.name.lower()] += 1
+        reply = make(request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)
+        if refusal.code == Code.NOT_LEADER:
+            reply.leader = self._routing.leader_of(uid).broker_id
+        self._ctx.reply(route, reply)
+
+    def _wrong_place(
+        self, route: Route, message: ClientMessage, name: str, uid: int, bodies: Bodies, now: Now
+    ) -> Refusal | None:
+        """Return OK where this broker leads, None where the frame was sent on, else why it is refused."""
+        partition = self._partitions.get(uid)
+        if partition is not None and partition.topic.name != name:
+            return invalid(f"partition {uid} is not of topic {name!r}")
+        if partition is not None and partition.replica.leading is not None:
+            return Refusal(Code.OK, "")
+        topic = self._topics.by_name.get(name)
+        if uid in self._topics.tombstones:
+            return Refusal(Code.TOPIC_NOT_FOUND, f"the topic of partition {uid} was deleted")
+        if topic is not None and all(part.uid != uid for part in topic.partitions):
+            return invalid(f"partition {uid} is not of topic {name!r}")
+        leader = self._routing.leader_of(uid).broker_id
+        if not route.via and self._relay(route, leader, message, bodies, now):
+            return None
+        return Refusal(Code.NOT_LEADER, f"partition {uid} is not led here", 50)
+
+    def _relay(self, route: Route, leader: str, message: ClientMessage, bodies: Bodies, now: Now) -> bool:
+        """Send a client's frame on to the leader, if it is within reach."""
+        peer = self._ctx.peers.get(leader)
+        if peer is None or not peer.registered or self._ctx.is_silent(peer, now):
+            return False
+        settings = self._ctx.settings
+        relay = Relay(settings.broker_id, settings.incarnation, route.identity, False, message, bodies)
+        self._ctx.send(leader, relay, [])
+        return True
+
+    # -------------------------------------------------------------- consumers
+
+    def _on_consumer(self, route: Route, frame: ConsumerFrame, bodies: Bodies, now: Now) -> None:
+        me = self._ctx.settings.broker_id
+        if frame.leader and frame.leader != me:
+            if route.via or not self._relay(route, frame.leader, frame, bodies, now):
+                self._refuse_consumer(route, frame, Code.NOT_LEADER, f"{frame.leader} is out of reach from {me}")
+            return
+        dispatcher = self._dispatchers.get(frame.topic)
+        if dispatcher is None:
+            if frame.topic in self._topics.by_name:
+                self._refuse_consumer(route, frame, Code.NOT_LEADER, f"no partition of {frame.topic!r} is here")
+            else:
+                self._refuse_consumer(
+                    route, frame, Code.TOPIC_NOT_FOUND, f"there is no topic {frame.topic!r}"
+                )
+            return
+        if len(frame.consumer_id) != 16:
+            self._refuse_consumer(route, frame, Code.INVALID_REQUEST, "a consumer id has 16 bytes")
+            return
+        dispatcher.consumer_frame(route, frame, now)
+        self.stir(frame.topic)
+
+    def _refuse_consumer(self, route: Route, frame: ConsumerFrame, code: Code, text: str) -> None:
+        self._ctx.metrics.errors[code.name.lower()] += 1
+        reply = ConsumerReply(
+            frame.topic, frame.consumer_id, frame.attach, frame.number, code, text,
+            leader=self._ctx.settings.broker_id,
+        )  # fmt: skip
+        self._ctx.reply(route, reply)

@@ -1,0 +1,165 @@
+"""What a person or a program may read of a broker: status, counts, forecasts, gauges.
+
+Answered from the applied state of the partitions led here (status: of all replicas held here), so it may be
+stale; each part carries epoch and sequence. The documents are JSON; ARCHITECTURE.md, "Reading", has their form.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from dueq.core.context import Context
+from dueq.core.dispatch import TopicDispatcher
+from dueq.core.instant import Now
+from dueq.core.membership import CoordinatorState
+from dueq.core.mesh_time import MeshTime
+from dueq.core.topics import Topics
+from dueq_codecs.messages import InspectRequest
+
+if TYPE_CHECKING:
+    from dueq.core.partition import Partition
+
+FORECAST_SECONDS_MAX = 3600
+
+
+class Status:
+    """Reads, never changes."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        clock: MeshTime,
+        topics: Topics,
+        partitions: dict[int, Partition],
+        dispatchers: dict[str, TopicDispatcher],
+        now: Now,
+    ) -> None:
+        self._ctx, self._clock, self._topics = ctx, clock, topics
+        self._partitions, self._dispatchers = partitions, dispatchers
+        self._started_us = now.mono_us
+
+    def document(self, request: InspectRequest, now: Now) -> str | None:
+        """Return the JSON document that was asked for; None when there is none of that name."""
+        if request.what == "status":
+            return json.dumps(self.status(now))
+        led = [
+            partition
+            for partition in self._partitions.values()
+            if partition.topic.name == request.topic and partition.replica.serving
+        ]
+        if request.what == "describe":
+            return json.dumps({"partitions": [partition.describe(now) for partition in led]})
+        if request.what == "forecast":
+            seconds = min(max(request.seconds, 1), FORECAST_SECONDS_MAX)
+            from_ms = self._clock.mesh_now_us(now) // 1000
+            return json.dumps(
+                {
+                    "partitions": [
+                        {
+                            "uid": partition.uid,
+                            "epoch": partition.epoch,
+                            "sequence": partition.timeline.applied,
+                            "counts": partition.timeline.forecast(from_ms, seconds),
+                        }
+                        for partition in led
+                    ]
+                }
+            )
+        return None
+
+    def degraded(self) -> str:
+        """ "zookeeper" while the coordinator is away, else ""."""
+        return "" if self._ctx.coordinator is CoordinatorState.CONNECTED else "zookeeper"
+
+    def status(self, now: Now) -> dict[str, Any]:
+        """Everything about this broker."""
+        settings = self._ctx.settings
+        return {
+            "broker": {
+                "id": settings.broker_id,
+                "incarnation": settings.incarnation,
+                "endpoint": settings.endpoint,
+                "metrics": settings.metrics,
+                "store_id": settings.store_id,
+                "cluster_id": settings.cluster_id,
+                "uptime_s": (now.mono_us - self._started_us) // 1_000_000,
+                "degraded": self.degraded(),
+                "inserts_refused": self._ctx.inserts_refused,
+                "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
+                "clock": self._clock_document(now),
+            },
+            "brokers": {
+                broker_id: {"endpoint": seen.endpoint, "metrics": seen.metrics, "incarnation": seen.incarnation}
+                for broker_id, seen in sorted(self._topics.registrations.items())
+            },
+            "topics": {
+                name: {"kind": topic.kind, "replicas": topic.replicas, "min_isr": topic.min_isr}
+                for name, topic in sorted(self._topics.by_name.items())
+            },
+            "partitions": [self._partition(partition, now) for partition in self._partitions.values()],
+            "consumers": [
+                {"topic": name, **session}
+                for name, dispatcher in self._dispatchers.items()
+                for session in dispatcher.sessions(now)
+            ],
+        }
+
+    def _clock_document(self, now: Now) -> dict[str, Any]:
+        offsets = {peer: self._clock.offset_us(peer) for peer in self._ctx.peers}
+        return {
+            "mesh_offset_ms": (self._clock.mesh_now_us(now) - now.wall_us) / 1000,
+            "hold": self._clock.hold,
+            "alarm": self._clock.alarm(now),
+            "peers": {
+                broker_id: {
+                    "offset_ms": offset_us / 1000 if (offset_us := offsets[broker_id]) is not None else None,
+                    "heard_ms": peer.silent_for_us(now) // 1000,
+                    "registered": peer.registered,
+                }
+                for broker_id, peer in self._ctx.peers.items()
+            },
+        }
+
+    def _partition(self, partition: Partition, now: Now) -> dict[str, Any]:
+        replica = partition.replica
+        document = partition.describe(now)
+        document.update(
+            topic=partition.topic.name,
+            role="leader" if replica.is_leader else "installing" if replica.installing else "follower",
+            serving=replica.serving,
+            replicas=list(partition.replicas),
+            min_isr=partition.topic.min_isr,
+            end=replica.log.end,
+            commit=replica.commit,
+            broken=partition.broken,
+        )
+        if replica.leading is not None:
+            document["lag"] = replica.leading.lag()
+            from_ms = self._clock.mesh_now_us(now) // 1000
+            counts = [0] * 60
+            for second_ms, count in partition.timeline.forecast(from_ms, 60):
+                counts[min(max((second_ms - from_ms) // 1000, 0), 59)] += count
+            document["due_next_minute"] = counts
+        return document
+
+    def gauges(self, now: Now) -> dict[str, Any]:
+        """What the metrics port shows besides the counters."""
+        return {
+            "partitions": [
+                {
+                    **partition.describe(now),
+                    "topic": partition.topic.name,
+                    "role": "leader" if partition.replica.is_leader else "follower",
+                    "end": partition.replica.log.end,
+                    "commit": partition.replica.commit,
+                }
+                for partition in self._partitions.values()
+            ],
+            "clock_offset_us": {
+                peer: offset for peer in self._ctx.peers if (offset := self._clock.offset_us(peer)) is not None
+            },
+            "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
+            "degraded": self.degraded(),
+            "elections": self._ctx.metrics.elections,
+        }

@@ -1,0 +1,132 @@
+"""Topics: the map of them, creating and deleting them, and where their partitions are put."""
+
+from __future__ import annotations
+
+import re
+
+from dueq import limits
+from dueq.core.context import Context
+from dueq.core.events import Route
+from dueq.core.membership import (
+    CoordinatorState,
+    CreateTopic,
+    DeleteTopic,
+    Member,
+    Registration,
+    Topic,
+    TopicOrderDone,
+)
+from dueq.core.requests import Refusal, invalid
+from dueq_codecs.messages import Code, CreateTopicRequest, DeleteTopicRequest, Reply
+
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}\Z")
+KINDS = ("timeline",)
+
+_CODES = {
+    "": Code.OK,
+    "exists": Code.TOPIC_EXISTS,
+    "not_found": Code.TOPIC_NOT_FOUND,
+    "unavailable": Code.COORDINATOR_UNAVAILABLE,
+}
+
+
+class Topics:
+    """All topics as last seen, and the orders under way.
+
+    Attributes:
+        by_name: every topic.
+        of_uid: the topic of each partition.
+        tombstones: uids of deleted partitions.
+        registrations: every living broker, this one included.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.by_name: dict[str, Topic] = {}
+        self.of_uid: dict[int, Topic] = {}
+        self.tombstones: frozenset[int] = frozenset()
+        self.registrations: dict[str, Registration] = {}
+        self._orders: dict[int, tuple[Route, int, bool]] = {}
+
+    def seen(self, topics: dict[str, Topic], tombstones: frozenset[int]) -> None:
+        """All topics were read anew."""
+        self.by_name = dict(topics)
+        self.of_uid = {part.uid: topic for topic in topics.values() for part in topic.partitions}
+        self.tombstones = tombstones
+
+    # -------------------------------------------------------------- creating
+
+    def create(self, route: Route, request: CreateTopicRequest) -> Refusal | None:
+        """Order a topic; answered when the coordinator has it."""
+        refusal = self._check(request)
+        if refusal is not None:
+            return refusal
+        known = self.by_name.get(request.topic)
+        if known is not None and (request.exist_ok or known.creation_id == request.creation_id.hex()):
+            self._ctx.reply(route, Reply(request.request_id, Code.OK))
+            return None
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be created", 1000)
+        token = self._ctx.new_token()
+        self._orders[token] = (route, request.request_id, request.exist_ok)
+        self._ctx.coordinate(self._order(token, request))
+        return None
+
+    def _check(self, request: CreateTopicRequest) -> Refusal | None:
+        alive = len(self.registrations)
+        if not _NAME.match(request.topic):
+            return invalid(f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r}")
+        if request.kind not in KINDS:
+            return invalid(f"topic kind {request.kind!r} is not known; there is {', '.join(KINDS)}")
+        if not 1 <= request.partitions <= limits.PARTITIONS_MAX:
+            return invalid(f"a topic has 1 to {limits.PARTITIONS_MAX} partitions, not {request.partitions}")
+        if not 1 <= request.replicas <= limits.REPLICAS_MAX:
+            return invalid(f"a topic has 1 to {limits.REPLICAS_MAX} replicas, not {request.replicas}")
+        if request.replicas > alive:
+            return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
+        if not 0 <= request.min_isr <= request.replicas:
+            return invalid(f"min_isr is 1 to {request.replicas} (or 0 for the default), not {request.min_isr}")
+        if not 0 <= request.payload_bytes_max <= limits.PAYLOAD_BYTES_MAX:
+            return invalid(
+                f"payload_bytes_max is at most {limits.PAYLOAD_BYTES_MAX}, not {request.payload_bytes_max}"
+            )
+        if not 0 <= request.horizon_ms <= limits.DUE_MS_MAX:
+            return invalid(f"a horizon has 0 to {limits.DUE_MS_MAX} ms, not {request.horizon_ms}")
+        if len(request.creation_id) != 16:
+            return invalid(f"a creation id has 16 bytes, not {len(request.creation_id)}")
+        return None
+
+    def _order(self, token: int, request: CreateTopicRequest) -> CreateTopic:
+        brokers = sorted(self.registrations)
+        offset = len(self.of_uid)
+        replicas_of = tuple(
+            tuple(brokers[(offset + index + step) % len(brokers)] for step in range(request.replicas))
+            for index in range(request.partitions)
+        )
+        members = tuple(Member(name, self.registrations[name].store_id) for name in brokers)
+        return CreateTopic(
+            token, request.topic, request.creation_id.hex(), request.kind, replicas_of, members,
+            request.replicas, request.min_isr or request.replicas // 2 + 1,
+            request.payload_bytes_max or limits.PAYLOAD_BYTES_MAX, request.horizon_ms,
+        )  # fmt: skip
+
+    def delete(self, route: Route, request: DeleteTopicRequest) -> Refusal | None:
+        """Order a topic's end; answered when its tombstones stand."""
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be deleted", 1000)
+        token = self._ctx.new_token()
+        self._orders[token] = (route, request.request_id, False)
+        self._ctx.coordinate(DeleteTopic(token, request.topic))
+        return None
+
+    def order_done(self, done: TopicOrderDone) -> None:
+        """The coordinator has answered."""
+        order = self._orders.pop(done.token, None)
+        if order is None:
+            return
+        route, request_id, exist_ok = order
+        code = _CODES[done.error]
+        if code == Code.TOPIC_EXISTS and exist_ok:
+            code = Code.OK
+        retry_ms = 1000 if code == Code.COORDINATOR_UNAVAILABLE else 0
+        self._ctx.reply(route, Reply(request_id, code, done.text, retry_after_ms=retry_ms))
