@@ -1,0 +1,265 @@
+"""Which rows are in memory: what records in the log need, what the hot window asks for, and what may go.
+
+Three rules keep disk and memory apart:
+
+* A row that is in memory is right; what a read or a scan brings is only taken for keys that are not.
+* A row that is on disk in an outdated form stays in memory (as a tombstone, if its message ended) until the
+  checkpoint that mends it is durable *and* every read that may have seen the older disk has been answered.
+* What a record in the log names stays in memory until the record is applied or cut off.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from dueq.core.cold import ColdIds, ColdReads, Hold
+from dueq.core.entry import Entries, State, keys_of
+from dueq.core.table import OnDisk, Slots, Table
+from dueq.core.window import HotWindow, in_order
+from dueq.errors import invariant
+from dueq.limits import DUE_MS_MAX, HOT_SCAN_ROWS, SEQUENCE_MAX
+from dueq_codecs.records import U16, U64, Record, RecordKind
+
+KEY_NONE: Final = (1 << 64) - 1
+"""The key of an id that cannot exist."""
+
+NAMES_WAITING: Final = frozenset((RecordKind.LEASE, RecordKind.MOVE, RecordKind.CANCEL))
+"""Kinds that concern waiting messages, which may be on disk only. The other kinds concern leases, and those
+are in memory: a key that is not there then is not leased, whatever the disk has."""
+
+
+class Residency:
+    """Brings rows of one partition into memory and lets them go again.
+
+    Attributes:
+        hot_rows_max: how many waiting messages to keep in memory.
+    """
+
+    def __init__(self, table: Table, window: HotWindow, hot_rows_max: int) -> None:
+        self.table = table
+        self.window = window
+        self.reads = ColdReads()
+        self.hot_rows_max = hot_rows_max
+        self._loose: list[Slots] = []  # rows that memory may perhaps forget
+
+    # ------------------------------------------------------------ records in the log
+
+    def cold(self, record: Record) -> ColdIds | None:
+        """Hold a record: pin what it names; return the ids to read from the disk before it can be applied.
+
+        To be called once for every record, in order, as soon as it is in the log. What is returned must be
+        read (ReadEntries) and answered with `entries_read`.
+        """
+        if record.kind not in NAMES_WAITING or not record.rows:
+            return None
+        self.unpin(record)
+        table = self.table
+        slots = table.find(keys_named(record))
+        hold = self.reads.held[record.sequence] = Hold(slots)
+        asked: ColdIds | None = None
+        unknown = table.placeholders and (table.disk[slots] == OnDisk.UNKNOWN).any()
+        if unknown or not slots.all():
+            asked = self._ask(record, hold)
+        table.pins[slots] += 1
+        return asked
+
+    def _ask(self, record: Record, hold: Hold) -> ColdIds | None:
+        """Give every key that is not in memory a placeholder; return what is not being read yet."""
+        named = len(record.first) == record.rows
+        invariant(
+            named,
+            "a record names messages that are not in memory, without their first instants",
+            uid=self.table.uid,
+            sequence=record.sequence,
+            kind=record.kind,
+        )
+        table, slots = self.table, hold.slots
+        keys = keys_named(record)
+        to_read = []
+        first_pair = None
+        for at in np.flatnonzero((slots == 0) | (table.disk[slots] == OnDisk.UNKNOWN)).tolist():
+            key, first = int(keys[at]), int(record.first[at])
+            if key == KEY_NONE or first > DUE_MS_MAX:
+                continue  # such an id cannot exist
+            slot = table.slot_of.get(key)
+            slots[at] = table.add_placeholder(key >> 16, key & 0xFFFF) if slot is None else slot
+            if self.reads.wait(hold, (first, key)):
+                first_pair = first_pair or (first, key)
+                to_read.append(at)
+        if first_pair is None:
+            return None
+        self.reads.begin(first_pair)
+        return ColdIds(record.first[to_read], record.target_sequence[to_read], record.target_row[to_read])
+
+    def entries_read(self, entries: Entries, asked: tuple[U64, U64, U16]) -> None:
+        """Take the answer of the read that `cold` asked for.
+
+        Args:
+            entries: those that are on disk, in any order.
+            asked: what `cold` returned.
+        """
+        first, sequence, row = asked
+        keys = (sequence << np.uint64(16)) | row
+        self._take_in(entries)
+        self.reads.end(list(zip(first.tolist(), keys.tolist(), strict=True)))
+        self._forget()
+
+    def ready(self, record: Record) -> bool:
+        """Return whether everything that the record names is in memory: `apply` may run."""
+        hold = self.reads.held.get(record.sequence)
+        return hold is None or hold.unresolved == 0
+
+    def unpin(self, record: Record) -> None:
+        """Let go of a record that was cut off the log before it was applied."""
+        hold = self.reads.held.pop(record.sequence, None)
+        if hold is not None:
+            self._release(hold)
+
+    def _release(self, hold: Hold) -> None:
+        table, slots = self.table, hold.slots
+        table.pins[slots] -= 1
+        self.loosen(slots)
+
+    def loosen(self, slots: Slots) -> None:
+        """Forget placeholders that nobody names any more; note what else memory may forget one day."""
+        table = self.table
+        if table.placeholders:
+            idle = np.unique(slots[(table.disk[slots] == OnDisk.UNKNOWN) & (table.pins[slots] == 0)])
+            table.free(idle)
+        clean = slots[~table.dirty[slots]]
+        if len(clean):
+            self._loose.append(clean)
+
+    def _take_in(self, entries: Entries) -> None:
+        """Bring waiting entries of the disk into memory, but for keys that memory knows."""
+        if not len(entries):
+            return
+        table = self.table
+        slots = table.find(keys_of(entries))
+        unknown = np.flatnonzero(table.disk[slots] == OnDisk.UNKNOWN)
+        if len(unknown):
+            table.fill(slots[unknown], entries.take(unknown), OnDisk.WAITING)
+
+    def take_hold(self, record: Record) -> Hold | None:
+        """Take the hold off a record that is being applied; what it named may go once `loosen` is called.
+
+        None for a record that needs none.
+        """
+        if record.kind not in NAMES_WAITING or not record.rows:
+            return None
+        if record.sequence not in self.reads.held:
+            self.cold(record)
+        hold = self.reads.held[record.sequence]
+        invariant(
+            hold.unresolved == 0,
+            "a record is applied before its entries were read",
+            uid=self.table.uid,
+            sequence=record.sequence,
+            missing=hold.unresolved,
+        )
+        del self.reads.held[record.sequence]
+        self.table.pins[hold.slots] -= 1
+        return hold
+
+    # ------------------------------------------------------------ the hot window
+
+    def wants_scan(self) -> tuple[int, int, int] | None:
+        """Return (after_wait_at, after_key, limit) when the window should grow; the caller must scan then.
+
+        From this call until `scanned` a scan counts as under way, and nothing else is wanted.
+        """
+        end = self.window.end
+        if end is None or self.reads.scanning or 2 * self.window.count >= self.hot_rows_max:
+            return None
+        self.reads.begin_scan()
+        return end[0], end[1], min(HOT_SCAN_ROWS, max(self.hot_rows_max, 1))
+
+    def scanned(self, entries: Entries, exhausted: bool, asked_position: tuple[int, int]) -> Entries:
+        """Take the answer of a scan: the window grows to its last entry, or over everything.
+
+        Args:
+            entries: waiting entries of the disk, in order.
+            exhausted: nothing lies behind the last one.
+            asked_position: (after_wait_at, after_key) of the scan.
+
+        Returns:
+            The waiting entries that the window gained, by (wait_at, key).
+        """
+        invariant(
+            self.reads.scanning and asked_position == self.window.end,
+            "a scan is answered that was not asked for",
+            uid=self.table.uid,
+            asked=asked_position,
+            end=self.window.end,
+        )
+        self._take_in(entries)
+        fresh = np.flatnonzero(self.table.find(keys_of(entries)) == 0) if len(entries) else ()
+        if len(fresh):
+            self.table.add(entries.take(fresh), OnDisk.WAITING)
+        gained = self._grow(entries, exhausted)
+        self.reads.end_scan()
+        self._forget()
+        return gained
+
+    def _grow(self, entries: Entries, exhausted: bool) -> Entries:
+        waiting = self.table.take(self.table.slots_in(State.WAITING))
+        before = self.window.mask(waiting)
+        if exhausted:
+            self.window.end = None
+        elif len(entries):
+            last = entries[-1:]
+            self.window.end = (int(last["wait_at"][0]), int(keys_of(last)[0]))
+        after = self.window.mask(waiting)
+        gained = ~before if before is not None else np.zeros(len(waiting), np.bool_)
+        if after is not None:
+            gained &= after
+        found = in_order(waiting.take(np.flatnonzero(gained)))
+        self.window.count += len(found)
+        return found
+
+    def checkpoint_saved(self, slots: Slots) -> None:
+        """Note that the checkpoint with these rows is durable."""
+        self.table.in_flight[slots] = False
+        self._loose.append(slots)
+        self.reads.checkpoint_saved()
+        self.resize()
+
+    def resize(self) -> None:
+        """Make the window smaller if it holds too much, and forget what may be forgotten."""
+        self._shrink()
+        self._forget()
+
+    def _shrink(self) -> None:
+        """Make the window smaller when it holds too much (never while a scan relies on its end)."""
+        if self.window.count <= self.hot_rows_max or self.reads.scanning:
+            return
+        slots = self.table.slots_in(State.WAITING)
+        waiting = self.table.take(slots)
+        self.window.shrink(self.window.inside(waiting), max(self.hot_rows_max // 2, 1))
+        self._loose.append(slots)
+
+    def _forget(self) -> None:
+        """Forget loose rows: those that the disk holds just so, beyond the window, and tombstones of what the
+        disk does not hold any more. Nothing, while an older read is under way."""
+        if not self._loose or not self.reads.settled:
+            return
+        table = self.table
+        slots = np.unique(np.concatenate(self._loose))
+        self._loose.clear()
+        idle = ~table.dirty[slots] & ~table.in_flight[slots] & (table.pins[slots] == 0)
+        slots = slots[idle]
+        gone = (table.state[slots] == State.ABSENT) & (table.disk[slots] == OnDisk.NOTHING)
+        waits = (table.state[slots] == State.WAITING) & (table.disk[slots] == OnDisk.WAITING)
+        inside = self.window.mask(table.take(slots))
+        beyond = np.zeros(len(slots), np.bool_) if inside is None else waits & ~inside
+        table.free(slots[gone | beyond])
+
+
+def keys_named(record: Record) -> U64:
+    """Return the key that each row of a record names, KEY_NONE where its sequence is too large to be one."""
+    keys: U64 = (record.target_sequence << np.uint64(16)) | record.target_row
+    if int(record.target_sequence.max(initial=0)) > SEQUENCE_MAX:
+        keys[record.target_sequence > SEQUENCE_MAX] = KEY_NONE
+    return keys

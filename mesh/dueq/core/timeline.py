@@ -1,0 +1,386 @@
+"""The replicated state of one partition: what its log, applied record by record, comes to.
+
+    record in the log ──► cold(record) ──ids to read──► (store) ──► entries_read(…)
+                                                                        │
+    record committed  ──► ready(record)? ──► apply(record) ──► Applied  ▼
+    now and then      ──► checkpoint() ──► (store) ──► checkpoint_saved(applied)
+                          wants_scan() ──► (store) ──► scanned(…)
+
+Apply is deterministic: it knows the record, the state and nothing else. It never touches the disk and never
+waits, so everything that a record names must be in memory first, which `cold` and `ready` see to.
+
+In memory are: every entry that changed since its last checkpoint, every lease, and the waiting entries inside
+the *hot window* (see `residency`). What the disk holds is the state after the last checkpoint, exactly, and
+recovery is that, then replay: an index on disk that is ahead of it would make replay answer differently.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from dueq.core.applied import Applied, RequestResult
+from dueq.core.checkpoint import Summary, low_water_of, write_rows
+from dueq.core.cold import ColdIds, Hold
+from dueq.core.dedup import DEDUP_LIMITS, Deduplication, DedupLimits, Verdict
+from dueq.core.entry import Entries, State, keys_of
+from dueq.core.forecast import Forecast
+from dueq.core.live import Index, LiveMessages
+from dueq.core.persistence import RecoveredPartition, SaveCheckpoint
+from dueq.core.residency import Residency, keys_named
+from dueq.core.table import OnDisk, Slots, Table
+from dueq.core.window import HotWindow, in_order
+from dueq.errors import UnknownVersion, invariant
+from dueq.limits import HOT_ROWS_MAX
+from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, Record, RecordKind
+
+FINISHED_PER_DIRTY = 4
+"""So many finished messages weigh as much as one dirty row."""
+
+_KINDS: Final = frozenset(RecordKind)
+
+
+class Timeline:
+    """One replica of one partition's state. Pure; one caller.
+
+    Attributes:
+        uid: the partition.
+        applied: sequence of the last applied record.
+        stamp: its stamp, Unix ms.
+        low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
+    """
+
+    def __init__(
+        self,
+        uid: int,
+        recovered: RecoveredPartition | None = None,
+        hot_rows_max: int = HOT_ROWS_MAX,
+        dedup_limits: DedupLimits = DEDUP_LIMITS,
+    ) -> None:
+        """Begin with nothing, or with the last checkpoint that the store recovered; replay the tail then.
+
+        Args:
+            uid: the partition.
+            recovered: what `dueq.storage` found; None: an empty partition.
+            hot_rows_max: waiting messages to keep in memory, soonest first.
+            dedup_limits: how much is remembered of past requests.
+
+        Raises:
+            UnknownVersion: a newer build wrote the checkpoint.
+        """
+        summary = Summary.unpack(recovered.summary if recovered else b"")
+        self.uid = uid
+        self.applied = recovered.applied if recovered else 0
+        self.stamp = summary.stamp
+        self.low_water = recovered.low_water if recovered else 0
+        self._table = Table(uid)
+        self._window = HotWindow((self.low_water, 0) if summary.scheduled else None)
+        self._forecast = Forecast(recovered.days if recovered else None, summary.far)
+        self._dedup = Deduplication(dedup_limits, recovered.dedup if recovered else None)
+        self._live = LiveMessages(self._table, self._window, self._forecast, summary.scheduled)
+        self._residency = Residency(self._table, self._window, hot_rows_max)
+        self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
+        self._checkpointed = self.applied
+        invariant(
+            self._forecast.total == summary.scheduled,
+            "the forecast does not add up to the waiting messages",
+            uid=uid,
+            forecast=self._forecast.total,
+            scheduled=summary.scheduled,
+        )
+        if recovered is not None and len(recovered.leased):
+            self._table.add(recovered.leased, OnDisk.LEASED)
+            self._live.leased = len(recovered.leased)
+
+    # ------------------------------------------------------------ counts
+
+    @property
+    def scheduled_count(self) -> int:
+        """Messages that wait, in memory or not."""
+        return self._live.scheduled
+
+    @property
+    def leased_count(self) -> int:
+        """Messages that a consumer holds."""
+        return self._live.leased
+
+    @property
+    def live_count(self) -> int:
+        """All messages."""
+        return self._live.scheduled + self._live.leased
+
+    @property
+    def hot_count(self) -> int:
+        """Waiting messages inside the hot window."""
+        return self._window.count
+
+    @property
+    def memory_rows(self) -> int:
+        """Rows in memory, tombstones included."""
+        return len(self._table)
+
+    @property
+    def dirty_rows(self) -> int:
+        """Rows that the next checkpoint writes; finished messages weigh a quarter."""
+        return self._table.dirty_count + self._live.finished_count // FINISHED_PER_DIRTY
+
+    # ------------------------------------------------------------ rows that are only on disk
+
+    def cold(self, record: Record) -> ColdIds | None:
+        """Hold a record: pin what it names; return the ids to read from the disk before it can be applied.
+
+        To be called once for every record, in order, as soon as it is in the log (again for the tail after a
+        start). What is returned must be read (ReadEntries) and answered with `entries_read`.
+
+        Raises:
+            InvariantViolated: a LEASE without the column `first` names a message that is not in memory.
+        """
+        return self._residency.cold(record)
+
+    def entries_read(self, entries: Entries, asked: tuple[U64, U64, U16]) -> None:
+        """Take the answer of a read that `cold` asked for.
+
+        Args:
+            entries: those that are on disk, in any order.
+            asked: what `cold` returned.
+        """
+        self._residency.entries_read(entries, asked)
+
+    def ready(self, record: Record) -> bool:
+        """Return whether everything that the record names is in memory: `apply` may run."""
+        return self._residency.ready(record)
+
+    def unpin(self, record: Record) -> None:
+        """Let go of a record that was cut off the log before it was applied."""
+        self._residency.unpin(record)
+
+    @property
+    def hot_rows_max(self) -> int:
+        """How many waiting messages to keep in memory; may be changed at any time."""
+        return self._residency.hot_rows_max
+
+    @hot_rows_max.setter
+    def hot_rows_max(self, rows: int) -> None:
+        self._residency.hot_rows_max = rows
+        self._residency.resize()
+
+    def wants_scan(self) -> tuple[int, int, int] | None:
+        """Return (after_wait_at, after_key, limit) when the hot window should grow: the caller must scan.
+
+        From this call until `scanned` a scan counts as under way, and nothing else is wanted.
+        """
+        return self._residency.wants_scan()
+
+    def scanned(self, entries: Entries, exhausted: bool, asked_position: tuple[int, int]) -> Entries:
+        """Take the answer of a scan: the window grows to its last entry, or over everything.
+
+        Args:
+            entries: waiting entries of the disk, in order.
+            exhausted: nothing lies behind the last one.
+            asked_position: (after_wait_at, after_key) of the scan.
+
+        Returns:
+            The waiting entries that the window gained, by (wait_at, key). Some may have been inside before
+            the window shrank, so a caller that keeps a list of its own must drop repeats.
+        """
+        return self._residency.scanned(entries, exhausted, asked_position)
+
+    # ------------------------------------------------------------ apply
+
+    def apply(self, record: Record) -> Applied:
+        """Apply the next committed record.
+
+        Returns:
+            The answers to its requests, and what changed for dispatch.
+
+        Raises:
+            UnknownVersion: this build does not know the record's kind or version; nothing was changed.
+            InvariantViolated: the record is not the next one, or is malformed, or was not `ready`.
+        """
+        if record.version != RECORD_VERSION or record.kind not in _KINDS:
+            raise UnknownVersion(
+                f"record {record.sequence} of partition {self.uid} is of kind {record.kind}, version"
+                f" {record.version}; this build knows version {RECORD_VERSION}"
+            )
+        self._check(record)
+        hold = self._residency.take_hold(record)
+        self.stamp = record.stamp
+        self.applied = record.sequence
+        self._dedup.expire(record.stamp)
+        verdicts, chosen = self._judge(record)
+        applied = Applied()
+        outcomes = self._change(record, hold, chosen, applied)
+        if verdicts:
+            self._answer(record, verdicts, outcomes, applied)
+        if hold is not None:
+            self._residency.loosen(hold.slots)
+        return applied
+
+    def _check(self, record: Record) -> None:
+        invariant(
+            record.uid == self.uid and record.sequence == self.applied + 1,
+            "a record is applied out of turn",
+            uid=self.uid,
+            applied=self.applied,
+            record_uid=record.uid,
+            sequence=record.sequence,
+        )
+        if record.requests:
+            rows = sum(request.rows for request in record.requests)
+            invariant(
+                rows == record.rows,
+                "the requests of a record do not add up to its rows",
+                uid=self.uid,
+                sequence=record.sequence,
+                requests=rows,
+                rows=record.rows,
+            )
+
+    def _judge(self, record: Record) -> tuple[list[Verdict], Index | None]:
+        """Decide which requests take effect, and so which rows (None: all of them)."""
+        verdicts = []
+        chosen: list[Index] = []
+        row = 0
+        for position, request in enumerate(record.requests):
+            verdict = self._dedup.judge(request, record, position, row)
+            verdicts.append(verdict)
+            if verdict.fresh:
+                chosen.append(np.arange(row, row + request.rows, dtype=np.intp))
+            row += request.rows
+        if len(chosen) == len(verdicts):
+            return verdicts, None
+        return verdicts, np.concatenate(chosen) if chosen else np.empty(0, np.intp)
+
+    def _change(self, record: Record, hold: Hold | None, chosen: Index | None, applied: Applied) -> U8:
+        if record.kind == RecordKind.BARRIER:
+            return NO_U8
+        if record.kind == RecordKind.INSERT:
+            self._live.insert(record, chosen, applied)
+            return NO_U8
+        slots = hold.slots if hold is not None else self._table.find(keys_named(record))
+        if record.kind == RecordKind.LEASE:
+            self._live.lease(record, slots, applied)
+            return NO_U8
+        return self._live.change(record, slots, chosen, applied)
+
+    def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
+        """Fill in the answers of what took effect, then answer every request."""
+        row = 0
+        for request, verdict in zip(record.requests, verdicts, strict=True):
+            if verdict.fresh and verdict.answer is not None and len(outcomes):
+                verdict.answer.outcomes = outcomes[row : row + request.rows]
+            row += request.rows
+        for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
+            if answer is None:
+                result = RequestResult(request.client_id, request.sequence, code, 0, 0, 0)
+            else:
+                result = RequestResult(
+                    request.client_id,
+                    request.sequence,
+                    code,
+                    answer.sequence,
+                    answer.row,
+                    answer.stamp,
+                    answer.outcomes,
+                    not fresh,
+                )
+            applied.results.append(result)
+
+    # ------------------------------------------------------------ reading the state
+
+    def rows(self, keys: U64) -> Entries:
+        """Return copies of entries; state ABSENT for keys that are not in memory."""
+        return self._table.take(self._table.find(keys))
+
+    def leased(self) -> Entries:
+        """Return all leased entries, by key."""
+        found = self._table.take(self._table.slots_in(State.LEASED))
+        return found.take(np.argsort(keys_of(found), kind="stable"))
+
+    def waiting_hot(self) -> Entries:
+        """Return all waiting entries inside the hot window, by (wait_at, key)."""
+        waiting = self._table.take(self._table.slots_in(State.WAITING))
+        return in_order(self._window.inside(waiting))
+
+    def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
+        """Return (second as Unix ms, messages due in it), ascending, only counts > 0.
+
+        Exact inside the hot window. Beyond it only counts by hour are known: they are spread evenly over the
+        seconds that the window leaves of each hour; what waits more than 400 days ahead is left out.
+
+        Args:
+            from_ms: Unix ms; its second is the first.
+            seconds: how many.
+        """
+        end = self._window.end
+        known_until = None if end is None else end[0]
+        return self._forecast.by_second(self.waiting_hot(), known_until, from_ms, seconds)
+
+    # ------------------------------------------------------------ checkpoints
+
+    def checkpoint(self) -> SaveCheckpoint | None:
+        """Return all rows that changed since the last checkpoint, as one batch to be made durable.
+
+        None when nothing was applied since, or while a checkpoint is in flight.
+        """
+        if self._saving is not None or self.applied == self._checkpointed:
+            return None
+        save = SaveCheckpoint(self.uid, self.applied, 0)
+        self.low_water = save.low_water = low_water_of(self._table, self._window, self.stamp)
+        slots = write_rows(save, self._table)
+        if self._live.finished:
+            save.finished = np.concatenate(self._live.finished)
+            self._live.finished.clear()
+            self._live.finished_count = 0
+        save.dedup = self._dedup.changed_rows()
+        save.days = self._forecast.changed_days()
+        save.summary = Summary(self.stamp, self._live.scheduled, self._forecast.far).pack()
+        self._saving = (self.applied, slots)
+        self._checkpointed = self.applied
+        return save
+
+    def checkpoint_saved(self, applied: int) -> None:
+        """Note that the checkpoint in flight is durable: rows may leave memory now."""
+        invariant(
+            self._saving is not None and self._saving[0] == applied,
+            "a checkpoint is durable that is not in flight",
+            uid=self.uid,
+            applied=applied,
+            saving=self._saving and self._saving[0],
+        )
+        assert self._saving is not None
+        slots = self._saving[1]
+        self._saving = None
+        self._residency.checkpoint_saved(slots)
+
+    # ------------------------------------------------------------ comparing replicas
+
+    def export(self) -> dict[str, object]:
+        """Return the state in canonical form, of plain values only.
+
+        "entries" (sorted tuples of all fields but `spare`) and "tombstones" (keys that ended, though the disk
+        may still hold them) say what memory knows; entries that only the disk has are to be added from there.
+        "tombstones" and "window" differ between replicas; all the rest, entries completed, must not.
+        """
+        alive = self._table.rows[self._table.state != State.ABSENT]
+        ended = (self._table.state == State.ABSENT) & (self._table.disk != OnDisk.FREE)
+        ended &= self._table.disk != OnDisk.UNKNOWN
+        return {
+            "applied": self.applied,
+            "stamp": self.stamp,
+            "scheduled": self._live.scheduled,
+            "leased": self._live.leased,
+            "entries": canonical(alive),
+            "tombstones": sorted(keys_of(self._table.rows[ended]).tolist()),
+            "window": self._window.end,
+            "hours": sorted(self._forecast.hours.items()),
+            "far": self._forecast.far,
+            "dedup": self._dedup.export(),
+        }
+
+
+def canonical(entries: Entries) -> list[tuple[int, ...]]:
+    """Return entries as sorted plain tuples of all fields but `spare`."""
+    columns = [entries[name].tolist() for name in entries.dtype.names or () if name != "spare"]
+    return sorted(zip(*columns, strict=True))
