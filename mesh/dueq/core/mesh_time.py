@@ -1,0 +1,255 @@
+"""Mesh time: what this broker compares due instants with, and how far its own clock may be trusted.
+
+A broker's wall clock may be ahead; a message pushed by it would be early, irrevocably. So every broker
+measures the others' offsets (four timestamps each, as NTP does) and takes
+
+    mesh time = min(own clock, own clock + median offset + half the round trip of that measurement)
+
+over all brokers' offsets, its own 0 included. Of an even number the lower one of the two middle values is the
+median: between two clocks nobody can say which is right, and late can be mended while early cannot. A clock
+that is behind is left alone. What remains is bounded by half a round trip.
+
+An offset is kept as *peer's wall clock minus own monotonic clock*, so when the own wall clock is slewed or
+set, what was measured before stays right. A step is held against the clock all the same (see `turn`):
+pushes wait until a majority has been measured anew. A broker that knows no peer has nothing to measure
+against: it holds for `LONE_HOLD_US`, so that a clock set twice in a row has settled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from dueq import limits
+from dueq.core.instant import Now
+
+LONE_HOLD_US: Final = 1_000_000
+SLOT_US: Final = 4_000_000
+SLOTS: Final = 15
+"""The best measurement of each slot is kept, for 60 s in all."""
+VERDICT_US: Final = 1_000_000
+"""Least time between two of the three measurements that convict a clock."""
+VERDICTS: Final = 3
+
+
+class _Peer:
+    """One peer's clock as measured.
+
+    Attributes:
+        best: (round trip, peer's wall − own mono), µs, of the shortest round trip kept; None: none.
+        fresh: measured since the last step.
+        judged: measured since the last verdict.
+    """
+
+    __slots__ = ("_slots", "best", "fresh", "judged")
+
+    def __init__(self) -> None:
+        self.best: tuple[int, int] | None = None
+        self.fresh = False
+        self.judged = False
+        self._slots: deque[tuple[int, int, int]] = deque()
+
+    def add(self, trip_us: int, base_us: int, mono_us: int) -> None:
+        """Keep a measurement if it is the best of its slot."""
+        self.fresh = self.judged = True
+        slot = mono_us // SLOT_US
+        if self._slots and self._slots[-1][0] == slot:
+            if trip_us >= self._slots[-1][1]:
+                return
+            self._slots.pop()
+        self._slots.append((slot, trip_us, base_us))
+        self.expire(mono_us)
+        self.best = min((trip, base) for _, trip, base in self._slots)
+
+    def expire(self, mono_us: int) -> None:
+        """Drop what is too old."""
+        oldest = mono_us // SLOT_US - SLOTS
+        if not self._slots or self._slots[0][0] > oldest:
+            return
+        while self._slots and self._slots[0][0] <= oldest:
+            self._slots.popleft()
+        self.best = min(((trip, base) for _, trip, base in self._slots), default=None)
+
+    def clear(self) -> None:
+        """The measurements are worth nothing any more."""
+        self._slots.clear()
+        self.best = None
+        self.fresh = self.judged = False
+
+
+class MeshTime:
+    """The mesh's clock as seen from one broker.
+
+    Attributes:
+        hold: a step of the own clock was seen: nothing may be pushed until a majority was measured anew.
+        steps: how many steps were seen.
+    """
+
+    def __init__(self, max_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS) -> None:
+        self.hold = False
+        self.steps = 0
+        self._max_offset_us = max_offset_ms * 1000
+        self._peers: dict[str, _Peer] = {}
+        self._base_us: int | None = None  # wall - mono at the last turn
+        self._stepped: Now | None = None
+        self._verdict_us = 0
+        self._verdicts = 0
+        self._handed_over_us: int | None = None
+
+    # -------------------------------------------------------------- measuring
+
+    def observe(self, peer: str, t1_us: int, t2_us: int, t3_us: int, t4_us: int, now: Now) -> None:
+        """Take one measurement.
+
+        Args:
+            peer: whose clock.
+            t1_us: own wall clock when the frame left that the peer has answered.
+            t2_us: the peer's wall clock when it came.
+            t3_us: the peer's wall clock when its answer left.
+            t4_us: own wall clock when the answer came.
+        """
+        known = self._peers.get(peer)
+        if known is None:
+            known = self._peers[peer] = _Peer()
+        trip_us = (t4_us - t1_us) - (t3_us - t2_us)
+        if trip_us < 0 or t3_us < t2_us or t1_us <= 0:
+            return  # a clock was set between the timestamps
+        if self._stepped is not None and t1_us < self._stepped.wall_us:
+            return  # sent before our own clock stepped forward
+        offset_us = ((t2_us - t1_us) + (t3_us - t4_us)) // 2
+        known.add(trip_us, offset_us + now.wall_us - now.mono_us, now.mono_us)
+
+    def forget(self, peer: str) -> None:
+        """The broker's registration is gone: its clock counts no more."""
+        self._peers.pop(peer, None)
+
+    def offset_us(self, peer: str) -> int | None:
+        """Return the peer's clock minus our own at the last turn, µs; None when it has not been measured."""
+        known = self._peers.get(peer)
+        if known is None or known.best is None or self._base_us is None:
+            return None
+        return known.best[1] - self._base_us
+
+    # -------------------------------------------------------------- reading
+
+    def mesh_now_us(self, now: Now) -> int:
+        """Return mesh time as Unix µs: never ahead of the own wall clock."""
+        correction_us, trip_us = self._median(now)
+        return now.wall_us + min(0, correction_us + trip_us // 2)
+
+    def mono_of(self, wall_due_us: int, now: Now) -> int:
+        """Return when (own mono, µs) mesh time reaches `wall_due_us`, as far as is known; at least now."""
+        return now.mono_us + max(0, wall_due_us - self.mesh_now_us(now))
+
+    def _median(self, now: Now) -> tuple[int, int]:
+        """Return the median offset (own clock included as 0) and the round trip of its measurement."""
+        base_us = now.wall_us - now.mono_us
+        clocks = [(best[1] - base_us, best[0]) for peer in self._peers.values() if (best := peer.best)]
+        if not clocks:
+            return 0, 0
+        clocks.append((0, 0))
+        clocks.sort()
+        return clocks[(len(clocks) - 1) // 2]
+
+    # -------------------------------------------------------------- judging the own clock
+
+    def turn(self, now: Now) -> bool:
+        """Look at the clock once per turn of the loop, before anything is pushed.
+
+        Returns:
+            Whether the wall clock has stepped (by more than `limits.CLOCK_STEP_MS`) since the last turn.
+        """
+        base_us = now.wall_us - now.mono_us
+        stepped = self._base_us is not None and abs(base_us - self._base_us) > limits.CLOCK_STEP_MS * 1000
+        self._base_us = base_us
+        if stepped:
+            self.hold = True
+            self.steps += 1
+            self._stepped = now
+            for peer in self._peers.values():
+                peer.clear()
+        elif self.hold:
+            self._try_release(now)
+        if now.mono_us >= self._verdict_us:
+            for peer in self._peers.values():
+                peer.expire(now.mono_us)
+            self._judge(now)
+        return stepped
+
+    def next_deadline_us(self) -> int | None:
+        """Return when (mono, µs) `turn` is to be called at the latest: the end of a lone broker's hold."""
+        if not self.hold or self._peers or self._stepped is None:
+            return None
+        return self._stepped.mono_us + LONE_HOLD_US
+
+    def _majority(self) -> int:
+        """Brokers that are more than half of all known, this one included."""
+        return (len(self._peers) + 1) // 2 + 1
+
+    def _try_release(self, now: Now) -> None:
+        if not self._peers:
+            since_us = self._stepped.mono_us if self._stepped else now.mono_us
+            self.hold = now.mono_us - since_us < LONE_HOLD_US
+            return
+        measured = 1 + sum(peer.fresh for peer in self._peers.values())
+        self.hold = measured < self._majority()
+
+    def _beyond(self, now: Now) -> int:
+        """How many peers are beyond the limit on one side (the side of more)."""
+        base_us = now.wall_us - now.mono_us
+        ahead = behind = 0
+        for peer in self._peers.values():
+            if peer.best is not None:
+                offset_us = peer.best[1] - base_us
+                ahead += offset_us > self._max_offset_us
+                behind += offset_us < -self._max_offset_us
+        return max(ahead, behind)
+
+    def _judge(self, now: Now) -> None:
+        """Count a verdict once a majority has been measured since the last one."""
+        if 1 + sum(peer.judged for peer in self._peers.values()) < self._majority():
+            return
+        self._verdict_us = now.mono_us + VERDICT_US
+        for peer in self._peers.values():
+            peer.judged = False
+        # A majority without us, all on one side: of 0, +600 and +1200 ms the one in the middle is right, and
+        # of two clocks neither is ever convicted.
+        if self._beyond(now) >= self._majority():
+            self._verdicts = min(self._verdicts + 1, VERDICTS)
+        else:
+            self._verdicts = 0
+
+    def excess(self, now: Now) -> bool:
+        """Return whether to hand over leadership now because the own clock is wrong.
+
+        True when in three measurements a majority of all brokers was beyond the limit on one side, and at
+        most once in `limits.HANDOVER_MS`: a True is taken as done.
+        """
+        if self._verdicts < VERDICTS:
+            return False
+        last_us = self._handed_over_us
+        if last_us is not None and now.mono_us - last_us < limits.HANDOVER_MS * 1000:
+            return False
+        self._handed_over_us = now.mono_us
+        return True
+
+    def within(self, peer: str, now: Now) -> bool:
+        """Return whether a peer's clock is near enough to the mesh's median to be handed over to."""
+        known = self._peers.get(peer)
+        if known is None or known.best is None:
+            return False
+        offset_us = known.best[1] - (now.wall_us - now.mono_us)
+        return abs(offset_us - self._median(now)[0]) <= self._max_offset_us
+
+    def alarm(self, now: Now) -> str:
+        """Return what is wrong with the clock, for the log and the status; empty when nothing is."""
+        if self.hold:
+            return "the wall clock has stepped: pushes are held until the mesh has been measured anew"
+        if self._verdicts >= VERDICTS:
+            return (
+                f"the wall clock is {-self._median(now)[0] // 1000} ms from the mesh's median; "
+                f"the limit is {self._max_offset_us // 1000} ms"
+            )
+        if self._beyond(now):
+            return f"clocks in the mesh differ by more than {self._max_offset_us // 1000} ms"
+        return ""

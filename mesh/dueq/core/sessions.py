@@ -1,0 +1,385 @@
+"""The conversation with a topic's consumers: attach, beat, goodbye, and silence.
+
+A consumer's connection promises nothing. What it holds is settled by two exchanges (protocol case B8): on
+attaching it lists the leases it holds, and what is missing is pushed again under the same token; in each
+beat it says up to which number every push has arrived, and what was sent a second ago and is not among them
+goes out again under a new number (an empty push fills the old one's place, so that the count can go on).
+
+Silence and goodbye differ: a goodbye returns leases at once and uncounted; a silent consumer keeps them for
+the whole session, because its SDK still counts on them for two thirds of it (protocol case S8).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.consumers import SESSION_US, Consumers, ConsumerSession, SentPush
+from dueq.core.entry import Entries, keys_of
+from dueq.core.events import Route
+from dueq.core.instant import Now
+from dueq.core.lane import Lane
+from dueq.core.leases import I64, NEVER_US, Phase, Slots
+from dueq.core.pushes import filler
+from dueq.core.staging import Stager
+from dueq_codecs.messages import BrokerMessage, Code, ConsumerAction, ConsumerFrame, ConsumerReply
+from dueq_codecs.records import U64
+
+RESEND_US: Final = 1_000_000
+"""A push that was sent so long ago should have been seen."""
+FILLERS_MAX: Final = 256
+"""Lost pushes that one beat repairs."""
+TELL_US: Final = 500_000
+"""Least time between two unasked-for replies to one consumer."""
+COUNT_US: Final = 50_000
+"""A count of waiting messages serves the replies of so long."""
+CHECK_US: Final = 100_000
+"""Least time between two looks for silent sessions."""
+
+
+class LaneCounts(NamedTuple):
+    """What a partition's status shows."""
+
+    ready: int
+    """Due and not leased (about, and in the hot window only)."""
+    leased: int
+    """Proposed leases included."""
+    unpushed: int
+    """Leases whose push has not left."""
+
+
+class SessionStatus(NamedTuple):
+    """What the status shows of a consumer."""
+
+    consumer_id: str
+    attached: bool
+    credit: int
+    leases: int
+    leased_bytes: int
+    heard_ms_ago: int
+
+
+class Demand(Protocol):
+    """What waits for credit."""
+
+    def has_waiting(self, now: Now) -> bool:
+        """Whether due messages wait and nobody has credit for them."""
+        ...
+
+    def waiting(self, now: Now) -> int:
+        """About how many, up to some limit."""
+        ...
+
+
+class Sessions:
+    """The sessions of one topic's consumers with this leader.
+
+    Attributes:
+        again: leases whose consumer lacks them, to be staged and pushed once more.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        broker_id: str,
+        consumers: Consumers,
+        lanes: dict[int, Lane],
+        stager: Stager,
+        send: Callable[[Route, BrokerMessage], None],
+        demand: Demand,
+    ) -> None:
+        self.again: deque[tuple[Lane, Slots, U64]] = deque()
+        self._topic = topic
+        self._broker_id = broker_id
+        self._consumers = consumers
+        self._lanes = lanes
+        self._stager = stager
+        self._send = send
+        self._demand = demand
+        self._check_us = NEVER_US
+        self._tell_us = NEVER_US
+        self._round = 0
+        self._were_waiting = False
+        self._counted = (-COUNT_US, 0)
+
+    @property
+    def next_us(self) -> int:
+        """(mono) when `end_silent` or `tell_waiting` has something to do."""
+        return min(self._check_us, self._tell_us)
+
+    # -------------------------------------------------------------- frames
+
+    def frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
+        """Take a consumer's frame and answer it; a frame of an older attach is ignored."""
+        session = self._consumers.by_id.get(frame.consumer_id)
+        held = len(frame.held_uid)
+        if len(frame.consumer_id) != 16 or not (
+            len(frame.held_sequence) == len(frame.held_row) == len(frame.held_token) == held
+        ):
+            self._refuse(
+                route, frame, Code.INVALID_REQUEST, "consumer_id has 16 bytes, held columns one length"
+            )
+        elif frame.action == ConsumerAction.ATTACH:
+            self._on_attach(session, route, frame, now)
+        elif session is None or (session.route is None and frame.action == ConsumerAction.BEAT):
+            self._refuse(route, frame, Code.UNKNOWN_SESSION, "attach first")
+        elif frame.attach < session.attach:
+            return
+        elif frame.action == ConsumerAction.BEAT:
+            self._on_beat(session, route, frame, now)
+        else:
+            self._on_goodbye(session, route, frame, now)
+
+    def _on_attach(
+        self, session: ConsumerSession | None, route: Route, frame: ConsumerFrame, now: Now
+    ) -> None:
+        if session is None:
+            if len(self._consumers.by_id) >= limits.SESSIONS_MAX:
+                text = f"this leader has {limits.SESSIONS_MAX} consumers of the topic"
+                self._refuse(route, frame, Code.BUSY, text)
+                return
+            session = self._consumers.open(frame.consumer_id, now)
+        elif session.route is not None and frame.attach < session.attach:
+            return
+        repeated = session.route is not None and frame.attach == session.attach
+        session.route = route
+        if repeated:
+            self._heard(session, frame, now)
+            return
+        session.attach = frame.attach
+        session.push_number = 0
+        session.unseen.clear()
+        session.reachable = True
+        session.must_attach = False
+        session.credit_number = -1
+        self._settle_held(session, frame)
+        self._heard(session, frame, now)
+
+    def _heard(self, session: ConsumerSession, frame: ConsumerFrame, now: Now) -> None:
+        """Take note of a valid frame of the present attach, and answer it."""
+        session.heard_us = now.mono_us
+        self._check_us = min(self._check_us, now.mono_us + SESSION_US)
+        if frame.number > session.credit_number:
+            session.restate(frame)
+        self._consumers.offer(session, now)
+        self._reply(session, now)
+
+    def _on_beat(self, session: ConsumerSession, route: Route, frame: ConsumerFrame, now: Now) -> None:
+        if frame.attach > session.attach:
+            self._refuse(route, frame, Code.UNKNOWN_SESSION, "the attach of this number has not arrived")
+            return
+        session.route = route
+        unseen = session.unseen
+        while unseen and unseen[0].number <= frame.push_seen:
+            unseen.popleft()
+        self._heard(session, frame, now)
+        if session.reachable and unseen and unseen[0].sent_us <= now.mono_us - RESEND_US:
+            self._resend(session, route, now)
+
+    def _on_goodbye(self, session: ConsumerSession, route: Route, frame: ConsumerFrame, now: Now) -> None:
+        for lane in self._lanes.values():
+            leases = lane.leases
+            slots = leases.of_owner(session.number_here)
+            slots = slots[leases.phase[slots] != Phase.ENDING]
+            held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
+            leases.phase[slots[held]] = Phase.RETURNED
+            if len(slots):
+                lane.end_now(slots, now)
+        session.route = route
+        session.attach = frame.attach
+        session.must_attach = False
+        session.credit_number = frame.number
+        self._reply(session, now)
+        self._consumers.drop(session)
+
+    # -------------------------------------------------------------- repairs
+
+    def _settle_held(self, session: ConsumerSession, frame: ConsumerFrame) -> None:
+        """Compare what a consumer holds with its leases here: what it lacks is to be pushed again."""
+        held: dict[int, dict[int, int]] = {}
+        keys = (frame.held_sequence << np.uint64(16)) | frame.held_row
+        for uid, key, token in zip(
+            frame.held_uid.tolist(), keys.tolist(), frame.held_token.tolist(), strict=True
+        ):
+            held.setdefault(uid, {})[key] = token
+        for lane in self._lanes.values():
+            leases = lane.leases
+            slots = leases.of_owner(session.number_here)
+            if not len(slots):
+                continue
+            phase = leases.phase[slots]
+            pushed = slots[(phase == Phase.PUSHED) | (phase == Phase.AGAIN)]
+            pairs = held.get(lane.uid, {})
+            lacks = [
+                pairs.get(key) != token
+                for key, token in zip(
+                    keys_of(leases.entry.take(pushed)).tolist(), leases.token[pushed].tolist(), strict=True
+                )
+            ]
+            missing = np.array(lacks, np.bool_)
+            leases.phase[pushed[~missing]] = Phase.PUSHED
+            self._push_again(lane, pushed[missing])
+            granted = slots[phase == Phase.GRANTED]
+            self._stager.send_ahead(lane, granted, leases.entry.take(granted))
+
+    def _push_again(self, lane: Lane, slots: Slots) -> None:
+        if not len(slots):
+            return
+        entries = lane.leases.entry.take(slots)
+        slots = slots[np.lexsort((keys_of(entries), entries["wait_at"]))]
+        lane.leases.phase[slots] = Phase.AGAIN
+        lane.leases.ready[slots] = 0
+        self.again.append((lane, slots, lane.leases.token[slots]))
+
+    def _resend(self, session: ConsumerSession, route: Route, now: Now) -> None:
+        """Push again what should have arrived by now; each lost number is filled by an empty push."""
+        late = [push for push in session.unseen if push.sent_us <= now.mono_us - RESEND_US][:FILLERS_MAX]
+        for number, _, parts in late:
+            for uid, slots, tokens in parts:
+                lane = self._lanes.get(uid)
+                if lane is not None:
+                    still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
+                    self._push_again(lane, slots[still])
+            self._send(route, filler(number, session, self._topic, self._broker_id, now.wall_us))
+        sent_again = {push.number for push in late}
+        session.unseen = deque(
+            SentPush(push.number, now.mono_us, []) if push.number in sent_again else push
+            for push in session.unseen
+        )
+
+    def route_lost(self, route: Route) -> None:
+        """Nothing arrives there: stop pushing, and have its consumers attach again."""
+        for session in self._consumers.by_id.values():
+            if session.route == route:
+                session.reachable = False
+                session.must_attach = True
+
+    # -------------------------------------------------------------- inherited leases
+
+    def inherit(self, leased: Entries, now: Now) -> I64:
+        """Find or open the sessions of inherited leases; returns the session number per row."""
+        ids = np.empty((len(leased), 2), ">u8")
+        ids[:, 0] = leased["consumer_high"]
+        ids[:, 1] = leased["consumer_low"]
+        packed = ids.tobytes()
+        owners = np.empty(len(leased), np.int64)
+        touched: dict[bytes, ConsumerSession] = {}
+        for row, size in enumerate(leased["size"].tolist()):
+            consumer_id = packed[16 * row : 16 * row + 16]
+            session = self._consumers.by_id.get(consumer_id) or self._consumers.open(consumer_id, now)
+            session.rows_out += 1
+            session.bytes_out += size
+            owners[row] = session.number_here
+            touched[consumer_id] = session
+        for session in touched.values():
+            if session.route is None:
+                session.heard_us = now.mono_us
+                self._check_us = min(self._check_us, now.mono_us + SESSION_US)
+            else:
+                session.must_attach = True
+                self._reply(session, now)
+        return owners
+
+    def drop_idle(self) -> None:
+        """Forget consumers that were only known from leases that are gone."""
+        for session in list(self._consumers.by_id.values()):
+            if session.route is None and not session.rows_out:
+                self._consumers.drop(session)
+
+    # -------------------------------------------------------------- time
+
+    def shift(self, gap_us: int) -> None:
+        """The process was paused."""
+        for session in self._consumers.by_id.values():
+            session.heard_us += gap_us
+            session.unseen = deque(push._replace(sent_us=push.sent_us + gap_us) for push in session.unseen)
+        if self._check_us < NEVER_US:
+            self._check_us += gap_us
+
+    def end_silent(self, now: Now) -> None:
+        """End the leases of consumers that have not been heard for a whole session."""
+        if now.mono_us < self._check_us:
+            return
+        for session in list(self._consumers.by_id.values()):
+            if now.mono_us - session.heard_us >= SESSION_US:
+                self._end(session, now)
+        oldest_us = min((session.heard_us for session in self._consumers.by_id.values()), default=None)
+        if oldest_us is None:
+            self._check_us = NEVER_US
+        else:
+            self._check_us = max(oldest_us + SESSION_US, now.mono_us + CHECK_US)
+
+    def _end(self, session: ConsumerSession, now: Now) -> None:
+        for lane in self._lanes.values():
+            slots = lane.leases.of_owner(session.number_here)
+            slots = slots[lane.leases.phase[slots] != Phase.ENDING]
+            if len(slots):
+                lane.end_now(slots, now)
+        self._consumers.drop(session)
+
+    def tell_waiting(self, now: Now) -> None:
+        """Tell consumers without credit that messages have begun to wait for it."""
+        if not self._demand.has_waiting(now):
+            self._were_waiting = False
+            self._tell_us = NEVER_US
+            return
+        if not self._were_waiting:
+            self._were_waiting = True
+            self._round += 1
+        elif now.mono_us < self._tell_us:
+            return
+        self._tell_us = NEVER_US
+        for session in self._consumers.by_id.values():
+            if not session.reachable or session.told_round == self._round:
+                continue
+            if now.mono_us - session.told_us < TELL_US:
+                self._tell_us = min(self._tell_us, session.told_us + TELL_US)
+            else:
+                self._reply(session, now)
+
+    # -------------------------------------------------------------- answers
+
+    def _reply(self, session: ConsumerSession, now: Now) -> None:
+        if session.route is None:
+            return
+        waiting = self._count_waiting(now)
+        if waiting:
+            session.told_round = self._round
+            session.told_us = now.mono_us
+        code = Code.UNKNOWN_SESSION if session.must_attach else Code.OK
+        text = "attach again and state what is held" if session.must_attach else ""
+        self._send(
+            session.route,
+            ConsumerReply(
+                self._topic, session.consumer_id, session.attach, session.credit_number, code, text, waiting,
+                session.push_number, self._broker_id,
+            ),
+        )  # fmt: skip
+
+    def _count_waiting(self, now: Now) -> int:
+        if not self._demand.has_waiting(now):
+            return 0
+        at_us, count = self._counted
+        if not 0 <= now.mono_us - at_us < COUNT_US or not count:
+            count = self._demand.waiting(now)
+            self._counted = (now.mono_us, count)
+        return count
+
+    def _refuse(self, route: Route, frame: ConsumerFrame, code: Code, text: str) -> None:
+        reply = ConsumerReply(self._topic, frame.consumer_id, frame.attach, frame.number, code, text)
+        reply.leader = self._broker_id
+        self._send(route, reply)
+
+    def status(self, now: Now) -> list[SessionStatus]:
+        """Return what the status shows of each consumer."""
+        return [
+            SessionStatus(
+                session.consumer_id.hex(), session.reachable, session.credit, session.rows_out,
+                session.bytes_out, (now.mono_us - session.heard_us) // 1000,
+            )
+            for session in self._consumers.by_id.values()
+        ]  # fmt: skip
