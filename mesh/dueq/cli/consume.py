@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -60,38 +62,39 @@ def consume(
         # What is leased beyond the messages wanted would be late for others; what is kept needs credit.
         credit = min(count, credit) if ack else min(count, CONSUMER_LEASES_MAX)
     left = count
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: ending.set())
     with connect(endpoint, timeout) as client, client.consumer(topic, lease=lease, credit=credit) as consumer:
         last = time.monotonic()
-        while left is None or left > 0:
+        while not ending.is_set() and (left is None or left > 0):
             batch = consumer.receive(max_messages=min(_BATCH, left or _BATCH), timeout=_RECEIVE_S)
             if batch:
-                _print(batch, style)
+                received_at_ms = time.time_ns() / 1e6
+                for message in batch:
+                    click.echo(_line(message, style, received_at_ms))
+                    if ack:
+                        # Sent in batches, repeated until confirmed; leaving the `with` waits for that.
+                        message.ack()
+                sys.stdout.flush()
                 last = time.monotonic()
-                if ack:
-                    consumer.ack(batch)
                 left = None if left is None else left - len(batch)
             elif idle is not None and time.monotonic() - last >= idle:
                 return
 
 
-def _print(batch: list[Message], style: str) -> None:
-    for message in batch:
-        click.echo(_line(message, style))
-    sys.stdout.flush()
-
-
-def _line(message: Message, style: str) -> str | bytes:
+def _line(message: Message, style: str, received_at_ms: float) -> str | bytes:
     payload = bytes(message.payload)
     if style == "text":
         return payload
     if style == "base64":
         return base64.b64encode(payload)
-    return json.dumps(_document(message, payload), ensure_ascii=False)
+    return json.dumps(_document(message, payload, received_at_ms), ensure_ascii=False)
 
 
-def _document(message: Message, payload: bytes) -> dict[str, Any]:
+def _document(message: Message, payload: bytes, received_at_ms: float) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": message.id, "topic": message.topic, "due": message.due, "released_at": message.released_at,
+        "received_at": round(received_at_ms, 3),
         "attempt": message.attempt, "token": message.token,
     }  # fmt: skip
     try:

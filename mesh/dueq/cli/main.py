@@ -15,6 +15,7 @@ import click
 from dueq import __version__
 from dueq.cli.group import LazyGroup
 from dueq.errors import DueqError
+from dueq.lifeline import die_with_parent
 
 _COMMANDS = {
     "up": ("dueq.cli.up:up", "Run a local mesh in the foreground."),
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: the words after `dueq`; None for those of this process.
     """
+    die_with_parent()
     raise SystemExit(run(arguments))
 
 

@@ -4,7 +4,7 @@
 itself. `dueq up` is a thin face of it.
 """
 
-from dueq.local.child import BrokerChild, die_with_parent
+from dueq.local.child import BrokerChild
 from dueq.local.mesh import LocalMesh, LocalMeshError
 
-__all__ = ["BrokerChild", "LocalMesh", "LocalMeshError", "die_with_parent"]
+__all__ = ["BrokerChild", "LocalMesh", "LocalMeshError"]

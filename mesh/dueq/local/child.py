@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
 import subprocess
 import sys
@@ -11,26 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PARENT_VARIABLE = "DUEQ_PARENT_PID"
-"""Names the process with which a broker dies."""
+from dueq.lifeline import child_child_environment()
 
-_PR_SET_PDEATHSIG = 1
 _TAIL_BYTES = 4096
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, if the parent has asked for it.
-
-    Called by the child itself, first of all: between fork and here the parent may have died already, which
-    shows in a changed parent id, so there is no gap. The kernel means the *thread* that started the child
-    (prctl(2), PR_SET_PDEATHSIG): start children from a thread that lives as long as the mesh does.
-    """
-    parent = os.environ.pop(PARENT_VARIABLE, "")
-    if not parent or not sys.platform.startswith("linux"):
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != int(parent):
-        raise SystemExit(1)
 
 
 @dataclass
@@ -78,12 +59,11 @@ class BrokerChild:
         assert not self.running, f"{self.broker_id} runs already as {self.pid}"
         self.data.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        environment = os.environ | {PARENT_VARIABLE: str(os.getpid())}
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops all in order.
             self._process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                env=environment, start_new_session=True,
+                env=child_environment(), start_new_session=True,
             )  # fmt: skip
 
     def command(self) -> list[str]:

@@ -1,0 +1,1 @@
+"""One real day of flights through a mesh, with a broker killed on the way: `scripts/quickstart`."""
