@@ -1,29 +1,29 @@
 """Everything that dueq raises.
 
-    DueqError
-    ├── Refused               the caller can fix it; nothing was changed
-    │   ├── InvalidRequest        a value is outside its limits (also a ValueError)
-    │   ├── PayloadTooLarge
-    │   ├── TopicNotFound
-    │   ├── TopicExists
-    │   ├── MessageNotFound       done, cancelled, expired, or never was
-    │   ├── MessageLeased         too late: a consumer holds it
-    │   ├── StaleLease            the lease ended, or another one followed
-    │   ├── SequenceReused        one (client id, sequence) with two different contents
-    │   ├── NotAllowed
-    │   └── ClientClosed
-    ├── Unavailable           a retry can help; nothing was changed
-    │   ├── Busy                  over a limit just now; `.retry_after` seconds
-    │   ├── DiskFull
-    │   ├── NotEnoughReplicas     fewer than min_isr replicas could hold it
-    │   ├── NotLeader             (the SDK follows it by itself)
-    │   └── Disconnected          no broker could be reached in time (also a ConnectionError)
-    ├── OutcomeUnknown        it may or may not have happened; `.retry()` finds out (also a TimeoutError)
-    ├── PartialFailure        some runs of a long call failed; `.outcomes`, `.retry()`
-    └── Broken                corruption or a bug: the partition or broker stops and keeps the evidence
-        ├── InvariantViolated
-        ├── StoreDamaged
-        └── UnknownVersion
+DueqError
+├── Refused               the caller can fix it; nothing was changed
+│   ├── InvalidRequest        a value is outside its limits (also a ValueError)
+│   ├── PayloadTooLarge
+│   ├── TopicNotFound
+│   ├── TopicExists
+│   ├── MessageNotFound       done, cancelled, expired, or never was
+│   ├── MessageLeased         too late: a consumer holds it
+│   ├── StaleLease            the lease ended, or another one followed
+│   ├── SequenceReused        one (client id, sequence) with two different contents
+│   ├── NotAllowed
+│   └── ClientClosed
+├── Unavailable           a retry can help; nothing was changed
+│   ├── Busy                  over a limit just now; `.retry_after` seconds
+│   ├── DiskFull
+│   ├── NotEnoughReplicas     fewer than min_isr replicas could hold it
+│   ├── NotLeader             (the SDK follows it by itself)
+│   └── Disconnected          no broker could be reached in time (also a ConnectionError)
+├── OutcomeUnknown        it may or may not have happened; `.retry()` finds out (also a TimeoutError)
+├── PartialFailure        some runs of a long call failed; `.outcomes`, `.retry()`
+└── Broken                corruption or a bug: the partition or broker stops and keeps the evidence
+    ├── InvariantViolated
+    ├── StoreDamaged
+    └── UnknownVersion
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ def from_text(text: str) -> MessageId:
     for character in text:
         digit = _VALUES.get(character)
         if digit is None:
-            raise ValueError(f"message id {text!r} holds {character!r}, which is not a Crockford base-32 digit")
+            raise ValueError(
+                f"message id {text!r} holds {character!r}, which is not a Crockford base-32 digit"
+            )
         value = value << 5 | digit
     if value >> 128:
         raise ValueError(f"message id {text!r} is larger than 128 bits")
@@ -74,9 +76,7 @@ def texts(
         return []
     high = (first.astype(np.uint64) << np.uint64(16)) | np.uint64(uid >> 8)
     low = (
-        np.uint64((uid & 0xFF) << 56)
-        | (sequence.astype(np.uint64) << np.uint64(16))
-        | row.astype(np.uint64)
+        np.uint64((uid & 0xFF) << 56) | (sequence.astype(np.uint64) << np.uint64(16)) | row.astype(np.uint64)
     )
     characters = np.empty((count, TEXT_LENGTH), dtype=np.uint8)
     for position in range(TEXT_LENGTH):

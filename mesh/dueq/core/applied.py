@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
 from dueq.core.entry import NO_ENTRIES, Entries
 from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, NO_U64, U8, U64
@@ -45,5 +44,3 @@ class Applied:
     """Entries whose lease ended by this record, as they were before (token and consumer included)."""
     gone: U64 = field(default_factory=lambda: NO_U64)
     """Keys that left the waiting state other than by a lease (cancelled, or moved: see `waiting`)."""
-
-

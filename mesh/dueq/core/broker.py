@@ -80,7 +80,13 @@ class BrokerCore:
         self._deadlines = Deadlines()
         self._status = Status(self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, now)
         self._clients = Clients(
-            self._ctx, self._clock, self._routing, self._topics, self._partitions, self._dispatchers, self._status
+            self._ctx,
+            self._clock,
+            self._routing,
+            self._topics,
+            self._partitions,
+            self._dispatchers,
+            self._status,
         )
         self._peer_messages = PeerMessages(
             self._ctx, self._clock, self._routing, self._partitions, self._clients
@@ -189,7 +195,8 @@ class BrokerCore:
             if partition.replica.serving:
                 names[partition.topic.name] = None
         look_ahead_ms = min(
-            max(limits.LOOK_AHEAD_MS_MIN, 3 * self._ctx.metrics.commit_p99_us // 1000), limits.LOOK_AHEAD_MS_MAX
+            max(limits.LOOK_AHEAD_MS_MIN, 3 * self._ctx.metrics.commit_p99_us // 1000),
+            limits.LOOK_AHEAD_MS_MAX,
         )
         for name in names:
             dispatcher = self._dispatchers.get(name)
@@ -389,5 +396,3 @@ class BrokerCore:
 
     def _on_topic_order(self, event: TopicOrderDone, now: Now) -> None:
         self._topics.order_done(event)
-
-

@@ -103,7 +103,9 @@ class Clients:
             reply.text = f"this is cluster {settings.cluster_id}, not {hello.cluster_id}"
         elif not hello.protocol_min <= reply.protocol <= hello.protocol_max:
             reply.code = Code.WRONG_VERSION
-            reply.text = f"protocol {reply.protocol} is spoken here, not {hello.protocol_min}–{hello.protocol_max}"
+            reply.text = (
+                f"protocol {reply.protocol} is spoken here, not {hello.protocol_min}–{hello.protocol_max}"
+            )
         self._ctx.reply(route, reply)
 
     def _on_metadata(self, route: Route, request: MetadataRequest, bodies: Bodies, now: Now) -> None:
@@ -155,7 +157,11 @@ class Clients:
         self._refuse(route, request.request_id, self._topics.delete(route, request), Reply)
 
     def _refuse(
-        self, route: Route, request_id: int, refusal: Refusal | None, make: type[Reply | ChangeReply | ChunkReply]
+        self,
+        route: Route,
+        request_id: int,
+        refusal: Refusal | None,
+        make: type[Reply | ChangeReply | ChunkReply],
     ) -> None:
         if refusal is None:
             return
@@ -234,12 +240,16 @@ class Clients:
         me = self._ctx.settings.broker_id
         if frame.leader and frame.leader != me:
             if route.via or not self._relay(route, frame.leader, frame, bodies, now):
-                self._refuse_consumer(route, frame, Code.NOT_LEADER, f"{frame.leader} is out of reach from {me}")
+                self._refuse_consumer(
+                    route, frame, Code.NOT_LEADER, f"{frame.leader} is out of reach from {me}"
+                )
             return
         dispatcher = self._dispatchers.get(frame.topic)
         if dispatcher is None:
             if frame.topic in self._topics.by_name:
-                self._refuse_consumer(route, frame, Code.NOT_LEADER, f"no partition of {frame.topic!r} is here")
+                self._refuse_consumer(
+                    route, frame, Code.NOT_LEADER, f"no partition of {frame.topic!r} is here"
+                )
             else:
                 self._refuse_consumer(
                     route, frame, Code.TOPIC_NOT_FOUND, f"there is no topic {frame.topic!r}"

@@ -99,7 +99,9 @@ class Context:
         """Send a message of its own (not a part of the PeerFrame) to a peer."""
         self._effects.append(SendPeer(broker_id, message, bodies))
 
-    def reply(self, route: Route, message: BrokerMessage, bodies: list[bytes | memoryview] | None = None) -> None:
+    def reply(
+        self, route: Route, message: BrokerMessage, bodies: list[bytes | memoryview] | None = None
+    ) -> None:
         """Answer a client, through the peer that relays for it where there is one."""
         if not route.via:
             self._effects.append(SendClient(route.identity, message, bodies or []))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dueq.core.events import Route
 from dueq.core.membership import CoordinatorOrder
 from dueq.core.persistence import StoreRead, StoreWrite
 from dueq_codecs.messages import BrokerMessage, PeerMessage

@@ -84,7 +84,7 @@ class Candidacy:
             return
         if self._ctx.coordinator is not CoordinatorState.CONNECTED or now.mono_us < self._begins_at_us:
             return
-        elif self._round == 0:
+        if self._round == 0:
             self._ask(now)
         elif now.mono_us >= self._ends_at_us:
             self._decide(now, final=True)

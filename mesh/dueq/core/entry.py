@@ -29,7 +29,10 @@ FLAG_FAR: Final = 2
 
 ENTRY: Final = np.dtype(
     [
-        ("wait_at", "<u8"),  # instant (ms) at which it becomes ready: max(due, stamp) of when it began to wait
+        (
+            "wait_at",
+            "<u8",
+        ),  # instant (ms) at which it becomes ready: max(due, stamp) of when it began to wait
         ("first", "<u8"),  # the first such instant; part of the id
         ("due", "<u8"),  # what the user asked for
         ("sequence", "<u8"),  # log sequence of the record that inserted it

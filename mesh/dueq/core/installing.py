@@ -59,7 +59,12 @@ class Installation:
         self._asked_at_us = now.mono_us
         settings = self._ctx.settings
         request = SnapshotRequest(
-            settings.broker_id, settings.incarnation, self._replica.uid, self.epoch, self._snapshot, self._part
+            settings.broker_id,
+            settings.incarnation,
+            self._replica.uid,
+            self.epoch,
+            self._snapshot,
+            self._part,
         )
         self._ctx.send(self._leader, request, [])
 

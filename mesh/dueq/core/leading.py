@@ -258,7 +258,10 @@ class Leading:
         """Begin a replica anew; never one that is counted on."""
         if Member(peer.broker_id, peer.store_id) in self.maximal_isr() and not progress.untrusted:
             return
-        if progress.offered_at_us is None or now.mono_us - progress.offered_at_us > limits.LEADER_SILENCE_MS * 1000:
+        if (
+            progress.offered_at_us is None
+            or now.mono_us - progress.offered_at_us > limits.LEADER_SILENCE_MS * 1000
+        ):
             progress.offered_at_us = now.mono_us
             self._replica.offer_snapshot(peer)
 
@@ -373,7 +376,9 @@ class Leading:
         self._change_isr(now)
         self.send_all(now)
         self._tell_commits(now)
-        level = all(p.match >= replica.log.end and p.told_commit >= replica.commit for p in self._progress.values())
+        level = all(
+            p.match >= replica.log.end and p.told_commit >= replica.commit for p in self._progress.values()
+        )
         whole = len(self.node.isr) == len(replica.replicas)
         return not (level and whole and self.serving and self._in_flight is None and not self._settle)
 

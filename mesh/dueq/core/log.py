@@ -28,9 +28,7 @@ class ReplicaLog:
         bytes: weight of what was appended since `start`, as far as it is known.
     """
 
-    def __init__(
-        self, start: int = 1, end: int = 0, epochs: list[tuple[int, int]] | None = None
-    ) -> None:
+    def __init__(self, start: int = 1, end: int = 0, epochs: list[tuple[int, int]] | None = None) -> None:
         self.start = start
         self.end = end
         # (epoch, its first sequence), both growing; the first is the epoch of record start - 1.

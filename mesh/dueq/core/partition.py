@@ -156,11 +156,15 @@ class Partition:
             return Refusal(Code.BUSY, "the store is behind with its compactions", 200)
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
         if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
-            return Refusal(Code.BUSY, f"partition {self.uid} has {self._uncommitted_bytes} bytes to commit", 50)
+            return Refusal(
+                Code.BUSY, f"partition {self.uid} has {self._uncommitted_bytes} bytes to commit", 50
+            )
         return None
 
     def _uploads_missing(self, request: ChangeRequest) -> Refusal | None:
-        for row, (number, size) in enumerate(zip(request.upload.tolist(), request.size.tolist(), strict=True)):
+        for row, (number, size) in enumerate(
+            zip(request.upload.tolist(), request.size.tolist(), strict=True)
+        ):
             if number and not self.uploads.complete(number, request.client_id, size):
                 return Refusal(Code.UNKNOWN_UPLOAD, f"row {row}: upload {number} is not complete here")
         return None
@@ -390,7 +394,9 @@ class Partition:
         if record.kind == RecordKind.BARRIER and record.epoch == leading.epoch:
             leading.serve()
             self.dispatcher.lead(self, now)
-            self.ctx.log("info", "partition.served", uid=self.uid, epoch=leading.epoch, sequence=record.sequence)
+            self.ctx.log(
+                "info", "partition.served", uid=self.uid, epoch=leading.epoch, sequence=record.sequence
+            )
             return
         waiting = self._waiting.pop(record.sequence, None)
         if waiting is not None:
@@ -506,11 +512,13 @@ class Partition:
         """A follower wants the next part."""
         self._snapshots.requested(peer, request, now)
 
-    def snapshot_received(
-        self, peer: Peer, chunk: SnapshotChunk, body: bytes | memoryview, now: Now
-    ) -> None:
+    def snapshot_received(self, peer: Peer, chunk: SnapshotChunk, body: bytes | memoryview, now: Now) -> None:
         """The leader offers a snapshot, or sends a part of one."""
-        if chunk.epoch != self.replica.epoch or peer.broker_id != self.replica.leader or self.replica.is_leader:
+        if (
+            chunk.epoch != self.replica.epoch
+            or peer.broker_id != self.replica.leader
+            or self.replica.is_leader
+        ):
             return
         installation = self._installation
         if chunk.snapshot:
@@ -579,5 +587,3 @@ class Partition:
 
 def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return columns[0] if len(columns) == 1 else np.concatenate(columns)
-
-

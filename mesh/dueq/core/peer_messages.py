@@ -63,7 +63,12 @@ class PeerMessages:
         peer.frame_received(frame, now)
         if frame.echo_wall_us:
             self._clock.observe(
-                peer.broker_id, frame.echo_wall_us, frame.echo_received_wall_us, frame.sent_wall_us, now.wall_us, now
+                peer.broker_id,
+                frame.echo_wall_us,
+                frame.echo_received_wall_us,
+                frame.sent_wall_us,
+                now.wall_us,
+                now,
             )
         for fence in frame.fences:
             if (partition := self._partitions.get(fence.uid)) is not None:

@@ -341,6 +341,13 @@ class PartitionRead:
 
 
 StoreRead = (
-    ReadEntries | ScanIndex | ReadLog | ReadPayloads | ReadChunk | ReadSnapshot | CloseSnapshot | ReadPartition
+    ReadEntries
+    | ScanIndex
+    | ReadLog
+    | ReadPayloads
+    | ReadChunk
+    | ReadSnapshot
+    | CloseSnapshot
+    | ReadPartition
 )
 StoreReadDone = EntriesRead | IndexScanned | LogRead | PayloadsRead | ChunkRead | SnapshotRead | PartitionRead

@@ -299,7 +299,9 @@ class Replica:
 
     def lead(self, epoch: int, now: Now) -> None:
         """The compare-and-set that made this broker leader of `epoch` is known to have succeeded."""
-        invariant(epoch > self.epoch, "a takeover raises the epoch", uid=self.uid, epoch=epoch, own=self.epoch)
+        invariant(
+            epoch > self.epoch, "a takeover raises the epoch", uid=self.uid, epoch=epoch, own=self.epoch
+        )
         if self.leading is not None:
             self._lose_leadership(now, "led again")
         self.candidacy = None
@@ -362,7 +364,9 @@ class Replica:
         if version < self.node_version:
             return
         self.node, self.node_version = node, version
-        mine = node.leader == self.ctx.settings.broker_id and node.incarnation == self.ctx.settings.incarnation
+        mine = (
+            node.leader == self.ctx.settings.broker_id and node.incarnation == self.ctx.settings.incarnation
+        )
         if self.leading is not None:
             if mine and node.epoch == self.leading.epoch:
                 self.leading.node_read(now)

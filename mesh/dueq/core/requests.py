@@ -95,7 +95,9 @@ def _check_insert(
     uploaded = request.upload if len(request.upload) else np.zeros(rows, np.uint64)
     row = _first_row((size > np.uint32(limits.CHUNK_BYTES)) != (uploaded != 0))
     if row is not None:
-        return invalid(f"row {row}: payloads over {limits.CHUNK_BYTES} bytes, and only those, are uploaded first")
+        return invalid(
+            f"row {row}: payloads over {limits.CHUNK_BYTES} bytes, and only those, are uploaded first"
+        )
     inline = np.where(uploaded == 0, size, np.uint32(0))
     total = int(inline.sum(dtype=np.uint64))
     if len(bodies) > 1 or total != (len(bodies[0]) if bodies else 0):
@@ -120,7 +122,9 @@ def _check_crcs(
 def _check_targets(request: ChangeRequest, topic: Topic, now: Now) -> Refusal | None:
     row = _first_row(request.target_sequence > np.uint64(limits.SEQUENCE_MAX))
     if row is not None:
-        return invalid(f"row {row}: sequence {int(request.target_sequence[row])} is beyond {limits.SEQUENCE_MAX}")
+        return invalid(
+            f"row {row}: sequence {int(request.target_sequence[row])} is beyond {limits.SEQUENCE_MAX}"
+        )
     if request.kind == RecordKind.MOVE:
         return _check_due(request, topic, now)
     if request.kind == RecordKind.NACK:
@@ -147,13 +151,15 @@ def check_chunk(request: ChunkRequest, bodies: list[bytes | memoryview], topic: 
         )
     chunks = -(-request.size // limits.CHUNK_BYTES)
     if request.size <= limits.CHUNK_BYTES or request.chunks != chunks or not 0 <= request.chunk < chunks:
-        return invalid(f"chunk {request.chunk} of {request.chunks} does not fit a payload of {request.size} bytes")
+        return invalid(
+            f"chunk {request.chunk} of {request.chunks} does not fit a payload of {request.size} bytes"
+        )
     last = request.chunk == chunks - 1
     length = request.size - (chunks - 1) * limits.CHUNK_BYTES if last else limits.CHUNK_BYTES
     if len(bodies) != 1 or len(bodies[0]) != length:
         return invalid(f"chunk {request.chunk} has {length} bytes, not {sum(map(len, bodies))}")
     if crc32(bodies[0]) != request.crc:
-        return invalid(f"chunk {request.chunk} does not have the CRC {request.crc:#010x} that was sent with it")
+        return invalid(
+            f"chunk {request.chunk} does not have the CRC {request.crc:#010x} that was sent with it"
+        )
     return None
-
-

@@ -90,7 +90,11 @@ class Status:
                 "clock": self._clock_document(now),
             },
             "brokers": {
-                broker_id: {"endpoint": seen.endpoint, "metrics": seen.metrics, "incarnation": seen.incarnation}
+                broker_id: {
+                    "endpoint": seen.endpoint,
+                    "metrics": seen.metrics,
+                    "incarnation": seen.incarnation,
+                }
                 for broker_id, seen in sorted(self._topics.registrations.items())
             },
             "topics": {
@@ -157,7 +161,9 @@ class Status:
                 for partition in self._partitions.values()
             ],
             "clock_offset_us": {
-                peer: offset for peer in self._ctx.peers if (offset := self._clock.offset_us(peer)) is not None
+                peer: offset
+                for peer in self._ctx.peers
+                if (offset := self._clock.offset_us(peer)) is not None
             },
             "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
             "degraded": self.degraded(),

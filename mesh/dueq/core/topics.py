@@ -75,7 +75,9 @@ class Topics:
     def _check(self, request: CreateTopicRequest) -> Refusal | None:
         alive = len(self.registrations)
         if not _NAME.match(request.topic):
-            return invalid(f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r}")
+            return invalid(
+                f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r}"
+            )
         if request.kind not in KINDS:
             return invalid(f"topic kind {request.kind!r} is not known; there is {', '.join(KINDS)}")
         if not 1 <= request.partitions <= limits.PARTITIONS_MAX:
@@ -85,7 +87,9 @@ class Topics:
         if request.replicas > alive:
             return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
         if not 0 <= request.min_isr <= request.replicas:
-            return invalid(f"min_isr is 1 to {request.replicas} (or 0 for the default), not {request.min_isr}")
+            return invalid(
+                f"min_isr is 1 to {request.replicas} (or 0 for the default), not {request.min_isr}"
+            )
         if not 0 <= request.payload_bytes_max <= limits.PAYLOAD_BYTES_MAX:
             return invalid(
                 f"payload_bytes_max is at most {limits.PAYLOAD_BYTES_MAX}, not {request.payload_bytes_max}"

@@ -93,7 +93,9 @@ class Uploads:
             return Refusal(Code.UNKNOWN_UPLOAD, f"upload {number} is not known here: begin anew")
         upload.touched_us = now.mono_us
         if request.chunk in upload.done:
-            self._ctx.reply(route, ChunkReply(request.request_id, Code.OK, upload=number, chunk=request.chunk))
+            self._ctx.reply(
+                route, ChunkReply(request.request_id, Code.OK, upload=number, chunk=request.chunk)
+            )
             return None
         chunk = upload.open.get(request.chunk)
         if chunk is None:
@@ -205,7 +207,11 @@ class Uploads:
 
     def chunk_from_leader(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:
         """Store a chunk and say so."""
-        if message.epoch < self._replica.epoch or crc32(body) != message.crc or len(body) > limits.CHUNK_BYTES:
+        if (
+            message.epoch < self._replica.epoch
+            or crc32(body) != message.crc
+            or len(body) > limits.CHUNK_BYTES
+        ):
             return
         self._ctx.persist(PutChunk(self._replica.uid, message.upload, message.chunk, body))
 
@@ -227,7 +233,9 @@ class Uploads:
                 if now.mono_us - self._asked.get(number, -(1 << 62)) > limits.RESEND_MS * 5000:
                     self._asked[number] = now.mono_us
                     settings = self._ctx.settings
-                    message = UploadWanted(settings.broker_id, settings.incarnation, self._replica.uid, number)
+                    message = UploadWanted(
+                        settings.broker_id, settings.incarnation, self._replica.uid, number
+                    )
                     self._ctx.send(leader, message, [])
         return lacking
 

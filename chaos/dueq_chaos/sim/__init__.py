@@ -1,0 +1,1 @@
+"""A world in one thread: simulated clocks, network, disks and coordinator around the real broker cores."""

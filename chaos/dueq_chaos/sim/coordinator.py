@@ -1,0 +1,259 @@
+"""A simulated ZooKeeper: linearizable nodes with versions, sessions that expire, answers that get lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dueq.core.membership import (
+    CompareAndSet,
+    CompareAndSetDone,
+    CoordinatorChanged,
+    CoordinatorEvent,
+    CoordinatorOrder,
+    CoordinatorState,
+    CreateTopic,
+    DeleteTopic,
+    Member,
+    NodeSeen,
+    PartitionAssignment,
+    PartitionNode,
+    ReadNode,
+    Registration,
+    RegistrationsSeen,
+    SetOutcome,
+    Topic,
+    TopicOrderDone,
+    TopicsSeen,
+)
+from dueq_chaos.sim.world import World
+
+_SESSION_US = 3_000_000
+
+
+class Session:
+    """One broker life's connection to the coordinator."""
+
+    def __init__(
+        self,
+        coordinator: SimCoordinator,
+        registration: Registration,
+        deliver: Callable[[CoordinatorEvent], None],
+    ) -> None:
+        self.coordinator, self.registration, self.deliver = coordinator, registration, deliver
+        self.connected = False
+        self.closed = False
+        self.lost_at_us: int | None = None
+
+    def submit(self, order: CoordinatorOrder) -> None:
+        """Carry out an order after a while."""
+        self.coordinator.order(self, order)
+
+
+class SimCoordinator:
+    """The nodes, and who is connected.
+
+    Attributes:
+        nodes: uid -> (version, node).
+        unreachable: broker ids that cannot reach it.
+        lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.nodes: dict[int, tuple[int, PartitionNode]] = {}
+        self.topics: dict[str, Topic] = {}
+        self.tombstones: dict[int, None] = {}
+        self.registrations: dict[str, Registration] = {}
+        self.unreachable: dict[str, None] = {}
+        self.lose_answer_share = 0.0
+        self._sessions: list[Session] = []
+        self._next_uid = 1
+
+    # -------------------------------------------------------------- sessions
+
+    def connect(self, registration: Registration, deliver: Callable[[CoordinatorEvent], None]) -> Session:
+        """Begin a broker's session; its events come later."""
+        session = Session(self, registration, deliver)
+        self._sessions.append(session)
+        self._world.after(self._delay(), lambda: self._try_connect(session))
+        return session
+
+    def _delay(self) -> int:
+        return self._world.random.randint(300, 3_000)
+
+    def _try_connect(self, session: Session) -> None:
+        if session.closed or session.connected:
+            return
+        if session.registration.broker_id in self.unreachable:
+            self._world.after(100_000, lambda: self._try_connect(session))
+            return
+        session.connected = True
+        session.lost_at_us = None
+        self.registrations[session.registration.broker_id] = session.registration
+        session.deliver(CoordinatorChanged(CoordinatorState.CONNECTED))
+        session.deliver(RegistrationsSeen(dict(self.registrations)))
+        session.deliver(TopicsSeen(dict(self.topics), frozenset(self.tombstones)))
+        for uid, (version, node) in self.nodes.items():
+            session.deliver(NodeSeen(uid, version, node))
+        self._announce_registrations()
+
+    def close(self, session: Session, *, goodbye: bool) -> None:
+        """The broker's life has ended; without a goodbye its registration lasts until the session times out."""
+        session.closed = True
+        if goodbye:
+            self._expire(session)
+        else:
+            self._world.after(_SESSION_US, lambda: self._expire(session))
+
+    def _expire(self, session: Session) -> None:
+        broker_id = session.registration.broker_id
+        if (
+            (self.registrations.get(broker_id) == session.registration
+            and not session.connected)
+            or session.closed
+        ):
+            if self.registrations.get(broker_id) == session.registration:
+                del self.registrations[broker_id]
+                self._announce_registrations()
+            if session in self._sessions and session.closed:
+                self._sessions.remove(session)
+
+    def cut_off(self, broker_id: str) -> None:
+        """The broker cannot reach the coordinator: suspended at once, expired (which it learns late) later."""
+        self.unreachable[broker_id] = None
+        for session in self._of(broker_id):
+            if session.connected:
+                session.connected = False
+                session.lost_at_us = self._world.now_us
+                session.deliver(CoordinatorChanged(CoordinatorState.SUSPENDED))
+                self._world.after(_SESSION_US, lambda session=session: self._session_timeout(session))  # type: ignore[misc]
+
+    def _session_timeout(self, session: Session) -> None:
+        if session.connected or session.closed or session.lost_at_us is None:
+            return
+        broker_id = session.registration.broker_id
+        if self.registrations.get(broker_id) == session.registration:
+            del self.registrations[broker_id]
+            self._announce_registrations()
+
+    def reconnect(self, broker_id: str) -> None:
+        """The broker can reach it again."""
+        self.unreachable.pop(broker_id, None)
+        for session in self._of(broker_id):
+            self._world.after(self._delay(), lambda session=session: self._try_connect(session))  # type: ignore[misc]
+
+    def _of(self, broker_id: str) -> list[Session]:
+        return [s for s in self._sessions if s.registration.broker_id == broker_id and not s.closed]
+
+    # -------------------------------------------------------------- telling
+
+    def _announce(self, event: Callable[[], CoordinatorEvent]) -> None:
+        """Watches fire late and show what is there by then."""
+        for session in self._sessions:
+
+            def tell(session: Session = session) -> None:
+                if session.connected and not session.closed:
+                    session.deliver(event())
+
+            self._world.after(self._delay(), tell)
+
+    def _announce_registrations(self) -> None:
+        self._announce(lambda: RegistrationsSeen(dict(self.registrations)))
+
+    def _announce_topics(self) -> None:
+        self._announce(lambda: TopicsSeen(dict(self.topics), frozenset(self.tombstones)))
+
+    def _announce_node(self, uid: int) -> None:
+        self._announce(lambda: self._node_seen(uid))
+
+    def _node_seen(self, uid: int) -> NodeSeen:
+        version, node = self.nodes.get(uid, (-1, None))
+        return NodeSeen(uid, version, node)
+
+    # -------------------------------------------------------------- orders
+
+    def order(self, session: Session, order: CoordinatorOrder) -> None:
+        """Carry out an order of a session."""
+        if not session.connected or session.closed:
+            self._refuse(session, order)
+            return
+        self._world.after(self._delay(), lambda: self._execute(session, order))
+
+    def _refuse(self, session: Session, order: CoordinatorOrder) -> None:
+        if isinstance(order, CompareAndSet):
+            self._later(session, CompareAndSetDone(order.token, order.uid, SetOutcome.REFUSED, -1))
+        elif isinstance(order, CreateTopic | DeleteTopic):
+            self._later(session, TopicOrderDone(order.token, "unavailable", "not connected"))
+
+    def _later(self, session: Session, event: CoordinatorEvent) -> None:
+        def tell() -> None:
+            if not session.closed:
+                session.deliver(event)
+
+        self._world.after(self._delay(), tell)
+
+    def _execute(self, session: Session, order: CoordinatorOrder) -> None:
+        if isinstance(order, CompareAndSet):
+            self._compare_and_set(session, order)
+        elif isinstance(order, ReadNode):
+            if session.connected:
+                self._later(session, self._node_seen(order.uid))
+        elif isinstance(order, CreateTopic):
+            self._create(session, order)
+        else:
+            self._delete(session, order)
+
+    def _compare_and_set(self, session: Session, order: CompareAndSet) -> None:
+        random = self._world.random
+        lost = random.random() < self.lose_answer_share or not session.connected
+        if lost:
+            self._later(session, CompareAndSetDone(order.token, order.uid, SetOutcome.UNKNOWN, -1))
+            if random.random() < 0.5:
+                # It is still on its way, and may come through much later.
+                self._world.after(random.randint(0, 2_000_000), lambda: self._set(order))
+            return
+        version = self._set(order)
+        outcome = SetOutcome.DONE if version is not None else SetOutcome.BAD_VERSION
+        self._later(session, CompareAndSetDone(order.token, order.uid, outcome, version or -1))
+
+    def _set(self, order: CompareAndSet) -> int | None:
+        version, _ = self.nodes.get(order.uid, (-1, None))
+        if version != order.version:
+            return None
+        self.nodes[order.uid] = (version + 1, order.node)
+        node = order.node
+        self._world.tell(
+            "zookeeper", f"p{order.uid} v{version + 1}: leader {node.leader or '-'} epoch {node.epoch}"
+            f" isr {[member.broker_id for member in node.isr]}",
+        )  # fmt: skip
+        self._announce_node(order.uid)
+        return version + 1
+
+    def _create(self, session: Session, order: CreateTopic) -> None:
+        known = self.topics.get(order.name)
+        if known is None:
+            stores = {member.broker_id: member for member in order.members}
+            parts = []
+            for replicas in order.replicas_of:
+                uid, self._next_uid = self._next_uid, self._next_uid + 1
+                parts.append(PartitionAssignment(uid, replicas))
+                isr = tuple(stores.get(name, Member(name, "")) for name in replicas)
+                self.nodes[uid] = (0, PartitionNode("", 0, 0, isr))
+            known = self.topics[order.name] = Topic(
+                order.name, order.creation_id, order.kind, tuple(parts), order.replicas, order.min_isr,
+                order.payload_bytes_max, order.horizon_ms,
+            )  # fmt: skip
+            self._announce_topics()
+            for part in parts:
+                self._announce_node(part.uid)
+        mine = known.creation_id == order.creation_id
+        self._later(session, TopicOrderDone(order.token, "" if mine else "exists", "", known))
+
+    def _delete(self, session: Session, order: DeleteTopic) -> None:
+        topic = self.topics.pop(order.name, None)
+        if topic is not None:
+            for part in topic.partitions:
+                self.tombstones[part.uid] = None
+                self.nodes.pop(part.uid, None)
+            self._announce_topics()
+        self._later(session, TopicOrderDone(order.token, "" if topic is not None else "not_found"))

@@ -1,0 +1,135 @@
+"""A whole simulated mesh with its clients, and what must hold in it."""
+
+from __future__ import annotations
+
+from dueq.core.membership import CreateTopic, Member
+from dueq_chaos.sim.clients import SimConsumer, SimProducer
+from dueq_chaos.sim.coordinator import SimCoordinator
+from dueq_chaos.sim.history import History
+from dueq_chaos.sim.network import Network
+from dueq_chaos.sim.node import Node
+from dueq_chaos.sim.world import World
+from dueq_codecs.messages import BrokerMessage, ClientMessage
+
+
+class SimMesh:
+    """Brokers "b1"…"bN", their coordinator, network and clients, all from one seed."""
+
+    def __init__(self, seed: int, brokers: int = 3) -> None:
+        self.world = World(seed)
+        self.network = Network(self.world)
+        self.coordinator = SimCoordinator(self.world)
+        self.history = History()
+        self.nodes: dict[str, Node] = {}
+        for index in range(brokers):
+            name = f"b{index + 1}"
+            self.nodes[name] = Node(
+                name, self.world, self.network, self.coordinator, self.nodes, self._to_client
+            )
+        self.names = list(self.nodes)
+        self.clients: dict[str, SimProducer | SimConsumer] = {}
+        for node in self.nodes.values():
+            node.start()
+
+    # -------------------------------------------------------------- topics and clients
+
+    def create_topic(self, name: str, partitions: int = 2, replicas: int = 3, min_isr: int = 2) -> list[int]:
+        """Create a topic and wait until every partition is served; returns their uids."""
+        self.world.run_until(lambda: len(self.coordinator.registrations) == len(self.names), 5_000_000)
+        members = tuple(
+            Member(seen.broker_id, seen.store_id) for seen in self.coordinator.registrations.values()
+        )
+        replicas_of = tuple(
+            tuple(self.names[(index + step) % len(self.names)] for step in range(replicas))
+            for index in range(partitions)
+        )
+        order = CreateTopic(
+            0, name, "00" * 16, "timeline", replicas_of, members, replicas, min_isr, 64 << 20, 0
+        )  # fmt: skip
+        session = self.coordinator._sessions[0]
+        self.coordinator._create(session, order)
+        uids = [part.uid for part in self.coordinator.topics[name].partitions]
+        served = self.world.run_until(lambda: all(self.leader_of(uid) for uid in uids), 20_000_000)
+        assert served, "no leaders\n" + "\n".join(self.world.trace[-50:])
+        return uids
+
+    def producer(self, name: str = "producer") -> SimProducer:
+        """Begin a producer."""
+        client = SimProducer(name, self.world, self, self.history)
+        self.clients[name] = client
+        return client
+
+    def consumer(self, name: str, topic: str, credit: int = 64, lease_ms: int = 5_000) -> SimConsumer:
+        """Begin a consumer."""
+        client = SimConsumer(name, self.world, self, self.history, topic, credit=credit, lease_ms=lease_ms)
+        self.clients[name] = client
+        return client
+
+    def client_send(
+        self, client: str, broker: str, message: ClientMessage, bodies: list[bytes | memoryview]
+    ) -> None:
+        """A client sends a frame to a broker."""
+        node = self.nodes[broker]
+        self.network.send(client, broker, lambda: node.client_frame(client, message, bodies))
+
+    def _to_client(self, client: str, message: BrokerMessage, bodies: list[bytes | memoryview]) -> None:
+        if client in self.clients:
+            self.clients[client].received(message, bodies)
+
+    # -------------------------------------------------------------- looking
+
+    def leader_of(self, uid: int) -> str | None:
+        """The broker that serves a partition just now, in its own opinion; the latest epoch wins."""
+        best: tuple[int, str] | None = None
+        for name, node in self.nodes.items():
+            if node.core is None:
+                continue
+            partition = node.core._partitions.get(uid)
+            if partition is not None and partition.replica.serving:
+                found = (partition.replica.epoch, name)
+                best = found if best is None or found > best else best
+        return best[1] if best is not None else None
+
+    def whole(self) -> bool:
+        """Whether every partition has a serving leader and a full ISR."""
+        for uid, (_, node) in self.coordinator.nodes.items():
+            topic = next(
+                t for t in self.coordinator.topics.values() if any(p.uid == uid for p in t.partitions)
+            )
+            if self.leader_of(uid) is None or len(node.isr) < topic.replicas:
+                return False
+        return True
+
+    def quiet(self) -> bool:
+        """Whether no client waits for an answer."""
+        return all(not client.calls for client in self.clients.values())
+
+    def calm(self) -> None:
+        """The weather is fine again and everybody is up."""
+        self.network.heal()
+        self.network.weather.lost_share = self.network.weather.twice_share = (
+            self.network.weather.slow_share
+        ) = 0
+        self.coordinator.lose_answer_share = 0
+        for name, node in self.nodes.items():
+            self.coordinator.reconnect(name)
+            node.disk.slow_us = 0
+            if node.core is None:
+                node.start()
+
+    def check(self) -> None:
+        """Nothing has failed, and replicas that have applied the same record are equal."""
+        for name, node in self.nodes.items():
+            assert not node.failures, f"{name}: {node.failures[0]!r}\n" + "\n".join(self.world.trace[-80:])
+        for uid in self.coordinator.nodes:
+            states: dict[int, tuple[str, object]] = {}
+            for name, node in self.nodes.items():
+                partition = node.core._partitions.get(uid) if node.core is not None else None
+                if partition is None or partition.replica.installing:
+                    continue
+                applied = partition.timeline.applied
+                state = (partition.timeline.scheduled_count, partition.timeline.leased_count)
+                if applied in states:
+                    other, seen = states[applied]
+                    assert seen == state, f"p{uid}@{applied}: {name} {state}, {other} {seen}"
+                states[applied] = (name, state)

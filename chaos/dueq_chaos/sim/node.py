@@ -1,0 +1,195 @@
+"""One simulated broker: the real core and the real store, around a simulated process, disk and clock.
+
+A process takes turns as the real loop does: all input that is there, then one step. Its disk commits one group at
+a time; a crash loses what was not committed, and sometimes half of a group (payloads without their records).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dueq.core.broker import BrokerCore
+from dueq.core.effects import (
+    Coordinate,
+    Effect,
+    Exit,
+    Log,
+    Persist,
+    Read,
+    SendClient,
+    SendPeer,
+)
+from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, Route, StoreFailed
+from dueq.core.instant import Now
+from dueq.core.membership import CoordinatorEvent, Registration
+from dueq.core.settings import CoreSettings
+from dueq.errors import DueqError
+from dueq_chaos.sim.coordinator import Session, SimCoordinator
+from dueq_chaos.sim.disk import SimDisk
+from dueq_chaos.sim.network import Network
+from dueq_chaos.sim.world import World
+from dueq_codecs.messages import BrokerMessage, ClientMessage
+
+Deliver = Callable[[str, BrokerMessage, list[bytes | memoryview]], None]
+
+
+class Node:
+    """A broker that can be crashed, started, paused, slowed and given a wrong clock.
+
+    Attributes:
+        core: the running core; None while the process is dead.
+        wall_error_us: how far its wall clock is ahead of the truth.
+        failures: invariant violations and other exceptions that its core has raised.
+    """
+
+    def __init__(
+        self, name: str, world: World, network: Network, coordinator: SimCoordinator, peers: dict[str, Node],
+        deliver: Deliver,
+    ) -> None:  # fmt: skip
+        self.name, self._world, self._network = name, world, network
+        self._coordinator, self._peers, self._deliver = coordinator, peers, deliver
+        self.disk = SimDisk(world, name)
+        self.core: BrokerCore | None = None
+        self.incarnation = 0
+        self.wall_error_us = 0
+        self.paused = False
+        self.failures: list[Exception] = []
+        self.logs: list[Log] = []
+        self._session: Session | None = None
+        self._inbox: list[Event] = []
+        self._turn_planned_us: int | None = None
+        self._boot_us = 0
+
+    # -------------------------------------------------------------- life
+
+    def now(self) -> Now:
+        """What its clocks show."""
+        return Now(self._world.wall_us + self.wall_error_us, self._world.now_us)
+
+    def start(self) -> None:
+        """Begin a new life on the same disk."""
+        self.incarnation = self._world.random.getrandbits(48) | 1
+        self._inbox = []
+        self._turn_planned_us = None
+        self.paused = False
+        store = self.disk.open()
+        settings = CoreSettings(self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}")
+        self.core = BrokerCore(settings, store.recover(), self.now())
+        registration = Registration(self.name, self.incarnation, store.store_id, f"sim://{self.name}")
+        life = self.incarnation
+        self._session = self._coordinator.connect(registration, lambda event: self._coordinated(life, event))
+        self._world.tell(self.name, f"started, incarnation {self.incarnation:x}")
+        self.wake()
+
+    def crash(self, *, goodbye: bool = False) -> None:
+        """The process dies: memory, inbox and unsynced writes are gone."""
+        if self.core is None:
+            return
+        self.core = None
+        self.disk.crash()
+        if self._session is not None:
+            self._coordinator.close(self._session, goodbye=goodbye)
+            self._session = None
+        self._world.tell(self.name, "crashed")
+
+    def pause(self, for_us: int) -> None:
+        """The process stands still (SIGSTOP, a long collection) while the world goes on."""
+        self.paused = True
+        life = self.incarnation
+        self._world.tell(self.name, f"paused for {for_us // 1000} ms")
+
+        def wake() -> None:
+            if life == self.incarnation:
+                self.paused = False
+                self.wake()
+
+        self._world.after(for_us, wake)
+
+    # -------------------------------------------------------------- turns
+
+    def receive(self, event: Event) -> None:
+        """Put an event into the inbox."""
+        if self.core is not None:
+            self._inbox.append(event)
+            self.wake()
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        self._plan(self._world.now_us + self._world.random.randint(5, 60))
+
+    def _plan(self, at_us: int) -> None:
+        if self._turn_planned_us is not None and self._turn_planned_us <= at_us:
+            return
+        self._turn_planned_us = at_us
+        life = self.incarnation
+
+        def turn() -> None:
+            if life == self.incarnation and self._turn_planned_us == at_us:
+                self._turn_planned_us = None
+                self._turn()
+
+        self._world.at(at_us, turn)
+
+    def _turn(self) -> None:
+        core = self.core
+        if core is None or self.paused:
+            return
+        events, self._inbox = self._inbox, []
+        now = self.now()
+        try:
+            effects = core.step(events, now)
+        except DueqError as error:
+            self.failures.append(error)
+            self._world.tell(self.name, f"FAILED: {error}")
+            self.crash()
+            return
+        for effect in effects:
+            self._execute(effect)
+        if self.core is core:
+            self._plan(max(core.next_deadline_us(now), self._world.now_us + 1))
+
+    # -------------------------------------------------------------- effects
+
+    def _execute(self, effect: Effect) -> None:
+        if isinstance(effect, SendPeer):
+            self._send_peer(effect)
+        elif isinstance(effect, SendClient):
+            message, bodies = effect.message, effect.bodies
+            client = effect.identity.decode()
+            self._network.send(self.name, client, lambda: self._deliver(client, message, bodies))
+        elif isinstance(effect, Persist):
+            life = self.incarnation
+            self.disk.persist(effect, lambda event: self._from_disk(life, event))
+        elif isinstance(effect, Read):
+            life = self.incarnation
+            self.disk.read(effect.request, lambda event: self._from_disk(life, event))
+        elif isinstance(effect, Coordinate):
+            if self._session is not None:
+                self._session.submit(effect.order)
+        elif isinstance(effect, Log):
+            self.logs.append(effect)
+            self._world.tell(self.name, f"{effect.event} {effect.fields}")
+        elif isinstance(effect, Exit):
+            self.crash()
+
+    def _send_peer(self, effect: SendPeer) -> None:
+        target = self._peers.get(effect.broker_id)
+        if target is not None:
+            event = PeerFrameReceived(effect.message, effect.bodies)
+            self._network.send(self.name, target.name, lambda: target.receive(event))
+
+    def _from_disk(self, life: int, event: Event) -> None:
+        if (
+            (life == self.incarnation
+            and isinstance(event, Persisted | StoreFailed))
+            or life == self.incarnation
+        ):
+            self.receive(event)
+
+    def _coordinated(self, life: int, event: CoordinatorEvent) -> None:
+        if life == self.incarnation:
+            self.receive(event)
+
+    def client_frame(self, client: str, message: ClientMessage, bodies: list[bytes | memoryview]) -> None:
+        """A client's frame arrives."""
+        self.receive(ClientFrameReceived(Route(client.encode()), message, bodies))

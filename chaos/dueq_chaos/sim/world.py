@@ -1,0 +1,73 @@
+"""The simulated world's time and chance: one queue of events, one random generator, nothing else.
+
+Everything that happens follows from the seed: events at one instant happen in the order in which they were
+planned, and no set is ever iterated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+
+START_WALL_US = 1_700_000_000_000_000
+
+
+class World:
+    """Time in µs since the world began, and what is planned.
+
+    Attributes:
+        now_us: the present instant.
+        random: the only source of chance.
+        trace: what was said about what happened, newest last, bounded.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.now_us = 1_000_000
+        self.random = Random(seed)
+        self.trace: list[str] = []
+        self._planned: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = 0
+
+    @property
+    def wall_us(self) -> int:
+        """The true time, Unix µs."""
+        return START_WALL_US + self.now_us
+
+    def at(self, at_us: int, then: Callable[[], None]) -> None:
+        """Plan something for an instant (at once, when it is past)."""
+        self._order += 1
+        heappush(self._planned, (max(at_us, self.now_us), self._order, then))
+
+    def after(self, delay_us: int, then: Callable[[], None]) -> None:
+        """Plan something."""
+        self.at(self.now_us + delay_us, then)
+
+    def tell(self, who: str, what: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(f"{self.now_us / 1e6:12.6f} {who:>10}  {what}")
+        if len(self.trace) > 20_000:
+            del self.trace[:10_000]
+
+    def step(self) -> bool:
+        """Let the next planned thing happen; False when nothing is planned."""
+        if not self._planned:
+            return False
+        self.now_us, _, then = heappop(self._planned)
+        then()
+        return True
+
+    def run_until(self, condition: Callable[[], bool], within_us: int) -> bool:
+        """Run until the condition holds; False when the time is over first."""
+        end_us = self.now_us + within_us
+        while not condition():
+            if not self._planned or self._planned[0][0] > end_us:
+                self.now_us = end_us
+                return condition()
+            self.step()
+        return True
+
+    def run(self, for_us: int) -> None:
+        """Run for a while."""
+        self.run_until(lambda: False, for_us)
