@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dueq.lifeline import child_child_environment()
+from dueq.lifeline import child_environment
 
 _TAIL_BYTES = 4096
 
