@@ -1,0 +1,63 @@
+"""What people write for --at and --in."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import click
+import pytest
+
+from dueq.cli.instants import chosen_due, instant_text, parse_duration, parse_instant
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("250ms", timedelta(milliseconds=250)),
+        ("10s", timedelta(seconds=10)),
+        ("5m", timedelta(minutes=5)),
+        ("1h30m", timedelta(hours=1, minutes=30)),
+        ("1.5s", timedelta(milliseconds=1500)),
+        ("2d 3h", timedelta(days=2, hours=3)),
+    ],
+)
+def test_a_duration_is_numbers_with_units(text: str, duration: timedelta) -> None:
+    assert parse_duration(text) == duration
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "10x", "-5s", "5m!", "99999999999999999d"])
+def test_anything_else_is_refused_and_named(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"duration|too long"):
+        parse_duration(text)
+
+
+def test_an_instant_is_unix_milliseconds_or_iso_8601_with_a_zone() -> None:
+    assert parse_instant("1700000000123") == 1_700_000_000_123
+    assert parse_instant("2030-01-31T09:00:00Z") == datetime(2030, 1, 31, 9, tzinfo=UTC)
+    assert parse_instant("2030-01-31T09:00:00+02:00") == datetime(2030, 1, 31, 7, tzinfo=UTC)
+
+
+def test_a_date_without_a_zone_is_never_guessed() -> None:
+    with pytest.raises(click.BadParameter, match="no time zone"):
+        parse_instant("2030-01-31T09:00:00")
+
+
+@pytest.mark.parametrize("text", ["tomorrow", "1e12", "12:00"])
+def test_no_instant_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="neither ISO 8601"):
+        parse_instant(text)
+
+
+def test_exactly_one_of_at_and_in_is_needed() -> None:
+    assert chosen_due(5, None) == 5
+    assert chosen_due(0, None) == 0
+    assert chosen_due(None, timedelta(0)) == timedelta(0)
+    with pytest.raises(click.UsageError, match="not both"):
+        chosen_due(5, timedelta(1))
+    with pytest.raises(click.UsageError, match="Say when"):
+        chosen_due(None, None)
+
+
+def test_instants_are_printed_to_the_millisecond_however_far() -> None:
+    assert instant_text(1_700_000_000_007) == "2023-11-14T22:13:20.007Z"
+    assert instant_text((1 << 48) - 1) == "281474976710655 ms"

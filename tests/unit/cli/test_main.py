@@ -1,0 +1,83 @@
+"""The command line's manners, without a mesh."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from dueq import __version__
+from dueq.cli.main import run
+from dueq.cli.options import endpoints
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that is taken, but where nobody answers."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == f"dueq {__version__}"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    out = capsys.readouterr().out
+    for name in ("up", "broker", "topic", "schedule", "consume", "move", "cancel", "forecast", "status"):
+        assert f"  {name} " in out
+        assert run([name, "--help"]) == 0
+
+
+def test_a_mistyped_command_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["shedule", "t", "x"]) == 2
+    assert "Did you mean 'schedule'" in capsys.readouterr().err
+    assert run(["topic", "creat", "t"]) == 2
+    assert "Did you mean 'create'" in capsys.readouterr().err
+
+
+def test_a_mistyped_option_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--jsn"]) == 2
+    assert "--json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["schedule", "t", "x"], "Say when"),
+        (["schedule", "t", "x", "--in", "soon"], "not a duration"),
+        (["schedule", "t", "x", "--at", "2030-01-01T00:00:00"], "no time zone"),
+        (["schedule", "t", "x", "--at", "1", "--in", "1s"], "not both"),
+        (["schedule", "t", "x", "--lines", "--in", "1s"], "--lines reads"),
+        (["move", "t", "--in", "1s"], "ID"),
+        (["status", "--endpoint", "localhost"], "not an endpoint"),
+        (["up", "--no-zookeeper", "--brokers", "3"], "--brokers 1"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_wrong(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_no_broker_is_one_line_on_standard_error_and_1(
+    closed_port: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["topic", "list", "--endpoint", f"tcp://127.0.0.1:{closed_port}", "--timeout", "0.2"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("dueq: Disconnected: ")
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_endpoints_come_from_flags_then_environment_then_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUEQ_ENDPOINTS", "tcp://a:1, tcp://b:2")
+    assert endpoints(("tcp://c:3",)) == ["tcp://c:3"]
+    assert endpoints(()) == ["tcp://a:1", "tcp://b:2"]
+    monkeypatch.delenv("DUEQ_ENDPOINTS")
+    assert endpoints(()) == ["tcp://127.0.0.1:7400"]
