@@ -113,21 +113,27 @@ class _Supervisor:
     def run(self, stop: _Stop) -> int:
         """Return the exit code once a signal came, or once nothing is left."""
         stop.watching = True
-        server = self._mesh.zookeeper
-        zookeeper_alive = server is not None
         while not stop.wait(_WATCH_S):
             for broker in self._mesh.newly_dead():
                 self._on_death(broker)
-            if zookeeper_alive and server is not None and not _alive(server.pid):
-                zookeeper_alive = False
-                click.echo(
-                    "dueq: ZooKeeper has ended; messages flow on, changes of leadership wait", err=True
-                )
+            self._watch_zookeeper()
             self._start_again()
             if not self._restart and not any(broker.running for broker in self._mesh.brokers):
                 click.echo("dueq: no broker is left", err=True)
                 return 1
         return 0
+
+    def _watch_zookeeper(self) -> None:
+        server = self._mesh.zookeeper
+        if server is None or server.running:
+            return
+        click.echo("dueq: ZooKeeper has ended; messages flow on, changes of leadership wait", err=True)
+        self._mesh.stop_zookeeper()
+        if self._restart:
+            try:
+                self._mesh.start_zookeeper()
+            except DueqError as error:
+                click.echo(f"dueq: ZooKeeper cannot be started: {error}", err=True)
 
     def _on_death(self, broker: BrokerChild) -> None:
         how = f"exit code {broker.exit_code}"
@@ -149,12 +155,4 @@ class _Supervisor:
                 self._mesh.start_broker(i, wait=False)
             except (DueqError, OSError) as error:
                 click.echo(f"dueq: broker {broker.broker_id} cannot be started: {error}", err=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    # The state letter follows the command, which is in brackets and may hold anything.
-    return state.rpartition(")")[2].split()[0] != "Z"
+                self._restart_at[broker.broker_id] = time.monotonic() + _RESTART_S_MAX

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -167,13 +166,12 @@ class LocalMesh:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill_all(self) -> None:
-        """End everything with SIGKILL and wait for nothing; fit for a signal handler."""
+        """End everything with SIGKILL; fit for a signal handler."""
         self.description_path.unlink(missing_ok=True)
         for broker in self.brokers:
             broker.send(signal.SIGKILL)
         if self.zookeeper is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.zookeeper.pid, signal.SIGKILL)
+            self.zookeeper.kill()
 
     def wait_ready(self, brokers: Iterable[int] | None = None, timeout: float | None = None) -> None:
         """Return once these brokers answer and each sees all of them alive.
@@ -280,8 +278,8 @@ class LocalMesh:
     def kill_zookeeper(self) -> None:
         """End ZooKeeper with SIGKILL, if it is there."""
         if self.zookeeper is not None:
-            os.kill(self.zookeeper.pid, signal.SIGKILL)
-            self.stop_zookeeper()
+            self.zookeeper.kill()
+            self.zookeeper = None
 
     def _child(self, broker_id: str, port: int, metrics: int, arguments: Sequence[str]) -> BrokerChild:
         where = (
