@@ -1,0 +1,128 @@
+"""A message on its way from the session machine to the user, and what came with it in one push."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq import ids
+from dueq_codecs.messages import Push
+from dueq_codecs.records import U16, U32, U64, Outcome
+
+_TEXTS_TOGETHER = 8
+"""From this many rows on, the ids of a push are spelled all at once, as columns."""
+
+
+class PushedIds:
+    """The ids of one push, spelled when the first is asked for: most consumers never ask."""
+
+    __slots__ = ("_first", "_row", "_sequence", "_texts", "_uid")
+
+    def __init__(self, push: Push) -> None:
+        self._first: U64 = push.first
+        self._uid: U32 = push.uid
+        self._sequence: U64 = push.sequence
+        self._row: U16 = push.row
+        self._texts: dict[int, str] = {}
+
+    def text(self, index: int) -> str:
+        """Return the id of the push's row `index`."""
+        text = self._texts.get(index)
+        if text is None:
+            self._spell(index)
+            text = self._texts[index]
+        return text
+
+    def _spell(self, index: int) -> None:
+        if len(self._uid) < _TEXTS_TOGETHER:
+            columns = (self._first, self._uid, self._sequence, self._row)
+            self._texts[index] = ids.to_text(ids.MessageId(*(int(column[index]) for column in columns)))
+            return
+        uid = int(self._uid[index])
+        rows = np.flatnonzero(self._uid == uid)
+        texts = ids.texts(self._first[rows], uid, self._sequence[rows], self._row[rows])
+        self._texts.update(zip(rows.tolist(), texts, strict=True))
+
+
+class Delivery:
+    """One leased message of one consumer.
+
+    Attributes:
+        uid: its partition.
+        first: from when it first waited, Unix ms (part of the id).
+        sequence: log sequence of its insert.
+        row: its row in that record.
+        due: Unix ms.
+        token: the lease.
+        attempt: 1 for the first delivery.
+        released_at_us: mesh time at which it left the leader, Unix µs.
+        deadline_us: monotonic instant at which the lease is over, never later than at the leader.
+        payload: the bytes, checksum checked.
+        handed: written by the face: the user has it (or it was given back unhandled).
+        settling: ACK, NACK or RELEASE is on its way or done.
+        lost: the lease is over.
+        outcome: of the settling, once confirmed.
+    """
+
+    __slots__ = (
+        "_index",
+        "_pushed",
+        "attempt",
+        "deadline_us",
+        "due",
+        "first",
+        "handed",
+        "lost",
+        "outcome",
+        "payload",
+        "released_at_us",
+        "row",
+        "sequence",
+        "settling",
+        "token",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        uid: int,
+        first: int,
+        sequence: int,
+        row: int,
+        due: int,
+        token: int,
+        attempt: int,
+        released_at_us: int,
+        deadline_us: int,
+        payload: bytes,
+        pushed: PushedIds,
+        index: int,
+    ) -> None:
+        self.uid = uid
+        self.first = first
+        self.sequence = sequence
+        self.row = row
+        self.due = due
+        self.token = token
+        self.attempt = attempt
+        self.released_at_us = released_at_us
+        self.deadline_us = deadline_us
+        self.payload = payload
+        self.handed = False
+        self.settling = False
+        self.lost = False
+        self.outcome: Outcome | None = None
+        self._pushed = pushed
+        self._index = index
+
+    @property
+    def id(self) -> str:
+        """The message id as text."""
+        return self._pushed.text(self._index)
+
+    @property
+    def name(self) -> int:
+        """The message's name in the cluster: uid, sequence and row in one integer."""
+        return self.uid << 56 | self.sequence << 16 | self.row
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.id}, due={self.due}, token={self.token}, attempt={self.attempt})"

@@ -1,0 +1,170 @@
+"""What the client knows of topics: settings, partitions, leaders.
+
+Answers of brokers may be old; of two answers about a partition the one with the higher epoch holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dueq.client.core.asking import Answer, Ask, Asking
+from dueq.client.core.context import Context
+from dueq.client.core.links import Links
+from dueq.client.core.refusals import error_of
+from dueq.errors import DueqError, TopicNotFound
+from dueq_codecs.messages import Code, MetadataReply, MetadataRequest, PartitionInfo, TopicInfo
+
+REFRESH_US_MIN: Final = 50_000
+"""No two questions about one topic closer together than this."""
+
+Waiter = Callable[["Topic | DueqError"], None]
+
+
+class Topic:
+    """One topic as last heard.
+
+    Attributes:
+        info: its settings.
+        partitions: by uid, each as of its highest epoch.
+        uids: in order; the index of a partition is its place here.
+        fetched_us: monotonic instant of the last answer.
+    """
+
+    def __init__(self, info: TopicInfo, now_us: int) -> None:
+        self.partitions: dict[int, PartitionInfo] = {}
+        self.update(info, now_us)
+
+    def update(self, info: TopicInfo, now_us: int) -> None:
+        """Take in an answer."""
+        self.info, self.fetched_us = info, now_us
+        known, self.partitions = self.partitions, {}
+        for partition in info.partitions:
+            old = known.get(partition.uid)
+            newer = old is None or (partition.epoch, bool(partition.leader)) >= (old.epoch, bool(old.leader))
+            self.partitions[partition.uid] = partition if newer or old is None else old
+        self.uids = [partition.uid for partition in info.partitions]
+
+    def leader(self, uid: int) -> str:
+        """Broker id of the leader, or empty."""
+        partition = self.partitions.get(uid)
+        return partition.leader if partition is not None else ""
+
+
+class _Fetch:
+    """One question about one topic, under way or waiting for its turn."""
+
+    def __init__(self) -> None:
+        self.ask: Ask | None = None
+        self.denied = 0
+        self.waiters: list[Waiter] = []
+
+
+class Directory:
+    """Topics by name. `on_change(topic)` is called after each answer, `on_gone(name)` when one is no more."""
+
+    def __init__(
+        self,
+        context: Context,
+        links: Links,
+        asking: Asking,
+        on_change: Callable[[Topic], None],
+        on_gone: Callable[[str, DueqError], None],
+    ) -> None:
+        self._context, self._links, self._asking = context, links, asking
+        self._on_change, self._on_gone = on_change, on_gone
+        self._topics: dict[str, Topic] = {}
+        self._fetches: dict[str, _Fetch] = {}
+        self._hints: dict[int, str] = {}
+
+    def get(self, name: str) -> Topic | None:
+        """The topic, if it is known."""
+        return self._topics.get(name)
+
+    def leader(self, name: str, uid: int) -> str:
+        """Whom to ask about a partition: the hint of a broker that knew better, else the last answer."""
+        hint = self._hints.get(uid)
+        if hint is not None:
+            return hint
+        topic = self._topics.get(name)
+        return topic.leader(uid) if topic is not None else ""
+
+    def hint(self, uid: int, leader: str) -> None:
+        """A broker has named the leader; holds until the next answer about the topic."""
+        if leader:
+            self._hints[uid] = leader
+        else:
+            self._hints.pop(uid, None)
+
+    def ensure(self, name: str, then: Waiter) -> None:
+        """Call `then` with the topic, at once when it is known, or with the error."""
+        topic = self._topics.get(name)
+        if topic is not None:
+            then(topic)
+        else:
+            self.refresh(name, then)
+
+    def refresh(self, name: str, then: Waiter | None = None) -> None:
+        """Ask anew; questions about one topic are asked once and not too often."""
+        fetch = self._fetches.get(name)
+        if fetch is None:
+            fetch = self._fetches[name] = _Fetch()
+            topic = self._topics.get(name)
+            age_us = self._context.mono_us - topic.fetched_us if topic is not None else REFRESH_US_MIN
+            if age_us >= REFRESH_US_MIN:
+                self._fetch(name, fetch)
+            else:
+                self._context.after(REFRESH_US_MIN - age_us, lambda: self._fetch(name, fetch))
+        if then is not None:
+            fetch.waiters.append(then)
+
+    def _fetch(self, name: str, fetch: _Fetch) -> None:
+        fetch.ask = self._asking.ask(
+            lambda request: MetadataRequest(request, name), lambda answer: self._answered(name, fetch, answer)
+        )
+
+    def _answered(self, name: str, fetch: _Fetch, answer: Answer) -> None:
+        assert fetch.ask is not None
+        if answer.code is Code.OK and isinstance(answer, MetadataReply):
+            self._links.learned(answer.brokers)
+            info = next((topic for topic in answer.topics if topic.name == name), None)
+            if info is not None:
+                self._known(name, fetch, info)
+                return
+        elif answer.code in (Code.BUSY, Code.COORDINATOR_UNAVAILABLE, Code.NOT_LEADER):
+            fetch.ask.again(self._context.jittered(200_000))
+            return
+        elif answer.code is not Code.TOPIC_NOT_FOUND:
+            self._fail(name, fetch, error_of(answer.code, answer.text))
+            return
+        # A broker may not have heard yet of a topic that another one has just made: ask each once.
+        fetch.denied += 1
+        if fetch.denied < len(self._links.up()):
+            fetch.ask.again(0)
+            return
+        self._fail(name, fetch, TopicNotFound(f"there is no topic {name!r}"))
+
+    def _known(self, name: str, fetch: _Fetch, info: TopicInfo) -> None:
+        del self._fetches[name]
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = Topic(info, self._context.mono_us)
+        else:
+            topic.update(info, self._context.mono_us)
+        for uid in topic.uids:
+            self._hints.pop(uid, None)
+        self._on_change(topic)
+        for then in fetch.waiters:
+            then(topic)
+
+    def _fail(self, name: str, fetch: _Fetch, error: DueqError) -> None:
+        del self._fetches[name]
+        if isinstance(error, TopicNotFound):
+            self._topics.pop(name, None)
+            self._on_gone(name, error)
+        for then in fetch.waiters:
+            then(error)
+
+    def forget(self, name: str) -> None:
+        """The topic was deleted or made anew: ask before the next use."""
+        self._topics.pop(name, None)

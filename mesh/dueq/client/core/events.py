@@ -1,0 +1,218 @@
+"""Everything that can happen to the session machine: the way in.
+
+Events with a `call` are answered by exactly one Completed or Failed effect with that number, at the latest
+when `deadline_us` (monotonic µs) has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dueq.client.core.delivery import Delivery
+from dueq.client.core.parts import PartsCall
+from dueq_codecs.messages import BrokerMessage
+from dueq_codecs.records import U16, U32, U64, RecordKind
+
+# ---------------------------------------------------------------- the network
+
+
+@dataclass(slots=True)
+class LinkReady:
+    """The socket of OpenLink is connected."""
+
+    link: int
+
+
+@dataclass(slots=True)
+class LinkLost:
+    """The socket's connection is gone or was never made; the machine opens another one in time."""
+
+    link: int
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class FrameReceived:
+    """A frame that decoded."""
+
+    link: int
+    message: BrokerMessage
+    bodies: Sequence[bytes | memoryview] = ()
+
+
+# ---------------------------------------------------------------- calls: topics and reading
+
+
+@dataclass(slots=True)
+class Connect:
+    """Completed(None) as soon as some broker has answered."""
+
+    call: int
+    deadline_us: int
+
+
+@dataclass(slots=True)
+class FetchTopics:
+    """Completed(MetadataReply). An empty topic asks for all."""
+
+    call: int
+    deadline_us: int
+    topic: str = ""
+
+
+@dataclass(slots=True)
+class CreateTopic:
+    """Completed(None) once every partition is serving. `replicas` 0: three, or all brokers if fewer."""
+
+    call: int
+    deadline_us: int
+    creation_id: bytes
+    topic: str
+    kind: str = "timeline"
+    partitions: int = 1
+    replicas: int = 0
+    min_isr: int = 0
+    payload_bytes_max: int = 0
+    horizon_ms: int = 0
+    exist_ok: bool = False
+
+
+@dataclass(slots=True)
+class DeleteTopic:
+    """Completed(None)."""
+
+    call: int
+    deadline_us: int
+    topic: str
+
+
+@dataclass(slots=True)
+class Inspect:
+    """Ask every broker: Completed(inspecting.Inspection)."""
+
+    call: int
+    deadline_us: int
+    what: str
+    topic: str = ""
+    seconds: int = 0
+
+
+# ---------------------------------------------------------------- calls: changes
+
+
+@dataclass(slots=True)
+class Insert:
+    """Schedule rows: Completed(PartsCall), whose `ids()` has one text per row.
+
+    `due`, `size`, `crc` and `payloads` have one length; `crc` is the CRC-32 of the whole payload.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    payloads: Sequence[bytes | memoryview]
+    due: U64
+    size: U32
+    crc: U32
+
+
+@dataclass(slots=True)
+class Alter:
+    """Move (with `due`) or cancel messages: Completed(PartsCall), whose `outcomes()` has one Outcome a row.
+
+    The columns are of one length; `uid` routes each row.
+    """
+
+    call: int
+    deadline_us: int
+    kind: RecordKind
+    topic: str
+    first: U64
+    uid: U32
+    sequence: U64
+    row: U16
+    due: U64 | None = None
+
+
+@dataclass(slots=True)
+class Repeat:
+    """Send what failed in an earlier call again: the same requests where their outcome is not known."""
+
+    call: int
+    deadline_us: int
+    of: PartsCall
+
+
+@dataclass(slots=True)
+class Abandon:
+    """Nobody waits for this call any more: what was not sent yet is not sent. No answer."""
+
+    call: int
+
+
+# ---------------------------------------------------------------- calls: consumers
+
+
+@dataclass(slots=True)
+class OpenConsumer:
+    """Attach to every leader of the topic, now and later: Completed(None) once the topic is known."""
+
+    call: int
+    deadline_us: int
+    consumer_id: bytes
+    topic: str
+    credit: int
+    credit_bytes: int
+    lease_ms: int
+
+
+@dataclass(slots=True)
+class Settle:
+    """Finish (ACK, NACK, RELEASE) or lengthen (EXTEND) leases; sent within 2 ms, repeated until confirmed.
+
+    With a `call` above 0: Completed(list of Outcome, one per delivery) once confirmed. `amount_ms` is the
+    delay of a NACK, the new length of an EXTEND.
+    """
+
+    consumer_id: bytes
+    kind: RecordKind
+    deliveries: Sequence[Delivery]
+    amount_ms: int = 0
+    call: int = 0
+    deadline_us: int = 0
+
+
+@dataclass(slots=True)
+class CloseConsumer:
+    """Release `unhandled`, confirm what is being settled, say goodbye: Completed(None), at the deadline too."""
+
+    call: int
+    deadline_us: int
+    consumer_id: bytes
+    unhandled: Sequence[Delivery]
+
+
+@dataclass(slots=True)
+class Close:
+    """Close every link; every open call fails with ClientClosed."""
+
+
+Event = (
+    LinkReady
+    | LinkLost
+    | FrameReceived
+    | Connect
+    | FetchTopics
+    | CreateTopic
+    | DeleteTopic
+    | Inspect
+    | Insert
+    | Alter
+    | Repeat
+    | Abandon
+    | OpenConsumer
+    | Settle
+    | CloseConsumer
+    | Close
+)

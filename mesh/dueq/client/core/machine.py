@@ -1,0 +1,199 @@
+"""The session machine of a client: everything that the SDK decides, without sockets, threads or clocks.
+
+    event (what happened)                         effect (what to do)
+    LinkReady, LinkLost, FrameReceived            OpenLink, CloseLink, Send
+    Connect, FetchTopics, CreateTopic, …          Completed, Failed
+    Insert, Alter, Repeat, Abandon
+    OpenConsumer, Settle, CloseConsumer           Deliver, Reclaim, LeaseLost, ConsumerFailed
+    Close                                         Log
+
+A `schedule` followed through: the face checks its arguments and sends `Insert`. The directory knows the topic
+(or asks any broker first), `Changing` cuts the rows into parts of one partition each, the partition's lane puts
+a part alone or together with others into a numbered request and sends it to the leader. The answer completes
+the call; a silence, a lost link or a refusal for the time being repeats the same request until the deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from dueq.client.core import events as happened
+from dueq.client.core.asking import Asking
+from dueq.client.core.calls import Calls
+from dueq.client.core.changing import Changing
+from dueq.client.core.clock import MeshClock
+from dueq.client.core.consumer import Consumer
+from dueq.client.core.context import Context, RandomSource
+from dueq.client.core.directory import Directory, Topic
+from dueq.client.core.effects import Effect
+from dueq.client.core.inspecting import Inspecting
+from dueq.client.core.lanes import Lanes
+from dueq.client.core.links import Links
+from dueq.client.core.topics import Topics
+from dueq.client.core.uploads import Uploads
+from dueq.core.instant import Now
+from dueq.errors import ClientClosed, DueqError
+from dueq_codecs.messages import ConsumerReply, HelloReply, Push, PushChunk
+
+
+class ClientCore:
+    """One client's session with the mesh.
+
+    Not thread-safe: one thread (or the simulator) steps it.
+
+    Args:
+        client_id: 16 bytes, drawn anew for each process.
+        endpoints: where to begin; more brokers are learned.
+        random: a number in [0, 1) per call; used for jitter only.
+    """
+
+    def __init__(self, client_id: bytes, endpoints: Sequence[str], random: RandomSource) -> None:
+        context = self._context = Context(client_id, random)
+        self._links = Links(context, endpoints, self._link_up, self._link_down)
+        self._asking = Asking(context, self._links)
+        self._calls = Calls(context)
+        self._directory = Directory(context, self._links, self._asking, self._topic_changed, self._topic_gone)
+        self._uploads = Uploads(context, self._links, self._directory)
+        self._lanes = Lanes(context, self._links, self._directory, self._uploads)
+        self._changing = Changing(context, self._calls, self._links, self._directory, self._lanes)
+        self._topics = Topics(context, self._calls, self._links, self._asking, self._directory)
+        self._inspecting = Inspecting(context, self._calls, self._links, self._topics)
+        self._consumers: dict[bytes, Consumer] = {}
+        self._closed = False
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            happened.FrameReceived: self._on_frame,
+            happened.LinkReady: lambda event: self._links.ready(event.link),
+            happened.LinkLost: lambda event: self._links.lost(event.link, event.reason),
+            happened.Insert: self._changing.insert,
+            happened.Alter: self._changing.alter,
+            happened.Repeat: self._changing.repeat,
+            happened.Abandon: lambda event: self._changing.abandon(event.call),
+            happened.Settle: self._on_settle,
+            happened.OpenConsumer: self._on_open_consumer,
+            happened.CloseConsumer: self._on_close_consumer,
+            happened.Connect: self._topics.connect,
+            happened.FetchTopics: self._topics.fetch,
+            happened.CreateTopic: self._topics.create,
+            happened.DeleteTopic: self._topics.delete,
+            happened.Inspect: self._inspecting.inspect,
+            happened.Close: self._on_close,
+        }
+
+    @property
+    def clock(self) -> MeshClock:
+        """Mesh time as far as it is known."""
+        return self._context.clock
+
+    @property
+    def next_deadline_us(self) -> int | None:
+        """When to step again though nothing has happened (monotonic µs), or None."""
+        return self._context.timers.next_us()
+
+    def step(self, events: Iterable[happened.Event], now: Now) -> list[Effect]:
+        """Take in what has happened, in order, then do what is due; return the orders, in order."""
+        context = self._context
+        context.now, context.effects = now, []
+        if not self._closed:
+            self._links.start()
+        for event in events:
+            self._handlers[type(event)](event)
+        context.timers.run(now.mono_us)
+        return context.effects
+
+    # -------------------------------------------------------------- frames
+
+    def _on_frame(self, event: happened.FrameReceived) -> None:
+        link = self._links.heard(event.link)
+        if link is None:
+            return
+        message = event.message
+        if isinstance(message, HelloReply):
+            self._links.hello_received(link, message)
+        elif isinstance(message, ConsumerReply | Push | PushChunk):
+            consumer = self._consumers.get(message.consumer_id)
+            if consumer is None or consumer.closed:
+                return
+            if isinstance(message, ConsumerReply):
+                consumer.replied(message, link)
+            elif isinstance(message, Push):
+                consumer.pushed(message, event.bodies[0] if event.bodies else b"", link)
+            else:
+                consumer.chunk_pushed(message, event.bodies[0] if event.bodies else b"")
+        else:
+            # Each looks for its own request number; an answer that nobody waits for any more is dropped.
+            for part in (self._lanes, self._uploads, self._asking, self._inspecting):
+                if part.answered(message):
+                    break
+
+    def _link_up(self) -> None:
+        self._topics.link_up()
+        self._asking.link_up()
+        self._inspecting.link_up()
+        self._lanes.link_up()
+        self._uploads.link_up()
+        for consumer in self._consumers.values():
+            consumer.link_up()
+
+    def _link_down(self, number: int) -> None:
+        self._asking.link_down(number)
+        self._lanes.link_down(number)
+        self._uploads.link_down(number)
+        for consumer in self._consumers.values():
+            consumer.link_down(number)
+
+    def _topic_changed(self, topic: Topic) -> None:
+        self._lanes.topic_changed(topic)
+        for consumer in self._consumers.values():
+            if consumer.topic == topic.info.name and not consumer.closed:
+                consumer.topic_changed(topic)
+
+    def _topic_gone(self, name: str, error: DueqError) -> None:
+        self._lanes.topic_gone(name, error)
+        for consumer in self._consumers.values():
+            if consumer.topic == name:
+                consumer.gone(error)
+
+    # -------------------------------------------------------------- consumers
+
+    def _on_open_consumer(self, event: happened.OpenConsumer) -> None:
+        consumer = Consumer(self._context, self._calls, self._links, self._directory, self._lanes, event)
+
+        def found(topic: Topic | DueqError) -> None:
+            if not self._calls.is_open(event.call):
+                return
+            if isinstance(topic, DueqError):
+                self._calls.fail(event.call, topic)
+                return
+            self._consumers = {k: c for k, c in self._consumers.items() if not c.closed}
+            self._consumers[event.consumer_id] = consumer
+            self._calls.complete(event.call)
+            consumer.topic_changed(topic)
+
+        def expired() -> None:
+            self._calls.fail(event.call, self._topics.cut_off())
+
+        self._calls.begin(event.call, event.deadline_us, expired)
+        self._directory.ensure(event.topic, found)
+
+    def _on_settle(self, event: happened.Settle) -> None:
+        consumer = self._consumers.get(event.consumer_id)
+        if consumer is not None and not consumer.closed:
+            consumer.settle(event)
+        elif event.call:
+            self._calls.begin(event.call, event.deadline_us, lambda: None)
+            self._calls.fail(event.call, ClientClosed("the consumer is closed: its leases were given back"))
+
+    def _on_close_consumer(self, event: happened.CloseConsumer) -> None:
+        consumer = self._consumers.get(event.consumer_id)
+        if consumer is not None and not consumer.closed:
+            consumer.close(event)
+        else:
+            self._calls.begin(event.call, event.deadline_us, lambda: None)
+            self._calls.complete(event.call)
+
+    def _on_close(self, event: happened.Close) -> None:
+        self._closed = True
+        self._calls.close()
+        self._consumers.clear()
+        self._links.close()

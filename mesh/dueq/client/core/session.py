@@ -1,0 +1,92 @@
+"""A consumer's session with one leader: attached or not, what was promised, what was answered."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from dueq.client.core.credit import Share
+
+NUMBERS_KEPT = 64
+
+
+class Session:
+    """One leader's side of a consumer.
+
+    Attributes:
+        leader: broker id.
+        attach: number of the present attach, 0 before the first.
+        attached: the leader has answered the present attach.
+        number: of the last frame sent.
+        asked: the credit that the last frame stated.
+        limit: the highest credit that may be in force there: as stated in any frame not yet overtaken by a
+            confirmed one.
+        waiting: due messages there that wait for credit, as last reported.
+        served: when the credit was last raised (counts up).
+        push_seen: every push of this attach up to this number has arrived.
+        pushes_ahead: numbers above that which have arrived.
+        answered_us: when the latest frame that was answered had been sent; the leader's patience counts from
+            later than that.
+        sent_us: when the last frame was sent.
+        goodbye: the number of the goodbye, 0 before.
+    """
+
+    def __init__(self, leader: str, now_us: int) -> None:
+        self.leader = leader
+        self.attach = 0
+        self.attached = False
+        self.number = 0
+        self.asked = 0
+        self.limit = 0
+        self.waiting = 0
+        self.served = 0
+        self.push_seen = 0
+        self.pushes_ahead: set[int] = set()
+        self.answered_us = now_us
+        self.sent_us = now_us
+        self.goodbye = 0
+        self.uids: frozenset[tuple[int, int]] = frozenset()
+        self._stated: OrderedDict[int, tuple[int, int]] = OrderedDict()
+
+    def state(self, credit: int, now_us: int) -> None:
+        """Note a frame that is about to be sent."""
+        self.number += 1
+        self.asked = credit
+        self.sent_us = now_us
+        self._stated[self.number] = (credit, now_us)
+        while len(self._stated) > NUMBERS_KEPT:
+            self._stated.popitem(last=False)
+        self.limit = max(self.limit, credit)
+
+    def confirm(self, number: int) -> None:
+        """The leader has this credit number in force, and so no older one."""
+        while self._stated and next(iter(self._stated)) < number:
+            self._stated.popitem(last=False)
+        if number in self._stated:
+            self.answered_us = max(self.answered_us, self._stated[number][1])
+            self.limit = max(credit for credit, _ in self._stated.values())
+
+    @property
+    def unanswered(self) -> bool:
+        """The last frame has not been answered."""
+        return self.answered_us < self.sent_us
+
+    def begin(self, attach: int) -> None:
+        """Attach anew: pushes count from one again."""
+        self.attach = attach
+        self.attached = False
+        self.push_seen = 0
+        self.pushes_ahead.clear()
+
+    def saw_push(self, number: int) -> bool:
+        """Note a push of the present attach; True if one before it is missing."""
+        if number <= self.push_seen:
+            return False
+        self.pushes_ahead.add(number)
+        while self.push_seen + 1 in self.pushes_ahead:
+            self.push_seen += 1
+            self.pushes_ahead.discard(self.push_seen)
+        return bool(self.pushes_ahead)
+
+    def share(self, held: int) -> Share:
+        """This session as the division of credit sees it."""
+        return Share(self.limit, held, self.waiting, self.served)
