@@ -44,7 +44,9 @@ from dueq_codecs.records import U16, U64, Record, RecordKind
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
 RETRY_US: Final = 5_000
-"""After a refused proposal."""
+"""After a refused proposal, or while an ISR member has not answered lately."""
+SAFETY_US: Final = 100_000
+"""Work that something else holds up is looked at again so often, whatever happens."""
 AGAIN_ROWS: Final = 512
 """Leases of one lane that are staged at a time to be pushed again."""
 WAITING_MAX: Final = 4096
@@ -458,6 +460,7 @@ class TopicDispatcher:
                 continue
             if mesh_ms < lane.next_push_ms < soonest_ms:
                 soonest_ms = lane.next_push_ms
+            best_us = min(best_us, now.mono_us + self._look_again_us(lane, mesh_ms, have_credit, now))
             head_ms = lane.queue.head_ms
             wake_ms = head_ms - self._look_ahead_ms if have_credit else head_ms
             # Without credit it begins to wait at that instant, and consumers are told.
@@ -466,6 +469,14 @@ class TopicDispatcher:
         if soonest_ms < NEVER_MS:
             best_us = min(best_us, clock.mono_of(soonest_ms * 1000, now))
         return best_us if best_us < NEVER_US else None
+
+    def _look_again_us(self, lane: Lane, mesh_ms: int, have_credit: bool, now: Now) -> int:
+        """Return how long what is held up waits for another look: whatever frees it should bring a tick by
+        itself, but nothing may be forgotten because it did not."""
+        ready = have_credit and lane.queue.head_ms <= mesh_ms + self._look_ahead_ms
+        if not ready and lane.next_push_ms > mesh_ms and not lane.has_late:
+            return NEVER_US
+        return SAFETY_US if lane.partition.confirmed(now) else RETRY_US
 
     # -------------------------------------------------------------- outputs and counts
 
@@ -526,6 +537,7 @@ class TopicDispatcher:
 
 def _lease_record(uid: int, entries: Entries, owners: list[ConsumerSession], column: U16) -> Record:
     record = Record(RecordKind.LEASE, uid, 0, 0, 0)
+    record.first = np.ascontiguousarray(entries["first"])
     record.target_sequence = np.ascontiguousarray(entries["sequence"])
     record.target_row = np.ascontiguousarray(entries["row"])
     record.consumer = column

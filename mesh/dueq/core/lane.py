@@ -185,7 +185,7 @@ class Lane:
 
         Args:
             now: the instant.
-            look_us: the least time until the next look.
+            look_us: the least time until the next look, when this one has found something.
             retry_us: the same when a proposal was refused.
         """
         slots = self.leases.to_end(now.mono_us)
@@ -196,7 +196,7 @@ class Lane:
             for kind, some in ((RecordKind.EXPIRE, slots[ran_out]), (RecordKind.RELEASE, slots[~ran_out])):
                 for at in range(0, len(some), limits.RECORD_ROWS_MAX):
                     refused |= not self._end(kind, some[at : at + limits.RECORD_ROWS_MAX], now)
-        wait_us = retry_us if refused else look_us
+        wait_us = retry_us if refused else look_us if len(slots) else 0
         following_us = self.leases.next_act_us()
         self.act_us = NEVER_US if following_us >= NEVER_US else max(following_us, now.mono_us + wait_us)
 

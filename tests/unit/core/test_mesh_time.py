@@ -1,0 +1,174 @@
+"""Mesh time: never ahead of the majority, held after a step, and when to hand over."""
+
+from __future__ import annotations
+
+from dueq import limits
+from dueq.core.instant import Now
+from dueq.core.mesh_time import LONE_HOLD_US, MeshTime
+
+WALL_US = 1_700_000_000_000_000
+
+
+def at(ms: int, step_ms: int = 0) -> Now:
+    return Now(WALL_US + (ms + step_ms) * 1000, 9_000_000 + ms * 1000)
+
+
+def measure(clock: MeshTime, peer: str, offset_ms: int, now: Now, trip_us: int = 200) -> None:
+    """The peer's clock is ahead by `offset_ms`; the frames took `trip_us` in all, half each way."""
+    sent_us = now.wall_us - trip_us - 1000
+    came_us = sent_us + trip_us // 2 + offset_ms * 1000
+    clock.observe(peer, sent_us, came_us, came_us + 1000, now.wall_us, now)
+
+
+def test_without_peers_mesh_time_is_the_own_clock() -> None:
+    clock = MeshTime()
+    assert clock.mesh_now_us(at(0)) == WALL_US
+    assert clock.mono_of(WALL_US + 7_000, at(0)) == 9_007_000
+    assert clock.mono_of(WALL_US - 7_000, at(0)) == 9_000_000
+
+
+def test_a_clock_that_is_ahead_of_the_majority_is_set_back_but_for_half_a_round_trip() -> None:
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -40, at(0))
+    clock.turn(at(0))
+    assert clock.offset_us("b2") == -40_000
+    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 + 100
+    assert clock.mono_of(WALL_US, at(0)) == 9_000_000 + 40_000 - 100
+
+
+def test_a_clock_that_is_behind_is_left_alone() -> None:
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 40, at(0))
+    assert clock.mesh_now_us(at(0)) == WALL_US
+
+
+def test_one_wrong_peer_of_two_changes_nothing() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -900, at(0))
+    measure(clock, "b3", 1, at(0))
+    assert clock.mesh_now_us(at(0)) == WALL_US
+
+
+def test_of_two_clocks_the_one_behind_counts() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0))
+    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 + 100
+
+
+def test_the_shortest_round_trip_of_the_last_minute_counts() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0), trip_us=100)
+    measure(clock, "b2", -55, at(1000), trip_us=30_000)
+    clock.turn(at(1000))
+    assert clock.offset_us("b2") == -40_000
+    measure(clock, "b2", -41, at(70_000), trip_us=400)
+    clock.turn(at(70_000))
+    assert clock.offset_us("b2") == -41_000
+
+
+def test_measurements_end_after_a_minute_of_silence_and_with_the_registration() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0))
+    clock.turn(at(0))
+    clock.turn(at(70_000))
+    assert clock.offset_us("b2") is None
+    measure(clock, "b2", -40, at(70_000))
+    clock.forget("b2")
+    assert clock.offset_us("b2") is None
+    assert clock.mesh_now_us(at(70_000)) == WALL_US + 70_000_000
+
+
+def test_slewing_the_own_clock_does_not_change_mesh_time() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0))
+    assert clock.mesh_now_us(at(1000, step_ms=30)) == WALL_US + 1_000_000 - 40_000 + 100
+
+
+def test_a_step_holds_until_a_majority_is_measured_anew() -> None:
+    clock = MeshTime()
+    for peer in ("b2", "b3", "b4", "b5"):
+        measure(clock, peer, 0, at(0))
+    assert not clock.turn(at(0))
+    assert not clock.turn(at(10, step_ms=50))
+    assert clock.turn(at(20, step_ms=150))
+    assert clock.hold
+    assert clock.alarm(at(20, step_ms=150))
+    measure(clock, "b2", -150, at(30, step_ms=150))
+    clock.turn(at(30, step_ms=150))
+    assert clock.hold
+    measure(clock, "b3", -150, at(40, step_ms=150))
+    clock.turn(at(40, step_ms=150))
+    assert not clock.hold
+
+
+def test_frames_from_before_a_step_measure_nothing() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", 0, at(0))
+    clock.turn(at(0))
+    clock.turn(at(10, step_ms=3_600_000))
+    sent_us = at(5).wall_us
+    clock.observe("b2", sent_us, sent_us + 100, sent_us + 200, at(20, 3_600_000).wall_us, at(20, 3_600_000))
+    clock.turn(at(20, step_ms=3_600_000))
+    assert clock.hold
+    clock.turn(at(30))
+    clock.observe("b2", at(25, 3_600_000).wall_us, at(26).wall_us, at(27).wall_us, at(40).wall_us, at(40))
+    clock.turn(at(40))
+    assert clock.hold
+
+
+def test_a_lone_broker_holds_for_a_second() -> None:
+    clock = MeshTime()
+    clock.turn(at(0))
+    clock.turn(at(10, step_ms=-500))
+    assert clock.hold
+    assert clock.next_deadline_us() == at(10).mono_us + LONE_HOLD_US
+    clock.turn(at(1009, step_ms=-500))
+    assert clock.hold
+    clock.turn(at(1010, step_ms=-500))
+    assert not clock.hold
+    assert clock.next_deadline_us() is None
+
+
+def verdicts(clock: MeshTime, offsets_ms: dict[str, int], count: int, from_ms: int = 0) -> Now:
+    now = at(from_ms)
+    for turn in range(count):
+        now = at(from_ms + turn * 1000)
+        for peer, offset_ms in offsets_ms.items():
+            measure(clock, peer, offset_ms, now)
+        clock.turn(now)
+    return now
+
+
+def test_three_measurements_against_a_majority_convict_a_clock_and_once_a_minute() -> None:
+    clock = MeshTime()
+    now = verdicts(clock, {"b2": -600, "b3": -610}, 2)
+    assert not clock.excess(now)
+    now = verdicts(clock, {"b2": -600, "b3": -610}, 1, 2000)
+    assert "600 ms" in clock.alarm(now)
+    assert clock.excess(now)
+    assert not clock.excess(now)
+    later = verdicts(clock, {"b2": -600, "b3": -610}, 1, 2000 + limits.HANDOVER_MS)
+    assert clock.excess(later)
+    assert clock.within("b2", later)
+
+
+def test_the_clock_in_the_middle_and_the_one_of_two_stay() -> None:
+    middle = MeshTime()
+    now = verdicts(middle, {"b2": -600, "b3": 600}, 5)
+    assert not middle.excess(now)
+    assert middle.alarm(now)
+    assert not middle.within("b2", now)
+    one_of_two = MeshTime()
+    now = verdicts(one_of_two, {"b2": -600}, 5)
+    assert not one_of_two.excess(now)
+    assert one_of_two.alarm(now)
+
+
+def test_a_clock_that_has_come_back_is_acquitted() -> None:
+    clock = MeshTime()
+    verdicts(clock, {"b2": -600, "b3": -610}, 3)
+    now = verdicts(clock, {"b2": 0, "b3": 1}, 1, 90_000)
+    assert not clock.excess(now)
+    assert clock.alarm(now) == ""
