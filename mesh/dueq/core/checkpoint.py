@@ -47,7 +47,7 @@ class Summary(NamedTuple):
 def write_rows(save: SaveCheckpoint, table: Table) -> Slots:
     """Put every dirty row into `save`, and count it as being on disk; returns their slots.
 
-    The rows count as in flight until the checkpoint is durable.
+    The rows are pinned until the checkpoint is durable.
     """
     slots = np.flatnonzero(table.dirty)
     rows = table.take(slots)
@@ -66,7 +66,7 @@ def write_rows(save: SaveCheckpoint, table: Table) -> Slots:
     )
     table.disk_wait_at[slots] = rows["wait_at"]
     table.unmark(slots)
-    table.in_flight[slots] = True
+    table.pins[slots] += 1
     return slots
 
 

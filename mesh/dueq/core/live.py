@@ -27,7 +27,7 @@ from dueq.core.entry import Entries, State, keys_of
 from dueq.core.forecast import Forecast
 from dueq.core.insertion import inserted_entries
 from dueq.core.residency import keys_named
-from dueq.core.table import OnDisk, Slots, Table
+from dueq.core.table import OnDisk, Slots, Table, joined
 from dueq.core.window import HotWindow
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX
@@ -102,10 +102,13 @@ class LiveMessages:
         handler = self._change_of.get(record.kind)
         if handler is None:
             raise UnknownVersion(f"record {record.sequence} is of kind {record.kind}, which is unknown")
-        outcomes = np.full(len(slots), Outcome.UNKNOWN, np.uint8)
+        whole = chosen is None
         if chosen is None:
             chosen = np.arange(len(slots), dtype=np.intp)
         rounds = _rounds(slots, chosen)
+        if whole and len(rounds) == 1:
+            return handler(record, chosen, slots, self.table.take(slots), applied)
+        outcomes = np.full(len(slots), Outcome.UNKNOWN, np.uint8)
         for at in rounds:
             named = slots[at]
             outcomes[at] = handler(record, at, named, self.table.take(named), applied)
@@ -136,7 +139,7 @@ class LiveMessages:
         free = rows["state"] == State.WAITING
         if len(record.first):
             free &= rows["first"] == record.first[at]
-        if not free.all():
+        if not _all(free):
             refused = keys_named(record)[at[~free]]
             applied.refused = np.concatenate((applied.refused, refused))
             at, slots, rows = at[free], slots[free], _pick(rows, free)
@@ -161,7 +164,7 @@ class LiveMessages:
         state = rows["state"]
         same = rows["first"] == record.first[at]
         waiting = same & (state == State.WAITING)
-        if waiting.all():
+        if _all(waiting):
             applied.gone = np.concatenate((applied.gone, keys_of(rows)))
             self._stop_waiting(rows)
             self._moved_or_cancelled(record, at, slots, rows, applied)
@@ -199,7 +202,7 @@ class LiveMessages:
         held &= rows["token"] == record.token[at]
         held &= rows["first"] == record.first[at]
         outcomes = np.zeros(len(at), np.uint8)
-        if not held.all():
+        if not _all(held):
             outcomes[~held] = Outcome.STALE
             at, slots, rows = at[held], slots[held], _pick(rows, held)
             if not len(at):
@@ -254,9 +257,9 @@ class LiveMessages:
         self._garbage(rows)
         table = self.table
         table.state[slots] = State.ABSENT
-        forget = (table.disk[slots] == OnDisk.NOTHING) & (table.pins[slots] == 0) & ~table.in_flight[slots]
-        if forget.all():
-            table.free(slots)
+        forget = (table.disk[slots] == OnDisk.NOTHING) & (table.pins[slots] == 0)
+        if _all(forget):
+            table.free(slots, rows)
             return
         keep = slots[~forget]
         # What the disk never had needs no delete; it stays only because a record further up names it.
@@ -285,6 +288,10 @@ def _rounds(slots: Slots, chosen: Index) -> list[Index]:
     return rounds
 
 
+def _all(mask: Mask) -> bool:
+    return int(np.count_nonzero(mask)) == len(mask)
+
+
 def _pick(rows: Entries, mask: Mask) -> Entries:
     return rows.take(np.flatnonzero(mask))
 
@@ -292,6 +299,4 @@ def _pick(rows: Entries, mask: Mask) -> Entries:
 def _joined(left: Entries, right: Entries) -> Entries:
     if not len(left):
         return right
-    if not len(right):
-        return left
-    return np.concatenate((left, right))
+    return joined([left, right]) if len(right) else left

@@ -41,7 +41,7 @@ class Residency:
         self.table = table
         self.window = window
         self.reads = ColdReads()
-        self.hot_rows_max = hot_rows_max
+        self.hot_rows_max = max(hot_rows_max, 1)
         self._loose: list[Slots] = []  # rows that memory may perhaps forget
 
     # ------------------------------------------------------------ records in the log
@@ -66,10 +66,13 @@ class Residency:
         return asked
 
     def _ask(self, record: Record, hold: Hold) -> ColdIds | None:
-        """Give every key that is not in memory a placeholder; return what is not being read yet."""
-        named = len(record.first) == record.rows
+        """Give every key that is not in memory a placeholder; return what is not being read yet.
+
+        Nothing has to be read while the window is endless: what is not in memory then does not exist.
+        """
+        endless = self.window.end is None
         invariant(
-            named,
+            endless or len(record.first) == record.rows,
             "a record names messages that are not in memory, without their first instants",
             uid=self.table.uid,
             sequence=record.sequence,
@@ -80,12 +83,15 @@ class Residency:
         to_read = []
         first_pair = None
         for at in np.flatnonzero((slots == 0) | (table.disk[slots] == OnDisk.UNKNOWN)).tolist():
-            key, first = int(keys[at]), int(record.first[at])
-            if key == KEY_NONE or first > DUE_MS_MAX:
-                continue  # such an id cannot exist
+            key = int(keys[at])
+            if key == KEY_NONE:
+                continue
             slot = table.slot_of.get(key)
             slots[at] = table.add_placeholder(key >> 16, key & 0xFFFF) if slot is None else slot
-            if self.reads.wait(hold, (first, key)):
+            if endless:
+                continue
+            first = int(record.first[at])
+            if first <= DUE_MS_MAX and self.reads.wait(hold, (first, key)):
                 first_pair = first_pair or (first, key)
                 to_read.append(at)
         if first_pair is None:
@@ -174,7 +180,7 @@ class Residency:
         if end is None or self.reads.scanning or 2 * self.window.count >= self.hot_rows_max:
             return None
         self.reads.begin_scan()
-        return end[0], end[1], min(HOT_SCAN_ROWS, max(self.hot_rows_max, 1))
+        return end[0], end[1], min(HOT_SCAN_ROWS, max(self.hot_rows_max // 2, 1))
 
     def scanned(self, entries: Entries, exhausted: bool, asked_position: tuple[int, int]) -> Entries:
         """Take the answer of a scan: the window grows to its last entry, or over everything.
@@ -200,7 +206,7 @@ class Residency:
             self.table.add(entries.take(fresh), OnDisk.WAITING)
         gained = self._grow(entries, exhausted)
         self.reads.end_scan()
-        self._forget()
+        self.resize()
         return gained
 
     def _grow(self, entries: Entries, exhausted: bool) -> Entries:
@@ -221,13 +227,13 @@ class Residency:
 
     def checkpoint_saved(self, slots: Slots) -> None:
         """Note that the checkpoint with these rows is durable."""
-        self.table.in_flight[slots] = False
+        self.table.pins[slots] -= 1
         self._loose.append(slots)
         self.reads.checkpoint_saved()
         self.resize()
 
     def resize(self) -> None:
-        """Make the window smaller if it holds too much, and forget what may be forgotten."""
+        """Make the window smaller if it holds too much (not during a scan), and forget what may go."""
         self._shrink()
         self._forget()
 
@@ -248,7 +254,7 @@ class Residency:
         table = self.table
         slots = np.unique(np.concatenate(self._loose))
         self._loose.clear()
-        idle = ~table.dirty[slots] & ~table.in_flight[slots] & (table.pins[slots] == 0)
+        idle = ~table.dirty[slots] & (table.pins[slots] == 0)
         slots = slots[idle]
         gone = (table.state[slots] == State.ABSENT) & (table.disk[slots] == OnDisk.NOTHING)
         waits = (table.state[slots] == State.WAITING) & (table.disk[slots] == OnDisk.WAITING)
@@ -260,6 +266,7 @@ class Residency:
 def keys_named(record: Record) -> U64:
     """Return the key that each row of a record names, KEY_NONE where its sequence is too large to be one."""
     keys: U64 = (record.target_sequence << np.uint64(16)) | record.target_row
-    if int(record.target_sequence.max(initial=0)) > SEQUENCE_MAX:
+    sequence = record.target_sequence
+    if len(sequence) and int(sequence[0] if len(sequence) == 1 else sequence.max()) > SEQUENCE_MAX:
         keys[record.target_sequence > SEQUENCE_MAX] = KEY_NONE
     return keys

@@ -47,9 +47,8 @@ class Table:
     Attributes:
         rows: the entries; free slots are ABSENT.
         disk, disk_wait_at: what the disk holds (OnDisk; instant of the waiting row).
-        pins: log records that name the row and are not applied yet; a pinned row stays in memory.
+        pins: why the row must stay: log records that name it and are not applied yet, a checkpoint in flight.
         dirty: the row differs from the disk; the next checkpoint writes it.
-        in_flight: the row is part of a checkpoint that is not known to be durable.
         dirty_count: number of dirty rows.
         placeholders: number of slots with disk UNKNOWN.
     """
@@ -67,7 +66,6 @@ class Table:
         self.disk_wait_at: Column = np.empty(0, np.uint64)
         self.pins: Column = np.empty(0, np.int32)
         self.dirty: Column = np.empty(0, np.bool_)
-        self.in_flight: Column = np.empty(0, np.bool_)
         self._resize(CAPACITY_MIN)
 
     def __len__(self) -> int:
@@ -83,7 +81,6 @@ class Table:
         self.disk_wait_at = _longer(self.disk_wait_at, more)
         self.pins = _longer(self.pins, more)
         self.dirty = _longer(self.dirty, more)
-        self.in_flight = _longer(self.in_flight, more)
         self.state = self.rows["state"]
         self.wait_at = self.rows["wait_at"]
         free = np.arange(capacity - 1, max(old, 1) - 1, -1, dtype=np.intp)
@@ -137,12 +134,17 @@ class Table:
         blank["row"] = row
         return int(self.add(blank, OnDisk.UNKNOWN)[0])
 
-    def free(self, slots: Slots) -> None:
-        """Give slots back; they are unpinned and not part of a checkpoint in flight."""
+    def free(self, slots: Slots, rows: Entries | None = None) -> None:
+        """Give slots back; they are distinct and unpinned.
+
+        Args:
+            slots: which.
+            rows: what is in them, if the caller has it at hand.
+        """
         count = len(slots)
         if not count:
             return
-        keys = keys_of(self.take(slots)).tolist()
+        keys = keys_of(self.take(slots) if rows is None else rows).tolist()
         deque(map(self.slot_of.pop, keys), maxlen=0)
         if self.placeholders:
             self.placeholders -= int(np.count_nonzero(self.disk[slots] == OnDisk.UNKNOWN))
@@ -165,6 +167,14 @@ class Table:
     def slots_in(self, state: State) -> Slots:
         """Return the slots of all rows in a state (not ABSENT), ascending."""
         return np.flatnonzero(self.state == state)
+
+
+def joined(batches: list[Entries]) -> Entries:
+    """Return batches of entries as one (numpy joins structured arrays field by field, this does not)."""
+    if len(batches) == 1:
+        return batches[0]
+    words: Column = np.concatenate([rows.view("<u8") for rows in batches])
+    return words.view(ENTRY)
 
 
 def _longer(column: Column, more: int) -> Column:

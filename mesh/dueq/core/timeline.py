@@ -29,7 +29,7 @@ from dueq.core.forecast import Forecast
 from dueq.core.live import Index, LiveMessages
 from dueq.core.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.residency import Residency, keys_named
-from dueq.core.table import OnDisk, Slots, Table
+from dueq.core.table import OnDisk, Slots, Table, joined
 from dueq.core.window import HotWindow, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
@@ -162,8 +162,9 @@ class Timeline:
 
     @hot_rows_max.setter
     def hot_rows_max(self, rows: int) -> None:
-        self._residency.hot_rows_max = rows
-        self._residency.resize()
+        if rows != self._residency.hot_rows_max:
+            self._residency.hot_rows_max = max(rows, 1)
+            self._residency.resize()
 
     def wants_scan(self) -> tuple[int, int, int] | None:
         """Return (after_wait_at, after_key, limit) when the hot window should grow: the caller must scan.
@@ -330,8 +331,8 @@ class Timeline:
         self.low_water = save.low_water = low_water_of(self._table, self._window, self.stamp)
         slots = write_rows(save, self._table)
         if self._live.finished:
-            save.finished = np.concatenate(self._live.finished)
-            self._live.finished.clear()
+            save.finished = joined(self._live.finished)
+            self._live.finished = []
             self._live.finished_count = 0
         save.dedup = self._dedup.changed_rows()
         save.days = self._forecast.changed_days()

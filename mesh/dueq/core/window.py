@@ -31,16 +31,16 @@ class HotWindow:
         at = rows["wait_at"]
         inside: npt.NDArray[np.bool_] = at < wait_at
         level = at == wait_at
-        if level.any():
+        if np.count_nonzero(level):
             inside |= level & (keys_of(rows) <= key)
         return inside
 
     def inside(self, rows: Entries) -> Entries:
         """Return the rows that lie inside."""
         mask = self.mask(rows)
-        if mask is None or mask.all():
+        if mask is None or np.count_nonzero(mask) == len(mask):
             return rows
-        return rows[mask]
+        return rows.take(np.flatnonzero(mask))
 
     def begin(self, rows: Entries) -> Entries:
         """Count rows that begin to wait; returns those inside."""

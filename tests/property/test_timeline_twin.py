@@ -1,0 +1,586 @@
+"""Timeline against a naive twin: the same log, a dictionary instead of columns, no disk and no window.
+
+The world around the timeline is random: records of all kinds with repeated requests, revoked leases and
+forged ids; a disk that takes checkpoints some time after they were written; reads and scans that see the disk
+at one moment and are answered at a later one; log suffixes that are cut off; restarts with replay.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dueq.core.applied import Applied
+from dueq.core.dedup import ANSWER_BYTES, DedupLimits
+from dueq.core.entry import ENTRY, Entries, State, keys_of
+from dueq.core.forecast import FAR_MS, HOUR_MS
+from dueq.core.persistence import DedupRow, RecoveredPartition, SaveCheckpoint
+from dueq.core.timeline import Timeline, canonical
+from dueq_codecs.messages import Code
+from dueq_codecs.records import Outcome, Record, RecordKind, RequestRef
+
+UID = 7
+CLIENTS = [bytes([number]) * 16 for number in range(1, 5)]
+CONSUMERS = [bytes([number]) * 16 for number in range(11, 14)]
+START = 1_700_000_000_000
+
+
+class Disk:
+    """What a store does with checkpoints, as dictionaries; complains about rows that should be there."""
+
+    def __init__(self) -> None:
+        self.index: dict[tuple[int, int], Entries] = {}
+        self.moved: dict[int, int] = {}
+        self.leased: dict[int, Entries] = {}
+        self.dedup: dict[tuple[bytes, int], bytes] = {}
+        self.days: dict[int, bytes] = {}
+        self.applied = self.low_water = 0
+        self.summary = b""
+        self.finished: list[int] = []
+
+    def save(self, save: SaveCheckpoint) -> None:
+        for wait_at, key, first in save.unwait.tolist():
+            del self.index[wait_at, key]
+            if wait_at != first:
+                del self.moved[key]
+        for key in save.unlease.tolist():
+            del self.leased[key]
+        for at, key in enumerate(keys_of(save.put).tolist()):
+            row = save.put[at : at + 1].copy()
+            if row["state"][0] == State.LEASED:
+                self.leased[key] = row
+                continue
+            wait_at = int(row["wait_at"][0])
+            self.index[wait_at, key] = row
+            if wait_at != row["first"][0]:
+                self.moved[key] = wait_at
+        for entry in save.dedup:
+            if entry.value is None:
+                del self.dedup[entry.client_id, entry.sequence]
+            else:
+                self.dedup[entry.client_id, entry.sequence] = entry.value
+        for day, packed in save.days:
+            self.days[day] = packed
+        self.applied, self.low_water, self.summary = save.applied, save.low_water, save.summary
+        self.finished += keys_of(save.finished).tolist()
+        assert all(wait_at >= self.low_water for wait_at, _ in self.index)
+        keys = [key for _, key in self.index]
+        assert len(keys) == len(set(keys))
+        assert not self.leased.keys() & set(keys)
+        assert all((wait_at, key) in self.index for key, wait_at in self.moved.items())
+
+    def read(self, asked: tuple[Any, Any, Any]) -> Entries:
+        found = []
+        for first, sequence, row in zip(*(column.tolist() for column in asked), strict=True):
+            key = sequence << 16 | row
+            entry = self.index.get((self.moved.get(key, first), key))
+            if entry is not None:
+                found.append(entry)
+        return np.concatenate(found[::-1]) if found else np.empty(0, ENTRY)
+
+    def scan(self, wait_at: int, key: int, limit: int) -> tuple[Entries, bool]:
+        after = sorted(position for position in self.index if position > (wait_at, key))
+        rows = [self.index[position] for position in after[:limit]]
+        return (np.concatenate(rows) if rows else np.empty(0, ENTRY)), len(after) <= limit
+
+    def recover(self) -> RecoveredPartition:
+        dedup = [DedupRow(client, sequence, value) for (client, sequence), value in self.dedup.items()]
+        random.Random(self.applied).shuffle(dedup)
+        leased = np.concatenate(list(self.leased.values())) if self.leased else np.empty(0, ENTRY)
+        days = [(day, packed) for day, packed in self.days.items() if packed]
+        return RecoveredPartition(
+            UID, "topic", 1, 0, self.applied, self.applied + 1, self.applied, [(0, 0)], [],
+            self.low_water, leased, dedup, days, self.summary, [],
+        )  # fmt: skip
+
+
+class Twin:
+    """The rules, row by row."""
+
+    def __init__(self, limits: DedupLimits) -> None:
+        self.limits = limits
+        self.live: dict[int, dict[str, int]] = {}
+        self.ended: list[int] = []
+        self.answers: list[dict[str, Any]] = []
+        self.floors: dict[bytes, tuple[int, int]] = {}
+
+    # deduplication
+
+    def weight(self) -> int:
+        clients = {answer["client"] for answer in self.answers} | self.floors.keys()
+        return ANSWER_BYTES * len(clients) + sum(ANSWER_BYTES + a["rows"] for a in self.answers)
+
+    def drop(self, answer: dict[str, Any]) -> None:
+        self.answers.remove(answer)
+        floor, stamp = self.floors.get(answer["client"], (-1, 0))
+        self.floors[answer["client"]] = (max(floor, answer["number"]), max(stamp, answer["stamp"]))
+
+    def idle(self) -> list[tuple[int, bytes]]:
+        busy = {answer["client"] for answer in self.answers}
+        return sorted((stamp, client) for client, (_, stamp) in self.floors.items() if client not in busy)
+
+    def expire(self, stamp: int) -> None:
+        while self.answers and self.answers[0]["stamp"] < stamp - self.limits.age_ms:
+            self.drop(self.answers[0])
+        for floor_stamp, client in self.idle():
+            if floor_stamp < stamp - self.limits.age_ms:
+                del self.floors[client]
+
+    def judge(self, request: RequestRef, record: Record, row: int) -> tuple[Code, Any, bool]:
+        mine = [a for a in self.answers if a["client"] == request.client_id]
+        for answer in mine:
+            if answer["number"] == request.sequence:
+                if answer["digest"] == request.digest:
+                    return Code.OK, answer, False
+                return Code.SEQUENCE_REUSED, None, False
+        if request.sequence <= self.floors.get(request.client_id, (-1, 0))[0]:
+            return Code.OUTCOME_UNKNOWN, None, False
+        answer = {
+            "client": request.client_id, "number": request.sequence, "digest": request.digest,
+            "stamp": record.stamp, "sequence": record.sequence, "row": row, "outcomes": [],
+            "rows": 0 if record.kind == RecordKind.INSERT else request.rows,
+        }  # fmt: skip
+        self.answers.append(answer)
+        mine.append(answer)
+        if len(mine) > self.limits.window:
+            self.drop(min(mine, key=lambda a: a["number"]))
+        while self.weight() > self.limits.bytes_max:
+            if self.answers:
+                self.drop(self.answers[0])
+            else:
+                del self.floors[self.idle()[0][1]]
+        return Code.OK, answer, True
+
+    # records
+
+    def apply(self, record: Record) -> dict[str, Any]:
+        self.expire(record.stamp)
+        told: dict[str, Any] = {"leased": [], "refused": [], "ended": [], "gone": [], "waiting": []}
+        verdicts = []
+        row = 0
+        for request in record.requests:
+            verdicts.append((request, *self.judge(request, record, row)))
+            row += request.rows
+        row = 0
+        for request, _, answer, fresh in verdicts:
+            for at in range(row, row + request.rows):
+                if fresh:
+                    outcome = self.one(record, at, told)
+                    if record.kind != RecordKind.INSERT:
+                        answer["outcomes"].append(outcome)
+                elif record.kind == RecordKind.INSERT:
+                    self.ended.append(record.sequence << 16 | at)
+            row += request.rows
+        if not record.requests:
+            for at in range(record.rows):
+                self.one(record, at, told)
+        told["results"] = [
+            (r.client_id, r.sequence, code, a["sequence"], a["row"], a["stamp"], a["outcomes"][:], not fresh)
+            if a is not None
+            else (r.client_id, r.sequence, code, 0, 0, 0, [], False)
+            for r, code, a, fresh in verdicts
+        ]
+        return told
+
+    def one(self, record: Record, at: int, told: dict[str, Any]) -> Outcome:
+        kind, stamp = record.kind, record.stamp
+        if kind == RecordKind.INSERT:
+            due = int(record.due[at])
+            key = record.sequence << 16 | at
+            entry = {
+                "first": max(due, stamp), "due": due, "sequence": record.sequence, "row": at,
+                "size": int(record.size[at]), "crc": int(record.crc[at]), "attempt": 0,
+            }  # fmt: skip
+            self.live[key] = entry
+            self.wait(key, max(due, stamp), stamp, told)
+            return Outcome.DONE
+        key = int(record.target_sequence[at]) << 16 | int(record.target_row[at])
+        entry = self.live.get(key, {})
+        same = bool(entry) and entry["first"] == int(record.first[at])
+        waiting = same and entry["state"] == State.WAITING
+        leased = same and entry["state"] == State.LEASED
+        if kind == RecordKind.LEASE:
+            if not waiting:
+                told["refused"].append(key)
+                return Outcome.NOT_FOUND
+            consumer = CONSUMERS.index(record.consumers[record.consumer[at]])
+            entry |= {
+                "state": State.LEASED, "token": record.sequence, "attempt": entry["attempt"] + 1,
+                "consumer": consumer + 11, "lease_ms": int(record.lease_ms[record.consumer[at]]),
+            }  # fmt: skip
+            told["leased"].append(key)
+            return Outcome.DONE
+        mine = leased and entry["token"] == int(record.token[at])
+        if kind in (RecordKind.MOVE, RecordKind.CANCEL):
+            if not waiting and not mine:
+                return Outcome.LEASED if leased else Outcome.NOT_FOUND
+            told["gone" if waiting else "ended"].append(key)
+            entry["attempt"] -= mine
+            if kind == RecordKind.CANCEL:
+                self.finish(key)
+            else:
+                entry["due"] = int(record.due[at])
+                self.wait(key, max(entry["due"], stamp), stamp, told)
+            return Outcome.DONE
+        if not mine:
+            return Outcome.STALE
+        if kind == RecordKind.EXTEND:
+            entry["lease_ms"] = int(record.amount_ms[at])
+            told["leased"].append(key)
+            return Outcome.DONE
+        told["ended"].append(key)
+        if kind == RecordKind.ACK:
+            self.finish(key)
+            return Outcome.DONE
+        wait_at = max(entry["due"], stamp)
+        if kind == RecordKind.NACK:
+            wait_at = max(entry["due"], stamp + int(record.amount_ms[at]))
+        entry["attempt"] -= kind == RecordKind.RELEASE
+        self.wait(key, wait_at, stamp, told)
+        return Outcome.DONE
+
+    def wait(self, key: int, wait_at: int, stamp: int, told: dict[str, Any]) -> None:
+        self.live[key] |= {
+            "state": State.WAITING, "wait_at": wait_at, "far": wait_at > stamp + FAR_MS,
+            "token": 0, "consumer": 0, "lease_ms": 0,
+        }  # fmt: skip
+        told["waiting"].append(key)
+
+    def finish(self, key: int) -> None:
+        del self.live[key]
+        self.ended.append(key)
+
+    def waiting(self) -> dict[int, int]:
+        return {key: e["wait_at"] for key, e in self.live.items() if e["state"] == State.WAITING}
+
+    def columns(self, key: int) -> tuple[int, ...]:
+        e = self.live[key]
+        consumer = int.from_bytes(bytes([e["consumer"]]) * 8, "big")
+        return (
+            e["wait_at"], e["first"], e["due"], e["sequence"], e["token"], consumer, consumer,
+            e["size"], e["crc"], e["lease_ms"], e["row"], e["attempt"], int(e["state"]), int(e["far"]) * 2,
+        )  # fmt: skip
+
+
+class World:
+    """One run."""
+
+    def __init__(self, seed: int, hot_rows_max: int, limits: DedupLimits) -> None:
+        self.rng = random.Random(seed)
+        self.hot_rows_max = hot_rows_max
+        self.limits = limits
+        self.disk = Disk()
+        self.twin = Twin(limits)
+        self.timeline = Timeline(UID, None, hot_rows_max, limits)
+        self.log: list[Record] = []
+        self.told: list[dict[str, Any]] = []
+        self.reads: list[list[Any]] = []  # [asked, answer or None]
+        self.scan: list[Any] | None = None  # [position, limit, answer or None]
+        self.saving: SaveCheckpoint | None = None
+        self.written = False
+        self.stamp = START
+        self.numbers = dict.fromkeys(CLIENTS, 0)
+        self.requests: dict[tuple[bytes, int], int] = {}
+        self.known: list[tuple[int, int]] = []  # (first, key)
+        self.view: dict[int, int] = {}  # what dispatch would hold: key -> wait_at
+
+    # making records
+
+    def instant(self) -> int:
+        ahead = self.rng.choice([-5000, 0, 50, 1000, 60_000, HOUR_MS, 3 * HOUR_MS, FAR_MS])
+        return self.stamp + ahead + self.rng.randrange(3)
+
+    def make(self) -> Record:
+        rng = self.rng
+        self.stamp += rng.choice([0, 1, 20, 500, -300])
+        kinds = list(RecordKind)
+        kind = rng.choices(kinds, [1, 6, 8, 4, 3, 4, 3, 2, 2, 2])[0]
+        record = Record(kind, UID, self.timeline.applied + len(self.pending()) + 1, 1, self.stamp)
+        rows = 0 if kind == RecordKind.BARRIER else rng.choice([1, 1, 2, 3, 9])
+        if kind == RecordKind.INSERT:
+            record.due = np.array([self.instant() for _ in range(rows)], np.uint64)
+            record.size = np.array([rng.randrange(20_000) for _ in range(rows)], np.uint32)
+            record.crc = np.array([rng.getrandbits(32) for _ in range(rows)], np.uint32)
+            for row in range(rows):
+                key = record.sequence << 16 | row
+                self.known.append((max(int(record.due[row]), self.stamp), key))
+        elif rows:
+            self.name(record, rows)
+        if kind not in (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE):
+            self.request(record)
+        return record
+
+    def name(self, record: Record, rows: int) -> None:
+        rng = self.rng
+        ids, tokens = [], []
+        for _ in range(rows):
+            leased = [(e["first"], k) for k, e in self.twin.live.items() if e["state"] == State.LEASED]
+            waiting = [(e["first"], k) for k, e in self.twin.live.items() if e["state"] == State.WAITING]
+            pool = [leased, waiting, self.known, self.known[-12:]]
+            first, key = rng.choice(rng.choices(pool, [4, 4, 1, 1])[0] or self.known or [(1, 1)])
+            if rng.random() < 0.05:
+                first += rng.choice([1, -1, 1 << 48])
+            if rng.random() < 0.03 and record.kind != RecordKind.LEASE:
+                key += 1 << 56 if rng.random() < 0.3 else rng.choice([1, 1 << 16])
+            token = self.twin.live.get(key, {}).get("token", 0)
+            ids.append((first, key))
+            tokens.append(rng.choice([token, token, token, 0, 3]))
+        record.first = np.array([first for first, _ in ids], np.uint64)
+        record.target_sequence = np.array([key >> 16 for _, key in ids], np.uint64)
+        record.target_row = np.array([key & 0xFFFF for _, key in ids], np.uint16)
+        if record.kind == RecordKind.LEASE:
+            record.consumers = tuple(CONSUMERS)
+            record.consumer = np.array([rng.randrange(3) for _ in ids], np.uint16)
+            record.lease_ms = np.array([1000, 2000, 3000], np.uint64)
+            return
+        record.token = np.array(tokens, np.uint64)
+        if record.kind == RecordKind.MOVE:
+            back = rng.random() < 0.3
+            record.due = np.array([f if back and f < 1 << 48 else self.instant() for f, _ in ids], np.uint64)
+        if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
+            record.amount_ms = np.array([rng.choice([0, 7, 5000]) for _ in ids], np.uint64)
+
+    def request(self, record: Record) -> None:
+        rng = self.rng
+        left = record.rows
+        requests = []
+        while left:
+            rows = rng.randint(1, left)
+            left -= rows
+            client = rng.choice(CLIENTS)
+            if rng.random() < 0.2 and self.requests:
+                client, number = rng.choice(list(self.requests))
+                digest = self.requests[client, number] + (rng.random() < 0.2)
+            else:
+                self.numbers[client] += rng.choice([1, 1, 1, 3, -1])
+                number = max(self.numbers[client], 0)
+                digest = self.requests.setdefault((client, number), rng.getrandbits(63))
+            requests.append(RequestRef(client, number, digest, rows))
+        record.requests = tuple(requests)
+
+    # steps
+
+    def pending(self) -> list[Record]:
+        return self.log[self.timeline.applied :]
+
+    def append(self) -> None:
+        if len(self.pending()) < 6:
+            record = self.make()
+            self.log.append(record)
+            self.hold(record)
+
+    def hold(self, record: Record) -> None:
+        asked = self.timeline.cold(record)
+        if asked is not None:
+            self.reads.append([asked, None])
+
+    def cut(self) -> None:
+        if not self.pending():
+            return
+        for _ in range(self.rng.randint(1, len(self.pending()))):
+            self.timeline.unpin(self.log.pop())
+
+    def read(self) -> None:
+        if self.scan is not None and self.rng.random() < 0.3:
+            if self.scan[2] is None:
+                self.scan[2] = self.disk.scan(*self.scan[0], self.scan[1])
+            else:
+                entries, exhausted = self.scan[2]
+                gained = self.timeline.scanned(entries, exhausted, self.scan[0])
+                self.scan = None
+                self.view |= zip(keys_of(gained).tolist(), gained["wait_at"].tolist(), strict=True)
+        elif self.reads:
+            at = self.rng.randrange(len(self.reads))
+            read = self.reads[at]
+            if read[1] is None:
+                read[1] = self.disk.read(read[0])
+            else:
+                del self.reads[at]
+                self.timeline.entries_read(read[1], read[0])
+
+    def look_ahead(self) -> None:
+        wanted = self.timeline.wants_scan()
+        if wanted is not None:
+            assert self.scan is None
+            self.scan = [wanted[:2], min(wanted[2], self.rng.randint(1, 9)), None]
+
+    def checkpoint(self) -> None:
+        if self.saving is None:
+            self.saving = self.timeline.checkpoint()
+            self.written = False
+        elif not self.written:
+            self.disk.save(self.saving)
+            self.written = True
+        else:
+            self.timeline.checkpoint_saved(self.saving.applied)
+            self.saving = None
+
+    def advance(self) -> None:
+        if not self.pending() or not self.timeline.ready(self.pending()[0]):
+            return
+        record = self.pending()[0]
+        # The twin does not know that an id's sequence has 40 bits: such ids are never alive anyway.
+        expected = self.twin.apply(record)
+        self.told.append(expected)
+        self.compare(self.timeline.apply(record), expected)
+
+    def compare(self, applied: Applied, expected: dict[str, Any]) -> None:
+        results = [
+            (
+                r.client_id,
+                r.client_sequence,
+                r.code,
+                r.sequence,
+                r.row,
+                r.stamp,
+                r.outcomes.tolist(),
+                r.repeated,
+            )
+            for r in applied.results
+        ]
+        assert results == expected["results"]
+        assert sorted(keys_of(applied.leased).tolist()) == sorted(set(expected["leased"]))
+        assert sorted(applied.refused.tolist()) == sorted(expected["refused"])
+        assert sorted(keys_of(applied.ended).tolist()) == sorted(expected["ended"])
+        assert sorted(applied.gone.tolist()) == sorted(expected["gone"])
+        assert (applied.ended["state"] == State.LEASED).all()
+        assert set(keys_of(applied.waiting).tolist()) <= set(expected["waiting"])
+        for key in applied.gone.tolist() + keys_of(applied.leased).tolist():
+            self.view.pop(key, None)
+        waits = zip(keys_of(applied.waiting).tolist(), applied.waiting["wait_at"].tolist(), strict=True)
+        self.view |= waits
+
+    def restart(self) -> None:
+        if self.saving is not None and not self.written and self.rng.random() < 0.5:
+            self.disk.save(self.saving)
+        applied = self.timeline.applied
+        self.saving, self.scan, self.view = None, None, {}
+        self.reads.clear()
+        self.timeline = Timeline(UID, self.disk.recover(), self.hot_rows_max, self.limits)
+        for record in self.pending():
+            self.hold(record)
+        while self.timeline.applied < applied:
+            record = self.log[self.timeline.applied]
+            if self.timeline.ready(record):
+                told = self.told[self.timeline.applied]
+                self.compare(self.timeline.apply(record), told)
+            else:
+                self.read()
+            if self.rng.random() < 0.2:
+                self.look_ahead()
+                self.checkpoint()
+
+    def resize(self) -> None:
+        self.timeline.hot_rows_max = self.rng.choice([self.hot_rows_max, 1, 3, 1000])
+
+    # looking
+
+    def check(self) -> None:
+        timeline, twin = self.timeline, self.twin
+        waiting = twin.waiting()
+        assert timeline.scheduled_count == len(waiting)
+        assert timeline.leased_count == len(twin.live) - len(waiting)
+        assert timeline.live_count == len(twin.live)
+        leased = timeline.leased()
+        assert keys_of(leased).tolist() == sorted(twin.live.keys() - waiting.keys())
+        window: Any = timeline.export()["window"]
+        inside = sorted((at, key) for key, at in waiting.items() if window is None or (at, key) <= window)
+        hot = timeline.waiting_hot()
+        assert list(zip(hot["wait_at"].tolist(), keys_of(hot).tolist(), strict=True)) == inside
+        assert timeline.hot_count == len(inside)
+        assert all(self.view.get(key) == at for at, key in inside)
+        assert all(waiting.get(key) == at for key, at in self.view.items())
+        self.check_export()
+
+    def check_export(self) -> None:
+        found: Any = self.timeline.export()
+        entries = {row[3] << 16 | row[11]: row for row in found["entries"]}
+        ended = set(found["tombstones"])
+        for (_, key), row in self.disk.index.items():
+            if key not in entries and key not in ended:
+                entries[key] = canonical(row)[0]
+        if self.written or self.saving is None or not self.saving.put.size:
+            assert entries.keys() == self.twin.live.keys()
+        names = [n for n in ENTRY.names or () if n != "spare"]
+        drop = [names.index("place"), names.index("block_rows")]
+        for key, row in entries.items():
+            plain = tuple(value for at, value in enumerate(row) if at not in drop)
+            assert plain == self.twin.columns(key)
+        hours: dict[int, int] = {}
+        for entry in self.twin.live.values():
+            if entry["state"] == State.WAITING and not entry["far"]:
+                hours[entry["wait_at"] // HOUR_MS] = hours.get(entry["wait_at"] // HOUR_MS, 0) + 1
+        assert found["hours"] == sorted(hours.items())
+        dedup = {(client, number) for client, number, _ in found["dedup"]}
+        mine = {(a["client"].hex(), a["number"]) for a in self.twin.answers}
+        mine |= {(client.hex(), floor) for client, (floor, _) in self.twin.floors.items()}
+        assert dedup == mine
+
+    def settle(self) -> None:
+        """Let everything that is under way end."""
+        while self.pending():
+            self.advance()
+            self.read()
+        for _ in range(400):
+            self.look_ahead()
+            self.read()
+        for _ in range(9):
+            self.checkpoint()
+        assert self.saving is None
+        assert not self.reads
+
+    def run(self, steps: int, restarts: bool = True) -> None:
+        moves = [
+            self.append,
+            self.advance,
+            self.read,
+            self.look_ahead,
+            self.checkpoint,
+            self.cut,
+            self.resize,
+        ]
+        weights = [10, 10, 8, 3, 5, 0.5, 0.3]
+        for step in range(steps):
+            if restarts and self.rng.random() < 0.01:
+                self.restart()
+            else:
+                self.rng.choices(moves, weights)[0]()
+            if step % 7 == 0:
+                self.check()
+        self.settle()
+        self.check()
+
+
+LIMITS = st.sampled_from([DedupLimits(), DedupLimits(4, 3000, 4000), DedupLimits(30, 10_000, 900)])
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32), st.sampled_from([1, 2, 5, 20, 10_000]), LIMITS)
+def test_the_timeline_agrees_with_its_naive_twin(seed: int, hot_rows_max: int, limits: DedupLimits) -> None:
+    world = World(seed, hot_rows_max, limits)
+    world.run(250)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_message_that_ended_is_reported_as_finished_once(seed: int) -> None:
+    world = World(seed, 5, DedupLimits())
+    world.run(600, restarts=False)
+    assert sorted(world.disk.finished) == sorted(world.twin.ended)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_little_stays_in_memory_once_all_is_quiet(seed: int) -> None:
+    """No tombstone, placeholder or cold row is forgotten to be forgotten."""
+    world = World(seed, 3, DedupLimits())
+    world.run(600)
+    world.timeline.hot_rows_max = 3
+    barrier = Record(RecordKind.BARRIER, UID, world.timeline.applied + 1, 1, world.stamp)
+    world.log.append(barrier)
+    world.settle()
+    assert world.timeline.memory_rows == world.timeline.leased_count + world.timeline.hot_count
+    assert world.timeline.hot_count <= 3 + 9
