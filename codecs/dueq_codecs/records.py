@@ -7,7 +7,7 @@ them in order, and each owns the next `rows` rows of the columns. Records that t
 Which columns a kind has (n rows; every other column is empty):
 
     INSERT    due, size, crc, upload*         (* empty, or one upload number per row, 0 = inline)
-    LEASE     sequence, row, consumer         + consumers, lease_ms (one per consumer)
+    LEASE     first, sequence, row, consumer  + consumers, lease_ms (one per consumer)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
     CANCEL    first, sequence, row, token        (likewise)
     ACK       first, sequence, row, token

@@ -35,7 +35,7 @@ _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
 _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.BARRIER: (),
     RecordKind.INSERT: ("due", "size", "crc"),
-    RecordKind.LEASE: ("target_sequence", "target_row", "consumer"),
+    RecordKind.LEASE: ("first", "target_sequence", "target_row", "consumer"),
     RecordKind.MOVE: (*_TARGETS, "due"),
     RecordKind.CANCEL: _TARGETS,
     RecordKind.ACK: _TARGETS,

@@ -76,6 +76,7 @@ def records() -> dict[str, Record]:
         ),
         "record_lease": _record(
             kind.LEASE,
+            first=u64(AT, AT, AT - 1),
             target_sequence=u64(40, 40, 39),
             target_row=u16(0, 1, 7),
             consumer=u16(0, 1, 0),

@@ -30,6 +30,7 @@ from dueq.core.membership import (
     CompareAndSetDone,
     CoordinatorChanged,
     NodeSeen,
+    ReadNode,
     RegistrationsSeen,
     Topic,
     TopicOrderDone,
@@ -353,6 +354,7 @@ class BrokerCore:
         self._partitions[uid] = Partition(self._ctx, topic, index, dispatcher, recovered, now)
         self._share_memory()
         self._ctx.attend(uid)
+        self._ctx.coordinate(ReadNode(uid))
 
     def _drop(self, uid: int, now: Now) -> None:
         """Only a tombstone permits deleting a replica."""

@@ -403,7 +403,7 @@ class Replica:
             current and lost and self.leading is None and not self.installing
             and (request.last_epoch, request.last_sequence) >= own
         )  # fmt: skip
-        if node is not None and request.epoch != node.epoch:
+        if node is None or request.epoch != node.epoch:
             self.ctx.coordinate(ReadNode(self.uid))
         peer.votes.append(Vote(self.uid, request.round, consent, *own))
 
