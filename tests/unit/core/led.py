@@ -46,8 +46,10 @@ class Led:
         self.sequence = self.timeline.applied
 
     def propose(self, record: Record, now: Now) -> int:
-        if self.full:
-            return 0
+        return 0 if self.full else self.append(record, now)
+
+    def append(self, record: Record, now: Now) -> int:
+        """Append what comes from a client (or the leader)."""
         self.sequence += 1
         record.sequence, record.epoch, record.stamp = self.sequence, self.epoch, now.wall_ms
         assert self.timeline.cold(record) is None
@@ -74,7 +76,7 @@ class Led:
         for name, value in columns.items():
             setattr(record, name, np.array(value, np.uint64))
         record.requests = (RequestRef(b"c" * 16, self.sequence + 1, self.sequence + 1, len(keys)),)
-        self.propose(record, now)
+        self.append(record, now)
         return record
 
 
@@ -109,7 +111,7 @@ class Stage:
         if upload:
             record.upload = np.full(len(dues_ms), upload, np.uint64)
         record.requests = (RequestRef(b"p" * 16, led.sequence + 1, led.sequence + 1, len(dues_ms)),)
-        sequence = led.propose(record, now)
+        sequence = led.append(record, now)
         keys = [sequence << 16 | row for row in range(len(dues_ms))]
         for key in keys:
             led.payloads[key] = (
