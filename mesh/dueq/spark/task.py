@@ -83,7 +83,7 @@ class Task:
 
 
 @dataclass
-class _Run:
+class Run:
     """Rows of one request."""
 
     payloads: list[bytes]
@@ -101,14 +101,14 @@ class _Sender:
 
     def send_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Send everything; connects when there is a first row."""
-        runs = _runs(batches, self._task, self._number)
+        runs = runs_of(batches, self._task, self._number)
         first = next(runs, None)
         if first is None:
             return
         with Client(list(self._task.endpoints), timeout=self._task.timeout) as client:
             producer: Producer | None = None
             per_client = _RUNS_PER_CLIENT * self._task.partitions
-            run: _Run | None = first
+            run: Run | None = first
             while run is not None:
                 generation, place = divmod(self._runs, per_client)
                 if place == 0 or producer is None:
@@ -117,7 +117,7 @@ class _Sender:
                 yield self._send(producer, run)
                 run = next(runs, None)
 
-    def _send(self, producer: Producer, run: _Run) -> pa.RecordBatch:
+    def _send(self, producer: Producer, run: Run) -> pa.RecordBatch:
         partition = (self._number + self._runs) % self._task.partitions
         ids = producer.schedule_many(run.payloads, run.dues, partition=partition)
         self._runs += 1
@@ -125,9 +125,9 @@ class _Sender:
         return _news(self._number, partition, len(run.dues), run.keys, ids)
 
 
-def _runs(batches: Iterator[pa.RecordBatch], task: Task, number: int) -> Iterator[_Run]:
+def runs_of(batches: Iterator[pa.RecordBatch], task: Task, number: int) -> Iterator[Run]:
     """Cut rows into runs of `batch_rows` rows and of what fits into one request."""
-    run, size, row = _Run([], [], []), 0, 0
+    run, size, row = Run([], [], []), 0, 0
     for batch in batches:
         dues = _dues(batch.column(DUE), task.in_microseconds, number, row)
         payloads = _payloads(batch.column(PAYLOAD), number, row)
@@ -135,7 +135,7 @@ def _runs(batches: Iterator[pa.RecordBatch], task: Task, number: int) -> Iterato
         for payload, due, key in zip(payloads, dues.tolist(), keys, strict=True):
             if run.dues and (len(run.dues) == task.batch_rows or size + len(payload) > REQUEST_BYTES_MAX):
                 yield run
-                run, size = _Run([], [], []), 0
+                run, size = Run([], [], []), 0
             run.payloads.append(payload)
             run.dues.append(due)
             size += len(payload)

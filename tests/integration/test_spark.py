@@ -1,0 +1,184 @@
+"""The Spark producer with a real Spark and a real mesh: rows become messages, once each."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark import TaskContext  # noqa: E402
+from pyspark.sql import DataFrame, SparkSession  # noqa: E402
+from pyspark.sql import functions as F  # noqa: E402, N812
+
+import dueq.spark  # noqa: E402
+from dueq import Client  # noqa: E402
+from dueq.errors import InvalidRequest, OutcomeUnknown, TopicNotFound  # noqa: E402
+from dueq.local import LocalMesh  # noqa: E402
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.filterwarnings("default")]
+
+FAR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[LocalMesh]:
+    with LocalMesh(brokers=1, zookeeper=False) as mesh:
+        yield mesh
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2, 4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "FATAL")
+        .config("spark.local.dir", str(folder))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(mesh: LocalMesh, request: pytest.FixtureRequest) -> str:
+    name = request.node.name
+    with Client(mesh.endpoints) as client:
+        client.create_topic(name, partitions=3, replicas=1)
+    return str(name)
+
+
+def numbers(spark: SparkSession, count: int, due_ms: int, slices: int = 2) -> DataFrame:
+    frame = spark.range(0, count, numPartitions=slices)
+    return frame.select(
+        F.lit(due_ms).cast("bigint").alias("due"), F.col("id").cast("string").alias("payload")
+    )
+
+
+def received(mesh: LocalMesh, topic: str, count: int) -> Counter[bytes]:
+    """Everything that comes, until `count` messages came and then none for a moment."""
+    got: Counter[bytes] = Counter()
+    with Client(mesh.endpoints) as client, client.consumer(topic) as consumer:
+        while batch := consumer.receive(
+            max_messages=1000, timeout=30.0 if sum(got.values()) < count else 1.0
+        ):
+            got.update(bytes(message.payload) for message in batch)
+            consumer.ack(batch)
+    return got
+
+
+def test_rows_become_messages_over_all_partitions(mesh: LocalMesh, spark: SparkSession, topic: str) -> None:
+    report = dueq.spark.schedule(
+        numbers(spark, 5000, 0),
+        topic=topic,
+        due="due",
+        payload="payload",
+        endpoints=mesh.endpoints,
+        batch_rows=100,
+    )
+    assert (report.rows, report.messages) == (5000, 5000)
+    assert set(report.per_partition) == {0, 1, 2}
+    assert sum(report.per_partition.values()) == 5000
+    assert received(mesh, topic, 5000) == Counter(b"%d" % i for i in range(5000))
+
+
+class FailsLate:
+    """Passes rows on, and fails after the last one in the first attempts of each task."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+
+    def __call__(self, batches):  # type: ignore[no-untyped-def]
+        yield from batches
+        context = TaskContext.get()
+        assert context is not None
+        if context.attemptNumber() < self.failures:
+            raise RuntimeError("this task fails after having scheduled")
+
+
+def test_a_task_that_fails_after_scheduling_is_repeated_without_duplicates(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    frame = numbers(spark, 3000, 0)
+    failing = frame.mapInArrow(FailsLate(2), frame.schema)
+    report = dueq.spark.schedule(
+        failing, topic=topic, due="due", payload="payload", endpoints=mesh.endpoints, batch_rows=100
+    )
+    assert report.messages == 3000
+    assert received(mesh, topic, 3000) == Counter(b"%d" % i for i in range(3000))
+
+
+def test_a_job_that_fails_for_good_says_that_rows_may_have_been_scheduled(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    frame = numbers(spark, 10, 0)
+    with pytest.raises(OutcomeUnknown, match="may have been scheduled"):
+        dueq.spark.schedule(
+            frame.mapInArrow(FailsLate(9), frame.schema),
+            topic=topic, due="due", payload="payload", endpoints=mesh.endpoints,
+        )  # fmt: skip
+
+
+def test_timestamps_and_keys(mesh: LocalMesh, spark: SparkSession, topic: str) -> None:
+    due = datetime.fromtimestamp(int(time.time()) + FAR_MS, UTC)
+    frame = spark.createDataFrame(
+        [(due, "a", b"x"), (due, "b", b"y")], "at timestamp, name string, body binary"
+    )
+    report = dueq.spark.schedule(
+        frame, topic=topic, due=frame.at, payload="body", key="name", endpoints=mesh.endpoints
+    )
+    assert set(report.ids) == {"a", "b"}
+    with Client(mesh.endpoints) as client, client.producer(topic) as producer:
+        producer.cancel(report.ids["a"])
+        producer.move(report.ids["b"], 0)
+    assert received(mesh, topic, 1) == Counter([b"y"])
+
+
+def test_a_frame_without_rows_schedules_nothing(mesh: LocalMesh, spark: SparkSession, topic: str) -> None:
+    report = dueq.spark.schedule(
+        numbers(spark, 0, 0), topic=topic, due="due", payload="payload", endpoints=mesh.endpoints
+    )
+    assert (report.rows, report.messages, report.per_partition) == (0, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "column"), [("due double, payload string", "due"), ("due bigint, payload int", "payload")]
+)
+def test_a_column_of_another_type_is_named_before_anything_runs(
+    mesh: LocalMesh, spark: SparkSession, schema: str, column: str
+) -> None:
+    frame = spark.createDataFrame([], schema)
+    with pytest.raises(InvalidRequest, match=f"the {column} column '{column}' is"):
+        dueq.spark.schedule(frame, topic="t", due="due", payload="payload", endpoints=mesh.endpoints)
+
+
+def test_a_row_without_due_is_named_and_the_task_not_repeated(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    frame = spark.createDataFrame([(None, "x")], "due bigint, payload string").coalesce(1)
+    with pytest.raises(InvalidRequest, match="row 0 of Spark partition 0: due is null"):
+        dueq.spark.schedule(frame, topic=topic, due="due", payload="payload", endpoints=mesh.endpoints)
+
+
+def test_an_unknown_topic_is_refused_before_anything_runs(mesh: LocalMesh, spark: SparkSession) -> None:
+    with pytest.raises(TopicNotFound):
+        dueq.spark.schedule(
+            numbers(spark, 1, 0), topic="nowhere", due="due", payload="payload", endpoints=mesh.endpoints
+        )
+
+
+def test_wrong_batch_rows_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(InvalidRequest, match="batch_rows"):
+        dueq.spark.schedule(numbers(spark, 1, 0), topic="t", due="due", payload="payload", batch_rows=0)
