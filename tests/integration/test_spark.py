@@ -8,19 +8,20 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark import TaskContext  # noqa: E402
-from pyspark.sql import DataFrame, SparkSession  # noqa: E402
-from pyspark.sql import functions as F  # noqa: E402, N812
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-import dueq.spark  # noqa: E402
-from dueq import Client  # noqa: E402
-from dueq.errors import InvalidRequest, OutcomeUnknown, TopicNotFound  # noqa: E402
-from dueq.local import LocalMesh  # noqa: E402
+import dueq.spark
+from dueq import Client
+from dueq.errors import InvalidRequest, OutcomeUnknown, TopicNotFound
+from dueq.local import LocalMesh
+from dueq.spark.task import Task
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.filterwarnings("default")]
 
@@ -94,27 +95,31 @@ def test_rows_become_messages_over_all_partitions(mesh: LocalMesh, spark: SparkS
     assert received(mesh, topic, 5000) == Counter(b"%d" % i for i in range(5000))
 
 
-class FailsLate:
-    """Passes rows on, and fails after the last one in the first attempts of each task."""
+def failing(inner: Any, attempts: int) -> Any:
+    """Do all of `inner`, and then fail, in the first attempts of each task."""
 
-    def __init__(self, failures: int) -> None:
-        self.failures = failures
+    def run(batches: Any) -> Any:
+        from pyspark import TaskContext
 
-    def __call__(self, batches):  # type: ignore[no-untyped-def]
-        yield from batches
-        context = TaskContext.get()
-        assert context is not None
-        if context.attemptNumber() < self.failures:
-            raise RuntimeError("this task fails after having scheduled")
+        done = list(inner(batches))
+        if TaskContext.get().attemptNumber() < attempts:
+            raise RuntimeError("this task fails after having done all")
+        yield from done
+
+    return run
 
 
 def test_a_task_that_fails_after_scheduling_is_repeated_without_duplicates(
-    mesh: LocalMesh, spark: SparkSession, topic: str
+    mesh: LocalMesh, spark: SparkSession, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frame = numbers(spark, 3000, 0)
-    failing = frame.mapInArrow(FailsLate(2), frame.schema)
+    monkeypatch.setattr("dueq.spark.producer.Task", lambda *values: failing(Task(*values), 2))
     report = dueq.spark.schedule(
-        failing, topic=topic, due="due", payload="payload", endpoints=mesh.endpoints, batch_rows=100
+        numbers(spark, 3000, 0),
+        topic=topic,
+        due="due",
+        payload="payload",
+        endpoints=mesh.endpoints,
+        batch_rows=100,
     )
     assert report.messages == 3000
     assert received(mesh, topic, 3000) == Counter(b"%d" % i for i in range(3000))
@@ -126,7 +131,7 @@ def test_a_job_that_fails_for_good_says_that_rows_may_have_been_scheduled(
     frame = numbers(spark, 10, 0)
     with pytest.raises(OutcomeUnknown, match="may have been scheduled"):
         dueq.spark.schedule(
-            frame.mapInArrow(FailsLate(9), frame.schema),
+            frame.mapInArrow(failing(iter, 9), frame.schema),
             topic=topic, due="due", payload="payload", endpoints=mesh.endpoints,
         )  # fmt: skip
 
