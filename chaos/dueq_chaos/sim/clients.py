@@ -264,9 +264,8 @@ class SimConsumer(Asker):
 
         def done(reply: ChangeReply) -> None:
             self._held.pop(pair, None)
-            message = self.history.messages.get((uid, sequence, row))
-            if message is not None and reply.outcomes.tolist() == [Outcome.DONE]:
-                message.acked_at_us = self.world.wall_us
+            if reply.outcomes.tolist() == [Outcome.DONE]:
+                self.history.acked((uid, sequence, row), self.world.wall_us)
 
         self.ask(request, [], done)
 

@@ -108,10 +108,8 @@ class SimCoordinator:
     def _expire(self, session: Session) -> None:
         broker_id = session.registration.broker_id
         if (
-            (self.registrations.get(broker_id) == session.registration
-            and not session.connected)
-            or session.closed
-        ):
+            self.registrations.get(broker_id) == session.registration and not session.connected
+        ) or session.closed:
             if self.registrations.get(broker_id) == session.registration:
                 del self.registrations[broker_id]
                 self._announce_registrations()
@@ -229,7 +227,8 @@ class SimCoordinator:
         self._announce_node(order.uid)
         return version + 1
 
-    def _create(self, session: Session, order: CreateTopic) -> None:
+    def create(self, order: CreateTopic) -> Topic:
+        """Create a topic, or return the one of that name."""
         known = self.topics.get(order.name)
         if known is None:
             stores = {member.broker_id: member for member in order.members}
@@ -246,6 +245,10 @@ class SimCoordinator:
             self._announce_topics()
             for part in parts:
                 self._announce_node(part.uid)
+        return known
+
+    def _create(self, session: Session, order: CreateTopic) -> None:
+        known = self.create(order)
         mine = known.creation_id == order.creation_id
         self._later(session, TopicOrderDone(order.token, "" if mine else "exists", "", known))
 

@@ -54,11 +54,21 @@ class History:
         self.messages: dict[MessageKey, Message] = {}
         self.unacknowledged: dict[bytes, None] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
+        self._early_acks: dict[MessageKey, int] = {}
 
     def inserted(self, key: MessageKey, payload: bytes, due_ms: int, first: int) -> None:
         """An insert was acknowledged."""
         message = self.messages[key] = Message(payload, due_ms, first)
         message.deliveries.extend(self.strangers.pop(key, []))
+        message.acked_at_us = self._early_acks.pop(key, None)
+
+    def acked(self, key: MessageKey, at_us: int) -> None:
+        """An ack was confirmed (perhaps before the insert's own answer came)."""
+        message = self.messages.get(key)
+        if message is None:
+            self._early_acks[key] = at_us
+        else:
+            message.acked_at_us = at_us
 
     def delivered(self, key: MessageKey, delivery: Delivery) -> None:
         """A consumer was given a message."""

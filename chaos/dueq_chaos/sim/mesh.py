@@ -46,8 +46,7 @@ class SimMesh:
         order = CreateTopic(
             0, name, "00" * 16, "timeline", replicas_of, members, replicas, min_isr, 64 << 20, 0
         )  # fmt: skip
-        session = self.coordinator._sessions[0]
-        self.coordinator._create(session, order)
+        self.coordinator.create(order)
         uids = [part.uid for part in self.coordinator.topics[name].partitions]
         served = self.world.run_until(lambda: all(self.leader_of(uid) for uid in uids), 20_000_000)
         assert served, "no leaders\n" + "\n".join(self.world.trace[-50:])
@@ -84,7 +83,7 @@ class SimMesh:
         for name, node in self.nodes.items():
             if node.core is None:
                 continue
-            partition = node.core._partitions.get(uid)
+            partition = node.core.partition(uid)
             if partition is not None and partition.replica.serving:
                 found = (partition.replica.epoch, name)
                 best = found if best is None or found > best else best
@@ -117,19 +116,18 @@ class SimMesh:
             if node.core is None:
                 node.start()
 
-    def check(self) -> None:
-        """Nothing has failed, and replicas that have applied the same record are equal."""
-        for name, node in self.nodes.items():
-            assert not node.failures, f"{name}: {node.failures[0]!r}\n" + "\n".join(self.world.trace[-80:])
+    def failures(self) -> list[str]:
+        """What the cores have raised, and replicas that have applied the same record and differ."""
+        wrong = [f"{name}: {failure!r}" for name, node in self.nodes.items() for failure in node.failures]
         for uid in self.coordinator.nodes:
-            states: dict[int, tuple[str, object]] = {}
+            seen: dict[int, tuple[str, object]] = {}
             for name, node in self.nodes.items():
-                partition = node.core._partitions.get(uid) if node.core is not None else None
+                partition = node.core.partition(uid) if node.core is not None else None
                 if partition is None or partition.replica.installing:
                     continue
-                applied = partition.timeline.applied
-                state = (partition.timeline.scheduled_count, partition.timeline.leased_count)
-                if applied in states:
-                    other, seen = states[applied]
-                    assert seen == state, f"p{uid}@{applied}: {name} {state}, {other} {seen}"
-                states[applied] = (name, state)
+                timeline = partition.timeline
+                counts = (timeline.scheduled_count, timeline.leased_count)
+                other, known = seen.setdefault(timeline.applied, (name, counts))
+                if known != counts:
+                    wrong.append(f"partition {uid} at {timeline.applied}: {other} {known}, {name} {counts}")
+        return wrong

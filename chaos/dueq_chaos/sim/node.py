@@ -180,10 +180,8 @@ class Node:
 
     def _from_disk(self, life: int, event: Event) -> None:
         if (
-            (life == self.incarnation
-            and isinstance(event, Persisted | StoreFailed))
-            or life == self.incarnation
-        ):
+            life == self.incarnation and isinstance(event, Persisted | StoreFailed)
+        ) or life == self.incarnation:
             self.receive(event)
 
     def _coordinated(self, life: int, event: CoordinatorEvent) -> None:

@@ -123,6 +123,10 @@ class BrokerCore:
         """Counters that only grow."""
         return self._ctx.metrics
 
+    def partition(self, uid: int) -> Partition | None:
+        """Return a replica that is held here, for those who check it from outside."""
+        return self._partitions.get(uid)
+
     def gauges(self, now: Now) -> dict[str, Any]:
         """What is measured rather than counted, for the metrics port."""
         return self._status.gauges(now)
