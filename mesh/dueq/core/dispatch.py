@@ -166,11 +166,10 @@ class TopicDispatcher:
         waits = entries["wait_at"]
         mono_us = self._mono_of(waits, now)
         half_us = mono_us + entries["lease_ms"].astype(np.int64) * 500
-        # A move was applied between proposal and grant: its new instant is too far off to hold a lease for.
-        far = mono_us > now.mono_us + limits.LOOK_AHEAD_MS_MAX * 1000
-        if far.any():
-            lane.end_now(slots[far & fresh], now)
-            half_us[far] = now.mono_us
+        far_us = now.mono_us + limits.LOOK_AHEAD_MS_MAX * 1000
+        if mono_us.max() > far_us:
+            # Moved between proposal and grant: the new instant is too far off to hold a lease for.
+            half_us[mono_us > far_us] = now.mono_us
         if not fresh.all():
             # Withheld or to be ended since it was proposed: only the timer matters, and it may be set
             # already.
@@ -181,7 +180,8 @@ class TopicDispatcher:
             if not len(slots):
                 return
         leases.phase[slots] = Phase.GRANTED
-        leases.act_us[slots] = np.minimum(leases.act_us[slots], half_us)
+        half_us = np.minimum(leases.act_us[slots], half_us)
+        leases.act_us[slots] = half_us
         lane.touch(int(half_us.min()))
         lane.schedule(slots, waits)
         self._stager.send_ahead(lane, slots, entries)
@@ -331,14 +331,15 @@ class TopicDispatcher:
             self._sends.append((session.route, push, bodies))
 
     def _count_push(self, leaving: Leaving, mesh_us: int) -> None:
-        attempts = leaving.entries["attempt"]
-        waits = leaving.entries["wait_at"]
+        attempts = leaving.entries["attempt"].tolist()
+        waits = leaving.entries["wait_at"].tolist()
         self._metrics.messages["push", self.topic] += len(attempts)
-        if attempts.max() > 1:
-            self._metrics.redelivered[self.topic] += int((attempts > 1).sum())
-            waits = waits[attempts == 1]
+        first = attempts.count(1)
+        if first < len(attempts):
+            self._metrics.redelivered[self.topic] += len(attempts) - first
+            waits = [wait for wait, attempt in zip(waits, attempts, strict=True) if attempt == 1]
         lateness = self._metrics.lateness_of(self.topic)
-        for wait_ms, count in Counter(waits.tolist()).items():
+        for wait_ms, count in Counter(waits).items():
             lateness.observe(mesh_us - wait_ms * 1000, count)
 
     # -------------------------------------------------------------- leasing
@@ -351,7 +352,9 @@ class TopicDispatcher:
         if not lanes:
             return
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
-        lanes = [lane for lane in lanes if lane.partition.confirmed(now)] if free else []
+        if not free:
+            return
+        lanes = [lane for lane in lanes if lane.partition.confirmed(now)]
         picked: dict[int, list[Entries]] = {}
         for until_ms in (mesh_ms, ahead_ms):
             free = self._pick(lanes, until_ms, free, picked)

@@ -20,6 +20,7 @@ from dueq_codecs.records import U64
 
 NEVER_MS: Final = 1 << 62
 """Later than every instant."""
+WAITING: Final = int(State.WAITING)
 _KEY_BITS: Final = 56
 _KEY_MASK: Final = (1 << _KEY_BITS) - 1
 
@@ -48,6 +49,10 @@ class DueQueue:
     def add(self, entries: Entries) -> None:
         """Enter waiting messages; those that are in already do no harm."""
         waits = entries["wait_at"].tolist()
+        if len(waits) == 1:
+            key = int(entries["sequence"][0]) << 16 | int(entries["row"][0])
+            heappush(self._heap, waits[0] << _KEY_BITS | key)
+            return
         keys = keys_of(entries).tolist()
         heap = self._heap
         if len(keys) * 4 < len(heap):
@@ -93,9 +98,10 @@ class DueQueue:
         rows = self._rows(np.array(keys, np.uint64))
         waits = [place >> _KEY_BITS for place in places]
         free = taken.isdisjoint(keys)
-        if free and rows["wait_at"].tolist() == waits and not np.any(rows["state"] != State.WAITING):
+        states = rows["state"].tolist()
+        if free and rows["wait_at"].tolist() == waits and states.count(WAITING) == len(states):
             return rows
-        good = (rows["state"] == State.WAITING) & (rows["wait_at"] == np.array(waits, np.uint64))
+        good = (rows["state"] == WAITING) & (rows["wait_at"] == np.array(waits, np.uint64))
         if not free:
             good &= np.array([key not in taken for key in keys])
         return rows.take(np.flatnonzero(good))

@@ -12,7 +12,7 @@ from dueq import limits
 from dueq.core.due_queue import NEVER_MS, DueQueue
 from dueq.core.entry import Entries, State
 from dueq.core.instant import Now
-from dueq.core.leases import NEVER_US, LeaseTable, Phase, Slots
+from dueq.core.leases import FEW, NEVER_US, LeaseTable, Phase, Slots
 from dueq_codecs.records import U64, Record, RecordKind
 
 
@@ -143,6 +143,8 @@ class Lane:
 
     def _pushable(self, slots: Slots, tokens: U64, now: Now) -> Slots:
         leases = self.leases
+        if len(slots) <= FEW and leases.all_pushable(slots.tolist(), tokens.tolist(), now.mono_us):
+            return slots
         phase = leases.phase[slots]
         same = leases.same(slots, tokens)
         good = same & (phase == Phase.GRANTED) & (leases.act_us[slots] > now.mono_us)

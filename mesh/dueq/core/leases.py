@@ -10,7 +10,6 @@ to reschedule.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from itertools import repeat
 from typing import Final
 
@@ -25,12 +24,14 @@ I64 = npt.NDArray[np.int64]
 Body = bytes | memoryview
 
 NEVER_US: Final = 1 << 61
+FEW: Final = 8
+"""So few values are faster looked at one by one than through numpy."""
 _CAPACITY_MIN: Final = 64
 _WORDS: Final = ENTRY.itemsize // 8
 
 
-class Phase(IntEnum):
-    """How far a lease is."""
+class Phase:
+    """How far a lease is: plain integers, since an enum's are slow to look up and to compare with columns."""
 
     FREE = 0
     PROPOSED = 1
@@ -100,7 +101,7 @@ class LeaseTable:
     # -------------------------------------------------------------- rows
 
     def add(
-        self, entries: Entries, owner: I64 | int, token: U64 | int, phase: Phase, act_us: I64 | int
+        self, entries: Entries, owner: I64 | int, token: U64 | int, phase: int, act_us: I64 | int
     ) -> Slots:
         """Enter leases; their keys must not be there. Returns their slots."""
         count = len(entries)
@@ -158,6 +159,14 @@ class LeaseTable:
         mine = (self.owner[: self.high] == owner) & (self.phase[: self.high] != Phase.FREE)
         return np.flatnonzero(mine)
 
+    def all_pushable(self, slots: list[int], tokens: list[int], now_us: int) -> bool:
+        """Return whether all of these few leases are granted, in time, and have their payload at hand."""
+        phase, token, act_us, ready = self.phase, self.token, self.act_us, self.ready
+        return all(
+            phase[slot] == Phase.GRANTED and token[slot] == own and act_us[slot] > now_us and ready[slot]
+            for slot, own in zip(slots, tokens, strict=True)
+        )
+
     # -------------------------------------------------------------- timers
 
     def to_end(self, now_us: int) -> Slots:
@@ -200,7 +209,14 @@ class LeaseTable:
 def inline_sizes(entries: Entries) -> I64:
     """Return the bytes of each entry's payload that travel inside a push; 0 for uploads."""
     sizes: I64 = entries["size"].astype(np.int64)
-    uploads = entries["flags"] & FLAG_UPLOAD
-    if uploads.any():
-        sizes[uploads != 0] = 0
+    if has_uploads(entries):
+        sizes[entries["flags"] & FLAG_UPLOAD != 0] = 0
     return sizes
+
+
+def has_uploads(entries: Entries) -> bool:
+    """Return whether any payload travels in chunks."""
+    flags = entries["flags"]
+    if len(flags) <= FEW:
+        return any(flag & FLAG_UPLOAD for flag in flags.tolist())
+    return bool((flags & FLAG_UPLOAD).any())

@@ -18,7 +18,7 @@ from dueq import limits
 from dueq.core.consumers import Consumers, ConsumerSession
 from dueq.core.entry import FLAG_UPLOAD, Entries
 from dueq.core.lane import Lane
-from dueq.core.leases import Phase, Slots, inline_sizes
+from dueq.core.leases import Phase, Slots, has_uploads, inline_sizes
 from dueq.core.metrics import CoreMetrics
 from dueq.core.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
 from dueq_codecs.messages import PushChunk
@@ -75,8 +75,8 @@ class Stager:
     def stage(self, lane: Lane, slots: Slots, entries: Entries) -> None:
         """Begin to bring the inline payloads of leases to memory (uploads wait for `send_ahead`)."""
         leases = lane.leases
-        uploads = entries["flags"] & FLAG_UPLOAD
-        if uploads.any():
+        if has_uploads(entries):
+            uploads = entries["flags"] & FLAG_UPLOAD
             leases.put_bodies(slots[uploads != 0].tolist(), [b""] * int((uploads != 0).sum()))
             slots, entries = slots[uploads == 0], entries[uploads == 0]
             if not len(slots):
@@ -120,6 +120,8 @@ class Stager:
 
     def send_ahead(self, lane: Lane, slots: Slots, entries: Entries) -> None:
         """Begin to send the chunks of granted uploads (anew, for those that had begun)."""
+        if not has_uploads(entries):
+            return
         uploads = np.flatnonzero(entries["flags"] & FLAG_UPLOAD)
         leases = lane.leases
         for at in uploads.tolist():
@@ -135,8 +137,7 @@ class Stager:
                     -(-int(entries["size"][at]) // limits.CHUNK_BYTES),
                 )
             )  # fmt: skip
-        if len(uploads):
-            self._read_chunks()
+        self._read_chunks()
 
     def _session_of(self, upload: _Upload) -> ConsumerSession | None:
         """Return who still waits for an upload; None: nobody."""
