@@ -20,7 +20,7 @@ import numpy.typing as npt
 from dueq import limits
 from dueq.core.events import Route
 from dueq.core.instant import Now
-from dueq.core.leases import I64, Slots
+from dueq.core.leases import I64, Slots, total
 from dueq_codecs.messages import ConsumerFrame
 from dueq_codecs.records import U16, U64
 
@@ -130,20 +130,20 @@ class Consumers:
 
     def free_rows(self, now: Now, limit: int) -> int:
         """Return how many rows the line can take, up to `limit`; who can take none leaves it."""
-        total = 0
+        rows = 0
         left = False
         for session in self._line:
             free = session.free_rows(now)
             if free > 0:
-                total += free
-                if total >= limit:
+                rows += free
+                if rows >= limit:
                     return limit
             else:
                 session.in_line = False
                 left = True
         if left:
             self._line = deque(session for session in self._line if session.in_line)
-        return total
+        return rows
 
     def give_back(self, owners: I64, sizes: npt.NDArray[np.uint32], now: Now) -> None:
         """Leases have ended: their credit is free again."""
@@ -152,7 +152,7 @@ class Consumers:
             return
         first = owners[0]
         if (owners == first).all():
-            self._returned(int(first), len(owners), int(sizes.sum(dtype=np.int64)), now)
+            self._returned(int(first), len(owners), total(sizes), now)
             return
         numbers, inverse = np.unique(owners, return_inverse=True)
         rows = np.bincount(inverse).tolist()
@@ -178,8 +178,8 @@ class Consumers:
         count = len(sizes)
         quotas: dict[ConsumerSession, int] = {}
         order = self._in_turn(count, now)
-        total = int(sizes.sum(dtype=np.int64))
-        if any(s.bytes_out + total > s.credit_bytes for s in order):
+        weight = total(sizes)
+        if any(s.bytes_out + weight > s.credit_bytes for s in order):
             return self._deal_by_bytes(sizes.tolist(), order, now)
         remaining = count
         while remaining and order:
@@ -245,7 +245,7 @@ class Consumers:
     def _count_out(self, owners: list[ConsumerSession], column: U16, sizes: npt.NDArray[np.uint32]) -> None:
         if len(owners) == 1:
             owners[0].rows_out += len(column)
-            owners[0].bytes_out += int(sizes.sum(dtype=np.int64))
+            owners[0].bytes_out += total(sizes)
             return
         rows = np.bincount(column, minlength=len(owners)).tolist()
         weights = np.bincount(column, sizes, minlength=len(owners)).tolist()

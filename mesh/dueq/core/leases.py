@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ I64 = npt.NDArray[np.int64]
 Body = bytes | memoryview
 
 NEVER_US: Final = 1 << 61
-FEW: Final = 8
+FEW: Final = 16
 """So few values are faster looked at one by one than through numpy."""
 _CAPACITY_MIN: Final = 64
 _WORDS: Final = ENTRY.itemsize // 8
@@ -187,7 +187,7 @@ class LeaseTable:
     def stage(self, slots: Slots, sizes: I64) -> None:
         """Count payload bytes that are being brought to memory."""
         self.staged[slots] = sizes
-        self.staged_bytes += int(sizes.sum())
+        self.staged_bytes += total(sizes)
 
     def put_bodies(self, slots: list[int], bodies: Iterable[Body | None]) -> None:
         """Lay down payloads that have come."""
@@ -198,12 +198,17 @@ class LeaseTable:
     def unstage(self, slots: Slots) -> None:
         """Let payloads go: pushed, or not wanted any more."""
         if self.staged_bytes:
-            self.staged_bytes -= int(self.staged[slots].sum())
+            self.staged_bytes -= total(self.staged[slots])
             self.staged[slots] = 0
         held = self.bodies
         for slot in slots.tolist():
             held[slot] = None
         self.ready[slots] = 0
+
+
+def total(sizes: npt.NDArray[Any]) -> int:
+    """Return the sum of a column of sizes."""
+    return sum(sizes.tolist()) if len(sizes) <= FEW else int(sizes.sum(dtype=np.int64))
 
 
 def inline_sizes(entries: Entries) -> I64:

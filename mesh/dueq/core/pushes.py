@@ -16,9 +16,9 @@ from dueq.core.consumers import ConsumerSession, SentPush
 from dueq.core.entry import ENTRY, Entries, keys_of
 from dueq.core.instant import Now
 from dueq.core.lane import Lane
-from dueq.core.leases import I64, Body, Phase, Slots, inline_sizes
+from dueq.core.leases import I64, Body, Phase, Slots, inline_sizes, total
 from dueq_codecs.messages import Push
-from dueq_codecs.records import U32
+from dueq_codecs.records import U32, U64
 
 ROWS_MAX: Final = 2048
 BYTES_MAX: Final = 2 << 20
@@ -83,7 +83,7 @@ def frames(leaving: Leaving) -> Iterator[tuple[int, Leaving]]:
 
 def _by_size(leaving: Leaving) -> Iterator[Leaving]:
     sizes = inline_sizes(leaving.entries)
-    if len(sizes) <= ROWS_MAX and int(sizes.sum()) <= BYTES_MAX:
+    if len(sizes) <= ROWS_MAX and total(sizes) <= BYTES_MAX:
         yield leaving
         return
     ends = np.cumsum(sizes)
@@ -110,15 +110,8 @@ def build(
         now: this instant.
     """
     uid, left_ms, bodies = _release(leaving, now)
-    parts = [
-        (lane.uid, slots, lane.leases.token[slots])
-        for lane, slots in (
-            (lane, leaving.slots[leaving.lane == at]) for at, lane in enumerate(leaving.lanes)
-        )
-        if len(slots)
-    ]
     session.push_number += 1
-    session.unseen.append(SentPush(session.push_number, now.mono_us, parts))
+    session.unseen.append(SentPush(session.push_number, now.mono_us, _parts(leaving)))
     entries = leaving.entries
     push = Push(
         topic=topic,
@@ -140,6 +133,15 @@ def build(
         crc=np.ascontiguousarray(entries["crc"]),
     )
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
+
+
+def _parts(leaving: Leaving) -> list[tuple[int, Slots, U64]]:
+    """Return (uid, slots, tokens) of each lane that takes part."""
+    lanes, at, slots, _, _ = leaving
+    if len(lanes) == 1:
+        return [(lanes[0].uid, slots, lanes[0].leases.token[slots])]
+    by_lane = [(lane, slots[at == index]) for index, lane in enumerate(lanes)]
+    return [(lane.uid, mine, lane.leases.token[mine]) for lane, mine in by_lane if len(mine)]
 
 
 def _release(leaving: Leaving, now: Now) -> tuple[U32, I64, list[Body]]:
@@ -168,10 +170,9 @@ def _release_lane(lane: Lane, slots: Slots, entries: Entries, now: Now) -> tuple
     length_us = entries["lease_ms"].astype(np.int64) * 1000
     act_us = now.mono_us + length_us
     phase = leases.phase[slots]
-    again = phase == Phase.AGAIN
-    if again.any():
+    if Phase.AGAIN in phase.tolist():
         # Its deadline is that of the first push: the holder may count from there.
-        act_us = np.where(again, leases.act_us[slots], act_us)
+        act_us = np.where(phase == Phase.AGAIN, leases.act_us[slots], act_us)
     leases.phase[slots] = Phase.PUSHED
     leases.act_us[slots] = act_us
     lane.touch(int(act_us.min()))

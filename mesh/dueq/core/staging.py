@@ -18,7 +18,7 @@ from dueq import limits
 from dueq.core.consumers import Consumers, ConsumerSession
 from dueq.core.entry import FLAG_UPLOAD, Entries
 from dueq.core.lane import Lane
-from dueq.core.leases import Phase, Slots, has_uploads, inline_sizes
+from dueq.core.leases import Phase, Slots, has_uploads, inline_sizes, total
 from dueq.core.metrics import CoreMetrics
 from dueq.core.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
 from dueq_codecs.messages import PushChunk
@@ -200,7 +200,7 @@ class Stager:
 def fit_bytes(entries: Entries, room: int, empty: bool) -> int:
     """Return how many of the first entries may be staged within `room` bytes (one at least, if `empty`)."""
     sizes = inline_sizes(entries)
-    if int(sizes.sum()) <= room:
+    if total(sizes) <= room:
         return len(entries)
     count = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
     return max(count, 1) if empty else count
