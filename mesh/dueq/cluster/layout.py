@@ -1,0 +1,78 @@
+"""Where each fact lies in ZooKeeper.
+
+    ROOT/cluster            JSON: cluster id, feature level
+    ROOT/next_uid           the next partition uid, in decimal
+    ROOT/brokers/ID         ephemeral; JSON of a Registration
+    ROOT/topics/NAME        JSON of a Topic; never changed, only deleted
+    ROOT/partitions/UID     JSON of a PartitionNode; changed only by compare-and-set on its version
+    ROOT/tombstones/A-B     no value: the partitions with uids A to B may be deleted everywhere
+
+No message, lease or ack ever lies here.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+DEFAULT_ROOT = "/dueq"
+
+
+class Layout:
+    """The paths of one cluster.
+
+    Attributes:
+        root: an absolute path, without a slash at its end.
+        cluster, next_uid, brokers, topics, partitions, tombstones: see the module.
+    """
+
+    def __init__(self, root: str = DEFAULT_ROOT) -> None:
+        """Take the cluster's root.
+
+        Raises:
+            ValueError: it is not an absolute path below `/`.
+        """
+        if not root.startswith("/") or not root.strip("/") or "//" in root:
+            raise ValueError(
+                f"the root of a cluster in ZooKeeper is a path like {DEFAULT_ROOT}, not {root!r}"
+            )
+        self.root = root.rstrip("/")
+        self.cluster = f"{self.root}/cluster"
+        self.next_uid = f"{self.root}/next_uid"
+        self.brokers = f"{self.root}/brokers"
+        self.topics = f"{self.root}/topics"
+        self.partitions = f"{self.root}/partitions"
+        self.tombstones = f"{self.root}/tombstones"
+
+    def folders(self) -> list[str]:
+        """Return every path that must be there first, parents before children."""
+        parts = self.root.split("/")
+        above = ["/".join(parts[: n + 1]) for n in range(1, len(parts))]
+        return [*above, self.brokers, self.topics, self.partitions, self.tombstones]
+
+    def broker(self, broker_id: str) -> str:
+        """Return the path of a broker's registration."""
+        return f"{self.brokers}/{segment(broker_id)}"
+
+    def topic(self, name: str) -> str:
+        """Return the path of a topic."""
+        return f"{self.topics}/{segment(name)}"
+
+    def partition(self, uid: int) -> str:
+        """Return the path of a partition's node."""
+        return f"{self.partitions}/{uid}"
+
+    def tombstone(self, name: str) -> str:
+        """Return the path of a tombstone."""
+        return f"{self.tombstones}/{name}"
+
+
+def segment(name: str) -> str:
+    """Return a name as one segment of a path: `/` would be two, and ZooKeeper refuses `.` and `..`."""
+    quoted = quote(name, safe="")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
+
+
+def split_address(address: str) -> tuple[str, str]:
+    """Split `HOST:PORT,HOST:PORT/ROOT` into hosts and root; without a root it is `/dueq`."""
+    hosts, slash, root = address.partition("/")
+    return hosts, f"/{root}" if slash and root.strip("/") else DEFAULT_ROOT

@@ -1,0 +1,249 @@
+"""What ZooKeeper holds, read and followed.
+
+Watches fire once, coalesce, and say only *that* something changed. So they are level-triggered (pitfall R20):
+each one leads to reading the thing again, which also sets the next watch, and after every reconnect everything
+is read again. A watch that fires while its thing is being read leads to one more read.
+
+A change costs what changed: registrations are few and read as a whole, topics are immutable and kept until
+their own watch fires, partitions' nodes are read one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from dueq.cluster.coordinator import CoordinatorUnreadable, Deliver
+from dueq.cluster.layout import Layout
+from dueq.cluster.requests import CONNECTION_ERRORS, Procedure, Requests, one
+from dueq.cluster.znodes import decode_node, decode_registration, decode_topic, tombstone_uids
+from dueq.core.membership import NodeSeen, Registration, RegistrationsSeen, Topic, TopicsSeen
+
+_log = structlog.get_logger("dueq.cluster")
+
+_AGAIN_S: Final = 1.0
+
+Later = Callable[[float, Callable[[], None]], None]
+"""Calls something on the owning thread after so many seconds, unless the connection is lost before."""
+
+
+class Mirror:
+    """Follows everything below the layout's root and delivers what it sees; belongs to one thread.
+
+    Attributes:
+        _reading: what is being read now: `_REGISTRATIONS`, `_TOPICS`, or a partition's uid.
+        _dirty: what has changed while it was being read.
+        _topics: topics as read, by the name of their node.
+        _stale: names of topics whose watch has fired since they were last asked for.
+        _followed: uids whose nodes have a watch or are being read.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        layout: Layout,
+        requests: Requests,
+        deliver: Deliver,
+        enqueue: Callable[[Callable[[], None]], None],
+        later: Later,
+        registrations_read: Callable[[dict[str, Registration]], None],
+    ) -> None:
+        """Take what it works with; nothing is read before `refresh`."""
+        self._client = client
+        self._layout = layout
+        self._requests = requests
+        self._deliver = deliver
+        self._enqueue = enqueue
+        self._later = later
+        self._registrations_read = registrations_read
+        self._reading: set[str | int] = set()
+        self._dirty: set[str | int] = set()
+        self._topics: dict[str, Topic] = {}
+        self._stale: set[str] = set()
+        self._followed: set[int] = set()
+
+    def refresh(self) -> None:
+        """Read everything and set every watch: the connection is new."""
+        self._read_registrations()
+        self._read_topics()
+
+    def connection_lost(self) -> None:
+        """Every watch is gone."""
+        self._reading.clear()
+        self._dirty.clear()
+        self._topics.clear()
+        self._stale.clear()
+        self._followed.clear()
+
+    def read_node(self, uid: int) -> None:
+        """Sync, then read one partition's node, and deliver it."""
+        path = self._layout.partition(uid)
+        self._requests.submit(partial(self._client.sync_async, path), _ignore, urgent=True)
+        self._requests.submit(
+            partial(self._client.get_async, path), partial(self._node_read, uid, followed=False), urgent=True
+        )
+
+    # ------------------------------------------------------------ watches
+
+    def _fired(self, event: WatchedEvent) -> None:
+        """On a thread of kazoo's. One bound method for all watches: kazoo keeps them in sets."""
+        if event.type != EventType.NONE:
+            self._enqueue(partial(self._changed, event.path))
+
+    def _changed(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        if path == self._layout.brokers:
+            self._read_registrations()
+        elif path in (self._layout.topics, self._layout.tombstones):
+            self._read_topics()
+        elif folder == self._layout.topics:
+            self._stale.add(name)
+            self._read_topics()
+        elif folder == self._layout.partitions and int(name) in self._followed:
+            self._follow(int(name))
+
+    def _begin(self, what: str | int) -> bool:
+        if what in self._reading:
+            self._dirty.add(what)
+            return False
+        self._reading.add(what)
+        return True
+
+    def _finish(self, what: str | int, again: Callable[[], None]) -> None:
+        self._reading.discard(what)
+        if what in self._dirty:
+            self._dirty.discard(what)
+            again()
+
+    # ------------------------------------------------------------ registrations
+
+    def _read_registrations(self) -> None:
+        if self._begin(_REGISTRATIONS):
+            self._requests.run(self._list_registrations(), self._registrations_listed)
+
+    def _list_registrations(self) -> Procedure:
+        names = yield from one(
+            partial(self._client.get_children_async, self._layout.brokers, watch=self._fired)
+        )
+        paths = [f"{self._layout.brokers}/{name}" for name in sorted(names)]
+        answers = yield [partial(self._client.get_async, path) for path in paths]
+        found = _readable(paths, answers, decode_registration)
+        return {registration.broker_id: registration for registration in found.values()}
+
+    def _registrations_listed(self, registrations: dict[str, Registration], error: Exception | None) -> None:
+        if self._failed(error, self._read_registrations, _REGISTRATIONS):
+            return
+        self._deliver(RegistrationsSeen(registrations))
+        self._registrations_read(registrations)
+        self._finish(_REGISTRATIONS, self._read_registrations)
+
+    # ------------------------------------------------------------ topics
+
+    def _read_topics(self) -> None:
+        if self._begin(_TOPICS):
+            self._requests.run(self._list_topics(), self._topics_listed)
+
+    def _list_topics(self) -> Procedure:
+        """Topics before tombstones: deleting a topic changes both at once, so none is missed in between."""
+        layout, client = self._layout, self._client
+        for name in self._stale:
+            self._topics.pop(name, None)
+        self._stale.clear()
+        names = yield from one(partial(client.get_children_async, layout.topics, watch=self._fired))
+        new = [name for name in sorted(names) if name not in self._topics]
+        paths = [f"{layout.topics}/{name}" for name in new]
+        answers = yield [partial(client.get_async, path, watch=self._fired) for path in paths]
+        read = _readable(paths, answers, decode_topic)
+        kept = {name: topic for name, topic in self._topics.items() if name in set(names)}
+        self._topics = kept | {path.rpartition("/")[2]: topic for path, topic in read.items()}
+        tombstones = yield from one(partial(client.get_children_async, layout.tombstones, watch=self._fired))
+        return frozenset(uid for name in tombstones for uid in self._uids(name))
+
+    def _uids(self, tombstone: str) -> range:
+        try:
+            return tombstone_uids(tombstone)
+        except CoordinatorUnreadable as unreadable:
+            _log.error("znode.unreadable", path=self._layout.tombstone(tombstone), reason=str(unreadable))
+            return range(0)
+
+    def _topics_listed(self, tombstones: frozenset[int], error: Exception | None) -> None:
+        if self._failed(error, self._read_topics, _TOPICS):
+            return
+        living = {
+            topic.name: topic
+            for topic in self._topics.values()
+            if not any(part.uid in tombstones for part in topic.partitions)
+        }
+        self._deliver(TopicsSeen(living, tombstones))
+        uids = {part.uid for topic in living.values() for part in topic.partitions}
+        self._followed &= uids
+        for uid in sorted(uids - self._followed):
+            self._followed.add(uid)
+            self._follow(uid)
+        self._finish(_TOPICS, self._read_topics)
+
+    # ------------------------------------------------------------ partitions' nodes
+
+    def _follow(self, uid: int) -> None:
+        if self._begin(uid):
+            send = partial(self._client.get_async, self._layout.partition(uid), watch=self._fired)
+            self._requests.submit(send, partial(self._node_read, uid, followed=True))
+
+    def _node_read(self, uid: int, answer: Any, error: Exception | None, *, followed: bool) -> None:
+        if isinstance(error, NoNodeError):
+            if followed:
+                self._followed.discard(uid)
+            self._deliver(NodeSeen(uid, -1, None))
+        elif self._failed(error, partial(self._follow, uid), uid if followed else None):
+            return
+        else:
+            value, stat = answer
+            try:
+                self._deliver(NodeSeen(uid, stat.version, decode_node(value)))
+            except CoordinatorUnreadable as unreadable:
+                _log.error("znode.unreadable", path=self._layout.partition(uid), reason=str(unreadable))
+        if followed:
+            self._finish(uid, partial(self._follow, uid))
+
+    def _failed(self, error: Exception | None, again: Callable[[], None], what: str | int | None) -> bool:
+        """Return whether a read failed; it is made again, by the next connection or in a while."""
+        if error is None:
+            return False
+        if not isinstance(error, CONNECTION_ERRORS):
+            _log.warning("zookeeper.read_failed", what=what, error=repr(error))
+            if what is not None:
+                self._later(_AGAIN_S, partial(self._finish_and, what, again))
+        return True
+
+    def _finish_and(self, what: str | int, again: Callable[[], None]) -> None:
+        self._reading.discard(what)
+        self._dirty.discard(what)
+        again()
+
+
+_REGISTRATIONS: Final = "registrations"
+_TOPICS: Final = "topics"
+
+
+def _readable(paths: list[str], answers: list[Any], decode: Callable[[bytes], Any]) -> dict[str, Any]:
+    """Return what could be read, by path; a node that is gone by now is left out, a damaged one reported."""
+    found = {}
+    for path, answer in zip(paths, answers, strict=True):
+        if isinstance(answer, NoNodeError):
+            continue
+        if isinstance(answer, Exception):
+            raise answer
+        try:
+            found[path] = decode(answer[0])
+        except CoordinatorUnreadable as unreadable:
+            _log.error("znode.unreadable", path=path, reason=str(unreadable))
+    return found
+
+
+def _ignore(value: Any, error: Exception | None) -> None:
+    """A sync's answer says nothing: it only has to come before the read's."""

@@ -1,0 +1,91 @@
+"""A broker's registration in ZooKeeper, and the folders that it needs there."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import Any
+
+from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
+
+from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnreadable
+from dueq.cluster.layout import Layout
+from dueq.cluster.requests import Procedure, one
+from dueq.cluster.znodes import (
+    FEATURE_LEVEL,
+    check_feature_level,
+    decode_cluster,
+    decode_registration,
+    encode_cluster,
+    encode_registration,
+)
+from dueq.core.membership import Registration
+
+
+def prepare(client: Any, layout: Layout, registration: Registration) -> Procedure:
+    """Make what is not there yet; returns the cluster's id.
+
+    Raises:
+        CoordinatorUnreadable: the cluster is of a format or feature level that this build does not know.
+    """
+    cluster = encode_cluster(uuid.uuid4().hex, min(FEATURE_LEVEL, registration.feature_level))
+    nodes = [(path, b"") for path in layout.folders()] + [(layout.next_uid, b"1"), (layout.cluster, cluster)]
+    answers = yield [partial(client.create_async, path, value) for path, value in nodes]
+    for answer in answers:
+        if isinstance(answer, Exception) and not isinstance(answer, NodeExistsError):
+            raise answer
+    # Another broker may have made it at the same time: what is there counts.
+    value, _ = yield from one(partial(client.get_async, layout.cluster))
+    cluster_id, level = decode_cluster(value)
+    check_feature_level(cluster_id, level, registration)
+    return cluster_id
+
+
+def register(client: Any, layout: Layout, registration: Registration) -> Procedure:
+    """Put the registration in place, once, and only for the present session.
+
+    The answer to a create may be lost although the node is there: its owner says so (pitfall R19). A node of
+    another life of the same store is replaced at once, in one transaction: the lock on the data folder proves
+    that the life is over, and nobody shall wait until its session ends (protocol case B4).
+
+    Raises:
+        BrokerIdTaken: a broker with another data folder is registered under this id.
+    """
+    path, value = layout.broker(registration.broker_id), encode_registration(registration)
+    while True:
+        try:
+            return (yield from one(partial(client.create_async, path, value, ephemeral=True)))
+        except NodeExistsError:
+            pass
+        try:
+            found, stat = yield from one(partial(client.get_async, path))
+        except NoNodeError:
+            continue
+        session = client.client_id
+        if session is None:
+            raise ConnectionLoss()
+        if stat.ephemeralOwner == session[0] and found == value:
+            return path
+        _check_same_store(found, registration)
+        replacement = client.transaction()
+        replacement.delete(path, stat.version)
+        replacement.create(path, value, ephemeral=True)
+        answers = yield from one(replacement.commit_async)
+        # A failed one means that somebody else has changed the node meanwhile: look again.
+        if not any(isinstance(answer, Exception) for answer in answers):
+            return path
+
+
+def _check_same_store(found: bytes, registration: Registration) -> None:
+    try:
+        other = decode_registration(found)
+    except CoordinatorUnreadable as error:
+        raise BrokerIdTaken(
+            f"broker id {registration.broker_id!r} is registered, by whom is unreadable: {error}"
+        ) from error
+    if other.store_id != registration.store_id:
+        raise BrokerIdTaken(
+            f"broker id {registration.broker_id!r} is taken by another broker, which lives at {other.endpoint} with "
+            f"the data folder {other.store_id}; this one has {registration.store_id}: give each broker its own --id, "
+            "or stop the other one"
+        )

@@ -1,0 +1,179 @@
+"""Creating and deleting topics in ZooKeeper.
+
+Both are one transaction, and both can be begun again after a lost connection: a create recognises its own
+work by the creation id, a delete by the tombstone that it had meant to leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from kazoo.exceptions import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from dueq.cluster.layout import Layout
+from dueq.cluster.requests import Procedure, one
+from dueq.cluster.znodes import (
+    TopicRefused,
+    decode_topic,
+    encode_node,
+    encode_topic,
+    new_topic,
+    tombstone_name,
+)
+from dueq.core.membership import CreateTopic, DeleteTopic, PartitionNode, Topic, TopicOrderDone
+
+_TRANSACTION_BYTES: Final = 700_000
+"""A server refuses, and hangs up on, requests of more than `jute.maxbuffer` (1 MiB unless it was changed)."""
+_OPERATION_BYTES: Final = 80
+"""What one operation takes beyond its path and value: headers, lengths, the access list."""
+
+
+@dataclass(slots=True)
+class TopicOrder:
+    """One order, over all its attempts.
+
+    Attributes:
+        deadline: monotonic seconds; then it is answered "unavailable".
+        tombstone: what a delete has tried to leave, "" before.
+        running: an attempt is under way.
+    """
+
+    order: CreateTopic | DeleteTopic
+    deadline: float
+    tombstone: str = ""
+    running: bool = False
+
+    def attempt(self, client: Any, layout: Layout) -> Procedure:
+        """Return a procedure that returns the order's TopicOrderDone."""
+        if isinstance(self.order, CreateTopic):
+            return _create(client, layout, self.order)
+        return _delete(client, layout, self.order, self)
+
+
+def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
+    while True:
+        found = yield from _read_topic(client, layout, order.name)
+        if found is not None:
+            if found.creation_id == order.creation_id:
+                return TopicOrderDone(order.token, "", topic=found)
+            return TopicOrderDone(order.token, "exists", f"topic {order.name!r} exists already")
+        counter, stat = yield from one(partial(client.get_async, layout.next_uid))
+        try:
+            topic, nodes = new_topic(order, int(counter))
+            value = _topic_value(topic)
+        except TopicRefused as refused:
+            return TopicOrderDone(order.token, "unavailable", str(refused))
+        lost = yield from _store(client, layout, topic, value, nodes, stat.version)
+        if lost is None:
+            return TopicOrderDone(order.token, "", topic=topic)
+        if not isinstance(lost, (BadVersionError, NodeExistsError)):
+            raise lost
+        # Somebody else took these uids, or made the topic: look again.
+
+
+def _topic_value(topic: Topic) -> bytes:
+    value = encode_topic(topic)
+    if len(value) > _TRANSACTION_BYTES:
+        raise TopicRefused(
+            f"the description of topic {topic.name!r} has {len(value)} bytes, of {_TRANSACTION_BYTES} allowed: "
+            "use fewer partitions or shorter broker ids"
+        )
+    return value
+
+
+def _store(
+    client: Any, layout: Layout, topic: Topic, value: bytes, nodes: dict[int, PartitionNode], version: int
+) -> Procedure:
+    """Take the uids and write the topic; returns None, or the error if nothing of the topic is there."""
+    counter = str(max(nodes) + 1).encode()
+    slices = _slices(layout, nodes, len(value))
+    if len(slices) > 1:
+        # Too large for one transaction: first the uids, which are this topic's from then on, then the nodes,
+        # which nobody looks at before there is a topic that names them, and the topic at the end.
+        reserve = client.transaction()
+        reserve.set_data(layout.next_uid, counter, version)
+        lost = yield from _commit(reserve)
+        if lost is not None:
+            return lost
+        for part in slices[:-1]:
+            transaction = client.transaction()
+            for path, node in part:
+                transaction.create(path, node)
+            lost = yield from _commit(transaction)
+            if lost is not None:
+                return lost
+    last = client.transaction()
+    if len(slices) == 1:
+        last.set_data(layout.next_uid, counter, version)
+    for path, node in slices[-1]:
+        last.create(path, node)
+    last.create(layout.topic(topic.name), value)
+    return (yield from _commit(last))
+
+
+def _slices(
+    layout: Layout, nodes: dict[int, PartitionNode], topic_bytes: int
+) -> list[list[tuple[str, bytes]]]:
+    """Cut the nodes into what fits into one transaction each; the last one leaves room for the topic."""
+    slices: list[list[tuple[str, bytes]]] = [[]]
+    # Filled from the end, where the topic is.
+    size = topic_bytes
+    for uid, node in reversed(nodes.items()):
+        path, value = layout.partition(uid), encode_node(node)
+        bytes_needed = len(path) + len(value) + _OPERATION_BYTES
+        if size + bytes_needed > _TRANSACTION_BYTES:
+            slices.insert(0, [])
+            size = 0
+        slices[0].append((path, value))
+        size += bytes_needed
+    return slices
+
+
+def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) -> Procedure:
+    while True:
+        if state.tombstone:
+            stat = yield from one(partial(client.exists_async, layout.tombstone(state.tombstone)))
+            if stat is not None:
+                return TopicOrderDone(order.token, "")
+        topic = yield from _read_topic(client, layout, order.name)
+        if topic is None:
+            return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
+        state.tombstone = tombstone_name(topic)
+        transaction = client.transaction()
+        transaction.create(layout.tombstone(state.tombstone), b"")
+        transaction.delete(layout.topic(order.name))
+        for part in topic.partitions:
+            transaction.delete(layout.partition(part.uid))
+        lost = yield from _commit(transaction)
+        if lost is None:
+            return TopicOrderDone(order.token, "", topic=topic)
+        again = yield from _read_topic(client, layout, order.name)
+        if again == topic:
+            # Not a race: what is there does not fit together. Deleting less than all of it helps nobody.
+            return TopicOrderDone(
+                order.token, "unavailable", f"topic {order.name!r} cannot be deleted: ZooKeeper says {lost!r}"
+            )
+
+
+def _read_topic(client: Any, layout: Layout, name: str) -> Procedure:
+    try:
+        value, _ = yield from one(partial(client.get_async, layout.topic(name)))
+    except NoNodeError:
+        return None
+    return decode_topic(value)
+
+
+def _commit(transaction: Any) -> Procedure:
+    """Commit; returns None, or the error of the operation that failed."""
+    answers = yield from one(transaction.commit_async)
+    errors = [answer for answer in answers if isinstance(answer, Exception)]
+    causes = [error for error in errors if not isinstance(error, (RolledBackError, RuntimeInconsistency))]
+    return next(iter(causes + errors), None)

@@ -1,0 +1,257 @@
+"""The coordinator's facts as JSON, and what a new topic looks like.
+
+Every value carries a format number: an unknown one is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dueq.cluster.coordinator import CoordinatorUnreadable
+from dueq.core.membership import CreateTopic, Member, PartitionAssignment, PartitionNode, Registration, Topic
+from dueq.limits import UID_MAX
+
+FORMAT: Final = 1
+FEATURE_LEVEL: Final = 1
+"""What a new cluster begins with."""
+
+
+class TopicRefused(Exception):
+    """A topic cannot be created as ordered; nothing was changed."""
+
+
+def encode_registration(registration: Registration) -> bytes:
+    """Return the value of a broker's ephemeral node."""
+    return _dump(
+        {
+            "broker_id": registration.broker_id,
+            "incarnation": registration.incarnation,
+            "store_id": registration.store_id,
+            "endpoint": registration.endpoint,
+            "metrics": registration.metrics,
+            "feature_level": registration.feature_level,
+        }
+    )
+
+
+def decode_registration(value: bytes) -> Registration:
+    """Read a broker's node.
+
+    Raises:
+        CoordinatorUnreadable: it is damaged or of an unknown format.
+    """
+    fields = _load(value, "registration")
+    try:
+        return Registration(
+            broker_id=str(fields["broker_id"]),
+            incarnation=int(fields["incarnation"]),
+            store_id=str(fields["store_id"]),
+            endpoint=str(fields["endpoint"]),
+            metrics=str(fields["metrics"]),
+            feature_level=int(fields["feature_level"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged("registration", value) from error
+
+
+def topic_fields(topic: Topic) -> dict[str, Any]:
+    """Return a topic as plain JSON values."""
+    return {
+        "name": topic.name,
+        "creation_id": topic.creation_id,
+        "kind": topic.kind,
+        "partitions": [[p.uid, list(p.replicas)] for p in topic.partitions],
+        "replicas": topic.replicas,
+        "min_isr": topic.min_isr,
+        "payload_bytes_max": topic.payload_bytes_max,
+        "horizon_ms": topic.horizon_ms,
+    }
+
+
+def topic_of(fields: Mapping[str, Any]) -> Topic:
+    """Return the topic of `topic_fields`.
+
+    Raises:
+        CoordinatorUnreadable: something is missing or of the wrong type.
+    """
+    try:
+        return Topic(
+            name=str(fields["name"]),
+            creation_id=str(fields["creation_id"]),
+            kind=str(fields["kind"]),
+            partitions=tuple(
+                PartitionAssignment(int(uid), tuple(str(r) for r in replicas))
+                for uid, replicas in fields["partitions"]
+            ),
+            replicas=int(fields["replicas"]),
+            min_isr=int(fields["min_isr"]),
+            payload_bytes_max=int(fields["payload_bytes_max"]),
+            horizon_ms=int(fields["horizon_ms"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged("topic", fields) from error
+
+
+def encode_topic(topic: Topic) -> bytes:
+    """Return the value of a topic's node."""
+    return _dump(topic_fields(topic))
+
+
+def decode_topic(value: bytes) -> Topic:
+    """Read a topic's node.
+
+    Raises:
+        CoordinatorUnreadable: it is damaged or of an unknown format.
+    """
+    return topic_of(_load(value, "topic"))
+
+
+def node_fields(node: PartitionNode) -> dict[str, Any]:
+    """Return a partition's node as plain JSON values."""
+    return {
+        "leader": node.leader,
+        "incarnation": node.incarnation,
+        "epoch": node.epoch,
+        "isr": [list(member) for member in node.isr],
+    }
+
+
+def node_of(fields: Mapping[str, Any]) -> PartitionNode:
+    """Return the node of `node_fields`.
+
+    Raises:
+        CoordinatorUnreadable: something is missing or of the wrong type.
+    """
+    try:
+        return PartitionNode(
+            leader=str(fields["leader"]),
+            incarnation=int(fields["incarnation"]),
+            epoch=int(fields["epoch"]),
+            isr=tuple(Member(str(broker_id), str(store_id)) for broker_id, store_id in fields["isr"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged("partition node", fields) from error
+
+
+def encode_node(node: PartitionNode) -> bytes:
+    """Return the value of a partition's node."""
+    return _dump(node_fields(node))
+
+
+def decode_node(value: bytes) -> PartitionNode:
+    """Read a partition's node.
+
+    Raises:
+        CoordinatorUnreadable: it is damaged or of an unknown format.
+    """
+    return node_of(_load(value, "partition node"))
+
+
+def encode_cluster(cluster_id: str, feature_level: int = FEATURE_LEVEL) -> bytes:
+    """Return the value of the cluster's own node."""
+    return _dump({"cluster_id": cluster_id, "feature_level": feature_level})
+
+
+def decode_cluster(value: bytes) -> tuple[str, int]:
+    """Return the cluster's id and feature level.
+
+    Raises:
+        CoordinatorUnreadable: it is damaged or of an unknown format.
+    """
+    fields = _load(value, "cluster")
+    try:
+        return str(fields["cluster_id"]), int(fields["feature_level"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _damaged("cluster", value) from error
+
+
+def check_feature_level(cluster_id: str, level: int, registration: Registration) -> None:
+    """Refuse a cluster that already uses features which this broker lacks.
+
+    Raises:
+        CoordinatorUnreadable: the cluster's level is higher than the broker's.
+    """
+    if level > registration.feature_level:
+        raise CoordinatorUnreadable(
+            f"cluster {cluster_id} is at feature level {level}, broker {registration.broker_id} knows only "
+            f"{registration.feature_level}: use the version that the other brokers run"
+        )
+
+
+def new_topic(order: CreateTopic, first_uid: int) -> tuple[Topic, dict[int, PartitionNode]]:
+    """Return the topic of an order, and its partitions' first nodes by uid.
+
+    Args:
+        order: what was asked for.
+        first_uid: of the range that the topic gets, one uid per partition, without gaps.
+
+    Raises:
+        TopicRefused: the uids are used up, or a replica's store is not known.
+    """
+    if not order.replicas_of:
+        raise TopicRefused("a topic has at least one partition")
+    if first_uid + len(order.replicas_of) - 1 > UID_MAX:
+        raise TopicRefused(
+            f"{len(order.replicas_of)} partitions do not fit: partition numbers from {first_uid} to {UID_MAX} are left"
+        )
+    members = {member.broker_id: member for member in order.members}
+    missing = sorted({r for replicas in order.replicas_of for r in replicas} - members.keys())
+    if missing:
+        raise TopicRefused(f"the stores of these brokers are not known: {', '.join(missing)}")
+    partitions = tuple(
+        PartitionAssignment(first_uid + index, replicas) for index, replicas in enumerate(order.replicas_of)
+    )
+    topic = Topic(
+        name=order.name,
+        creation_id=order.creation_id,
+        kind=order.kind,
+        partitions=partitions,
+        replicas=order.replicas,
+        min_isr=order.min_isr,
+        payload_bytes_max=order.payload_bytes_max,
+        horizon_ms=order.horizon_ms,
+    )
+    nodes = {p.uid: PartitionNode("", 0, 0, tuple(members[r] for r in p.replicas)) for p in partitions}
+    return topic, nodes
+
+
+def tombstone_name(topic: Topic) -> str:
+    """Return the tombstone of a topic's partitions: `FIRST-LAST`, as a topic's uids have no gaps."""
+    uids = [p.uid for p in topic.partitions]
+    return f"{min(uids)}-{max(uids)}"
+
+
+def tombstone_uids(name: str) -> range:
+    """Return the uids that a tombstone names.
+
+    Raises:
+        CoordinatorUnreadable: the name is not `FIRST-LAST`.
+    """
+    first, dash, last = name.partition("-")
+    if not dash or not first.isdecimal() or not last.isdecimal():
+        raise _damaged("tombstone", name)
+    return range(int(first), int(last) + 1)
+
+
+def _dump(fields: dict[str, Any]) -> bytes:
+    return json.dumps({"format": FORMAT, **fields}, separators=(",", ":")).encode()
+
+
+def _load(value: bytes, what: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(value)
+    except ValueError as error:
+        raise _damaged(what, value) from error
+    if not isinstance(fields, dict) or not isinstance(fields.get("format"), int):
+        raise _damaged(what, value)
+    if fields["format"] != FORMAT:
+        raise CoordinatorUnreadable(
+            f"this {what} has format {fields['format']}, this build knows only {FORMAT}: {value[:200]!r}"
+        )
+    return fields
+
+
+def _damaged(what: str, value: object) -> CoordinatorUnreadable:
+    return CoordinatorUnreadable(f"this is not a {what}: {str(value)[:200]}")

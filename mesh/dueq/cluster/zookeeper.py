@@ -1,0 +1,348 @@
+"""The coordinator that is ZooKeeper, through kazoo.
+
+Everything runs on one thread of our own. kazoo's threads (connection, completions, watches) only put calls
+into its inbox; that thread never waits for ZooKeeper, it makes asynchronous requests and goes on when the
+answers are in the inbox.
+
+    kazoo's threads ──► inbox ──► worker: state ──► deliver(event)
+    submit(order)   ──►   │         │
+                          │         ├─ Requests   what is under way; ends when the connection does
+                          │         ├─ register   the ephemeral node, again in every new session
+                          │         ├─ Mirror     watches, reads
+                          │         └─ TopicOrder creating, deleting; begun again after a reconnect
+    timers          ──►   ┘
+
+A compare-and-set is sent once. kazoo's own retry is never used (protocol case B6, pitfall R8): it would
+repeat a set whose answer was lost, and report one's own success as a bad version.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, WriterNotClosedException
+from kazoo.protocol.states import KazooState
+
+from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable, CoordinatorUnreadable, Deliver
+from dueq.cluster.layout import DEFAULT_ROOT, Layout, split_address
+from dueq.cluster.mirror import Mirror
+from dueq.cluster.registering import prepare, register
+from dueq.cluster.requests import CONNECTION_ERRORS, NotSent, Procedure, Requests
+from dueq.cluster.topic_orders import TopicOrder
+from dueq.cluster.znodes import encode_node
+from dueq.core.membership import (
+    CompareAndSet,
+    CompareAndSetDone,
+    CoordinatorChanged,
+    CoordinatorEvent,
+    CoordinatorOrder,
+    CoordinatorState,
+    CreateTopic,
+    DeleteTopic,
+    ReadNode,
+    Registration,
+    SetOutcome,
+    TopicOrderDone,
+)
+from dueq.errors import DueqError
+from dueq.limits import ZOOKEEPER_SESSION_MS
+
+_log = structlog.get_logger("dueq.cluster")
+
+_REGISTER_AGAIN_S: Final = 1.0
+_TOPIC_ORDER_S: Final = 10.0
+_TOPIC_ORDER_AGAIN_S: Final = 0.2
+_STOP_S: Final = 3.0
+_RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5}
+"""Within a session's time there have to be several attempts; kazoo's own pause grows to a minute."""
+
+
+class ZooKeeperCoordinator:
+    """Registration, topics and partitions' nodes in a ZooKeeper ensemble; see `Coordinator`.
+
+    Attributes:
+        address: `HOST:PORT,HOST:PORT`, as given, without the root.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        session_ms: int = ZOOKEEPER_SESSION_MS,
+        start_timeout_s: float = 30.0,
+        root: str | None = None,
+    ) -> None:
+        """Take the ensemble's address; nothing is connected yet.
+
+        Args:
+            address: `HOST:PORT[,HOST:PORT…][/ROOT]`; without a root the cluster lies below `/dueq`.
+            session_ms: how long a broker may be silent before ZooKeeper removes its registration.
+            start_timeout_s: within which `start` must have registered.
+            root: overrides the address's.
+
+        Raises:
+            ValueError: the root is not an absolute path.
+        """
+        self.address, address_root = split_address(address)
+        self._layout = Layout(root or address_root or DEFAULT_ROOT)
+        self._session_ms = session_ms
+        self._start_timeout_s = start_timeout_s
+        self._cluster_id = ""
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+        self._ending = False
+        self._state = CoordinatorState.LOST
+        """As delivered; CONNECTED means also that the registration is in place."""
+        self._connections = 0
+        """Grows with every connection gained or lost; a timer of an older one does nothing."""
+        self._replaced = False
+        """Another life of this broker has taken our registration away: we are the past."""
+        self._topic_orders: dict[int, TopicOrder] = {}
+        self._started = threading.Event()
+        self._start_error: DueqError | None = None
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's random id; known once `start` has returned."""
+        return self._cluster_id
+
+    # ------------------------------------------------------------ any thread
+
+    def start(self, registration: Registration, deliver: Deliver) -> None:
+        """Connect, register, deliver CONNECTED; see `Coordinator.start`."""
+        assert self._thread is None, "a coordinator is started once"
+        self._registration = registration
+        self._deliver = deliver
+        self._client = KazooClient(
+            hosts=self.address,
+            timeout=self._session_ms / 1000,
+            connection_retry=dict(_RECONNECT),
+            logger=logging.getLogger("dueq.cluster.kazoo"),
+        )
+        self._requests = Requests(self._inbox.put)
+        self._mirror = Mirror(
+            self._client, self._layout, self._requests, self._emit, self._inbox.put, self._later,
+            self._registrations_read,
+        )  # fmt: skip
+        self._client.add_listener(lambda state: self._inbox.put(partial(self._on_state, state)))
+        self._thread = threading.Thread(target=self._run, name="dueq-coordinator", daemon=True)
+        self._thread.start()
+        self._client.start_async()
+        in_time = self._started.wait(self._start_timeout_s)
+        error = self._start_error
+        if in_time and error is None:
+            return
+        self.stop()
+        raise error or CoordinatorUnavailable(
+            f"ZooKeeper at {self.address} did not answer within {self._start_timeout_s:g} s"
+        )
+
+    def submit(self, order: CoordinatorOrder) -> None:
+        """Take an order; see `Coordinator.submit`."""
+        self._inbox.put(partial(self._on_order, order))
+
+    def stop(self) -> None:
+        """Close the session, which removes the registration; see `Coordinator.stop`."""
+        if self._thread is None:
+            return
+        self._inbox.put(self._end)
+        self._thread.join(_STOP_S)
+        # kazoo waits for a server that hangs for longer than anybody wants to wait here.
+        closer = threading.Thread(target=self._close_client, name="dueq-coordinator-close", daemon=True)
+        closer.start()
+        closer.join(_STOP_S)
+
+    def _close_client(self) -> None:
+        try:
+            self._client.stop()
+            self._client.close()
+        except WriterNotClosedException as error:
+            _log.warning("zookeeper.close_failed", error=str(error))
+
+    # ------------------------------------------------------------ the worker
+
+    def _run(self) -> None:
+        while not self._ending:
+            try:
+                call = self._inbox.get(timeout=self._until_next_timer_s())
+            except queue.Empty:
+                call = self._run_timers
+            try:
+                call()
+            except Exception:
+                # A bug here must not leave a broker that believes in a connection that nobody serves: begin anew.
+                _log.exception("coordinator.failed", broker=self._registration.broker_id)
+                self._lose(CoordinatorState.LOST)
+                self._later(_REGISTER_AGAIN_S, self._register)
+
+    def _end(self) -> None:
+        self._ending = True
+
+    def _emit(self, event: CoordinatorEvent) -> None:
+        if not self._ending:
+            self._deliver(event)
+
+    def _until_next_timer_s(self) -> float | None:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+
+    def _at(self, deadline: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (deadline, next(self._timer_numbers), call))
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Call on this connection after so many seconds."""
+        connection = self._connections
+
+        def unless_lost() -> None:
+            if connection == self._connections:
+                call()
+
+        self._at(time.monotonic() + seconds, unless_lost)
+
+    # ------------------------------------------------------------ the connection
+
+    def _on_state(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self._connections += 1
+            self._register()
+        else:
+            self._lose(CoordinatorState.SUSPENDED if state == KazooState.SUSPENDED else CoordinatorState.LOST)
+
+    def _lose(self, state: CoordinatorState) -> None:
+        """End what is under way; compare-and-sets that were sent have an unknown outcome from here on."""
+        self._connections += 1
+        was, self._state = self._state, state
+        self._requests.connection_lost()
+        self._mirror.connection_lost()
+        if was is not state:
+            self._emit(CoordinatorChanged(state))
+
+    def _register(self) -> None:
+        if self._replaced:
+            return
+        self._requests.run(self._registering(), self._registered)
+
+    def _registering(self) -> Procedure:
+        if not self._cluster_id:
+            self._cluster_id = yield from prepare(self._client, self._layout, self._registration)
+        yield from register(self._client, self._layout, self._registration)
+
+    def _registered(self, _: Any, error: Exception | None) -> None:
+        if error is None:
+            self._start_error = None
+            if self._state is not CoordinatorState.CONNECTED:
+                self._state = CoordinatorState.CONNECTED
+                self._emit(CoordinatorChanged(self._state))
+                self._mirror.refresh()
+                for pending in list(self._topic_orders.values()):
+                    self._attempt(pending)
+            self._started.set()
+        elif not isinstance(error, CONNECTION_ERRORS):
+            self._registration_failed(error)
+
+    def _registration_failed(self, error: Exception) -> None:
+        """Try again each second: whoever holds our id may be a broker that is dead, or stopped by hand."""
+        _log.error("broker.registration_failed", broker=self._registration.broker_id, reason=str(error))
+        if isinstance(error, (BrokerIdTaken, CoordinatorUnreadable)):
+            self._start_error = error
+        else:
+            self._start_error = CoordinatorUnavailable(f"ZooKeeper at {self.address} refuses: {error!r}")
+        if isinstance(error, CoordinatorUnreadable):
+            self._started.set()
+        self._later(_REGISTER_AGAIN_S, self._register)
+
+    def _registrations_read(self, registrations: dict[str, Registration]) -> None:
+        own = registrations.get(self._registration.broker_id)
+        if own is None:
+            _log.warning("broker.registration_vanished", broker=self._registration.broker_id)
+            self._register()
+        elif own != self._registration and not self._replaced:
+            # A later life of this broker has begun: to fight for the node would be to fight with ourselves.
+            _log.error("broker.registration_replaced", broker=own.broker_id, incarnation=own.incarnation)
+            self._replaced = True
+            self._lose(CoordinatorState.LOST)
+
+    # ------------------------------------------------------------ orders
+
+    def _on_order(self, order: CoordinatorOrder) -> None:
+        if isinstance(order, CompareAndSet):
+            self._compare_and_set(order)
+        elif isinstance(order, ReadNode):
+            if self._state is CoordinatorState.CONNECTED:
+                self._mirror.read_node(order.uid)
+        else:
+            self._take_topic_order(order)
+
+    def _compare_and_set(self, order: CompareAndSet) -> None:
+        if self._state is not CoordinatorState.CONNECTED:
+            self._emit(CompareAndSetDone(order.token, order.uid, SetOutcome.REFUSED, order.version))
+        elif order.version < 0:
+            # To ZooKeeper a negative version means any.
+            self._emit(CompareAndSetDone(order.token, order.uid, SetOutcome.BAD_VERSION, order.version))
+        else:
+            path, value = self._layout.partition(order.uid), encode_node(order.node)
+            send = partial(self._client.set_async, path, value, order.version)
+            self._requests.submit(send, partial(self._set_ended, order), urgent=True)
+
+    def _set_ended(self, order: CompareAndSet, stat: Any, error: Exception | None) -> None:
+        version = order.version
+        if error is None:
+            outcome, version = SetOutcome.DONE, stat.version
+        elif isinstance(error, (BadVersionError, NoNodeError)):
+            outcome = SetOutcome.BAD_VERSION
+        elif isinstance(error, NotSent):
+            outcome = SetOutcome.REFUSED
+        else:
+            outcome = SetOutcome.UNKNOWN
+        self._emit(CompareAndSetDone(order.token, order.uid, outcome, version))
+
+    def _take_topic_order(self, order: CreateTopic | DeleteTopic) -> None:
+        pending = TopicOrder(order, time.monotonic() + _TOPIC_ORDER_S)
+        self._topic_orders[order.token] = pending
+        self._at(pending.deadline, partial(self._topic_order_late, order))
+        if self._state is CoordinatorState.CONNECTED:
+            self._attempt(pending)
+
+    def _attempt(self, pending: TopicOrder) -> None:
+        if pending.order.token in self._topic_orders and not pending.running:
+            pending.running = True
+            procedure = pending.attempt(self._client, self._layout)
+            self._requests.run(procedure, partial(self._topic_order_ended, pending))
+
+    def _topic_order_ended(
+        self, pending: TopicOrder, done: TopicOrderDone | None, error: Exception | None
+    ) -> None:
+        pending.running = False
+        token = pending.order.token
+        if error is None:
+            assert done is not None
+        elif isinstance(error, KazooException | NotSent):
+            # Perhaps it happened. The next attempt finds out: after the reconnect, or in a moment.
+            if not isinstance(error, CONNECTION_ERRORS):
+                self._later(_TOPIC_ORDER_AGAIN_S, partial(self._attempt, pending))
+            return
+        else:
+            done = TopicOrderDone(token, "unavailable", str(error))
+        if self._topic_orders.pop(token, None) is not None:
+            self._emit(done)
+
+    def _topic_order_late(self, order: CreateTopic | DeleteTopic) -> None:
+        if self._topic_orders.pop(order.token, None) is not None:
+            text = f"ZooKeeper did not confirm topic {order.name!r} within {_TOPIC_ORDER_S:g} s; it may still happen"
+            self._emit(TopicOrderDone(order.token, "unavailable", text))
