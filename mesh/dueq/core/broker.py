@@ -175,8 +175,10 @@ class BrokerCore:
         for peer in self._ctx.peers.values():
             if peer.incarnation:
                 at_us = min(at_us, peer.ping_at_us)
-        due_us = self._deadlines.next_us()
-        return max(at_us if due_us is None else min(at_us, due_us), now.mono_us)
+        for due_us in (self._deadlines.next_us(), self._clock.next_deadline_us()):
+            if due_us is not None:
+                at_us = min(at_us, due_us)
+        return max(at_us, now.mono_us)
 
     def _woke(self, gap_us: int, now: Now) -> None:
         """The process was paused: nobody else's silence during the gap counts, and pushes wait for the ISR."""

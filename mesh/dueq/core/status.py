@@ -103,7 +103,16 @@ class Status:
             },
             "partitions": [self._partition(partition, now) for partition in self._partitions.values()],
             "consumers": [
-                {"topic": name, **session}
+                {
+                    "topic": name,
+                    "consumer": session.consumer_id.hex(),
+                    "broker": settings.broker_id,
+                    "attached": session.attached,
+                    "credit": session.credit,
+                    "leased": session.leases,
+                    "leased_bytes": session.leased_bytes,
+                    "heard_ms": session.heard_ms_ago,
+                }
                 for name, dispatcher in self._dispatchers.items()
                 for session in dispatcher.sessions(now)
             ],

@@ -1,0 +1,314 @@
+"""The rules of replication, each with the story that breaks without it (protocol cases B3–B7, B13, V1–V3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.core.effects import Persist
+from dueq.core.membership import Member, SetOutcome
+from dueq.errors import InvariantViolated
+from dueq_codecs.messages import Fence, Mismatch, VoteRequest
+
+from .replica_stage import UID, Stage
+
+B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+# ---------------------------------------------------------------- following
+
+
+def test_nothing_is_acked_before_it_is_synced(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1)
+    assert stage.ack_to("b2") is None
+    stage.sync()
+    ack = stage.ack_to("b2")
+    assert ack is not None
+    assert (ack.epoch, ack.sequence) == (1, 2)
+
+
+def test_a_late_duplicate_cuts_nothing(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1, 1, 1)
+    stage.sync()
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.sync()
+    assert stage.replica.log.end == 4
+    ack = stage.ack_to("b2")
+    assert ack is not None
+    assert ack.sequence == 4
+
+
+def test_an_append_that_overtakes_changes_nothing_and_is_answered_with_the_end(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1)
+    stage.sync()
+    stage.ack_to("b2")
+    stage.append("b2", 1, (2, 1), 1)
+    assert stage.mismatch_to("b2") == Mismatch(UID, 1, 1, 1, 1)
+    assert stage.replica.log.end == 1
+
+
+def test_only_what_differs_is_cut(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1, 1)
+    stage.sync()
+    stage.append("b3", 2, (1, 1), 2)
+    stage.sync()
+    assert [stage.replica.log.epoch_at(sequence) for sequence in (1, 2, 3)] == [1, 2, None]
+
+
+def test_an_ack_speaks_only_of_what_this_leader_has_verified(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1, 1)
+    stage.sync()
+    stage.append("b3", 2, (1, 1))
+    stage.sync()
+    ack = stage.ack_to("b3")
+    assert ack is not None
+    assert (ack.epoch, ack.sequence) == (2, 1)
+
+
+def test_a_followers_commit_position_is_not_above_what_was_verified(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1, 1)
+    stage.append("b3", 2, (1, 1), commit=3)
+    assert stage.replica.commit == 1
+
+
+def test_an_older_epoch_is_ignored_and_fenced(stage: Stage) -> None:
+    stage.append("b3", 2, (0, 0), 2)
+    stage.append("b2", 1, (0, 0), 1)
+    stage.sync()
+    assert stage.replica.log.epoch_at(1) == 2
+    frame = stage.peer("b2").build_frame(stage.ctx.settings, stage.now)
+    assert frame.fences == [Fence(UID, 2)]
+
+
+def test_a_committed_record_is_never_cut(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1, commit=2)
+    with pytest.raises(InvariantViolated, match="a committed record is never cut"):
+        stage.append("b3", 2, (1, 1), 2)
+
+
+def test_a_record_of_the_current_epoch_is_never_cut(stage: Stage) -> None:
+    stage.append("b2", 2, (0, 0), 1, 2)
+    with pytest.raises(InvariantViolated, match="current epoch"):
+        stage.append("b2", 2, (0, 0), 1, 1)
+
+
+def test_the_epoch_is_synced_before_it_is_acked_in(stage: Stage) -> None:
+    """Protocol case V1: also where nothing new came with it."""
+    stage.append("b2", 1, (0, 0), 1)
+    stage.sync()
+    stage.ack_to("b2")
+    stage.append("b3", 2, (1, 1))
+    assert stage.ack_to("b3") is None
+    stage.replica.end_turn(stage.now)
+    stage.ctx.close_writes()
+    saved = [w for effect in stage.ctx.take() if isinstance(effect, Persist) for w in effect.writes]
+    assert [write.epoch for write in saved] == [2]  # type: ignore[union-attr]
+    assert stage.ack_to("b3") is None
+
+
+# ---------------------------------------------------------------- elections
+
+
+def test_who_is_not_in_the_isr_does_not_try(stage: Stage) -> None:
+    stage.node("", 3, "b2", "b3")
+    stage.pass_ms(3_000, "b2", "b3")
+    assert not stage.peer("b2").vote_requests
+
+
+def test_a_living_leader_is_left_alone(stage: Stage) -> None:
+    stage.node("b2", 3, "b1", "b2", "b3", incarnation=22)
+    stage.pass_ms(3_000, "b2", "b3")
+    assert not stage.peer("b3").vote_requests
+
+
+def test_a_silent_leader_is_replaced_with_consents_that_make_min_isr(stage: Stage) -> None:
+    stage.node("b2", 3, "b1", "b2", "b3", incarnation=22)
+    stage.pass_ms(2_000, "b3")
+    stage.votes(b3=True)
+    stage.pass_ms(400, "b3")
+    node = stage.orders[0].node
+    assert (node.leader, node.epoch, node.isr) == ("b1", 4, (B1, B3))
+
+
+def test_a_silent_leader_is_not_replaced_without_consents(stage: Stage) -> None:
+    stage.node("b2", 3, "b1", "b2", incarnation=22)
+    stage.pass_ms(4_000, "b3")
+    assert stage.orders == []
+
+
+def test_a_changed_incarnation_is_a_dead_leader_and_one_survivor_takes_over_with_the_isr_unchanged(
+    stage: Stage,
+) -> None:
+    """Protocol case V2."""
+    stage.node("b2", 3, "b1", "b2", incarnation=99)
+    stage.peer("b2").store_id = "another"
+    stage.pass_ms(600, "b2", "b3")
+    node = stage.orders[0].node
+    assert (node.leader, node.epoch, node.isr) == ("b1", 4, (B1, B2))
+
+
+def test_a_takeover_whose_reply_was_lost_is_led_once_the_node_shows_it(stage: Stage) -> None:
+    """Protocol case V3."""
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.answer(SetOutcome.UNKNOWN)
+    assert not stage.replica.is_leader
+    stage.node("b1", 1, "b1", "b2", "b3", version=1, incarnation=11)
+    assert stage.replica.is_leader
+
+
+def test_an_earlier_life_named_in_the_node_does_not_make_a_leader(stage: Stage) -> None:
+    """Protocol case B4."""
+    stage.node("b1", 5, "b1", "b2", "b3", incarnation=10)
+    assert not stage.replica.is_leader
+
+
+def test_consent_needs_a_lost_leader_and_a_log_that_is_not_later(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.sync()
+    stage.node("b2", 1, "b1", "b2", "b3", incarnation=22)
+    stage.replica.vote_requested(stage.peer("b3"), VoteRequest(UID, 1, 1, 1, 2), stage.now)
+    stage.pass_ms(2_000, "b3")
+    stage.replica.vote_requested(stage.peer("b3"), VoteRequest(UID, 2, 1, 1, 1), stage.now)
+    stage.replica.vote_requested(stage.peer("b3"), VoteRequest(UID, 3, 1, 1, 2), stage.now)
+    assert [vote.consent for vote in stage.peer("b3").votes] == [False, False, True]
+
+
+# ---------------------------------------------------------------- leading
+
+
+def test_nothing_of_an_epoch_is_sent_before_the_epoch_is_synced(stage: Stage) -> None:
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.answer(SetOutcome.DONE)
+    assert stage.replica.leading is not None
+    stage.replica.leading.send_all(stage.now)
+    assert stage.peer("b2").appends == []
+    stage.sync()
+    stage.replica.leading.send_all(stage.now)
+    assert len(stage.peer("b2").appends) == 1
+
+
+def test_a_record_is_committed_when_every_member_has_acked_it(stage: Stage) -> None:
+    stage.lead("b2", "b3")
+    stage.acked_by("b2", 1)
+    assert stage.replica.commit == 0
+    stage.acked_by("b3", 1)
+    assert stage.replica.commit == 1
+
+
+def test_a_silent_member_leaves_but_never_below_min_isr(stage: Stage) -> None:
+    """Protocol case B7."""
+    stage.lead("b2", "b3")
+    stage.acked_by("b2", 1)
+    stage.pass_ms(2_500, "b2")
+    assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2)
+    assert stage.replica.commit == 1
+    stage.pass_ms(1_400, "b3")
+    assert stage.orders == []
+
+
+def test_a_shrink_of_unknown_outcome_shrinks_nothing(stage: Stage) -> None:
+    """Protocol case B6: a read does not settle it."""
+    stage.lead("b2", "b3")
+    stage.acked_by("b2", 1)
+    stage.pass_ms(2_500, "b2")
+    stage.answer(SetOutcome.UNKNOWN)
+    stage.node("b1", 1, "b1", "b2", version=5, incarnation=11)
+    leading = stage.replica.leading
+    assert leading is not None
+    assert leading.maximal_isr() >= {B1, B2}
+    stage.pass_ms(100, "b2")
+    assert stage.orders[0].version == 5
+
+
+def test_an_expansion_counts_before_it_is_sent(stage: Stage) -> None:
+    stage.lead("b2")
+    stage.acked_by("b2", 1)
+    stage.acked_by("b3", 1)
+    stage.pass_ms(100, "b2", "b3")
+    leading = stage.replica.leading
+    assert leading is not None
+    assert leading.maximal_isr() == {B1, B2, B3}
+    stage.answer(SetOutcome.UNKNOWN)
+    assert leading.maximal_isr() == {B1, B2, B3}
+
+
+def test_a_follower_is_not_level_before_it_has_the_barrier(stage: Stage) -> None:
+    """Protocol case B5."""
+    stage.append("b2", 1, (0, 0), 1, 1, commit=2)
+    stage.sync()
+    stage.node("", 1, "b1", "b2")
+    stage.pass_ms(600, "b2", "b3")
+    stage.votes(b2=True)
+    stage.answer(SetOutcome.DONE)
+    stage.sync()
+    stage.acked_by("b2", 3)
+    stage.acked_by("b3", 2)
+    stage.pass_ms(200, "b2", "b3")
+    assert stage.orders == []
+    stage.acked_by("b3", 3)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.orders[0].node.isr == (B1, B2, B3)
+
+
+def test_a_member_with_another_disk_does_not_commit_anything(stage: Stage) -> None:
+    stage.lead("b2", "b3")
+    stage.peer("b3").reborn(34, "other", "tcp://b3", "", stage.now)
+    stage.acked_by("b2", 1)
+    stage.acked_by("b3", 1)
+    assert stage.replica.commit == 0
+
+
+def test_a_leader_that_hears_too_few_gives_up_and_says_so(stage: Stage) -> None:
+    stage.lead("b2", "b3")
+    stage.pass_ms(4_000)
+    assert stage.lost == ["leadership"]
+    assert stage.orders[-1].node.leader == ""
+
+
+def test_a_fence_ends_a_leadership_that_has_been_replaced(stage: Stage) -> None:
+    stage.lead("b2", "b3")
+    stage.replica.fenced(Fence(UID, 2), stage.now)
+    assert not stage.replica.is_leader
+    assert stage.lost == ["leadership"]
+
+
+def test_pushes_need_an_answer_of_every_member(stage: Stage) -> None:
+    """Protocol case B13."""
+    stage.lead("b2", "b3")
+    leading = stage.replica.leading
+    assert leading is not None
+    assert not leading.confirmed(stage.now)
+    stage.peer("b2").confirmed_at_us = stage.peer("b3").confirmed_at_us = stage.mono_us
+    assert leading.confirmed(stage.now)
+    stage.mono_us += 600_000
+    assert not leading.confirmed(stage.now)
+
+
+def test_after_a_pause_old_confirmations_do_not_count(stage: Stage) -> None:
+    stage.lead("b2", "b3")
+    stage.peer("b2").confirmed_at_us = stage.peer("b3").confirmed_at_us = stage.mono_us
+    stage.ctx.confirm_floor_us = stage.mono_us + 1
+    leading = stage.replica.leading
+    assert leading is not None
+    assert not leading.confirmed(stage.now)
+
+
+def test_a_member_that_holds_less_than_its_disk_had_acked_must_leave(stage: Stage) -> None:
+    """A rolled back folder (protocol case S12c)."""
+    stage.lead("b2", "b3")
+    stage.acked_by("b2", 1)
+    stage.acked_by("b3", 1)
+    stage.peer("b3").reborn(34, "s3", "tcp://b3", "", stage.now)
+    leading = stage.replica.leading
+    assert leading is not None
+    leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 0, 0, 0), stage.now)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.orders[0].node.isr == (B1, B2)
