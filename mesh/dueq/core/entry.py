@@ -61,7 +61,8 @@ NO_ENTRIES: Final[Entries] = np.empty(0, ENTRY)
 
 def keys_of(entries: Entries) -> npt.NDArray[np.uint64]:
     """Return `sequence << 16 | row` of each entry."""
-    return (entries["sequence"] << np.uint64(16)) | entries["row"]
+    keys: npt.NDArray[np.uint64] = (entries["sequence"] << np.uint64(16)) | entries["row"]
+    return keys
 
 
 def block_starts(sizes: npt.NDArray[np.uint32], block_bytes: int) -> npt.NDArray[np.intp]:

@@ -105,7 +105,7 @@ class Status:
             "consumers": [
                 {
                     "topic": name,
-                    "consumer": session.consumer_id.hex(),
+                    "consumer": session.consumer_id,
                     "broker": settings.broker_id,
                     "attached": session.attached,
                     "credit": session.credit,
