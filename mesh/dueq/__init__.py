@@ -1,0 +1,135 @@
+"""dueq: deliver these bytes at this millisecond, to exactly one consumer, never before.
+
+    from dueq import Client
+
+    with Client("tcp://127.0.0.1:7400") as client:
+        client.create_topic("departures", partitions=6)
+        with client.producer("departures") as producer:
+            message_id = producer.schedule(b"payload", timedelta(minutes=5))
+        with client.consumer("departures") as consumer:
+            for message in consumer:
+                message.ack()
+
+The names are loaded when first used, so that `import dueq.core` brings neither sockets nor threads.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncProducer
+    from dueq.client.message import AsyncMessage, Message
+    from dueq.client.sync import Client, Consumer, Producer
+    from dueq.client.topics import PartitionInfo, TopicInfo
+    from dueq.errors import (
+        Broken,
+        Busy,
+        ClientClosed,
+        Disconnected,
+        DiskFull,
+        DueqError,
+        InvalidRequest,
+        MessageLeased,
+        MessageNotFound,
+        NotAllowed,
+        NotEnoughReplicas,
+        NotLeader,
+        OutcomeUnknown,
+        PartialFailure,
+        PayloadTooLarge,
+        Refused,
+        SequenceReused,
+        StaleLease,
+        TopicExists,
+        TopicNotFound,
+        Unavailable,
+        UnknownVersion,
+    )
+    from dueq_codecs.records import Outcome
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "dueq.client.sync": ("Client", "Consumer", "Producer"),
+    "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncProducer"),
+    "dueq.client.message": ("AsyncMessage", "Message"),
+    "dueq.client.topics": ("PartitionInfo", "TopicInfo"),
+    "dueq_codecs.records": ("Outcome",),
+    "dueq.errors": (
+        "Broken",
+        "Busy",
+        "ClientClosed",
+        "Disconnected",
+        "DiskFull",
+        "DueqError",
+        "InvalidRequest",
+        "MessageLeased",
+        "MessageNotFound",
+        "NotAllowed",
+        "NotEnoughReplicas",
+        "NotLeader",
+        "OutcomeUnknown",
+        "PartialFailure",
+        "PayloadTooLarge",
+        "Refused",
+        "SequenceReused",
+        "StaleLease",
+        "TopicExists",
+        "TopicNotFound",
+        "Unavailable",
+        "UnknownVersion",
+    ),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncMessage",
+    "AsyncProducer",
+    "Broken",
+    "Busy",
+    "Client",
+    "ClientClosed",
+    "Consumer",
+    "Disconnected",
+    "DiskFull",
+    "DueqError",
+    "InvalidRequest",
+    "Message",
+    "MessageLeased",
+    "MessageNotFound",
+    "NotAllowed",
+    "NotEnoughReplicas",
+    "NotLeader",
+    "Outcome",
+    "OutcomeUnknown",
+    "PartialFailure",
+    "PartitionInfo",
+    "PayloadTooLarge",
+    "Producer",
+    "Refused",
+    "SequenceReused",
+    "StaleLease",
+    "TopicExists",
+    "TopicInfo",
+    "TopicNotFound",
+    "Unavailable",
+    "UnknownVersion",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is None:
+        raise AttributeError(f"module 'dueq' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

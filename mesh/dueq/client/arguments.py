@@ -1,0 +1,287 @@
+"""What callers may pass, checked before anything is sent; each refusal names the value and the limit."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from numbers import Integral, Real
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from dueq import ids, limits
+from dueq.errors import InvalidRequest
+from dueq_codecs.records import U16, U32, U64
+
+Payload = bytes | bytearray | memoryview
+Due = int | datetime | timedelta
+Seconds = float | timedelta
+
+ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
+KINDS: Final = ("timeline", "priority", "fair")
+SECONDS_BELOW: Final = 10**11
+"""An int below this is before 1973 as milliseconds, and a likely date as seconds."""
+
+_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_VALUES = np.full(256, 255, np.uint8)
+for _i, _c in enumerate(ids.ALPHABET):
+    _VALUES[ord(_c)] = _VALUES[ord(_c.lower())] = _i
+_warned = False
+
+
+class IdColumns(NamedTuple):
+    """Message ids taken apart; columns of one length."""
+
+    first: U64
+    uid: U32
+    sequence: U64
+    row: U16
+
+
+class PayloadColumns(NamedTuple):
+    """Payloads with their sizes and CRC-32."""
+
+    payloads: list[bytes]
+    size: U32
+    crc: U32
+
+
+# ---------------------------------------------------------------- rows
+
+
+def payload_columns(payloads: Sequence[Payload]) -> PayloadColumns:
+    """Check payloads; mutable ones are copied, since a request may be repeated later.
+
+    Raises:
+        InvalidRequest: one is not bytes-like.
+    """
+    taken: list[bytes] = []
+    for row, payload in enumerate(payloads):
+        if type(payload) is not bytes:
+            if not isinstance(payload, bytes | bytearray | memoryview):
+                raise InvalidRequest(
+                    f"row {row}: a payload is bytes, not {type(payload).__name__}: {payload!r:.80}"
+                )
+            payload = bytes(payload)
+        if len(payload) > 0xFFFFFFFF:
+            raise InvalidRequest(
+                f"row {row}: a payload of {len(payload)} bytes is longer than any topic allows"
+            )
+        taken.append(payload)
+    size = np.array(list(map(len, taken)), np.uint32)
+    return PayloadColumns(taken, size, np.array(list(map(crc32, taken)), np.uint32))
+
+
+def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int]) -> U64:
+    """Check instants and return them in Unix ms, rounded up.
+
+    Args:
+        dues: one per row, or a single one for all.
+        rows: how many there must be.
+        mesh_us: mesh time now, Unix µs; asked at most once, for timedeltas.
+
+    Raises:
+        InvalidRequest: a bool, float, naive datetime, negative or too late instant, or a wrong count.
+    """
+    if isinstance(dues, int | float | datetime | timedelta | str) or dues is None:
+        return np.full(rows, due_ms(dues, mesh_us), np.uint64)
+    listed: list[Any] = dues.tolist() if isinstance(dues, np.ndarray) else list(dues)
+    if len(listed) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} due instants, not {len(listed)}")
+    if listed and set(map(type, listed)) == {int}:
+        whole: list[int] = listed
+        low = min(whole)
+        if low >= 0 and max(whole) <= limits.DUE_MS_MAX:
+            if low < SECONDS_BELOW:
+                _warn_of_seconds(min((due for due in whole if due), default=0))
+            return np.array(whole, np.uint64)
+    once = _Once(mesh_us)
+    column = []
+    for row, due in enumerate(listed):
+        try:
+            column.append(due_ms(due, once))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"row {row}: {error}") from None
+    return np.array(column, np.uint64)
+
+
+def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:
+    """Check one instant and return it in Unix ms, rounded up (never early).
+
+    Raises:
+        InvalidRequest: a bool, float, naive datetime, negative or too late instant.
+    """
+    if isinstance(due, Integral) and not isinstance(due, bool):
+        due_int = int(due)
+        _warn_of_seconds(due_int)
+    elif isinstance(due, datetime):
+        if due.tzinfo is None or due.utcoffset() is None:
+            raise InvalidRequest(
+                f"due {due!r} is a naive datetime: give it a time zone, such as datetime.UTC"
+            )
+        due_int = -((_EPOCH - due) // timedelta(milliseconds=1))
+    elif isinstance(due, timedelta):
+        due_int = -(-(mesh_us() + due // _MICROSECOND) // 1000)
+    else:
+        raise InvalidRequest(
+            f"due is an int (Unix ms), an aware datetime or a timedelta from now, not {type(due).__name__}: {due!r:.80}"
+        )
+    if not 0 <= due_int <= limits.DUE_MS_MAX:
+        raise InvalidRequest(f"due {due!r} is {due_int} ms, outside 0 … {limits.DUE_MS_MAX}")
+    return due_int
+
+
+class _Once:
+    """Mesh time, read when it is first needed and then kept: one call, one now."""
+
+    def __init__(self, mesh_us: Callable[[], int]) -> None:
+        self._mesh_us = mesh_us
+        self._value: int | None = None
+
+    def __call__(self) -> int:
+        if self._value is None:
+            self._value = self._mesh_us()
+        return self._value
+
+
+def _warn_of_seconds(due: int) -> None:
+    global _warned
+    if 0 < due < SECONDS_BELOW and not _warned:
+        _warned = True
+        warnings.warn(
+            f"due {due} is before 1973 as Unix milliseconds: were seconds meant? It is delivered at once.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def id_columns(message_ids: Iterable[str]) -> IdColumns:
+    """Take message ids apart, all at once.
+
+    Raises:
+        InvalidRequest: one is not 26 characters of Crockford base-32 of at most 128 bits.
+    """
+    listed = list(message_ids) if not isinstance(message_ids, str) else [message_ids]
+    if not listed:
+        none = np.empty(0, np.uint64)
+        return IdColumns(none, none.astype(np.uint32), none, none.astype(np.uint16))
+    try:
+        raw = np.frombuffer("".join(listed).encode("ascii"), np.uint8)
+        digits = _VALUES[raw].reshape(len(listed), ids.TEXT_LENGTH).astype(np.uint64)
+        sound = (
+            set(map(len, listed)) == {ids.TEXT_LENGTH}
+            and int(digits.max()) < 32
+            and int(digits[:, 0].max()) < 8
+        )
+    except (TypeError, ValueError, UnicodeEncodeError):
+        sound = False
+    if not sound:
+        raise InvalidRequest(_fault_of_ids(listed))
+    # 26 digits of 5 bits: two of 3 + 60 bits would not do, so high and low halves meet inside digit 13.
+    high = np.zeros(len(listed), np.uint64)
+    low = np.zeros(len(listed), np.uint64)
+    for column in range(13):
+        high = (high << np.uint64(5)) | digits[:, column]
+        low = (low << np.uint64(5)) | digits[:, column + 13]
+    # high holds the upper 63 bits of 128, low the lower 65: its top bit went over the edge.
+    edge = digits[:, 13] >> np.uint64(4)
+    upper = (high << np.uint64(1)) | edge
+    first = upper >> np.uint64(16)
+    uid = ((upper & np.uint64(0xFFFF)) << np.uint64(8)) | (low >> np.uint64(56))
+    sequence = (low >> np.uint64(16)) & np.uint64(0xFFFFFFFFFF)
+    return IdColumns(first, uid.astype(np.uint32), sequence, (low & np.uint64(0xFFFF)).astype(np.uint16))
+
+
+def _fault_of_ids(listed: list[str]) -> str:
+    for row, text in enumerate(listed):
+        try:
+            ids.from_text(text)
+        except ValueError as error:
+            return f"row {row}: {error}"
+    raise AssertionError(f"ids that are sound one by one: {listed!r:.200}")
+
+
+# ---------------------------------------------------------------- single values
+
+
+def topic_name(name: str) -> str:
+    """Check a topic's name.
+
+    Raises:
+        InvalidRequest: it is not 1–255 of `A-Z a-z 0-9 . _ -`.
+    """
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name):
+        raise InvalidRequest(
+            f"a topic's name has 1–{limits.TOPIC_NAME_MAX} characters of A-Z a-z 0-9 . _ -, not {name!r:.300}"
+        )
+    return name
+
+
+def count(value: int, what: str, low: int, high: int) -> int:
+    """Check a whole number.
+
+    Raises:
+        InvalidRequest: it is no int, or outside low … high.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidRequest(f"{what} is a whole number from {low} to {high}, not {value!r}")
+    return int(value)
+
+
+def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:
+    """Check a duration in seconds (or a timedelta) and return ms, rounded up.
+
+    Raises:
+        InvalidRequest: it is no number, or outside low … high.
+    """
+    if isinstance(value, timedelta):
+        duration = -(-value // timedelta(milliseconds=1)) if value >= timedelta(0) else -1
+    elif isinstance(value, Real) and not isinstance(value, bool) and 0 <= value <= high_ms:
+        duration = -int(-float(value) * 1000 // 1)
+    else:
+        duration = -1
+    if not low_ms <= duration <= high_ms:
+        raise InvalidRequest(f"{what} is {low_ms / 1000:g} to {high_ms / 1000:g} seconds, not {value!r}")
+    return duration
+
+
+def timeout_s(value: float | None, default: float) -> float:
+    """Check a time-out in seconds; None means the default.
+
+    Raises:
+        InvalidRequest: it is no number or negative.
+    """
+    if value is None:
+        return default
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if not isinstance(value, Real) or isinstance(value, bool) or not value >= 0:
+        raise InvalidRequest(f"timeout is a number of seconds, 0 or more, not {value!r}")
+    return min(float(value), 365 * 86_400.0)
+
+
+def endpoint_list(endpoints: str | Sequence[str] | None) -> list[str]:
+    """Check endpoints; None takes them from DUEQ_ENDPOINTS (separated by commas).
+
+    Raises:
+        InvalidRequest: there is none, or one is not like tcp://HOST:PORT.
+    """
+    if endpoints is None:
+        endpoints = os.environ.get(ENDPOINTS_VARIABLE, "")
+        if not endpoints.strip():
+            raise InvalidRequest(f"no endpoints: pass them, or set {ENDPOINTS_VARIABLE}=tcp://HOST:PORT[,…]")
+    if isinstance(endpoints, str):
+        endpoints = endpoints.split(",")
+    taken = [endpoint.strip() for endpoint in endpoints]
+    for endpoint in taken:
+        if not re.fullmatch(r"tcp://[^:\s]+:\d{1,5}|tcp://\[[0-9a-fA-F:.%\w]+\]:\d{1,5}|ipc://\S+", endpoint):
+            raise InvalidRequest(f"an endpoint is tcp://HOST:PORT, not {endpoint!r}")
+    if not taken:
+        raise InvalidRequest("the list of endpoints is empty")
+    return list(dict.fromkeys(taken))

@@ -1,0 +1,241 @@
+"""Calls as values: what to send, and what to make of the answer. Both faces run the same orders."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from dueq import limits
+from dueq.client import arguments, reading
+from dueq.client.arguments import Due, Payload, Seconds
+from dueq.client.core import PartsCall, events
+from dueq.client.core.delivery import Delivery
+from dueq.client.core.effects import Failed
+from dueq.client.topics import TopicInfo
+from dueq.errors import (
+    DueqError,
+    InvalidRequest,
+    MessageLeased,
+    MessageNotFound,
+    OutcomeUnknown,
+    PartialFailure,
+    Refused,
+    StaleLease,
+)
+from dueq_codecs.records import Outcome, RecordKind
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Order(Generic[T]):
+    """One call.
+
+    Attributes:
+        build: the event, from call number and deadline (monotonic µs).
+        finish: the caller's result, from the value of Completed.
+    """
+
+    build: Callable[[int, int], events.Event]
+    finish: Callable[[Any], T]
+
+
+def error_of(failed: Failed, order: Order[Any], run: Callable[[Order[Any], float | None], Any]) -> DueqError:
+    """Return what to raise; `run` is how a retry is run."""
+    call = failed.repeat
+    # One error may belong to many callers whose rows shared a request; each raises his own.
+    error = copy.copy(failed.error)
+    again: Order[Any] = order
+    if call is not None:
+        parts_call = call
+        again = Order(
+            lambda number, deadline_us: events.Repeat(number, deadline_us, parts_call), order.finish
+        )
+        failures = call.failures
+        alike = len(failures) == len(call.parts) and len({type(failure) for failure in failures}) == 1
+        if len(call.parts) > 1 and not (alike and isinstance(error, Refused)):
+            text = (
+                f"{len(failures)} of {len(call.parts)} requests of the call failed, the first: {failures[0]}"
+            )
+            return PartialFailure(text, call.mixed(), partial(run, again))
+    if isinstance(error, OutcomeUnknown):
+        return OutcomeUnknown(str(error), partial(run, again))
+    return error
+
+
+def _nothing(value: Any) -> None:
+    return None
+
+
+# ---------------------------------------------------------------- topics and reading
+
+
+def connect() -> Order[None]:
+    """Wait for any broker."""
+    return Order(events.Connect, _nothing)
+
+
+def topics() -> Order[list[TopicInfo]]:
+    """All topics."""
+    return Order(events.FetchTopics, reading.topic_infos)
+
+
+def describe(topic: str) -> Order[TopicInfo]:
+    """One topic with counts."""
+    name = arguments.topic_name(topic)
+    return Order(lambda call, at: events.Inspect(call, at, "describe", name), reading.described)
+
+
+def forecast(topic: str, seconds: int) -> Order[list[tuple[int, int]]]:
+    """What is due soon."""
+    name = arguments.topic_name(topic)
+    ahead = arguments.count(seconds, "seconds", 1, 366 * 86_400)
+    return Order(lambda call, at: events.Inspect(call, at, "forecast", name, ahead), reading.forecast)
+
+
+def status() -> Order[dict[str, Any]]:
+    """Everything that the brokers say of themselves."""
+    return Order(lambda call, at: events.Inspect(call, at, "status"), reading.status)
+
+
+def create_topic(
+    name: str,
+    kind: str,
+    partitions: int,
+    replicas: int | None,
+    min_isr: int | None,
+    payload_bytes_max: int | None,
+    horizon: Seconds | None,
+    exist_ok: bool,
+) -> Order[None]:
+    """Make a topic."""
+    arguments.topic_name(name)
+    if kind not in arguments.KINDS:
+        raise InvalidRequest(f"kind is one of {', '.join(arguments.KINDS)}, not {kind!r}")
+    arguments.count(partitions, "partitions", 1, limits.PARTITIONS_MAX)
+    copies = 0 if replicas is None else arguments.count(replicas, "replicas", 1, limits.REPLICAS_MAX)
+    least = 0 if min_isr is None else arguments.count(min_isr, "min_isr", 1, copies or limits.REPLICAS_MAX)
+    longest = 0
+    if payload_bytes_max is not None:
+        longest = arguments.count(payload_bytes_max, "payload_bytes_max", 1, limits.PAYLOAD_BYTES_MAX)
+    ahead_ms = 0
+    if horizon is not None:
+        ahead_ms = arguments.duration_ms(horizon, "horizon", 1, limits.DUE_MS_MAX)
+    creation_id = os.urandom(16)
+
+    def build(call: int, deadline_us: int) -> events.Event:
+        return events.CreateTopic(
+            call, deadline_us, creation_id, name, kind, partitions, copies, least, longest, ahead_ms, exist_ok
+        )
+
+    return Order(build, _nothing)
+
+
+def delete_topic(name: str) -> Order[None]:
+    """Delete a topic."""
+    arguments.topic_name(name)
+    return Order(lambda call, at: events.DeleteTopic(call, at, name), _nothing)
+
+
+# ---------------------------------------------------------------- producing
+
+
+def schedule(topic: str, payload: Payload, due: Due, mesh_us: Callable[[], int]) -> Order[str]:
+    """One row."""
+    many = schedule_many(topic, [payload], due, mesh_us)
+    return Order(many.build, lambda call: many.finish(call)[0])
+
+
+def schedule_many(
+    topic: str, payloads: Iterable[Payload], dues: Due | Iterable[Due], mesh_us: Callable[[], int]
+) -> Order[list[str]]:
+    """Many rows."""
+    if isinstance(payloads, bytes | bytearray | memoryview | str):
+        raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
+    columns = arguments.payload_columns(payloads if isinstance(payloads, Sequence) else list(payloads))
+    due = arguments.due_column(dues, len(columns.payloads), mesh_us)
+
+    def build(call: int, deadline_us: int) -> events.Event:
+        return events.Insert(call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc)
+
+    return Order(build, PartsCall.ids)
+
+
+def alter(
+    topic: str,
+    message_ids: Iterable[str],
+    dues: Due | Iterable[Due] | None = None,
+    mesh_us: Callable[[], int] = lambda: 0,
+) -> Order[list[Outcome]]:
+    """Move messages, or cancel them without `dues`; one outcome per id."""
+    columns = arguments.id_columns(message_ids)
+    due = None if dues is None else arguments.due_column(dues, len(columns.uid), mesh_us)
+    kind = RecordKind.CANCEL if due is None else RecordKind.MOVE
+
+    def build(call: int, deadline_us: int) -> events.Event:
+        return events.Alter(call, deadline_us, kind, topic, *columns, due)
+
+    return Order(build, PartsCall.outcomes)
+
+
+def alter_one(topic: str, message_id: str, due: Due | None, mesh_us: Callable[[], int]) -> Order[None]:
+    """Move or cancel one message; anything but DONE is raised."""
+    if not isinstance(message_id, str):
+        raise InvalidRequest(f"a message id is a str of 26 characters, not {message_id!r}")
+    many = alter(topic, [message_id], due, mesh_us)
+
+    def finish(call: PartsCall) -> None:
+        outcome = many.finish(call)[0]
+        if outcome is Outcome.LEASED:
+            raise MessageLeased(f"message {message_id} of {topic!r} is with a consumer: too late")
+        if outcome is Outcome.NOT_FOUND:
+            raise MessageNotFound(
+                f"message {message_id} of {topic!r} is done, cancelled or expired, or never was"
+            )
+        if outcome is not Outcome.DONE:
+            raise OutcomeUnknown(f"what became of message {message_id} of {topic!r} is not known any more")
+
+    return Order(many.build, finish)
+
+
+# ---------------------------------------------------------------- consuming
+
+
+def open_consumer(
+    consumer_id: bytes, topic: str, credit: int, credit_bytes: int, lease_ms: int
+) -> Order[None]:
+    """Attach a consumer."""
+
+    def build(call: int, deadline_us: int) -> events.Event:
+        return events.OpenConsumer(call, deadline_us, consumer_id, topic, credit, credit_bytes, lease_ms)
+
+    return Order(build, _nothing)
+
+
+def settle(
+    consumer_id: bytes, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int
+) -> Order[list[Outcome]]:
+    """Settle and wait; a refusal is raised once all are settled."""
+
+    def build(call: int, deadline_us: int) -> events.Event:
+        return events.Settle(consumer_id, kind, deliveries, amount_ms, call, deadline_us)
+
+    def finish(outcomes: list[Outcome]) -> list[Outcome]:
+        refused = [d for d, outcome in zip(deliveries, outcomes, strict=True) if outcome is not Outcome.DONE]
+        if refused:
+            raise StaleLease(
+                f"{kind.name}: the leases of {len(refused)} of {len(deliveries)} messages are over or others have "
+                f"followed, first {refused[0].id} (token {refused[0].token}); the rest is done"
+            )
+        return outcomes
+
+    return Order(build, finish)
+
+
+def close_consumer(consumer_id: bytes, unhandled: Sequence[Delivery]) -> Order[None]:
+    """Give back, confirm, say goodbye."""
+    return Order(lambda call, at: events.CloseConsumer(call, at, consumer_id, unhandled), _nothing)

@@ -1,0 +1,118 @@
+"""The answers of several brokers put together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from dueq.client.core.inspecting import Inspection
+from dueq.client.topics import PartitionInfo, TopicInfo
+from dueq_codecs import messages
+
+Document = dict[str, Any]
+
+
+def topic_info(info: messages.TopicInfo) -> TopicInfo:
+    """Return a topic as callers see it."""
+    placement = tuple(
+        PartitionInfo(p.uid, index, p.leader, p.epoch, p.serving, tuple(p.replicas))
+        for index, p in enumerate(info.partitions)
+    )
+    horizon = timedelta(milliseconds=info.horizon_ms) if info.horizon_ms else None
+    return TopicInfo(
+        info.name,
+        info.kind,
+        len(placement),
+        info.replicas,
+        info.min_isr,
+        info.payload_bytes_max,
+        horizon,
+        placement,
+    )
+
+
+def topic_infos(reply: messages.MetadataReply) -> list[TopicInfo]:
+    """Return all topics, by name."""
+    return [topic_info(info) for info in sorted(reply.topics, key=lambda info: info.name)]
+
+
+def described(found: Inspection) -> TopicInfo:
+    """Return a topic with the counts of its leaders."""
+    info = topic_info(found.metadata.topics[0])
+    views = _newest(found)
+    placement = tuple(_described(partition, views.get(partition.uid)) for partition in info.placement)
+    return replace(
+        info,
+        placement=placement,
+        scheduled=_sum(partition.scheduled for partition in placement),
+        ready=_sum(partition.ready for partition in placement),
+        leased=_sum(partition.leased for partition in placement),
+    )
+
+
+def forecast(found: Inspection) -> list[tuple[int, int]]:
+    """Return (Unix ms of a second, messages due in it), ascending, over all partitions; empty seconds left out."""
+    totals: dict[int, int] = {}
+    for view in _newest(found).values():
+        for second, number in view.get("counts", ()):
+            totals[int(second)] = totals.get(int(second), 0) + int(number)
+    return sorted((second, number) for second, number in totals.items() if number)
+
+
+def status(found: Inspection) -> Document:
+    """Return what every broker says of itself and of what it leads; those that did not answer are marked."""
+    brokers: Document = {}
+    merged: Document = {"brokers": brokers, "partitions": [], "consumers": []}
+    for broker_id in sorted(found.endpoints):
+        document = _parsed(found.documents.get(broker_id))
+        own = document.get("broker")
+        brokers[broker_id] = {
+            **(own if isinstance(own, dict) else {}),
+            "endpoint": found.endpoints[broker_id],
+            "reachable": broker_id in found.documents,
+        }
+        for name in ("partitions", "consumers"):
+            listed = document.get(name)
+            merged[name] += listed if isinstance(listed, list) else []
+    return merged
+
+
+def _described(partition: PartitionInfo, view: Document | None) -> PartitionInfo:
+    if view is None:
+        return partition
+    return replace(
+        partition,
+        leader=str(view.get("leader") or partition.leader),
+        epoch=max(int(view.get("epoch", 0)), partition.epoch),
+        isr=tuple(view.get("isr", ())),
+        scheduled=view.get("scheduled"),
+        ready=view.get("ready"),
+        leased=view.get("leased"),
+    )
+
+
+def _newest(found: Inspection) -> dict[int, Document]:
+    """Each partition as its leader sees it; else as whoever has applied most of its log."""
+    leaders = {p.uid: p.leader for topic in found.metadata.topics for p in topic.partitions}
+    best: dict[int, tuple[tuple[bool, int, int], Document]] = {}
+    for broker_id, text in sorted(found.documents.items()):
+        for view in _parsed(text).get("partitions", ()):
+            uid = int(view["uid"])
+            leads = broker_id == (view.get("leader") or leaders.get(uid))
+            rank = (leads, int(view.get("epoch", 0)), int(view.get("sequence", 0)))
+            if uid in leaders and (uid not in best or rank > best[uid][0]):
+                best[uid] = (rank, view)
+    return {uid: view for uid, (_, view) in best.items()}
+
+
+def _parsed(text: str | None) -> Document:
+    document = json.loads(text) if text else {}
+    return document if isinstance(document, dict) else {}
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

@@ -1,0 +1,141 @@
+"""One DEALER socket per link, and what ZeroMQ reports about it.
+
+ZeroMQ's own reconnection is off and a broken connection becomes a new socket: a DEALER would otherwise keep
+frames for a dead broker and deliver them to its next life, and nothing would say that what was sent is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import structlog
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from dueq import limits
+from dueq.client.core.effects import Send
+from dueq.client.core.events import Event, FrameReceived, LinkLost, LinkReady
+from dueq_codecs.frames import FrameError, decode, encode
+
+CONNECT_MS: Final = 5000
+FRAMES_PER_TURN: Final = 200
+_COPY_BELOW: Final = 64 << 10
+
+_LOST: Final[dict[int, str]] = {
+    zmq.EVENT_DISCONNECTED: "the connection was lost",
+    zmq.EVENT_CLOSED: "nobody listens there",
+    zmq.EVENT_CLOSE_FAILED: "the connection could not be closed",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "the handshake failed",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "it does not speak ZeroMQ",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the handshake was refused",
+}
+_WATCHED: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_LOST)
+
+log = structlog.get_logger("dueq.client")
+
+
+class Sockets:
+    """All sockets of one client; used by its I/O thread only."""
+
+    def __init__(self, context: zmq.Context[Any], wake_fd: int) -> None:
+        self._context = context
+        self._poller = zmq.Poller()
+        self._poller.register(wake_fd, zmq.POLLIN)
+        self._wake_fd = wake_fd
+        self._by_link: dict[int, zmq.Socket[Any]] = {}
+        self._links: dict[zmq.Socket[Any], int] = {}
+        self._watched: dict[zmq.Socket[Any], int] = {}
+        self.failed: list[Event] = []
+        """What happened while sending; taken in with the next turn."""
+
+    def open(self, link: int, endpoint: str) -> None:
+        """Begin to connect."""
+        socket = self._context.socket(zmq.DEALER)
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.IMMEDIATE, 1),
+            (zmq.RECONNECT_IVL, -1),
+            (zmq.CONNECT_TIMEOUT, CONNECT_MS),
+            (zmq.MAXMSGSIZE, limits.FRAME_BYTES_MAX),
+            (zmq.SNDHWM, 0),  # the session machine bounds what is out, by bytes
+            (zmq.RCVHWM, 0),  # credit bounds what comes in
+            (zmq.IPV6, 1),
+        ):
+            socket.setsockopt(option, value)
+        watch = socket.get_monitor_socket(_WATCHED)
+        self._by_link[link], self._links[socket], self._watched[watch] = socket, link, link
+        self._poller.register(socket, zmq.POLLIN)
+        self._poller.register(watch, zmq.POLLIN)
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError as error:
+            self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
+
+    def close(self, link: int) -> None:
+        """Drop a socket with all that it holds."""
+        socket = self._by_link.pop(link, None)
+        if socket is None:
+            return
+        del self._links[socket]
+        watch = next(watch for watch, number in self._watched.items() if number == link)
+        del self._watched[watch]
+        self._poller.unregister(watch)
+        self._poller.unregister(socket)
+        socket.disable_monitor()
+        watch.close(0)
+        socket.close(0)
+
+    def close_all(self) -> None:
+        """Drop every socket."""
+        for link in list(self._by_link):
+            self.close(link)
+
+    def send(self, order: Send) -> None:
+        """Send, or report the link lost: the machine repeats what matters."""
+        socket = self._by_link.get(order.link)
+        if socket is None:
+            return
+        frames = encode(order.message, order.bodies)
+        long = sum(map(len, frames[1:])) >= _COPY_BELOW
+        try:
+            socket.send_multipart(frames, zmq.DONTWAIT, copy=not long)
+        except zmq.Again:
+            self.failed.append(LinkLost(order.link, "the connection was lost"))
+
+    def wait(self, timeout_ms: int) -> tuple[list[Event], bool]:
+        """Wait for frames; return what happened, and whether somebody wants the thread's attention."""
+        happened, self.failed = self.failed, []
+        woken = False
+        for ready, _ in self._poller.poll(0 if happened else timeout_ms):
+            if ready == self._wake_fd:
+                woken = True
+            elif ready in self._links:
+                happened.extend(self._received(ready, self._links[ready]))
+            elif ready in self._watched:
+                happened.extend(self._reported(ready, self._watched[ready]))
+        return happened, woken
+
+    def _received(self, socket: zmq.Socket[Any], link: int) -> Iterator[Event]:
+        for _ in range(FRAMES_PER_TURN):
+            try:
+                frames = socket.recv_multipart(zmq.DONTWAIT)
+            except zmq.Again:
+                return
+            try:
+                message, bodies = decode(frames)
+            except FrameError as error:
+                log.warning("frame.refused", link=link, reason=error.reason, bytes=sum(map(len, frames)))
+                continue
+            yield FrameReceived(link, message, bodies)  # type: ignore[arg-type]  # others are dropped unread
+
+    def _reported(self, watch: zmq.Socket[Any], link: int) -> Iterator[Event]:
+        while True:
+            try:
+                report = parse_monitor_message(watch.recv_multipart(zmq.DONTWAIT))
+            except zmq.Again:
+                return
+            if report["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                yield LinkReady(link)
+            elif report["event"] in _LOST:
+                yield LinkLost(link, _LOST[report["event"]])

@@ -1,0 +1,63 @@
+"""What a client is told about topics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition.
+
+    Attributes:
+        uid: its number in the cluster.
+        index: its place in the topic, from 0.
+        leader: broker id, empty when there is none.
+        epoch: of the present leadership.
+        serving: the leader serves requests.
+        replicas: broker ids.
+        isr: broker ids of the in-sync replicas (from `describe`).
+        scheduled, ready, leased: messages not due yet, due and waiting, with consumers (from `describe`;
+            None when the leader did not answer).
+    """
+
+    uid: int
+    index: int
+    leader: str
+    epoch: int
+    serving: bool
+    replicas: tuple[str, ...] = ()
+    isr: tuple[str, ...] = ()
+    scheduled: int | None = None
+    ready: int | None = None
+    leased: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic's settings; from `describe` also how many messages it holds.
+
+    Attributes:
+        name: of the topic.
+        kind: "timeline", "priority" or "fair".
+        partitions: how many.
+        replicas: copies of each partition.
+        min_isr: replicas that must hold a record before it is committed.
+        payload_bytes_max: the longest payload.
+        horizon: how far ahead a message may be due; None: no cap.
+        placement: the partitions.
+        scheduled, ready, leased: sums over the partitions that answered; None from `topics()`.
+    """
+
+    name: str
+    kind: str
+    partitions: int
+    replicas: int
+    min_isr: int
+    payload_bytes_max: int
+    horizon: timedelta | None = None
+    placement: tuple[PartitionInfo, ...] = ()
+    scheduled: int | None = None
+    ready: int | None = None
+    leased: int | None = None
