@@ -151,7 +151,12 @@ def schedule(topic: str, payload: Payload, due: Due, mesh_us: Callable[[], int])
 
 
 def schedule_many(
-    topic: str, payloads: Iterable[Payload], dues: Due | Iterable[Due], mesh_us: Callable[[], int]
+    topic: str,
+    payloads: Iterable[Payload],
+    dues: Due | Iterable[Due],
+    mesh_us: Callable[[], int],
+    client_id: bytes = b"",
+    partition: int | None = None,
 ) -> Order[list[str]]:
     """Many rows."""
     if isinstance(payloads, bytes | bytearray | memoryview | str):
@@ -160,7 +165,9 @@ def schedule_many(
     due = arguments.due_column(dues, len(columns.payloads), mesh_us)
 
     def build(call: int, deadline_us: int) -> events.Event:
-        return events.Insert(call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc)
+        return events.Insert(
+            call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition
+        )
 
     return Order(build, PartsCall.ids)
 

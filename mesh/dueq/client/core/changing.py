@@ -129,6 +129,8 @@ class Changing:
 
     def _check(self, event: Insert, topic: Topic) -> DueqError | None:
         info = topic.info
+        if event.partition is not None and not 0 <= event.partition < len(topic.uids):
+            return InvalidRequest(f"topic {info.name!r} has {len(topic.uids)} partitions, not one {event.partition}")
         allowed = info.payload_bytes_max or limits.PAYLOAD_BYTES_MAX
         wrong = np.flatnonzero(event.size > allowed)
         if len(wrong):
@@ -152,7 +154,9 @@ class Changing:
         """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each."""
         if not topic.uids:
             raise AssertionError(f"topic {topic.info.name!r} has no partitions")
-        turn = self._turns.get(event.topic, hash_of(self._context.client_id))
+        turn = event.partition
+        if turn is None:
+            turn = self._turns.get(event.topic, hash_of(self._context.client_id))
         parts = []
         for start, end in runs(event.size):
             uid = topic.uids[turn % len(topic.uids)]
@@ -170,7 +174,7 @@ class Changing:
                     RecordKind.INSERT,
                     event.topic,
                     uid,
-                    self._context.client_id,
+                    event.client_id or self._context.client_id,
                     end - start,
                     lambda part: self._part_done(call),
                     due=event.due[start:end],
@@ -180,7 +184,8 @@ class Changing:
                     long=[(row, payloads[row]) for row in rows],
                 )
             )
-        self._turns[event.topic] = turn
+        if event.partition is None:
+            self._turns[event.topic] = turn
         return parts
 
     # -------------------------------------------------------------- moving, cancelling

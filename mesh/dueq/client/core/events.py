@@ -106,6 +106,10 @@ class Insert:
     """Schedule rows: Completed(PartsCall), whose `ids()` has one text per row.
 
     `due`, `size`, `crc` and `payloads` have one length; `crc` is the CRC-32 of the whole payload.
+
+    Attributes:
+        client_id: under which the mesh remembers the requests; empty for the client's own.
+        partition: place in the topic of the partition for the first run; None for the client's turn.
     """
 
     call: int
@@ -115,6 +119,8 @@ class Insert:
     due: U64
     size: U32
     crc: U32
+    client_id: bytes = b""
+    partition: int | None = None
 
 
 @dataclass(slots=True)

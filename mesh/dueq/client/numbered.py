@@ -1,0 +1,64 @@
+"""A producer whose requests carry names that the caller chooses, so that another process can repeat them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dueq.client import arguments, orders
+from dueq.client.arguments import Due, Payload
+from dueq.client.sync import Client
+from dueq.errors import InvalidRequest
+
+_CLIENT_ID_BYTES = 16
+
+
+class NumberedProducer:
+    """Schedules messages under a given client id, each request in a given partition.
+
+    The mesh knows a request by (client id, partition, number): the numbers of one client id and partition count
+    from 1. Whoever makes the same calls under the same client id again, in the same order, repeats the same
+    requests: for 15 minutes, and for the last 256 of a partition, they take effect once. So: one call at a time,
+    each of what fits into one request (1,024 rows, 3 MiB).
+
+    Args:
+        client: the connection.
+        topic: an existing topic.
+        client_id: 16 bytes that nobody else uses.
+
+    Raises:
+        InvalidRequest: the topic's name or the client id is malformed.
+    """
+
+    def __init__(self, client: Client, topic: str, client_id: bytes) -> None:
+        if not isinstance(client_id, bytes) or len(client_id) != _CLIENT_ID_BYTES:
+            raise InvalidRequest(f"a client id is {_CLIENT_ID_BYTES} bytes, not {client_id!r:.80}")
+        self._client = client
+        self._client_id = client_id
+        self.topic = arguments.topic_name(topic)
+
+    def schedule_many(
+        self,
+        payloads: Iterable[Payload],
+        dues: Due | Iterable[Due],
+        partition: int,
+        *,
+        timeout: float | None = None,
+    ) -> list[str]:
+        """Schedule messages in one partition; returns when they are committed.
+
+        Args:
+            payloads: bytes-like each.
+            dues: one per payload, or a single one for all.
+            partition: its place in the topic, from 0.
+            timeout: seconds.
+
+        Returns:
+            One message id per payload, in order.
+
+        Raises:
+            DueqError: as `Producer.schedule_many`.
+        """
+        order = orders.schedule_many(
+            self.topic, payloads, dues, self._client._mesh_us, self._client_id, partition
+        )
+        return self._client._run(order, timeout)
