@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from dueq import Message
 from dueq.cli.options import connect, mesh_options
-from dueq.client import Message
 from dueq.limits import CONSUMER_LEASES_MAX
 
 _RECEIVE_S = 0.5

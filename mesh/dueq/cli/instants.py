@@ -66,8 +66,12 @@ def parse_instant(text: str) -> int | datetime:
     return instant
 
 
-def parse_duration(text: str) -> timedelta:
+def parse_duration(text: str, option: str = "--in") -> timedelta:
     """Read a duration such as 10s, 250ms or 1h30m.
+
+    Args:
+        text: what was written.
+        option: where, for the refusal.
 
     Raises:
         click.BadParameter: it is none.
@@ -76,12 +80,12 @@ def parse_duration(text: str) -> timedelta:
     parts = _PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise click.BadParameter(
-            f"{text!r} is not a duration; they look like 250ms, 10s, 1h30m.", param_hint="--in"
+            f"{text!r} is not a duration; they look like 250ms, 10s, 1h30m.", param_hint=option
         )
     try:
         return timedelta(milliseconds=sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
     except OverflowError:
-        raise click.BadParameter(f"{text!r} is too long.", param_hint="--in") from None
+        raise click.BadParameter(f"{text!r} is too long.", param_hint=option) from None
 
 
 def instant_text(due_ms: int) -> str:

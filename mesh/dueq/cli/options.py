@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dueq.client import Client
+from dueq import Client
 from dueq.limits import DEFAULT_TIMEOUT_S
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:7400"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from dueq.client import Outcome
+from dueq import Outcome
 
 _TEXT = {
     "done": "",

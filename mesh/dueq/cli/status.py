@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from dueq import Client
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.sparkline import sparkline
-from dueq.client import Client
 from dueq.errors import DueqError
 from dueq.limits import MAX_CLOCK_OFFSET_MS
 

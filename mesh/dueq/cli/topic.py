@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from datetime import timedelta
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from dueq import TopicInfo
 from dueq.cli.group import SuggestingGroup
+from dueq.cli.instants import parse_duration
 from dueq.cli.options import connect, json_option, mesh_options
-from dueq.client import TopicInfo
 
 
 @click.group(cls=SuggestingGroup)
@@ -25,30 +27,34 @@ def topic() -> None:
 @click.argument("name")
 @click.option("--kind", default="timeline", show_default=True, help="The order in which due messages leave.")
 @click.option(
-    "--partitions", "-p", type=int, default=6, show_default=True, help="Units of order and leadership."
+    "--partitions", "-p", type=int, default=6, show_default=True, help="What can work side by side."
 )
-@click.option("--replicas", "-r", type=int, default=3, show_default=True, help="Copies of every message.")
-@click.option("--min-isr", type=int, default=0, help="Copies that must be safe. Default: a majority.")
-@click.option("--payload-bytes-max", type=int, default=0, help="Longest payload. Default: 64 MiB.")
+@click.option("--replicas", "-r", type=int, help="Copies of every message. Default: 3, or one per broker.")
+@click.option("--min-isr", type=int, help="Copies that must be safe. Default: more than half.")
+@click.option("--payload-bytes-max", type=int, help="The longest payload. Default: 64 MiB.")
+@click.option(
+    "--horizon", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--horizon"),
+    help="How far ahead a message may be due: 1h30m, 365d. Default: no cap.",
+)  # fmt: skip
 @click.option("--exist-ok", is_flag=True, help="Be content when the topic exists.")
 @mesh_options
 def create(
     name: str,
     kind: str,
     partitions: int,
-    replicas: int,
-    min_isr: int,
-    payload_bytes_max: int,
+    replicas: int | None,
+    min_isr: int | None,
+    payload_bytes_max: int | None,
+    horizon: timedelta | None,
     exist_ok: bool,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
     """Create the topic NAME; returns when all its partitions have a leader."""
-    more = {"min_isr": min_isr, "payload_bytes_max": payload_bytes_max}
     with connect(endpoint, timeout) as client:
         client.create_topic(
-            name, kind=kind, partitions=partitions, replicas=replicas, exist_ok=exist_ok,
-            **{key: value for key, value in more.items() if value},
+            name, kind, partitions, replicas, min_isr=min_isr, payload_bytes_max=payload_bytes_max,
+            horizon=horizon, exist_ok=exist_ok,
         )  # fmt: skip
     click.echo(f"created {name}")
 
@@ -75,7 +81,7 @@ def list_(as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
     ):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     for info in topics:
-        table.add_row(info.name, info.kind, str(len(info.partitions)), str(info.replicas))
+        table.add_row(info.name, info.kind, str(info.partitions), str(info.replicas))
     Console().print(table)
 
 
@@ -90,7 +96,7 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     if as_json:
         click.echo(json.dumps(_document(info)))
         return
-    horizon = f", at most {info.horizon_ms:,} ms ahead" if info.horizon_ms else ""
+    horizon = f", at most {info.horizon} ahead" if info.horizon else ""
     title = (
         f"{info.name}: {info.kind}, {info.replicas} replicas, at least {info.min_isr} in sync, "
         f"payloads up to {info.payload_bytes_max:,} bytes{horizon}"
@@ -98,12 +104,23 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     console = Console()
     console.print(title, highlight=False)
     table = Table()
-    for column in ("partition", "leader", "epoch", "serving", "replicas"):
+    for column in (
+        "partition",
+        "leader",
+        "epoch",
+        "serving",
+        "in sync",
+        "replicas",
+        "scheduled",
+        "ready",
+        "leased",
+    ):
         table.add_column(column)
-    for part in info.partitions:
+    for part in info.placement:
         table.add_row(
-            str(part.uid), part.leader or "[red]none[/]", str(part.epoch),
-            "yes" if part.serving else "[red]no[/]", " ".join(part.replicas),
+            str(part.index), part.leader or "[red]none[/]", str(part.epoch),
+            "yes" if part.serving else "[red]no[/]", " ".join(part.isr), " ".join(part.replicas),
+            *("–" if count is None else f"{count:,}" for count in (part.scheduled, part.ready, part.leased)),
         )  # fmt: skip
     console.print(table)
 
@@ -122,4 +139,5 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 
 
 def _document(info: TopicInfo) -> dict[str, Any]:
-    return dataclasses.asdict(info)
+    horizon_ms = info.horizon // timedelta(milliseconds=1) if info.horizon else None
+    return dataclasses.asdict(info) | {"horizon": horizon_ms}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dueq.client import Client, Outcome
+from dueq import Client, Outcome
 from dueq.demo.board import Board, Desk
 from dueq.demo.flights import Flight, compressed, flights_of
 from dueq.demo.report import Report, judge
@@ -164,7 +164,7 @@ class FlightDay:
 
     def _kill(self, mesh: LocalMesh, client: Client, board: Board) -> None:
         """Kill the broker that leads the most."""
-        leaders = [partition.leader for partition in client.describe(TOPIC).partitions]
+        leaders = [partition.leader for partition in client.describe(TOPIC).placement]
         ids = [broker.broker_id for broker in mesh.brokers]
         victim = max(ids, key=leaders.count)
         mesh.kill(ids.index(victim))

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from dueq.client import Client
+from dueq import Client
 from dueq.cluster.server import ZooKeeperServer
 from dueq.errors import DueqError
 from dueq.local.child import BrokerChild

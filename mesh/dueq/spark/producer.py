@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import dueq.errors
-from dueq.client import Client
+from dueq import Client
+from dueq.client.arguments import endpoint_list
 from dueq.errors import InvalidRequest, OutcomeUnknown, Refused
 from dueq.limits import DEFAULT_TIMEOUT_S, REQUEST_ROWS_MAX
 
@@ -89,9 +90,9 @@ def schedule(
     ):
         raise InvalidRequest(f"batch_rows must be an int within 1 … {REQUEST_ROWS_MAX}, not {batch_rows!r}")
     frame, in_microseconds = message_columns(df, due, payload, key)
-    with Client(endpoints, timeout=timeout) as client:
-        partitions = len(client.describe(topic).partitions)
-        known = tuple(client.endpoints)
+    known = tuple(endpoint_list(endpoints))
+    with Client(known, timeout=timeout) as client:
+        partitions = client.describe(topic).partitions
     task = Task(
         secrets.token_bytes(16),
         topic,

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from dueq.client import Client, Producer
+from dueq import Client
+from dueq.client.numbered import NumberedProducer
 from dueq.errors import InvalidRequest, Refused
 from dueq.limits import DEDUP_WINDOW, DUE_MS_MAX, REQUEST_BYTES_MAX
 from dueq.spark.columns import DUE, KEY, PAYLOAD
@@ -106,20 +107,20 @@ class _Sender:
         if first is None:
             return
         with Client(list(self._task.endpoints), timeout=self._task.timeout) as client:
-            producer: Producer | None = None
+            producer: NumberedProducer | None = None
             per_client = _RUNS_PER_CLIENT * self._task.partitions
             run: Run | None = first
             while run is not None:
                 generation, place = divmod(self._runs, per_client)
                 if place == 0 or producer is None:
                     identity = self._task.client_id(self._number, generation)
-                    producer = client.producer(self._task.topic, client_id=identity)
+                    producer = NumberedProducer(client, self._task.topic, identity)
                 yield self._send(producer, run)
                 run = next(runs, None)
 
-    def _send(self, producer: Producer, run: Run) -> pa.RecordBatch:
+    def _send(self, producer: NumberedProducer, run: Run) -> pa.RecordBatch:
         partition = (self._number + self._runs) % self._task.partitions
-        ids = producer.schedule_many(run.payloads, run.dues, partition=partition)
+        ids = producer.schedule_many(run.payloads, run.dues, partition)
         self._runs += 1
         ids = ids if self._task.keyed else []
         return _news(self._number, partition, len(run.dues), run.keys, ids)
