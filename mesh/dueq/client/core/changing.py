@@ -130,7 +130,9 @@ class Changing:
     def _check(self, event: Insert, topic: Topic) -> DueqError | None:
         info = topic.info
         if event.partition is not None and not 0 <= event.partition < len(topic.uids):
-            return InvalidRequest(f"topic {info.name!r} has {len(topic.uids)} partitions, not one {event.partition}")
+            return InvalidRequest(
+                f"topic {info.name!r} has {len(topic.uids)} partitions, not one {event.partition}"
+            )
         allowed = info.payload_bytes_max or limits.PAYLOAD_BYTES_MAX
         wrong = np.flatnonzero(event.size > allowed)
         if len(wrong):
