@@ -149,9 +149,10 @@ class ZooKeeperServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stop the server in its tracks (SIGSTOP)."""
+        """Stop the server in its tracks (SIGSTOP); when this returns, none of its threads runs."""
         assert self._process is not None, "this ZooKeeper does not run"
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let the server go on after `pause`."""
@@ -223,7 +224,8 @@ class ZooKeeperServer:
             time.sleep(_POLL_S)
 
     def _log_tail(self) -> str:
-        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-8:])
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join([line for line in lines if line.strip() and not line.startswith("\tat ")][-8:])
 
 
 def _java() -> str:

@@ -1,0 +1,178 @@
+"""Lives of brokers, as far as a coordinator sees them, and a real ZooKeeper for them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from dueq.cluster.coordinator import Coordinator
+from dueq.cluster.server import ZooKeeperServer
+from dueq.cluster.standalone import StandaloneCoordinator
+from dueq.cluster.zookeeper import ZooKeeperCoordinator
+from dueq.core.membership import (
+    CompareAndSet,
+    CompareAndSetDone,
+    CoordinatorEvent,
+    CreateTopic,
+    DeleteTopic,
+    Member,
+    NodeSeen,
+    PartitionNode,
+    ReadNode,
+    Registration,
+    TopicOrderDone,
+    TopicsSeen,
+)
+
+E = TypeVar("E")
+_WAIT_S = 20.0
+_tokens = itertools.count(1)
+
+
+class Life:
+    """One life of one broker: its coordinator, and all that this has delivered."""
+
+    def __init__(self, coordinator: Coordinator, registration: Registration) -> None:
+        self.coordinator = coordinator
+        self.registration = registration
+        self.events: list[CoordinatorEvent] = []
+        self._changed = threading.Condition()
+
+    def deliver(self, event: CoordinatorEvent) -> None:
+        with self._changed:
+            self.events.append(event)
+            self._changed.notify_all()
+
+    def start(self) -> Life:
+        self.coordinator.start(self.registration, self.deliver)
+        return self
+
+    def mark(self) -> int:
+        """Where `wait` begins when it is only to see what is still to come."""
+        return len(self.events)
+
+    def wait(self, kind: type[E], fits: Callable[[E], bool] = lambda event: True, since: int = 0) -> E:
+        """Return the first event of a kind that fits, among those delivered and those to come."""
+        deadline = time.monotonic() + _WAIT_S
+        with self._changed:
+            while True:
+                for event in self.events[since:]:
+                    if isinstance(event, kind) and fits(event):
+                        return event
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise AssertionError(f"no such {kind.__name__} in {_WAIT_S} s; there were {self.events}")
+
+    def create(self, name: str, partitions: int = 2, creation_id: str = "", **fields: Any) -> TopicOrderDone:
+        token = next(_tokens)
+        own = Member(self.registration.broker_id, self.registration.store_id)
+        order: dict[str, Any] = {
+            "replicas_of": ((own.broker_id,),) * partitions, "members": (own,), "replicas": 1, "min_isr": 1,
+        } | fields  # fmt: skip
+        self.coordinator.submit(
+            CreateTopic(
+                token, name, creation_id or uuid.uuid4().hex, "timeline",
+                payload_bytes_max=1000, horizon_ms=0, **order,
+            )
+        )  # fmt: skip
+        return self.wait(TopicOrderDone, lambda done: done.token == token)
+
+    def delete(self, name: str) -> TopicOrderDone:
+        token = next(_tokens)
+        self.coordinator.submit(DeleteTopic(token, name))
+        return self.wait(TopicOrderDone, lambda done: done.token == token)
+
+    def send_set(self, uid: int, version: int, node: PartitionNode) -> int:
+        token = next(_tokens)
+        self.coordinator.submit(CompareAndSet(token, uid, version, node))
+        return token
+
+    def set(self, uid: int, version: int, node: PartitionNode) -> CompareAndSetDone:
+        return self.set_done(self.send_set(uid, version, node))
+
+    def set_done(self, token: int) -> CompareAndSetDone:
+        return self.wait(CompareAndSetDone, lambda done: done.token == token)
+
+    def read(self, uid: int) -> NodeSeen:
+        since = self.mark()
+        self.coordinator.submit(ReadNode(uid))
+        return self.wait(NodeSeen, lambda seen: seen.uid == uid, since)
+
+    def topics(self, fits: Callable[[TopicsSeen], bool], since: int = 0) -> TopicsSeen:
+        return self.wait(TopicsSeen, fits, since)
+
+    def node(self, epoch: int) -> PartitionNode:
+        me = self.registration
+        return PartitionNode(me.broker_id, me.incarnation, epoch, (Member(me.broker_id, me.store_id),))
+
+
+Begin = Callable[..., Life]
+
+
+def _require_java() -> None:
+    if shutil.which("java") is None and not os.environ.get("CI"):
+        pytest.skip("needs Java")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A real ZooKeeper for the tests of one module."""
+    _require_java()
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.stop()
+
+
+def registration(broker_id: str, incarnation: int, store_id: str) -> Registration:
+    return Registration(broker_id, incarnation, store_id, f"tcp://{broker_id}:7400", f"{broker_id}:9100")
+
+
+@pytest.fixture
+def begin_on_zookeeper(server: ZooKeeperServer) -> Iterator[Begin]:
+    """Begin lives of brokers of one cluster in ZooKeeper; they end with the test."""
+    lives: list[Life] = []
+    root = f"/{uuid.uuid4().hex}"
+
+    def begin(
+        broker_id: str = "b1",
+        incarnation: int = 1,
+        store_id: str = "s1",
+        *,
+        start: bool = True,
+        **options: Any,
+    ) -> Life:
+        coordinator = ZooKeeperCoordinator(server.address + root, **options)
+        life = Life(coordinator, registration(broker_id, incarnation, store_id))
+        lives.append(life)
+        return life.start() if start else life
+
+    yield begin
+    for life in lives:
+        life.coordinator.stop()
+
+
+@pytest.fixture(params=["standalone", pytest.param("zookeeper", marks=pytest.mark.integration)])
+def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
+    """Begin lives of a broker, on every implementation; of the stand-in's, one at a time."""
+    if request.param == "zookeeper":
+        yield request.getfixturevalue("begin_on_zookeeper")
+        return
+    lives: list[Life] = []
+
+    def begin(broker_id: str = "b1", incarnation: int = 1, store_id: str = "s1") -> Life:
+        coordinator = StandaloneCoordinator(tmp_path / "data" / "coordinator.json")
+        lives.append(Life(coordinator, registration(broker_id, incarnation, store_id)))
+        return lives[-1].start()
+
+    yield begin
+    for life in lives:
+        life.coordinator.stop()

@@ -1,0 +1,360 @@
+"""What a real ZooKeeper can do to a broker: other brokers, lost connections, lost sessions, lost servers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable
+from dueq.cluster.server import ZooKeeperServer
+from dueq.core.membership import (
+    CoordinatorChanged,
+    CoordinatorState,
+    CreateTopic,
+    Member,
+    NodeSeen,
+    RegistrationsSeen,
+    SetOutcome,
+    TopicOrderDone,
+)
+
+pytestmark = pytest.mark.integration
+
+LONG_MS = 40_000
+"""A session that does not end by itself while a test runs."""
+
+
+class Wire:
+    """A TCP relay to a server that can be cut and mended."""
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.partition(":")
+        self._target = (host, int(port))
+        self._open = True
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                here, _ = self._listener.accept()
+                if not self._open:
+                    here.close()
+                    continue
+                there = socket.create_connection(self._target)
+                self._sockets += [here, there]
+                for pair in ((here, there), (there, here)):
+                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _copy(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65_536):
+                sink.sendall(data)
+        with suppress(OSError):
+            sink.shutdown(socket.SHUT_RDWR)
+
+    def cut(self) -> None:
+        self._open = False
+        for end in self._sockets:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def mend(self) -> None:
+        self._open = True
+
+    def close(self) -> None:
+        self.cut()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for end in self._sockets:
+            end.close()
+
+
+@pytest.fixture
+def wire(server: ZooKeeperServer) -> Iterator[Wire]:
+    wire = Wire(server.address)
+    yield wire
+    wire.close()
+
+
+def states(life: Any) -> list[CoordinatorState]:
+    return [event.state for event in life.events if isinstance(event, CoordinatorChanged)]
+
+
+def connected(life: Any, since: int) -> None:
+    life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.CONNECTED, since)
+
+
+def through(life: Any, wire: Wire) -> Any:
+    """Let a life that has not begun yet reach ZooKeeper by a wire."""
+    life.coordinator.address = wire.address
+    return life
+
+
+# ---------------------------------------------------------------- several brokers
+
+
+def test_brokers_see_each_other_come_and_go_at_once(begin_on_zookeeper: Any) -> None:
+    begin = begin_on_zookeeper
+    first = begin("b1", session_ms=LONG_MS)
+    second = begin("b2", store_id="s2", session_ms=LONG_MS)
+    both = {"b1": first.registration, "b2": second.registration}
+    assert first.coordinator.cluster_id == second.coordinator.cluster_id
+    for life in (first, second):
+        life.wait(RegistrationsSeen, lambda seen: seen.registrations == both)
+    since = first.mark()
+    second.coordinator.stop()
+    first.wait(RegistrationsSeen, lambda seen: seen.registrations.keys() == {"b1"}, since)
+
+
+def test_a_change_by_another_broker_is_seen(begin_on_zookeeper: Any) -> None:
+    begin = begin_on_zookeeper
+    first, second = begin("b1"), begin("b2", store_id="s2")
+    topic = first.create("departures").topic
+    second.topics(lambda seen: seen.topics == {"departures": topic})
+    uid = topic.partitions[0].uid
+    for epoch in range(1, 4):
+        done = first.set(uid, first.read(uid).version, first.node(epoch))
+        second.wait(NodeSeen, lambda seen, done=done: seen.uid == uid and seen.version == done.version)
+    since = second.mark()
+    assert first.delete("departures").error == ""
+    second.topics(lambda seen: not seen.topics and uid in seen.tombstones, since)
+
+
+def test_two_brokers_that_create_topics_at_once_share_no_uid(begin_on_zookeeper: Any) -> None:
+    lives = [begin_on_zookeeper(f"b{i}", store_id=f"s{i}") for i in range(3)]
+    dones: list[TopicOrderDone] = []
+
+    def create(life: Any) -> None:
+        dones.extend(life.create(f"{life.registration.broker_id}-{n}") for n in range(10))
+
+    threads = [threading.Thread(target=create, args=(life,)) for life in lives]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [done.error for done in dones] == [""] * 30
+    assert len({part.uid for done in dones for part in done.topic.partitions}) == 60
+
+
+# ---------------------------------------------------------------- one broker, several lives
+
+
+def test_the_next_life_of_a_store_replaces_the_registration_at_once(begin_on_zookeeper: Any) -> None:
+    begin = begin_on_zookeeper
+    witness = begin("b2", store_id="s2")
+    first = begin("b1", incarnation=1, session_ms=LONG_MS)
+    witness.wait(RegistrationsSeen, lambda seen: seen.registrations.get("b1") == first.registration)
+    since = witness.mark()
+    second = begin("b1", incarnation=2, session_ms=LONG_MS)
+    witness.wait(RegistrationsSeen, lambda seen: seen.registrations.get("b1") == second.registration, since)
+    gaps = [
+        e for e in witness.events[since:] if isinstance(e, RegistrationsSeen) and "b1" not in e.registrations
+    ]
+    assert gaps == []
+
+
+def test_a_life_that_was_replaced_gives_in(begin_on_zookeeper: Any) -> None:
+    begin = begin_on_zookeeper
+    first = begin("b1", incarnation=1)
+    uid = first.create("departures").topic.partitions[0].uid
+    second = begin("b1", incarnation=2)
+    first.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.LOST)
+    assert first.set(uid, 0, first.node(1)).outcome is SetOutcome.REFUSED
+    assert second.set(uid, 0, second.node(1)).outcome is SetOutcome.DONE
+
+
+def test_another_store_under_a_living_brokers_id_is_refused_with_both_names(begin_on_zookeeper: Any) -> None:
+    begin = begin_on_zookeeper
+    begin("b1", store_id="s1")
+    other = begin("b1", store_id="s9", start=False, start_timeout_s=1.5)
+    with pytest.raises(BrokerIdTaken, match=r"'b1' is taken .* tcp://b1:7400 .* s1; this one has s9"):
+        other.start()
+
+
+def test_another_store_gets_the_id_when_its_holder_has_gone(begin_on_zookeeper: Any) -> None:
+    begin = begin_on_zookeeper
+    first = begin("b1", store_id="s1", session_ms=LONG_MS)
+    second = begin("b1", store_id="s9", start=False)
+    starting = threading.Thread(target=second.start)
+    starting.start()
+    first.coordinator.stop()
+    second.wait(RegistrationsSeen, lambda seen: seen.registrations == {"b1": second.registration})
+    starting.join()
+
+
+def test_a_registration_that_somebody_deletes_is_put_back(
+    server: ZooKeeperServer, begin_on_zookeeper: Any
+) -> None:
+    life = begin_on_zookeeper("b1")
+    life.wait(RegistrationsSeen, lambda seen: "b1" in seen.registrations)
+    since = life.mark()
+    by_hand = KazooClient(server.address)
+    by_hand.start()
+    by_hand.delete(life.coordinator._layout.broker("b1"))
+    by_hand.stop()
+    by_hand.close()
+    life.wait(RegistrationsSeen, lambda seen: not seen.registrations, since)
+    life.wait(RegistrationsSeen, lambda seen: "b1" in seen.registrations, since)
+    assert states(life) == [CoordinatorState.CONNECTED]
+
+
+# ---------------------------------------------------------------- a lost connection
+
+
+def test_what_changed_while_the_connection_was_away_is_seen_after_it(
+    begin_on_zookeeper: Any, wire: Wire
+) -> None:
+    begin = begin_on_zookeeper
+    other = begin("b2", store_id="s2")
+    old = other.create("departures").topic
+    uid = old.partitions[0].uid
+    life = through(begin("b1", start=False, session_ms=LONG_MS), wire).start()
+    life.wait(NodeSeen, lambda seen: seen.uid == uid)
+    wire.cut()
+    life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.SUSPENDED)
+    new = other.create("arrivals").topic
+    done = other.set(uid, other.read(uid).version, other.node(epoch=1))
+    since = life.mark()
+    wire.mend()
+    connected(life, since)
+    life.topics(lambda seen: seen.topics == {"departures": old, "arrivals": new}, since)
+    life.wait(NodeSeen, lambda seen: seen == NodeSeen(uid, done.version, other.node(epoch=1)), since)
+    assert CoordinatorState.LOST not in states(life)
+
+
+def test_a_lost_session_registers_again_as_the_same_life(begin_on_zookeeper: Any, wire: Wire) -> None:
+    begin = begin_on_zookeeper
+    witness = begin("b2", store_id="s2")
+    life = through(begin("b1", start=False, session_ms=1000), wire).start()
+    witness.wait(RegistrationsSeen, lambda seen: "b1" in seen.registrations)
+    since, own = witness.mark(), life.mark()
+    wire.cut()
+    witness.wait(RegistrationsSeen, lambda seen: "b1" not in seen.registrations, since)
+    assert life.set(1, 0, life.node(1)).outcome is SetOutcome.REFUSED
+    wire.mend()
+    connected(life, own)
+    witness.wait(RegistrationsSeen, lambda seen: seen.registrations.get("b1") == life.registration, since)
+    assert states(life) == [
+        CoordinatorState.CONNECTED, CoordinatorState.SUSPENDED, CoordinatorState.LOST, CoordinatorState.CONNECTED,
+    ]  # fmt: skip
+
+
+def test_a_topic_ordered_while_the_connection_is_away_is_created_after_it(
+    begin_on_zookeeper: Any, wire: Wire
+) -> None:
+    life = through(begin_on_zookeeper("b1", start=False, session_ms=LONG_MS), wire).start()
+    wire.cut()
+    life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.SUSPENDED)
+    own = Member("b1", "s1")
+    order = CreateTopic(-5, "departures", "c" * 32, "timeline", (("b1",),), (own,), 1, 1, 1000, 0)
+    life.coordinator.submit(order)
+    wire.mend()
+    assert life.wait(TopicOrderDone, lambda done: done.token == -5).error == ""
+
+
+# ---------------------------------------------------------------- a lost server
+
+
+def test_a_killed_server_suspends_and_its_restart_brings_everything_back(
+    server: ZooKeeperServer, begin_on_zookeeper: Any
+) -> None:
+    begin = begin_on_zookeeper
+    lives = [begin("b1"), begin("b2", store_id="s2")]
+    topic = lives[0].create("departures").topic
+    uid = topic.partitions[0].uid
+    lives[0].set(uid, 0, lives[0].node(epoch=1))
+    marks = [life.mark() for life in lives]
+    server.kill()
+    for life, since in zip(lives, marks, strict=True):
+        life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.SUSPENDED, since)
+        assert life.set(uid, 1, life.node(epoch=2)).outcome is SetOutcome.REFUSED
+    server.start()
+    both = {life.registration.broker_id: life.registration for life in lives}
+    for life, since in zip(lives, marks, strict=True):
+        connected(life, since)
+        life.wait(RegistrationsSeen, lambda seen: seen.registrations == both, since)
+        life.topics(lambda seen: seen.topics == {"departures": topic}, since)
+        life.wait(NodeSeen, lambda seen: seen == NodeSeen(uid, 1, lives[0].node(epoch=1)), since)
+        assert CoordinatorState.LOST not in states(life)
+    done = lives[1].set(uid, 1, lives[1].node(epoch=2))
+    assert done.outcome is SetOutcome.DONE
+    lives[0].wait(NodeSeen, lambda seen: seen.uid == uid and seen.version == done.version)
+
+
+def test_a_compare_and_set_that_was_under_way_when_the_server_died_has_an_unknown_outcome(
+    server: ZooKeeperServer, begin_on_zookeeper: Any
+) -> None:
+    life = begin_on_zookeeper("b1")
+    uid = life.create("departures").topic.partitions[0].uid
+    life.read(uid)
+    since = life.mark()
+    server.pause()
+    token = life.send_set(uid, 0, life.node(epoch=1))
+    server.kill()
+    assert life.set_done(token).outcome is SetOutcome.UNKNOWN
+    server.start()
+    connected(life, since)
+    seen = life.read(uid)
+    assert seen in (NodeSeen(uid, 1, life.node(epoch=1)), NodeSeen(uid, 0, life.wait(NodeSeen).node))
+    assert life.set(uid, seen.version, life.node(epoch=2)).outcome is SetOutcome.DONE
+
+
+def test_a_stop_is_quick_when_the_server_hangs(server: ZooKeeperServer, begin_on_zookeeper: Any) -> None:
+    life = begin_on_zookeeper("b1")
+    server.pause()
+    try:
+        stopping = threading.Thread(target=life.coordinator.stop)
+        stopping.start()
+        stopping.join(10)
+        assert not stopping.is_alive()
+    finally:
+        server.resume()
+
+
+def test_nobody_at_the_address_is_said_with_the_address(begin_on_zookeeper: Any) -> None:
+    life = begin_on_zookeeper("b1", start=False, start_timeout_s=0.5)
+    life.coordinator.address = "127.0.0.1:1"
+    with pytest.raises(CoordinatorUnavailable, match=r"127\.0\.0\.1:1 did not answer within 0\.5 s"):
+        life.start()
+
+
+# ---------------------------------------------------------------- size
+
+
+def test_the_largest_topic_fits(begin_on_zookeeper: Any) -> None:
+    brokers = [f"broker-{i}" for i in range(3)]
+    done = begin_on_zookeeper("b1").create(
+        "departures",
+        replicas_of=(tuple(brokers),) * 1024,
+        members=tuple(Member(name, "0" * 32) for name in brokers),
+        replicas=3,
+    )
+    assert done.error == ""
+    assert len(done.topic.partitions) == 1024
+
+
+def test_a_topic_too_large_for_one_transaction_is_whole_when_it_is_seen(begin_on_zookeeper: Any) -> None:
+    brokers = [f"{i}{'x' * 80}" for i in range(5)]
+    life = begin_on_zookeeper("b1")
+    done = life.create(
+        "departures",
+        replicas_of=(tuple(brokers),) * 1024,
+        members=tuple(Member(name, "0" * 32) for name in brokers),
+        replicas=5,
+    )
+    assert done.error == ""
+    for part in done.topic.partitions:
+        assert life.wait(NodeSeen, lambda seen, uid=part.uid: seen.uid == uid).node is not None
+    assert life.delete("departures").error == ""
+    assert life.create("arrivals").topic.partitions[0].uid == done.topic.partitions[-1].uid + 1

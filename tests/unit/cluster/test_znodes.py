@@ -1,0 +1,93 @@
+"""The JSON of the coordinator's facts."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.cluster.coordinator import CoordinatorUnreadable
+from dueq.cluster.znodes import (
+    TopicRefused,
+    check_feature_level,
+    decode_cluster,
+    decode_node,
+    decode_registration,
+    decode_topic,
+    encode_cluster,
+    encode_node,
+    encode_registration,
+    encode_topic,
+    new_topic,
+    tombstone_name,
+    tombstone_uids,
+)
+from dueq.core.membership import CreateTopic, Member, PartitionAssignment, PartitionNode, Registration, Topic
+from dueq.limits import UID_MAX
+
+REGISTRATION = Registration("b1", 2**63 - 1, "s" * 32, "tcp://host:7400", "host:9100", 3)
+NODE = PartitionNode("b1", 2**63 - 1, 7, (Member("b1", "s1"), Member("b2", "s2")))
+TOPIC = Topic(
+    "departures", "c" * 32, "timeline", (PartitionAssignment(4, ("b1", "b2")), PartitionAssignment(5, ("b2", "b1"))),
+    2, 2, 1 << 20, 1000,
+)  # fmt: skip
+
+
+def order(partitions: int = 2, **fields: object) -> CreateTopic:
+    values: dict[str, object] = {
+        "token": 1, "name": "departures", "creation_id": "c" * 32, "kind": "timeline",
+        "replicas_of": (("b1", "b2"),) * partitions, "members": (Member("b1", "s1"), Member("b2", "s2")),
+        "replicas": 2, "min_isr": 2, "payload_bytes_max": 1, "horizon_ms": 0,
+    }  # fmt: skip
+    return CreateTopic(**(values | fields))  # type: ignore[arg-type]
+
+
+def test_every_fact_reads_back_as_it_was_written() -> None:
+    assert decode_registration(encode_registration(REGISTRATION)) == REGISTRATION
+    assert decode_node(encode_node(NODE)) == NODE
+    assert decode_topic(encode_topic(TOPIC)) == TOPIC
+    assert decode_cluster(encode_cluster("abc", 2)) == ("abc", 2)
+
+
+def test_members_read_back_are_members() -> None:
+    assert decode_node(encode_node(NODE)).isr[0].store_id == "s1"
+
+
+@pytest.mark.parametrize("decode", [decode_registration, decode_node, decode_topic, decode_cluster])
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"3", b'{"format":1}', b'{"leader":"b1"}', b"\xff"])
+def test_what_is_damaged_is_refused(decode: object, value: bytes) -> None:
+    with pytest.raises(CoordinatorUnreadable):
+        decode(value)  # type: ignore[operator]
+
+
+def test_an_unknown_format_is_refused_with_its_number() -> None:
+    with pytest.raises(CoordinatorUnreadable, match="format 9"):
+        decode_node(encode_node(NODE).replace(b'"format":1', b'"format":9'))
+
+
+def test_a_cluster_ahead_of_the_broker_is_refused() -> None:
+    check_feature_level("abc", 3, REGISTRATION)
+    with pytest.raises(CoordinatorUnreadable, match=r"feature level 4.* knows only 3"):
+        check_feature_level("abc", 4, REGISTRATION)
+
+
+def test_a_new_topic_takes_uids_without_gaps() -> None:
+    topic, nodes = new_topic(order(partitions=3), first_uid=7)
+    assert [part.uid for part in topic.partitions] == [7, 8, 9]
+    assert nodes[8] == PartitionNode("", 0, 0, (Member("b1", "s1"), Member("b2", "s2")))
+    assert list(tombstone_uids(tombstone_name(topic))) == [7, 8, 9]
+
+
+def test_the_last_uid_can_be_used_and_none_after_it() -> None:
+    new_topic(order(partitions=1), first_uid=UID_MAX)
+    with pytest.raises(TopicRefused, match="do not fit"):
+        new_topic(order(partitions=2), first_uid=UID_MAX)
+
+
+def test_a_topic_without_partitions_is_refused() -> None:
+    with pytest.raises(TopicRefused, match="at least one"):
+        new_topic(order(partitions=0), first_uid=1)
+
+
+@pytest.mark.parametrize("name", ["", "4", "4-", "-4", "a-b", "1-2-3"])
+def test_a_strange_tombstone_is_refused(name: str) -> None:
+    with pytest.raises(CoordinatorUnreadable):
+        tombstone_uids(name)
