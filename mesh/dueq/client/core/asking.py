@@ -30,6 +30,7 @@ class Ask:
         "_request",
         "_silence_us",
         "_timer",
+        "_tried",
         "_wanted",
         "attempts",
         "link",
@@ -47,6 +48,7 @@ class Ask:
         self._silence_us, self._wanted = silence_us, wanted
         self._request = 0
         self._timer: Timer | None = None
+        self._tried: set[int] = set()
         self.attempts = 0
         self.link = 0
 
@@ -56,12 +58,15 @@ class Ask:
         if not self._wanted():
             return
         asking = self._asking
-        link = asking.links.any_up(avoid=self.link)
+        link = asking.links.any_up(avoid=self._tried)
         if link is None:
             asking.parked[self] = None
             return
         self.attempts += 1
         self.link = link.number
+        if link.number in self._tried:
+            self._tried.clear()  # everybody was asked: begin a new round
+        self._tried.add(link.number)
         self._request = asking.context.next_request()
         asking.open[self._request] = self
         asking.links.send(link, self._build(self._request))

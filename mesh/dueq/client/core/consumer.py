@@ -37,7 +37,7 @@ LOST_US: Final = limits.CONSUMER_SESSION_MS * 1000 * 2 // 3
 REPEAT_US: Final = 1_000_000
 """A frame without an answer for this long is sent again."""
 HURRY_US: Final = 100_000
-"""Repairs (a gap in the pushes, an unknown session) come no more often than this."""
+"""A session that nobody knows is not opened anew more often than this."""
 REFRESH_US: Final = 2_000_000
 """How often a consumer asks who leads."""
 RECLAIM_US_MAX: Final = 2_000_000
@@ -149,7 +149,6 @@ class Consumer:
         if reply.code is not Code.OK:
             self._refused(session, reply)
             return
-        now_us = self._context.mono_us
         session.attached = True
         session.confirm(reply.number)
         session.waiting = reply.waiting
@@ -159,8 +158,7 @@ class Consumer:
             del self._sessions[leader]
             self._finish_goodbye()
             return
-        if reply.push_sent > session.push_seen and now_us - session.sent_us >= HURRY_US:
-            self._speak(session, ConsumerAction.BEAT, session.asked)
+        session.push_sent = max(session.push_sent, reply.push_sent)
         self._balance()
         self._arm()
 
@@ -171,9 +169,7 @@ class Consumer:
             return
         fresh, damaged, complete = self._arrivals.push(push, body)
         if push.attach == session.attach and complete:
-            gap = session.saw_push(push.number)
-            if gap and self._context.mono_us - session.sent_us >= HURRY_US:
-                self._speak(session, ConsumerAction.BEAT, session.asked)
+            session.saw_push(push.number)
         session.waiting = max(session.waiting - len(fresh), 0)
         self._hold(fresh)
         self._hold(damaged)
@@ -482,7 +478,7 @@ class Consumer:
             self._lose([d for d in self.held.values() if d.uid in silent and not d.settling])
 
     def _speak_at(self, session: Session) -> int:
-        waits = session.unanswered or not session.attached
+        waits = session.unanswered or not session.attached or session.behind
         return session.sent_us + (REPEAT_US if waits else BEAT_US)
 
     def _arm(self) -> None:

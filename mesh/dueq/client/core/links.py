@@ -7,7 +7,7 @@ that what was sent has arrived: who sent it repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
@@ -103,11 +103,10 @@ class Links:
                     return link
         return None
 
-    def any_up(self, avoid: int = 0) -> Link | None:
-        """Some link that is up, in turn; one other than number `avoid` if there is."""
+    def any_up(self, avoid: Collection[int] = ()) -> Link | None:
+        """Some link that is up, in turn; one whose number is not to be avoided if there is."""
         ready = [link for link in self._by_endpoint.values() if link.up]
-        if len(ready) > 1:
-            ready = [link for link in ready if link.number != avoid]
+        ready = [link for link in ready if link.number not in avoid] or ready
         if not ready:
             return None
         self._turn += 1
@@ -120,7 +119,7 @@ class Links:
 
     def route(self, broker_id: str, avoid: int = 0) -> Link | None:
         """The link to a broker, or another one whose broker relays."""
-        return self.to_broker(broker_id) or self.any_up(avoid)
+        return self.to_broker(broker_id) or self.any_up((avoid,))
 
     def up(self) -> dict[str, Link]:
         """One link per broker that is up, by broker id."""

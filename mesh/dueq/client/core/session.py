@@ -24,6 +24,7 @@ class Session:
         served: when the credit was last raised (counts up).
         push_seen: every push of this attach up to this number has arrived.
         pushes_ahead: numbers above that which have arrived.
+        push_sent: the highest number known to have been sent.
         answered_us: when the latest frame that was answered had been sent; the leader's patience counts from
             later than that.
         sent_us: when the last frame was sent.
@@ -41,6 +42,7 @@ class Session:
         self.served = 0
         self.push_seen = 0
         self.pushes_ahead: set[int] = set()
+        self.push_sent = 0
         self.answered_us = now_us
         self.sent_us = now_us
         self.goodbye = 0
@@ -70,22 +72,26 @@ class Session:
         """The last frame has not been answered."""
         return self.answered_us < self.sent_us
 
+    @property
+    def behind(self) -> bool:
+        """Pushes were sent that have not arrived: a beat a second later has them sent again."""
+        return self.push_sent > self.push_seen
+
     def begin(self, attach: int) -> None:
         """Attach anew: pushes count from one again."""
         self.attach = attach
         self.attached = False
-        self.push_seen = 0
+        self.push_seen = self.push_sent = 0
         self.pushes_ahead.clear()
 
-    def saw_push(self, number: int) -> bool:
-        """Note a push of the present attach; True if one before it is missing."""
-        if number <= self.push_seen:
-            return False
-        self.pushes_ahead.add(number)
-        while self.push_seen + 1 in self.pushes_ahead:
-            self.push_seen += 1
-            self.pushes_ahead.discard(self.push_seen)
-        return bool(self.pushes_ahead)
+    def saw_push(self, number: int) -> None:
+        """Note a push of the present attach that has arrived whole."""
+        if number > self.push_seen:
+            self.push_sent = max(self.push_sent, number)
+            self.pushes_ahead.add(number)
+            while self.push_seen + 1 in self.pushes_ahead:
+                self.push_seen += 1
+                self.pushes_ahead.discard(self.push_seen)
 
     def share(self, held: int) -> Share:
         """This session as the division of credit sees it."""

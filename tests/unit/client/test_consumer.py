@@ -1,0 +1,301 @@
+"""A consumer's sessions, leases and credit: what the SDK promises however brokers and links behave."""
+
+from __future__ import annotations
+
+from dueq.client.core import events
+from dueq.client.core.delivery import Delivery
+from dueq.client.core.effects import Completed, Deliver, Failed, LeaseLost, Reclaim, Send
+from dueq.errors import OutcomeUnknown
+from dueq_codecs.messages import (
+    ChangeRequest,
+    Code,
+    ConsumerAction,
+    ConsumerFrame,
+    ConsumerReply,
+    PushChunk,
+)
+from dueq_codecs.records import Outcome, RecordKind
+from tests.unit.client.stage import CONSUMER, TOPIC, WALL, Stage, confirm, endpoint, of, ok, push, sent
+
+
+def attached(stage: Stage, **options: int) -> dict[str, ConsumerFrame]:
+    """Open a consumer and have every leader confirm; returns the attach per leader."""
+    stage.connect()
+    frames = {frame.leader: frame for frame in sent(stage.consume(**options), ConsumerFrame)}
+    for leader, frame in frames.items():
+        stage.receive(leader, confirm(frame))
+    return frames
+
+
+def delivered(
+    stage: Stage, leader: str, *payloads: bytes, attach: int = 1, number: int = 1, **fields: int
+) -> list[Delivery]:
+    """Have a leader push and return what the user gets."""
+    message, body = push(leader, attach, number, payloads, **fields)  # type: ignore[arg-type]
+    return [d for effect in of(stage.receive(leader, message, body), Deliver) for d in effect.deliveries]
+
+
+def settle(
+    stage: Stage, kind: RecordKind, *deliveries: Delivery, call: int = 0, amount_ms: int = 0
+) -> list[ChangeRequest]:
+    """The user decides; returns the requests once the linger is over."""
+    stage.step(events.Settle(CONSUMER, kind, deliveries, amount_ms, call, stage.at_us(stage.ms + 5_000)))
+    return sent(stage.run_until(stage.ms + 2), ChangeRequest)
+
+
+def test_it_attaches_to_every_leader_and_divides_the_credit() -> None:
+    frames = attached(Stage(["a", "b", "c"], {1: "a", 2: "b", 3: "c", 4: "a"}), credit=10)
+    assert set(frames) == {"a", "b", "c"}
+    assert sum(frame.credit for frame in frames.values()) == 10
+    assert all(frame.action is ConsumerAction.ATTACH and frame.credit >= 3 for frame in frames.values())
+
+
+def test_a_leader_out_of_reach_is_attached_through_another_broker() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    stage.connect("a")
+    frames = [e for e in of(stage.consume(), Send) if isinstance(e.message, ConsumerFrame)]
+    assert {e.message.leader: e.link for e in frames} == dict.fromkeys(("a", "b"), stage.links[endpoint("a")])
+    again = [e for e in of(stage.connect("b"), Send) if isinstance(e.message, ConsumerFrame)]
+    assert [(e.message.leader, e.message.action, e.link) for e in again] == [
+        ("b", ConsumerAction.ATTACH, stage.links[endpoint("b")])
+    ]
+
+
+def test_a_pair_that_was_seen_is_not_delivered_twice_but_a_later_lease_is() -> None:
+    stage = Stage()
+    attached(stage)
+    assert [d.payload for d in delivered(stage, "a", b"x", b"yy")] == [b"x", b"yy"]
+    assert delivered(stage, "a", b"x", number=2) == []
+    [again] = delivered(stage, "a", b"x", number=3, token=61)
+    assert (again.token, again.attempt) == (61, 1)
+
+
+def test_acks_travel_together_within_two_milliseconds_and_repeat_until_confirmed() -> None:
+    stage = Stage()
+    attached(stage)
+    first, second = delivered(stage, "a", b"x", b"y")
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [first]))
+    [request] = settle(stage, RecordKind.ACK, second)
+    assert (request.client_id, request.sequence, request.rows) == (CONSUMER, 1, 2)
+    assert (request.target_row.tolist(), request.token.tolist()) == ([0, 1], [60, 60])
+    assert sent(stage.run_until(stage.ms + 1_100), ChangeRequest) == [request]
+    stage.receive("a", ok(request, 99, outcomes=[0, 0]))
+    assert sent(stage.run_until(stage.ms + 5_000), ChangeRequest) == []
+
+
+def test_a_refused_ack_comes_as_a_lost_lease() -> None:
+    stage = Stage()
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    [request] = settle(stage, RecordKind.ACK, delivery)
+    [lost] = of(stage.receive("a", ok(request, 99, outcomes=[Outcome.STALE])), LeaseLost)
+    assert lost.deliveries == [delivery]
+    assert delivery.lost
+
+
+def test_an_ack_that_waits_gets_outcomes_and_its_retry_the_same_ones() -> None:
+    stage = Stage()
+    attached(stage)
+    batch = delivered(stage, "a", b"x", b"y")
+    [request] = settle(stage, RecordKind.ACK, *batch, call=5)
+    [failed] = of(stage.run_until(stage.ms + 5_000), Failed)
+    assert isinstance(failed.error, OutcomeUnknown)
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, batch, 0, 6, stage.at_us(stage.ms + 5_000)))
+    [done] = of(stage.receive("a", ok(request, 99, outcomes=[Outcome.DONE, Outcome.STALE])), Completed)
+    assert (done.call, done.value) == (6, [Outcome.DONE, Outcome.STALE])
+    [late] = of(
+        stage.step(events.Settle(CONSUMER, RecordKind.ACK, batch, 0, 7, stage.at_us(60_000))), Completed
+    )
+    assert late.value == [Outcome.DONE, Outcome.STALE]
+
+
+def test_what_is_not_handed_out_is_reclaimed_before_the_lease_ends_and_the_rest_is_lost_at_its_end() -> None:
+    stage = Stage()
+    attached(stage, lease_ms=4_000)
+    handed, waiting = delivered(stage, "a", b"x", b"y", left_ms=4_000)
+    handed.handed = True
+    effects = stage.run_until(3_100)
+    [reclaim] = of(effects, Reclaim)
+    assert reclaim.deliveries == [waiting]
+    waiting.handed = True
+    stage.step(events.Settle(CONSUMER, RecordKind.RELEASE, [waiting]))
+    effects = stage.run_until(4_050)
+    [request] = sent(effects, ChangeRequest)
+    assert (request.kind, request.target_row.tolist()) == (RecordKind.RELEASE, [1])
+    assert [lost.deliveries for lost in of(effects, LeaseLost)] == [[handed]]
+
+
+def test_an_extended_lease_is_counted_from_the_decision() -> None:
+    stage = Stage()
+    attached(stage, lease_ms=1_000)
+    [delivery] = delivered(stage, "a", b"x", left_ms=1_000)
+    delivery.handed = True
+    decided = stage.ms
+    [request] = settle(stage, RecordKind.EXTEND, delivery, amount_ms=9_000)
+    stage.receive("a", ok(request, 99, outcomes=[0]))
+    assert delivery.deadline_us == stage.at_us(decided + 9_000)
+    beats = confirm_all(stage, 8_900)
+    assert not of(beats, LeaseLost)
+    assert of(stage.run_until(9_050), LeaseLost)
+
+
+def confirm_all(stage: Stage, until_ms: float, broker: str = "a") -> list[object]:
+    """Answer every beat until then."""
+    effects: list[object] = []
+    while stage.ms < until_ms:
+        step = stage.run_until(min(stage.ms + 500, until_ms))
+        effects += step
+        for frame in sent(step, ConsumerFrame):
+            effects += stage.receive(broker, confirm(frame))
+    return effects
+
+
+def test_the_lease_counts_from_the_release_by_the_measured_offset() -> None:
+    """The push was under way for 300 ms: that much less is left, and never more than the leader counts."""
+    stage = Stage()
+    attached(stage)
+    stage.step(ms=300)
+    [delivery] = delivered(stage, "a", b"x", left_ms=1_000, released_us=WALL)
+    assert delivery.deadline_us == stage.at_us(1_000)
+
+
+def test_after_two_thirds_of_a_session_without_an_answer_leases_are_lost() -> None:
+    stage = Stage()
+    attached(stage)
+    held = delivered(stage, "a", b"x", b"y")
+    assert not of(stage.run_until(6_600), LeaseLost)
+    [lost] = of(stage.run_until(6_700), LeaseLost)
+    assert lost.deliveries == held
+
+
+def test_answered_beats_keep_the_leases() -> None:
+    stage = Stage()
+    attached(stage)
+    delivered(stage, "a", b"x", left_ms=60_000)
+    assert not of(confirm_all(stage, 20_000), LeaseLost)  # type: ignore[arg-type]
+
+
+def test_a_leader_that_forgot_the_session_hears_what_is_held() -> None:
+    stage = Stage()
+    attached(stage)
+    first, second = delivered(stage, "a", b"x", b"y")
+    [request] = settle(stage, RecordKind.ACK, first)
+    beat = sent(stage.run_until(2_600), ConsumerFrame)[-1]
+    unknown = ConsumerReply(TOPIC, CONSUMER, beat.attach, beat.number, Code.UNKNOWN_SESSION)
+    [attach] = sent(stage.receive("a", unknown), ConsumerFrame)
+    assert (attach.action, attach.attach) == (ConsumerAction.ATTACH, 2)
+    assert attach.held_row.tolist() == [first.row, second.row]
+    assert attach.held_token.tolist() == [60, 60]
+    assert request.token.tolist() == [60]
+
+
+def test_a_partition_that_moves_is_attached_at_its_new_leader_with_its_leases() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    stage.leaders, stage.epoch = {1: "b", 2: "b"}, 2
+    effects = stage.answer_metadata(stage.run_until(2_100))
+    frames = sent(effects, ConsumerFrame)
+    assert {frame.leader for frame in frames} == {"b"}
+    [attach] = [frame for frame in frames if frame.action is ConsumerAction.ATTACH]
+    assert attach.held_uid.tolist() == [1]
+    stage.receive("b", confirm(attach))
+    assert not of(confirm_all(stage, 8_000, "b"), LeaseLost)  # type: ignore[arg-type]
+    assert not delivery.lost
+
+
+def test_a_lost_push_is_reported_by_a_beat_a_second_later() -> None:
+    stage = Stage()
+    attached(stage)
+    delivered(stage, "a", b"y", number=2, sequence=51)
+    [beat] = sent(stage.run_until(1_010), ConsumerFrame)
+    assert (beat.action, beat.push_seen) == (ConsumerAction.BEAT, 0)
+    delivered(stage, "a", b"x", number=1)
+    stage.receive("a", confirm(beat, push_sent=2))
+    [beat] = sent(stage.run_until(3_600), ConsumerFrame)
+    assert beat.push_seen == 2
+
+
+def test_credit_of_one_moves_to_where_messages_wait_once_it_is_free() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage, credit=1)
+    rich, poor = sorted(frames, key=lambda leader: -frames[leader].credit)
+    assert [frames[rich].credit, frames[poor].credit] == [1, 0]
+    [lowered] = sent(stage.receive(poor, confirm(frames[poor], waiting=3)), ConsumerFrame)
+    assert (lowered.leader, lowered.credit) == (rich, 0)
+    [raised] = sent(stage.receive(rich, confirm(lowered)), ConsumerFrame)
+    assert (raised.leader, raised.credit) == (poor, 1)
+
+
+def test_credit_of_one_stays_while_its_message_is_held() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage, credit=1)
+    rich, poor = sorted(frames, key=lambda leader: -frames[leader].credit)
+    uid = {"a": 1, "b": 2}[rich]
+    [delivery] = delivered(stage, rich, b"x", attach=frames[rich].attach, uid=uid)
+    assert not sent(stage.receive(poor, confirm(frames[poor], waiting=3)), ConsumerFrame)
+    [request] = settle(stage, RecordKind.ACK, delivery)
+    [lowered] = sent(stage.receive(rich, ok(request, 99, outcomes=[0])), ConsumerFrame)
+    assert (lowered.leader, lowered.credit) == (rich, 0)
+
+
+def test_closing_releases_confirms_and_says_goodbye_everywhere() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    attached(stage)
+    handled, unhandled = delivered(stage, "a", b"x", b"y")
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [handled]))
+    effects = stage.step(events.CloseConsumer(9, stage.at_us(5_000), CONSUMER, [unhandled]))
+    requests = {request.kind: request for request in sent(effects, ChangeRequest)}
+    assert set(requests) == {RecordKind.ACK, RecordKind.RELEASE}
+    stage.receive("a", ok(requests[RecordKind.ACK], 98, outcomes=[0]))
+    effects = stage.receive("a", ok(requests[RecordKind.RELEASE], 99, outcomes=[0]))
+    goodbyes = sent(effects, ConsumerFrame)
+    assert {frame.leader: frame.action for frame in goodbyes} == dict.fromkeys("ab", ConsumerAction.GOODBYE)
+    stage.receive("a", confirm(goodbyes[0]))
+    [done] = of(stage.receive("b", confirm(goodbyes[1])), Completed)
+    assert done.call == 9
+
+
+def test_closing_ends_at_its_deadline_though_nobody_answers() -> None:
+    stage = Stage()
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    stage.step(events.CloseConsumer(9, stage.at_us(2_000), CONSUMER, [delivery]))
+    effects = stage.run_until(2_000)
+    assert [done.call for done in of(effects, Completed)] == [9]
+    assert sent(effects, ConsumerFrame)[-1].action is ConsumerAction.GOODBYE
+    assert sent(stage.run_until(30_000), ConsumerFrame) == []
+
+
+def test_a_long_payload_is_put_together_from_its_chunks() -> None:
+    stage = Stage()
+    attached(stage)
+    payload = bytes(range(256)) * 2_000
+    message, _ = push("a", 1, 1, [payload])
+    pieces = [payload[: 256 << 10], payload[256 << 10 :]]
+    for number, piece in enumerate(pieces):
+        stage.receive("a", PushChunk(TOPIC, CONSUMER, 1, 1, 50, 0, 60, number, 2, "a"), piece)
+    [got] = of(stage.receive("a", message, b""), Deliver)
+    assert got.deliveries[0].payload == payload
+
+
+def test_a_long_payload_with_a_missing_chunk_is_waited_for() -> None:
+    stage = Stage()
+    attached(stage)
+    payload = bytes(range(256)) * 2_000
+    message, _ = push("a", 1, 1, [payload])
+    stage.receive("a", PushChunk(TOPIC, CONSUMER, 1, 1, 50, 0, 60, 1, 2, "a"), payload[256 << 10 :])
+    assert not of(stage.receive("a", message, b""), Deliver)
+    stage.receive("a", PushChunk(TOPIC, CONSUMER, 1, 1, 50, 0, 60, 0, 2, "a"), payload[: 256 << 10])
+    message.number = 2
+    assert len(of(stage.receive("a", message, b""), Deliver)) == 1
+
+
+def test_a_damaged_payload_is_never_handed_out_but_given_back() -> None:
+    stage = Stage()
+    attached(stage)
+    message, body = push("a", 1, 1, [b"good", b"evil"])
+    effects = stage.receive("a", message, body.replace(b"evil", b"EVIL"))
+    assert [d.payload for e in of(effects, Deliver) for d in e.deliveries] == [b"good"]
+    [request] = sent(stage.run_until(stage.ms + 2), ChangeRequest)
+    assert (request.kind, request.target_row.tolist()) == (RecordKind.NACK, [1])
