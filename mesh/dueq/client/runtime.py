@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import structlog
 import zmq
 
 from dueq.client.core import ClientCore, effects
 from dueq.client.core.events import Close, Event, Settle
 from dueq.client.inbox import Inbox
+from dueq.client.logs import log
 from dueq.client.sockets import Sockets
 from dueq.core.instant import Now
 from dueq.errors import Broken, ClientClosed, DueqError
@@ -29,8 +29,6 @@ from dueq_codecs.records import RecordKind
 Answer = effects.Completed | effects.Failed
 IDLE_MS: Final = 1000
 LAZY_US: Final = 2_000
-
-log = structlog.get_logger("dueq.client")
 
 _contexts: dict[int, zmq.Context[Any]] = {}
 _contexts_lock = threading.Lock()

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import structlog
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from dueq import limits
 from dueq.client.core.effects import Send
 from dueq.client.core.events import Event, FrameReceived, LinkLost, LinkReady
+from dueq.client.logs import log
 from dueq_codecs.frames import FrameError, decode, encode
 
 CONNECT_MS: Final = 5000
@@ -31,8 +31,6 @@ _LOST: Final[dict[int, str]] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "the handshake was refused",
 }
 _WATCHED: Final = zmq.EVENT_HANDSHAKE_SUCCEEDED | sum(_LOST)
-
-log = structlog.get_logger("dueq.client")
 
 
 class Sockets:

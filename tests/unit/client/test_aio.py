@@ -1,0 +1,94 @@
+"""The asyncio face over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dueq import AsyncClient, AsyncMessage, ClientClosed, MessageNotFound, Outcome, OutcomeUnknown
+from tests.unit.client.fake_broker import FakeBroker
+
+DUE = 4_000_000_000_000
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 30))
+
+
+def test_tasks_schedule_together_and_settle_one_by_one(broker: FakeBroker) -> None:
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client:
+            async with client.producer("departures") as producer:
+                ids = await asyncio.gather(
+                    *(producer.schedule(b"%d" % i, timedelta(hours=1)) for i in range(100))
+                )
+                assert len(set(ids)) == 100
+                assert len(broker.changes) < 60
+                await producer.move(ids[0], DUE)
+                await producer.cancel(ids[0])
+                with pytest.raises(MessageNotFound):
+                    await producer.cancel(ids[0])
+                assert await producer.cancel_many(ids[1:]) == [Outcome.DONE] * 99
+            assert (await client.describe("departures")).ready == 2
+        with pytest.raises(ClientClosed):
+            await client.topics()
+
+    run(work())
+
+
+def test_a_consumer_iterates_and_acks(broker: FakeBroker) -> None:
+    async def work() -> None:
+        async with (
+            AsyncClient(broker.endpoint) as client,
+            client.consumer("departures", credit=4) as consumer,
+        ):
+            assert await consumer.receive(timeout=0) == []
+            broker.push([b"1", b"2", b"3"])
+            got = []
+            async for message in consumer:
+                got.append(message.payload)
+                await message.ack()
+                if len(got) == 2:
+                    break
+            [last] = await consumer.receive(timeout=5)
+            assert await consumer.ack([last]) == [Outcome.DONE]
+            assert [*got, last.payload] == [b"1", b"2", b"3"]
+        assert not broker.rows
+
+    run(work())
+
+
+def test_lost_leases_are_told_in_the_loop(broker: FakeBroker) -> None:
+    async def work() -> None:
+        told: asyncio.Queue[AsyncMessage] = asyncio.Queue()
+        async with AsyncClient(broker.endpoint) as client:
+            consumer = client.consumer("departures", on_lease_lost=told.put)
+            async with consumer:
+                broker.push([b"x"])
+                [message] = await consumer.receive(timeout=5)
+                broker.rows.clear()
+                await message.ack()
+                assert await told.get() == message
+                assert message.lost
+
+    run(work())
+
+
+def test_a_cancelled_call_is_abandoned_and_an_unknown_one_can_be_retried(broker: FakeBroker) -> None:
+    async def work() -> None:
+        async with AsyncClient(broker.endpoint) as client:
+            producer = client.producer("departures")
+            broker.refuse = lambda request: "silent"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.schedule(b"x", DUE), 0.2)
+            with pytest.raises(OutcomeUnknown) as caught:
+                await producer.schedule(b"y", DUE, timeout=0.2)
+            broker.refuse = lambda request: None
+            assert len(await caught.value.retry()) == 26
+            assert [payload for payload, _ in broker.rows.values()] == [b"y"]
+
+    run(work())
