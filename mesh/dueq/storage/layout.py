@@ -1,0 +1,122 @@
+"""Keys. All begin with the partition's uid (3 bytes), so a partition is one range of each database.
+
+timeline/                                            payload/
+    uid P              topic name                        uid b sequence(5) block_row(2)   block of payloads
+    uid M              epoch, commit                     uid u upload(8) chunk(2)         chunk of an upload
+    uid C              checkpoint: applied, low water
+    uid X              `installing` mark
+    uid T              log's start, what went before it
+    uid L sequence(5)  CRC chain(4) + record
+    uid i wait_at(6) sequence(5) row(2)   waiting entry
+    uid o sequence(5) row(2)              wait_at(6), where it is not `first`
+    uid l sequence(5) row(2)              leased entry
+    uid d client(16) sequence(8)          remembered answer
+    uid f day(4)                          forecast counts
+    uid n sequence(5) block_row(2)        rows of a block that are still live
+    uid g sequence(5) …payload key        garbage: to go from payload/ once the log is past `sequence`
+    uid v upload(8)                       the upload is named by a live entry of `sequence`
+
+Uid 0 belongs to the store itself: format, store id, broker id, cluster id. Integers are big-endian, so keys sort
+as the numbers do.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+FORMAT: Final = 1
+
+META: Final = Struct(">QQ")
+"""Value of the row M: epoch, commit."""
+CHECKPOINT: Final = Struct(">QQQ")
+"""Beginning of the row C: applied, its epoch, low water; the core's summary follows."""
+LINK: Final = Struct("<I")
+"""Beginning of a log row: the CRC chain."""
+START: Final = Struct(">QQI")
+"""Value of the row T: the log's first sequence, epoch of the record before it, its link."""
+
+STORE_FORMAT: Final = b"\0\0\0format"
+STORE_ID: Final = b"\0\0\0store_id"
+BROKER_ID: Final = b"\0\0\0broker_id"
+CLUSTER_ID: Final = b"\0\0\0cluster_id"
+
+
+def head(uid: int, tag: bytes) -> bytes:
+    """Return what every key of one kind of one partition begins with."""
+    return uid.to_bytes(3, "big") + tag
+
+
+def after(prefix: bytes) -> bytes:
+    """Return the first key that no longer begins with `prefix`."""
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix[-1] < 255 else after(prefix[:-1])
+
+
+def whole(uid: int) -> tuple[bytes, bytes]:
+    """Return the range of all keys of a partition."""
+    return uid.to_bytes(3, "big"), (uid + 1).to_bytes(4, "big")[-3:] if uid < 0xFFFFFF else b"\xff" * 4
+
+
+def log_key(uid: int, sequence: int) -> bytes:
+    """Return the key of a log row."""
+    return head(uid, b"L") + sequence.to_bytes(5, "big")
+
+
+def block_key(uid: int, sequence: int, block_row: int) -> bytes:
+    """Return the key of a payload block."""
+    return head(uid, b"b") + sequence.to_bytes(5, "big") + block_row.to_bytes(2, "big")
+
+
+def chunk_key(uid: int, upload: int, chunk: int) -> bytes:
+    """Return the key of an upload's chunk."""
+    return head(uid, b"u") + upload.to_bytes(8, "big") + chunk.to_bytes(2, "big")
+
+
+def counter_key(uid: int, sequence: int, block_row: int) -> bytes:
+    """Return the key of a block's count of live rows."""
+    return head(uid, b"n") + sequence.to_bytes(5, "big") + block_row.to_bytes(2, "big")
+
+
+def garbage_key(uid: int, sequence: int, payload_key: bytes) -> bytes:
+    """Return the key of a piece of garbage."""
+    return head(uid, b"g") + sequence.to_bytes(5, "big") + payload_key[3:]
+
+
+def dedup_key(uid: int, client_id: bytes, sequence: int) -> bytes:
+    """Return the key of a remembered answer."""
+    return head(uid, b"d") + client_id + sequence.to_bytes(8, "big")
+
+
+def day_key(uid: int, day: int) -> bytes:
+    """Return the key of a day's forecast counts."""
+    return head(uid, b"f") + day.to_bytes(4, "big")
+
+
+def named_key(uid: int, upload: int) -> bytes:
+    """Return the key that says that a live entry names the upload."""
+    return head(uid, b"v") + upload.to_bytes(8, "big")
+
+
+def index_keys(uid: int, wait_at: npt.NDArray[np.uint64], key: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return the index keys of many entries."""
+    rows = np.empty((len(key), 17), np.uint8)
+    rows[:, :4] = np.frombuffer(head(uid, b"i"), np.uint8)
+    rows[:, 4:10] = wait_at.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
+    rows[:, 10:] = key.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 1:]
+    return _sliced(rows)
+
+
+def message_keys(uid: int, tag: bytes, key: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return the keys `uid tag sequence row` of many messages."""
+    rows = np.empty((len(key), 11), np.uint8)
+    rows[:, :4] = np.frombuffer(head(uid, tag), np.uint8)
+    rows[:, 4:] = key.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 1:]
+    return _sliced(rows)
+
+
+def _sliced(rows: npt.NDArray[np.uint8]) -> list[bytes]:
+    data, width = rows.tobytes(), rows.shape[1]
+    return [data[at : at + width] for at in range(0, len(data), width)]

@@ -1,0 +1,157 @@
+"""Reads of the present state: entries, index ranges, logs, payloads. Safe beside a commit."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+
+from dueq.core.entry import ENTRY, NO_ENTRIES, Entries
+from dueq.core.persistence import (
+    ChunkRead,
+    EntriesRead,
+    IndexScanned,
+    LogRead,
+    PayloadsRead,
+    ReadChunk,
+    ReadEntries,
+    ReadLog,
+    ReadPayloads,
+    ScanIndex,
+    StoreRead,
+    StoreReadDone,
+)
+from dueq.storage import layout
+from dueq.storage.engine import Engine, Reader
+from dueq.storage.layout import LINK
+from dueq_codecs.frames import FrameError, decode_record
+from dueq_codecs.records import LogEntry, RecordKind
+
+
+class Reading:
+    """Answers everything but snapshots and whole partitions."""
+
+    def __init__(self, timeline: Engine, payload: Engine) -> None:
+        self._timeline, self._payload = timeline, payload
+
+    def read(self, request: StoreRead) -> StoreReadDone | None:
+        """Answer one read."""
+        if isinstance(request, ReadPayloads):
+            return self._payloads(request)
+        if isinstance(request, ScanIndex):
+            return self._scan(request)
+        if isinstance(request, ReadEntries):
+            return self._entries(request)
+        if isinstance(request, ReadLog):
+            return self._log(request)
+        if isinstance(request, ReadChunk):
+            data = self._payload.get(layout.chunk_key(request.uid, request.upload, request.chunk))
+            return ChunkRead(request.token, request.uid, request.upload, request.chunk, data)
+        return None
+
+    def _entries(self, request: ReadEntries) -> EntriesRead:
+        """By the first instant that the id spells, or where an override says that the message waits now."""
+        uid = request.uid
+        keys = (request.sequence << np.uint64(16)) | request.row
+        snapshot = self._timeline.snapshot()
+        try:
+            found = [
+                row
+                for index, override in zip(
+                    layout.index_keys(uid, request.first, keys),
+                    layout.message_keys(uid, b"o", keys),
+                    strict=True,
+                )
+                if (row := _find(snapshot, index, override)) is not None
+            ]
+        finally:
+            snapshot.close()
+        return EntriesRead(request.token, uid, as_entries(found))
+
+    def _scan(self, request: ScanIndex) -> IndexScanned:
+        prefix = layout.head(request.uid, b"i")
+        start = _after(request.uid, request.after_wait_at, request.after_key)
+        rows = [
+            value for _, value in self._timeline.scan(start, layout.after(prefix), limit=request.limit + 1)
+        ]
+        exhausted = len(rows) <= request.limit
+        return IndexScanned(request.token, request.uid, as_entries(rows[: request.limit]), exhausted)
+
+    def _log(self, request: ReadLog) -> LogRead:
+        entries: list[LogEntry] = []
+        weight = 0
+        start = layout.log_key(request.uid, request.from_sequence)
+        for at, (key, row) in enumerate(
+            self._timeline.scan(start, layout.after(layout.head(request.uid, b"L")))
+        ):
+            if int.from_bytes(key[4:], "big") != request.from_sequence + at:
+                break
+            try:
+                entry = read_entry(self._payload, request.uid, row)
+            except FrameError:
+                break
+            if entry is None:
+                break
+            weight += len(row) + len(entry.body)
+            if entries and weight > request.bytes_max:
+                break
+            entries.append(entry)
+        return LogRead(request.token, request.uid, request.from_sequence, entries)
+
+    def _payloads(self, request: ReadPayloads) -> PayloadsRead:
+        """Each block is read once, however many of its rows are asked for."""
+        entries = request.entries
+        blocks: dict[tuple[int, int], bytes | None] = {}
+        payloads: list[bytes | None] = []
+        columns = zip(
+            entries["sequence"].tolist(), entries["place"].tolist(), entries["size"].tolist(),
+            entries["crc"].tolist(), strict=True,
+        )  # fmt: skip
+        for sequence, place, size, crc in columns:
+            name = (sequence, place >> 32)
+            if name not in blocks:
+                blocks[name] = self._payload.get(layout.block_key(request.uid, *name)) if size else b""
+            block, offset = blocks[name], place & 0xFFFFFFFF
+            payload = block[offset : offset + size] if block is not None else None
+            whole = payload is not None and len(payload) == size and (not size or crc32(payload) == crc)
+            payloads.append(payload if whole else None)
+        return PayloadsRead(request.token, request.uid, entries, payloads)
+
+
+def as_entries(rows: list[bytes]) -> Entries:
+    """Return stored rows as one array."""
+    return np.frombuffer(b"".join(rows), ENTRY) if rows else NO_ENTRIES
+
+
+def read_entry(payload: Reader, uid: int, row: bytes) -> LogEntry | None:
+    """Return a log row's record with its body; None when payload bytes are missing."""
+    record = decode_record(row[LINK.size :])
+    if record.kind != RecordKind.INSERT:
+        return LogEntry(record)
+    inline = (
+        record.size if not len(record.upload) else np.where(record.upload == 0, record.size, np.uint32(0))
+    )
+    total = int(inline.sum(dtype=np.uint64))
+    if not total:
+        return LogEntry(record)
+    first = layout.block_key(uid, record.sequence, 0)
+    last = layout.block_key(uid, record.sequence + 1, 0)
+    body = b"".join(value for _, value in payload.scan(first, last))
+    return LogEntry(record, body) if len(body) == total else None
+
+
+def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None:
+    row = reader.get(index_key)
+    if row is None:
+        wait_at = reader.get(override_key)
+        if wait_at is not None:
+            row = reader.get(index_key[:4] + wait_at + index_key[10:])
+    return row
+
+
+def _after(uid: int, wait_at: int, key: int) -> bytes:
+    """The first index key behind a position; key -1: behind everything that waits before `wait_at`."""
+    if key < 0:
+        return layout.head(uid, b"i") + wait_at.to_bytes(6, "big")
+    at = wait_at << 56 | key
+    return layout.head(uid, b"i") + (at + 1).to_bytes(14, "big")[1:]

@@ -1,0 +1,187 @@
+"""Opening: every log is verified before it is trusted, and what the core needs of each replica is read.
+
+A log must be contiguous, its epochs may not fall, its CRC chain must hold, and every record after the checkpoint
+must have its payload bytes. A replica that fails is set aside in a file of its own and wiped; the core is told, and
+the broker is a stranger to that partition, not to the others.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zlib import crc32
+
+from dueq.core.entry import NO_ENTRIES
+from dueq.core.persistence import DedupRow, RecoveredPartition
+from dueq.storage import layout
+from dueq.storage.engine import Engine, Operation
+from dueq.storage.layout import CHECKPOINT, LINK, META, START
+from dueq.storage.logs import LogState
+from dueq.storage.reading import as_entries, read_entry
+from dueq.storage.rows import pack_row
+from dueq_codecs.frames import FrameError, decode_record
+from dueq_codecs.records import LogEntry
+
+
+class _Damaged(Exception):
+    """This replica does not hold what it must."""
+
+
+class Recovery:
+    """Reads replicas back; fills in the store's log states as it goes."""
+
+    def __init__(
+        self, timeline: Engine, payload: Engine, logs: dict[int, LogState], folder: Path | None
+    ) -> None:
+        self._timeline, self._payload, self._logs, self._folder = timeline, payload, logs, folder
+
+    def all(self) -> list[RecoveredPartition]:
+        """Every replica, verified; leftovers of deleted partitions are swept."""
+        recovered = []
+        for uid in self._uids():
+            if self._timeline.get(layout.head(uid, b"P")) is None:
+                self._wipe(uid)
+            else:
+                recovered.append(self.one(uid))
+        return recovered
+
+    def _uids(self) -> list[int]:
+        uids: list[int] = []
+        for engine in (self._timeline, self._payload):
+            start = b"\0\0\1"
+            while True:
+                key = next(iter(engine.keys(start, b"\xff" * 32)), None)
+                if key is None:
+                    break
+                uid = int.from_bytes(key[:3], "big")
+                uids.append(uid)
+                if uid == 0xFFFFFF:
+                    break
+                start = (uid + 1).to_bytes(3, "big")
+        return sorted(set(uids))
+
+    def one(self, uid: int) -> RecoveredPartition:
+        """One replica, verified."""
+        topic = (self._timeline.get(layout.head(uid, b"P")) or b"").decode()
+        meta = self._timeline.get(layout.head(uid, b"M"))
+        epoch, commit = META.unpack(meta) if meta is not None else (0, 0)
+        blank = RecoveredPartition(
+            uid, topic, epoch, 0, 0, 1, 0, [(0, 0)], [], 0, NO_ENTRIES, [], [], b"", []
+        )
+        if self._timeline.get(layout.head(uid, b"X")) is not None:
+            self._logs[uid] = LogState()
+            blank.installing = True
+            return blank
+        try:
+            return self._read(uid, topic, epoch, commit)
+        except (_Damaged, FrameError) as damage:
+            blank.damaged = f"{damage}; kept as {self._set_aside(uid, topic)}"
+            return blank
+
+    def _read(self, uid: int, topic: str, epoch: int, commit: int) -> RecoveredPartition:
+        checkpoint = self._timeline.get(layout.head(uid, b"C"))
+        applied = low_water = 0
+        summary = b""
+        if checkpoint is not None:
+            applied, _, low_water = CHECKPOINT.unpack_from(checkpoint)
+            summary = checkpoint[CHECKPOINT.size :]
+        tail = self._verify_log(uid, applied)
+        log = self._logs[uid]
+        if log.end < applied:
+            raise _Damaged(
+                f"the log of partition {uid} ends at {log.end}, before the checkpoint at {applied}"
+            )
+        return RecoveredPartition(
+            uid, topic, epoch, min(commit, log.end), applied, log.start, log.end, list(log.epochs), tail, low_water,
+            as_entries([value for _, value in self._rows(uid, b"l")]),
+            [
+                DedupRow(key[4:20], int.from_bytes(key[20:], "big"), value)
+                for key, value in self._rows(uid, b"d")
+            ],
+            [(int.from_bytes(key[4:], "big"), value) for key, value in self._rows(uid, b"f")],
+            summary,
+            self._orphans(uid, tail),
+        )  # fmt: skip
+
+    def _rows(self, uid: int, tag: bytes) -> list[tuple[bytes, bytes]]:
+        prefix = layout.head(uid, tag)
+        return list(self._timeline.scan(prefix, layout.after(prefix)))
+
+    def _verify_log(self, uid: int, applied: int) -> list[LogEntry]:
+        """Check every row; returns the entries after the checkpoint."""
+        log = LogState()
+        start = self._timeline.get(layout.head(uid, b"T"))
+        if start is not None:
+            log.start, base_epoch, log.base_link = START.unpack(start)
+            log.end, log.link, log.epochs = log.start - 1, log.base_link, [(base_epoch, log.start - 1)]
+        tail: list[LogEntry] = []
+        prefix = layout.head(uid, b"L")
+        for key, row in self._timeline.scan(prefix, layout.after(prefix)):
+            sequence = int.from_bytes(key[4:], "big")
+            if sequence != log.end + 1:
+                raise _Damaged(f"the log of partition {uid} has {sequence} after {log.end}")
+            encoded = row[LINK.size :]
+            if LINK.unpack_from(row)[0] != crc32(encoded, log.link):
+                raise _Damaged(f"record {sequence} of partition {uid} breaks the CRC chain")
+            record = decode_record(encoded)
+            if record.sequence != sequence or record.epoch < log.epochs[-1][0]:
+                raise _Damaged(f"record {sequence} of partition {uid} is out of order")
+            log.append(sequence, record.epoch, encoded)
+            if sequence > applied:
+                entry = read_entry(self._payload, uid, row)
+                if entry is None:
+                    raise _Damaged(f"record {sequence} of partition {uid} has lost its payloads")
+                tail.append(entry)
+        self._logs[uid] = log
+        self._cut_payloads(uid, log.end)
+        return tail
+
+    def _cut_payloads(self, uid: int, end: int) -> None:
+        """Payloads are synced before their record: a crash in between leaves some that no record names."""
+        first = layout.block_key(uid, end + 1, 0)
+        cut: list[Operation] = [(key, None) for key in self._payload.keys(first, layout.head(uid, b"c"))]
+        if cut:
+            self._payload.write(cut, sync=True)
+
+    def _orphans(self, uid: int, tail: list[LogEntry]) -> list[int]:
+        """Uploads that neither a live entry nor a record to be replayed names, nor garbage lists."""
+        prefix = layout.head(uid, b"u")
+        uploads = dict.fromkeys(
+            int.from_bytes(key[4:12], "big") for key in self._payload.keys(prefix, layout.after(prefix))
+        )
+        if not uploads:
+            return []
+        named = {int.from_bytes(key[4:], "big") for key, _ in self._rows(uid, b"v")}
+        named.update(number for entry in tail for number in entry.record.upload.tolist())
+        named.update(
+            int.from_bytes(key[10:18], "big") for key, _ in self._rows(uid, b"g") if key[9:10] == b"u"
+        )
+        return [number for number in uploads if number not in named]
+
+    def _set_aside(self, uid: int, topic: str) -> str:
+        """Keep a damaged replica's rows in a file, and begin it anew, marked `installing`."""
+        name = "nothing"
+        if self._folder is not None:
+            number = 1
+            while (path := self._folder / f"partition-{uid}.damaged-{number}").exists():
+                number += 1
+            with path.open("wb") as file:
+                for which, engine in enumerate((self._timeline, self._payload)):
+                    for key, value in engine.scan(*layout.whole(uid)):
+                        file.write(pack_row(which, key, value))
+            name = str(path)
+        mark: list[Operation] = [
+            (layout.head(uid, b"X"), b"1"),
+            (layout.head(uid, b"P"), topic.encode()),
+        ]
+        meta = self._timeline.get(layout.head(uid, b"M"))
+        self._timeline.write(mark, sync=True)
+        self._wipe(uid)
+        if meta is not None:
+            mark.append((layout.head(uid, b"M"), meta))
+        self._timeline.write(mark, sync=True)
+        self._logs[uid] = LogState()
+        return name
+
+    def _wipe(self, uid: int) -> None:
+        for engine in (self._payload, self._timeline):
+            engine.write([(key, None) for key in engine.keys(*layout.whole(uid))], sync=True)

@@ -1,0 +1,75 @@
+"""Free space: the marks at which inserts are refused and leadership is handed over, and a reserve.
+
+Acks, cancels and compactions need room too, so inserts stop long before the disk is full. The ballast is a file
+that is given up when the disk is full all the same, so that the store can be closed and opened again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from dueq import limits
+
+_LEVEL0_BUSY = 6
+"""LevelDB slows writes down at 8 files and stops at 12: inserts are refused well before."""
+
+
+class Space:
+    """The disk under a data folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ballast = folder / "ballast"
+        self._make_ballast()
+
+    def _make_ballast(self) -> None:
+        usage = shutil.disk_usage(self._folder)
+        wanted = int(min(usage.total * limits.BALLAST_SHARE, limits.BALLAST_BYTES))
+        if self._ballast.exists() or usage.free - wanted < self.low_mark(usage.total):
+            return
+        with self._ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(wanted, 1))
+
+    @staticmethod
+    def low_mark(total: int) -> int:
+        """Free bytes below which inserts are refused."""
+        return int(min(total * limits.DISK_LOW_SHARE, limits.DISK_LOW_BYTES))
+
+    @staticmethod
+    def critical_mark(total: int) -> int:
+        """Free bytes below which leadership is handed over."""
+        return int(min(total * limits.DISK_CRITICAL_SHARE, limits.DISK_CRITICAL_BYTES))
+
+    def free(self) -> tuple[int, int]:
+        """Return (free, total) bytes."""
+        usage = shutil.disk_usage(self._folder)
+        return usage.free, usage.total
+
+    def release_ballast(self) -> None:
+        """Give the reserve up."""
+        self._ballast.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """How the disk stands.
+
+    Attributes:
+        inserts_refused: "" or "disk_full", "busy".
+        hand_over: free space is below the last mark.
+    """
+
+    inserts_refused: str
+    hand_over: bool
+
+    @classmethod
+    def judge(cls, level0_files: int, space: Space | None) -> Pressure:
+        """Judge the marks."""
+        if space is not None:
+            free, total = space.free()
+            if free < space.low_mark(total):
+                return cls("disk_full", free < space.critical_mark(total))
+        return cls("busy" if level0_files >= _LEVEL0_BUSY else "", False)

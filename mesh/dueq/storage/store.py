@@ -1,0 +1,405 @@
+"""The store of one broker: all its partitions in two databases, written by group commits.
+
+`timeline/` holds logs, index, leases, answers, checkpoints: small values. `payload/` holds the bodies. One commit
+is one synced batch of each, payloads first: a record is in the log only after its payloads are on the disk, and a
+commit without payloads costs one sync. Every row of `timeline/` is written by a synced batch, so after a crash the
+state is that of some commit, exactly.
+
+Garbage: the checkpoint that finishes the last message of a block lists the block as garbage. The payload goes when
+the log no longer holds the record (a follower may still have to be sent it), in the payload batch of the commit
+whose timeline batch removes the listing: the deletion is synced first, so a crash in between repeats it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from dueq.core.entry import ENTRY, FLAG_UPLOAD, Entries, State, block_starts, keys_of
+from dueq.core.persistence import (
+    AppendLog,
+    CreatePartition,
+    DropPartition,
+    DropUpload,
+    InstallBegin,
+    InstallEnd,
+    InstallRows,
+    PartitionRead,
+    PutChunk,
+    ReadPartition,
+    RecoveredPartition,
+    SaveCheckpoint,
+    SaveMeta,
+    StoreRead,
+    StoreReadDone,
+    StoreWrite,
+    TrimLog,
+    TruncateLog,
+)
+from dueq.limits import BLOCK_BYTES
+from dueq.storage import layout
+from dueq.storage.engine import Engine, Operation
+from dueq.storage.identity import Identity
+from dueq.storage.layout import CHECKPOINT, LINK, META, START
+from dueq.storage.logs import LogState
+from dueq.storage.reading import Reading
+from dueq.storage.recovery import Recovery
+from dueq.storage.snapshots import Snapshots, unpack_rows
+from dueq.storage.space import Pressure, Space
+from dueq_codecs.frames import encode_record
+from dueq_codecs.records import LogEntry, RecordKind
+
+_WIPE_ROWS = 2_000
+
+
+class Store:
+    """Everything that a broker keeps on disk.
+
+    One thread commits; reads may come from another. No thread or clock of its own.
+
+    Attributes:
+        store_id: 16 hex digits, drawn with the store: the disk's identity.
+        set_aside: why an older store in this folder was put aside, "" if none was.
+    """
+
+    def __init__(
+        self, timeline: Engine, payload: Engine, identity: Identity, space: Space | None = None
+    ) -> None:
+        self._timeline, self._payload = timeline, payload
+        self._identity, self._space = identity, space
+        self.store_id = identity.store_id
+        self.set_aside = identity.set_aside
+        self._lock = Lock()
+        self._logs: dict[int, LogState] = {}
+        self._counters: dict[bytes, int] = {}
+        self._timeline_batch: list[Operation] = []
+        self._payload_batch: list[Operation] = []
+        self._recovery = Recovery(timeline, payload, self._logs, identity.folder)
+        self._reading = Reading(timeline, payload)
+        self._snapshots = Snapshots(timeline, payload, self._lock)
+        self._writers: dict[type, Any] = {
+            CreatePartition: self._create,
+            DropPartition: self._drop,
+            AppendLog: self._append,
+            TruncateLog: self._truncate,
+            TrimLog: self._trim,
+            SaveMeta: self._save_meta,
+            SaveCheckpoint: self._checkpoint,
+            PutChunk: self._put_chunk,
+            DropUpload: self._drop_upload,
+            InstallBegin: self._install_begin,
+            InstallRows: self._install_rows,
+            InstallEnd: self._install_end,
+        }
+
+    @classmethod
+    def open(cls, folder: Path, broker_id: str, cluster_id: str = "") -> Store:
+        """Open (or begin) the store in a folder, and hold the folder until `close`.
+
+        Args:
+            folder: the broker's data folder; made if it is not there.
+            broker_id: whose it is.
+            cluster_id: which mesh's, "" while that is not known (see `bind_cluster`).
+
+        Raises:
+            InvalidRequest: the folder is in use, or belongs to another broker or cluster.
+            UnknownVersion: the store is of another format.
+        """
+        identity, timeline, payload = Identity.open(folder, broker_id, cluster_id)
+        return cls(timeline, payload, identity, Space(folder))
+
+    @classmethod
+    def on(cls, timeline: Engine, payload: Engine, broker_id: str, cluster_id: str, store_id: str) -> Store:
+        """Open a store on engines that are there already (in tests and simulations).
+
+        Args:
+            timeline, payload: the two databases.
+            broker_id: whose it is.
+            cluster_id: which mesh's.
+            store_id: the id to give it if it is empty.
+        """
+        return cls(timeline, payload, Identity.on(timeline, broker_id, cluster_id, store_id))
+
+    def bind_cluster(self, cluster_id: str) -> None:
+        """Tie a fresh store to its cluster; refuse a store of another one.
+
+        Raises:
+            InvalidRequest: it belongs to another cluster.
+        """
+        self._identity.bind_cluster(self._timeline, cluster_id)
+
+    def recover(self) -> list[RecoveredPartition]:
+        """Verify and return every replica; called once, before anything else."""
+        return self._recovery.all()
+
+    def read(self, request: StoreRead) -> StoreReadDone | None:
+        """Answer a read; None for those that have no answer."""
+        if isinstance(request, ReadPartition):
+            return PartitionRead(request.token, request.uid, self._recovery.one(request.uid))
+        return (
+            self._snapshots.read(request) if self._snapshots.serves(request) else self._reading.read(request)
+        )
+
+    def expire_snapshots(self, mono_us: int) -> None:
+        """Close snapshots that nobody has read from for a while."""
+        self._snapshots.expire(mono_us)
+
+    def pressure(self) -> Pressure:
+        """Return how the disk and the compactions stand."""
+        level0 = max(self._timeline.level0_files(), self._payload.level0_files())
+        return Pressure.judge(level0, self._space)
+
+    def release_ballast(self) -> None:
+        """Give up the reserve of disk space, so that the store can be closed and opened again."""
+        if self._space is not None:
+            self._space.release_ballast()
+
+    def close(self) -> None:
+        """Close both databases and let the folder go."""
+        self._snapshots.close()
+        self._timeline.close()
+        self._payload.close()
+        self._identity.close()
+
+    # -------------------------------------------------------------- committing
+
+    def commit(self, writes: Sequence[StoreWrite]) -> None:
+        """Write one group: in order, payloads first, synced.
+
+        Raises:
+            StoreFailed: the disk refused; this store takes no more writes.
+        """
+        with self._lock:
+            for write in writes:
+                self._writers[type(write)](write)
+            self._flush()
+
+    def _flush(self) -> None:
+        payload, self._payload_batch = self._payload_batch, []
+        timeline, self._timeline_batch = self._timeline_batch, []
+        self._counters.clear()
+        if payload:
+            self._payload.write(payload, sync=True)
+        if timeline:
+            self._timeline.write(timeline, sync=True)
+
+    def _create(self, write: CreatePartition) -> None:
+        self._logs[write.uid] = LogState()
+        self._timeline_batch.append((layout.head(write.uid, b"P"), write.topic.encode()))
+
+    def _drop(self, write: DropPartition) -> None:
+        self._flush()
+        self._logs.pop(write.uid, None)
+        # The row P goes first: a partition without it is swept at the next opening.
+        self._timeline.write([(layout.head(write.uid, b"P"), None)], sync=True)
+        self._wipe(write.uid, keep=())
+
+    def _wipe(self, uid: int, keep: tuple[bytes, ...]) -> None:
+        """Delete everything of a partition, in bounded batches."""
+        for engine in (self._payload, self._timeline):
+            batch: list[Operation] = []
+            for key in engine.keys(*layout.whole(uid)):
+                if key not in keep:
+                    batch.append((key, None))
+                if len(batch) >= _WIPE_ROWS:
+                    engine.write(batch, sync=True)
+                    batch = []
+            if batch:
+                engine.write(batch, sync=True)
+
+    # -------------------------------------------------------------- the log
+
+    def _append(self, write: AppendLog) -> None:
+        log, batch = self._logs[write.uid], self._timeline_batch
+        for entry in write.entries:
+            record = entry.record
+            encoded = encode_record(record)
+            link = log.append(record.sequence, record.epoch, encoded)
+            batch.append((layout.log_key(write.uid, record.sequence), link + encoded))
+            if record.kind == RecordKind.INSERT and len(entry.body):
+                self._put_blocks(write.uid, entry)
+
+    def _put_blocks(self, uid: int, entry: LogEntry) -> None:
+        sequence, body = entry.record.sequence, memoryview(entry.body)
+        for row, start, end in blocks_of(entry):
+            if end > start:
+                self._payload_batch.append((layout.block_key(uid, sequence, row), bytes(body[start:end])))
+
+    def _truncate(self, write: TruncateLog) -> None:
+        self._flush()
+        log, uid = self._logs[write.uid], write.uid
+        for sequence in range(write.from_sequence, log.end + 1):
+            self._timeline_batch.append((layout.log_key(uid, sequence), None))
+        first = layout.block_key(uid, write.from_sequence, 0)
+        self._payload_batch.extend((key, None) for key in self._payload.keys(first, layout.head(uid, b"c")))
+        log.cut(write.from_sequence, self._link_at(uid, log, write.from_sequence - 1))
+
+    def _link_at(self, uid: int, log: LogState, sequence: int) -> int:
+        if sequence < log.start:
+            return log.base_link
+        row = self._timeline.get(layout.log_key(uid, sequence))
+        assert row is not None
+        return int(LINK.unpack_from(row)[0])
+
+    def _trim(self, write: TrimLog) -> None:
+        self._flush()
+        log, uid = self._logs[write.uid], write.uid
+        link = self._link_at(uid, log, write.below - 1)
+        for sequence in range(log.start, write.below):
+            self._timeline_batch.append((layout.log_key(uid, sequence), None))
+        log.trim(write.below, link)
+        start = START.pack(log.start, log.epochs[0][0], link)
+        self._timeline_batch.append((layout.head(uid, b"T"), start))
+        self._sweep(uid, write.below)
+
+    def _sweep(self, uid: int, below: int) -> None:
+        """Delete the garbage of records that the log no longer holds."""
+        first = layout.head(uid, b"g")
+        for key in self._timeline.keys(first, first + below.to_bytes(5, "big")):
+            self._timeline_batch.append((key, None))
+            payload_key = key[:3] + key[9:]
+            if payload_key[3:4] == b"u":
+                last = layout.after(payload_key)
+                self._payload_batch.extend((chunk, None) for chunk in self._payload.keys(payload_key, last))
+            else:
+                self._payload_batch.append((payload_key, None))
+
+    def _save_meta(self, write: SaveMeta) -> None:
+        self._timeline_batch.append((layout.head(write.uid, b"M"), META.pack(write.epoch, write.commit)))
+
+    # -------------------------------------------------------------- checkpoints
+
+    def _checkpoint(self, write: SaveCheckpoint) -> None:
+        uid, batch = write.uid, self._timeline_batch
+        if len(write.unwait):
+            wait_at, key, first = write.unwait[:, 0], write.unwait[:, 1], write.unwait[:, 2]
+            batch.extend((gone, None) for gone in layout.index_keys(uid, wait_at, key))
+            moved = key[wait_at != first]
+            batch.extend((gone, None) for gone in layout.message_keys(uid, b"o", moved))
+        batch.extend((gone, None) for gone in layout.message_keys(uid, b"l", write.unlease))
+        self._put_entries(uid, write.put)
+        self._finish(uid, write.finished)
+        for row in write.dedup:
+            batch.append((layout.dedup_key(uid, row.client_id, row.sequence), row.value))
+        for day, counts in write.days:
+            batch.append((layout.day_key(uid, day), counts or None))
+        epoch = self._logs[uid].epoch_at(write.applied)
+        value = CHECKPOINT.pack(write.applied, epoch, write.low_water) + write.summary
+        batch.append((layout.head(uid, b"C"), value))
+
+    def _put_entries(self, uid: int, put: Entries) -> None:
+        batch = self._timeline_batch
+        if not len(put):
+            return
+        waiting = put[put["state"] == State.WAITING]
+        leased = put[put["state"] == State.LEASED]
+        batch.extend(
+            zip(layout.index_keys(uid, waiting["wait_at"], keys_of(waiting)), _rows(waiting), strict=True)
+        )
+        batch.extend(zip(layout.message_keys(uid, b"l", keys_of(leased)), _rows(leased), strict=True))
+        moved = waiting[waiting["wait_at"] != waiting["first"]]
+        for key, wait_at in zip(
+            layout.message_keys(uid, b"o", keys_of(moved)), moved["wait_at"].tolist(), strict=True
+        ):
+            batch.append((key, wait_at.to_bytes(6, "big")))
+        for upload, sequence in _uploads(put):
+            batch.append((layout.named_key(uid, upload), sequence.to_bytes(5, "big")))
+
+    def _finish(self, uid: int, finished: Entries) -> None:
+        """Count down the blocks of messages that have ended."""
+        batch = self._timeline_batch
+        for upload, sequence in _uploads(finished):
+            batch.append((layout.named_key(uid, upload), None))
+            batch.append((layout.garbage_key(uid, sequence, layout.chunk_key(uid, upload, 0)[:-2]), b""))
+        inline = finished[(finished["flags"] & FLAG_UPLOAD) == 0]
+        if not len(inline):
+            return
+        block = (inline["sequence"] << np.uint64(16)) | (inline["place"] >> np.uint64(32))
+        blocks, at, counts = np.unique(block, return_index=True, return_counts=True)
+        rows = inline["block_rows"][at]
+        for number, ended, held in zip(blocks.tolist(), counts.tolist(), rows.tolist(), strict=True):
+            self._count_down(uid, number >> 16, number & 0xFFFF, ended, held)
+
+    def _count_down(self, uid: int, sequence: int, block_row: int, ended: int, rows: int) -> None:
+        key = layout.counter_key(uid, sequence, block_row)
+        known = None
+        if ended < rows:
+            known = self._counters.get(key)
+            if known is None and (stored := self._timeline.get(key)) is not None:
+                known = int.from_bytes(stored, "big")
+        left = (rows if known is None else known) - ended
+        if left > 0:
+            self._counters[key] = left
+            self._timeline_batch.append((key, left.to_bytes(2, "big")))
+            return
+        if known is not None:
+            self._timeline_batch.append((key, None))
+        garbage = layout.garbage_key(uid, sequence, layout.block_key(uid, sequence, block_row))
+        self._timeline_batch.append((garbage, b""))
+
+    # -------------------------------------------------------------- uploads
+
+    def _put_chunk(self, write: PutChunk) -> None:
+        key = layout.chunk_key(write.uid, write.upload, write.chunk)
+        self._payload_batch.append((key, bytes(write.data)))
+
+    def _drop_upload(self, write: DropUpload) -> None:
+        self._flush()
+        prefix = layout.chunk_key(write.uid, write.upload, 0)[:-2]
+        self._payload_batch.extend((key, None) for key in self._payload.keys(prefix, layout.after(prefix)))
+
+    # -------------------------------------------------------------- installing
+
+    def _install_begin(self, write: InstallBegin) -> None:
+        self._flush()
+        mark, topic = layout.head(write.uid, b"X"), layout.head(write.uid, b"P")
+        meta = layout.head(write.uid, b"M")
+        self._timeline.write(
+            [(mark, b"1"), (topic, write.topic.encode()), (meta, META.pack(write.epoch, 0))], sync=True
+        )
+        self._wipe(write.uid, keep=(mark, topic, meta))
+        self._logs[write.uid] = LogState()
+
+    def _install_rows(self, write: InstallRows) -> None:
+        timeline, payload = unpack_rows(write.uid, write.data)
+        self._timeline_batch.extend(timeline)
+        self._payload_batch.extend(payload)
+
+    def _install_end(self, write: InstallEnd) -> None:
+        self._flush()
+        uid = write.uid
+        first = write.applied + 1
+        self._logs[uid] = LogState(first, write.applied, [(write.applied_epoch, write.applied)])
+        self._timeline_batch.extend(
+            [
+                (layout.head(uid, b"T"), START.pack(first, write.applied_epoch, 0)),
+                (layout.head(uid, b"M"), META.pack(write.epoch, write.applied)),
+                (layout.head(uid, b"X"), None),
+            ]
+        )
+
+
+def blocks_of(entry: LogEntry) -> Iterable[tuple[int, int, int]]:
+    """Yield (first row, start, end) of each payload block in an insert's body."""
+    record = entry.record
+    sizes = record.size if not len(record.upload) else np.where(record.upload == 0, record.size, np.uint32(0))
+    starts = block_starts(sizes, BLOCK_BYTES)
+    ends = np.cumsum(sizes, dtype=np.int64)
+    offsets = [0, *(int(ends[row - 1]) for row in starts[1:].tolist()), int(ends[-1])]
+    return zip(starts.tolist(), offsets, offsets[1:], strict=False)
+
+
+def _rows(entries: Entries) -> list[bytes]:
+    data, width = entries.tobytes(), ENTRY.itemsize
+    return [data[at : at + width] for at in range(0, len(data), width)]
+
+
+def _uploads(entries: Entries) -> list[tuple[int, int]]:
+    if not len(entries):
+        return []
+    named = entries[(entries["flags"] & FLAG_UPLOAD) != 0]
+    return list(zip(named["place"].tolist(), named["sequence"].tolist(), strict=True))
