@@ -89,7 +89,7 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
     Raises:
         InvalidRequest: a bool, float, naive datetime, negative or too late instant, or a wrong count.
     """
-    if isinstance(dues, int | float | datetime | timedelta | str) or dues is None:
+    if isinstance(dues, str) or not isinstance(dues, Iterable):
         return np.full(rows, due_ms(dues, mesh_us), np.uint64)
     listed: list[Any] = dues.tolist() if isinstance(dues, np.ndarray) else list(dues)
     if len(listed) != rows:

@@ -171,6 +171,7 @@ class Consumer:
         if push.attach == session.attach and complete:
             session.saw_push(push.number)
         session.waiting = max(session.waiting - len(fresh), 0)
+        session.promised = max(session.promised - len(fresh), 0)
         self._hold(fresh)
         self._hold(damaged)
         if damaged:
@@ -316,7 +317,8 @@ class Consumer:
         held: Counter[str] = Counter()
         for uid, count in self._counts.items():
             held[self._leaders.get(uid, "")] += count
-        shares = [session.share(held[session.leader]) for session in sessions]
+        now_us = self._context.mono_us
+        shares = [session.share(held[session.leader], now_us) for session in sessions]
         starving = any(share.waiting and share.held >= share.limit for share in shares)
         idle = self._credit - sum(share.limit for share in shares)
         if not (starving or quietly or idle > 0):
@@ -331,7 +333,7 @@ class Consumer:
                 continue
             if credit > session.asked:
                 self._served += 1
-                session.served = self._served
+                session.promise(credit - session.asked, self._served, now_us)
             if fresh:
                 session.asked = session.limit = credit
             else:
@@ -489,6 +491,8 @@ class Consumer:
         at_us = self._refresh_us if self._closing is None else now_us + BEAT_US
         for session in self._sessions.values():
             at_us = min(at_us, self._speak_at(session))
+            if session.promised and session.promised_until_us > now_us:
+                at_us = min(at_us, session.promised_until_us)
         if self._lease_look_us is not None:
             at_us = min(at_us, self._lease_look_us)
         if self._counts:

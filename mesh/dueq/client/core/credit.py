@@ -20,25 +20,29 @@ class Share:
         limit: the highest limit that may be in force at the leader.
         held: unfinished leases of this leader that we know of.
         waiting: due messages that it reported to be waiting for credit.
+        promised: credit that it was given for them and has not used yet.
         served: when it last got credit for waiting messages: any number that grows.
     """
 
     limit: int
     held: int
     waiting: int
+    promised: int = 0
     served: int = 0
 
 
 def wanted(credit: int, shares: Sequence[Share]) -> list[int]:
     """Return the limit that each leader should have: they add up to `credit` if there is a leader.
 
-    What is held stays; a quarter of an even share is each leader's own, to be ready; then what waits gets it
+    What is held or was just given for waiting messages stays; a quarter of an even share is each leader's own, to be ready; then what waits gets it
     evenly, longest unserved first; then what is left is divided evenly.
     """
     if not shares:
         return []
     limits = [0] * len(shares)
     left = _give(limits, [share.held for share in shares], credit, range(len(shares)))
+    kept = [share.held + min(share.promised, share.waiting) for share in shares]
+    left = _give(limits, kept, left, range(len(shares)))
     order = sorted(range(len(shares)), key=lambda i: (not shares[i].waiting, shares[i].served, i))
     left = _give(limits, [credit // (4 * len(shares))] * len(shares), left, order)
     demand = [share.held + share.waiting for share in shares]

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from dueq.client.core.credit import Share
 
 NUMBERS_KEPT = 64
+PROMISE_US = 250_000
+"""So long credit given for waiting messages is not taken away again though it is not used."""
 
 
 class Session:
@@ -22,6 +24,7 @@ class Session:
             confirmed one.
         waiting: due messages there that wait for credit, as last reported.
         served: when the credit was last raised (counts up).
+        promised: how much it was raised by and has not been used; it counts until `promised_until_us`.
         push_seen: every push of this attach up to this number has arrived.
         pushes_ahead: numbers above that which have arrived.
         push_sent: the highest number known to have been sent.
@@ -40,6 +43,8 @@ class Session:
         self.limit = 0
         self.waiting = 0
         self.served = 0
+        self.promised = 0
+        self.promised_until_us = 0
         self.push_seen = 0
         self.pushes_ahead: set[int] = set()
         self.push_sent = 0
@@ -93,6 +98,11 @@ class Session:
                 self.push_seen += 1
                 self.pushes_ahead.discard(self.push_seen)
 
-    def share(self, held: int) -> Share:
+    def promise(self, amount: int, served: int, now_us: int) -> None:
+        """Its credit is being raised."""
+        self.promised, self.served, self.promised_until_us = amount, served, now_us + PROMISE_US
+
+    def share(self, held: int, now_us: int) -> Share:
         """This session as the division of credit sees it."""
-        return Share(self.limit, held, self.waiting, self.served)
+        promised = self.promised if now_us < self.promised_until_us else 0
+        return Share(self.limit, held, self.waiting, promised, self.served)

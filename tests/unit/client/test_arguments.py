@@ -1,0 +1,149 @@
+"""What callers may pass; every refusal names the value."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dueq import InvalidRequest, ids
+from dueq.client import arguments
+from dueq.limits import DUE_MS_MAX
+
+
+def now_us() -> int:
+    return 1_700_000_000_000_500
+
+
+@pytest.mark.parametrize(
+    ("due", "expected"),
+    [
+        (1_700_000_000_123, 1_700_000_000_123),
+        (0, 0),
+        (DUE_MS_MAX, DUE_MS_MAX),
+        (np.int64(1_700_000_000_123), 1_700_000_000_123),
+        (datetime(2024, 1, 1, tzinfo=UTC), 1_704_067_200_000),
+        (datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=UTC), 1_704_067_200_001),
+        (datetime(2024, 1, 1, 0, 0, 0, 999_000, tzinfo=timezone(timedelta(hours=2))), 1_704_060_000_999),
+        (timedelta(0), 1_700_000_000_001),
+        (timedelta(seconds=-1), 1_699_999_999_001),
+        (timedelta(microseconds=500), 1_700_000_000_001),
+        (timedelta(microseconds=501), 1_700_000_000_002),
+    ],
+)
+def test_instants_become_whole_milliseconds_never_early(due: Any, expected: int) -> None:
+    assert arguments.due_ms(due, now_us) == expected
+    assert arguments.due_column([due], 1, now_us).tolist() == [expected]
+    assert arguments.due_column(due, 2, now_us).tolist() == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    "due",
+    [True, 1.5e12, float("nan"), datetime(2024, 1, 1), -1, DUE_MS_MAX + 1, 2**70, "tomorrow", None,
+     timedelta(days=-40_000), np.float64(1e12), datetime(1960, 1, 1, tzinfo=UTC)],
+)  # fmt: skip
+def test_other_instants_are_refused_by_name(due: Any) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        arguments.due_column([1_700_000_000_000, due], 2, now_us)
+    assert "row 1" in str(caught.value)
+    assert repr(due)[:20] in str(caught.value)
+
+
+def test_timedeltas_of_one_call_share_one_now() -> None:
+    clock = iter([1_000_000, 2_000_000])
+    column = arguments.due_column([timedelta(0), timedelta(seconds=1)], 2, lambda: next(clock))
+    assert column.tolist() == [1_000, 2_000]
+
+
+def test_seconds_taken_for_milliseconds_are_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "_warned", False)
+    with pytest.warns(UserWarning, match="1700000000 .* seconds"):
+        assert arguments.due_ms(1_700_000_000, now_us) == 1_700_000_000
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        arguments.due_column([1_700_000_001, 0], 2, now_us)
+
+
+def test_as_many_instants_as_rows() -> None:
+    with pytest.raises(InvalidRequest, match="3 rows need 3 due instants, not 2"):
+        arguments.due_column([1_700_000_000_000] * 2, 3, now_us)
+
+
+def test_payloads_are_bytes_and_mutable_ones_are_copied() -> None:
+    mutable = bytearray(b"abc")
+    columns = arguments.payload_columns([b"", mutable, memoryview(b"xyz")])
+    mutable[:] = b"zzz"
+    assert columns.payloads == [b"", b"abc", b"xyz"]
+    assert columns.size.tolist() == [0, 3, 3]
+    with pytest.raises(InvalidRequest, match=r"row 1: .* not str: 'text'"):
+        arguments.payload_columns([b"", "text"])  # type: ignore[list-item]
+
+
+def test_ids_are_taken_apart_as_columns_like_one_by_one() -> None:
+    some = [
+        ids.MessageId(0, 0, 0, 0),
+        ids.MessageId((1 << 48) - 1, (1 << 24) - 1, (1 << 40) - 1, (1 << 16) - 1),
+        ids.MessageId(1_700_000_000_000, 77, 123_456_789_012, 2_047),
+        ids.MessageId(1, 1 << 23, 1 << 39, 1 << 15),
+    ]
+    columns = arguments.id_columns([str(some[0]), str(some[1]).lower(), str(some[2]), str(some[3])])
+    assert [ids.MessageId(*map(int, row)) for row in zip(*columns, strict=True)] == some
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0" * 25, "0" * 27, "U" * 26, "Z" * 26, "0" * 25 + "é", 7, None, b"0" * 26]
+)
+def test_what_is_no_id_is_refused_by_name(text: Any) -> None:
+    with pytest.raises(InvalidRequest, match="row 1"):
+        arguments.id_columns(["0" * 26, text])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "x" * 256, "a\n", 7])
+def test_topic_names(name: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        arguments.topic_name(name)
+    assert arguments.topic_name("A-z.0_9") == "A-z.0_9"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0.1, 100), (30, 30_000), (1.0005, 1_001), (timedelta(seconds=2), 2_000)]
+)
+def test_durations(value: Any, expected: int) -> None:
+    assert arguments.duration_ms(value, "lease", 100, 43_200_000) == expected
+
+
+@pytest.mark.parametrize("value", [0.01, -1, True, float("nan"), float("inf"), 1e9, "30", timedelta(days=2)])
+def test_other_durations_are_refused_by_name(value: Any) -> None:
+    with pytest.raises(InvalidRequest, match=r"lease is 0\.1 to 43200 seconds"):
+        arguments.duration_ms(value, "lease", 100, 43_200_000)
+
+
+@pytest.mark.parametrize("value", [-1, True, "1", float("nan")])
+def test_time_outs(value: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        arguments.timeout_s(value, 30.0)
+    assert arguments.timeout_s(None, 30.0) == 30.0
+
+
+def test_endpoints() -> None:
+    listed = ["tcp://127.0.0.1:7400", "tcp://[::1]:7401"]
+    assert arguments.endpoint_list(" , ".join(listed)) == arguments.endpoint_list(listed) == listed
+    for wrong in ("127.0.0.1:7400", "tcp://host", [], "http://host:1"):
+        with pytest.raises(InvalidRequest):
+            arguments.endpoint_list(wrong)
+
+
+def test_importing_the_pure_parts_brings_no_sockets_or_threads() -> None:
+    script = (
+        "import sys, dueq, dueq.core, dueq.client.core\n"
+        "heavy = {'zmq', 'structlog', 'asyncio', 'dueq.client.runtime', 'kazoo', 'plyvel'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+        "assert dueq.Client.__name__ == 'Client' and 'zmq' in sys.modules\n"
+        "assert all(getattr(dueq, name) is not None for name in dueq.__all__)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
