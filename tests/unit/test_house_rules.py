@@ -84,7 +84,9 @@ def test_tests_do_not_sleep() -> None:
 def test_files_stay_short() -> None:
     """One idea a file: aim at 150 lines, think at 400, split before 700."""
     lengths = {path: len(path.read_bytes().splitlines()) for path in python_files(*SOURCES, "tests")}
-    long = [f"{path.relative_to(ROOT)} ({lines})" for path, lines in lengths.items() if lines > LINES_TO_THINK_AT]
+    long = [
+        f"{path.relative_to(ROOT)} ({lines})" for path, lines in lengths.items() if lines > LINES_TO_THINK_AT
+    ]
     if long:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
