@@ -1,0 +1,58 @@
+"""`dueq broker`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dueq.config import BrokerConfig
+from dueq.errors import InvalidRequest
+
+
+@click.command()
+@click.option("--id", metavar="NAME", help="The broker's name in the mesh; its data folder belongs to it.")
+@click.option(
+    "--zookeeper", metavar="HOST:PORT,…", help="The mesh's ZooKeeper, with /ROOT at the end if it has one."
+)
+@click.option("--no-zookeeper", is_flag=True, help="A mesh of this one broker, without ZooKeeper.")
+@click.option(
+    "--listen", metavar="tcp://ADDRESS:PORT", help="For clients and peers.  [default: tcp://127.0.0.1:7400]"
+)
+@click.option("--advertise", metavar="tcp://HOST:PORT", help="Where others reach it.  [default: as --listen]")
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), help="Folder that keeps everything."
+)
+@click.option("--metrics", metavar="ADDRESS:PORT", help="Where to serve Prometheus.  [default: nowhere]")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
+@click.option("--log-format", type=click.Choice(["auto", "console", "json"]), help="[default: auto]")
+@click.option("--max-clock-offset-ms", type=int, help="A clock further off hands over.  [default: 250]")
+@click.option("--hot-rows-total", type=int, help="Waiting messages kept in memory.  [default: 131072]")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A TOML file with these settings.",
+)
+def broker(file: Path | None, no_zookeeper: bool, **flags: Any) -> int:
+    """Run one broker until SIGINT or SIGTERM.
+
+    Each setting comes from its flag, else from the environment (DUEQ_ID, DUEQ_DATA, …), else from --config.
+    """
+    if no_zookeeper:
+        if flags["zookeeper"]:
+            raise click.UsageError("Give --zookeeper or --no-zookeeper, not both.")
+        flags["zookeeper"] = ""
+    try:
+        config = BrokerConfig.load(flags, file)
+    except InvalidRequest as error:
+        raise click.UsageError(str(error)) from error
+    if not config.zookeeper and not no_zookeeper:
+        raise click.UsageError(
+            "Say where the mesh's ZooKeeper is (--zookeeper), or --no-zookeeper for one broker."
+        )
+    # Here, so that a wrong usage is answered without loading the databases.
+    from dueq.broker.process import run
+
+    return run(config)
