@@ -197,11 +197,11 @@ class AsyncClient:
             return order.finish(answer.value)
         raise orders.error_of(answer, order, self._run)
 
-    async def _mesh_us(self, dues: object) -> Callable[[], int]:
-        """Mesh time; measured first if it never was and a timedelta may need it."""
+    async def _clock(self, dues: object, timeout: float | None) -> Callable[[], int]:
+        """Mesh time, Unix µs; measured first if it never was and a timedelta may need it."""
         runtime = self._live()
         if not runtime.clock_known and not isinstance(dues, int):
-            await self._run(orders.connect(), None)
+            await self._run(orders.connect(), timeout)
         return runtime.mesh_us
 
 
@@ -227,14 +227,14 @@ class AsyncProducer:
 
     async def schedule(self, payload: Payload, due: Due, *, timeout: float | None = None) -> str:
         """Have `payload` delivered at `due`; returns the message id (see `Producer.schedule`)."""
-        clock = await self._client._mesh_us(due)
+        clock = await self._client._clock(due, timeout)
         return await self._run(orders.schedule(self.topic, payload, due, clock), timeout)
 
     async def schedule_many(
         self, payloads: Iterable[Payload], dues: Due | Iterable[Due], *, timeout: float | None = None
     ) -> list[str]:
         """Schedule many messages; returns their ids (see `Producer.schedule_many`)."""
-        clock = await self._client._mesh_us(dues)
+        clock = await self._client._clock(dues, timeout)
         return await self._run(orders.schedule_many(self.topic, payloads, dues, clock), timeout)
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
@@ -243,7 +243,7 @@ class AsyncProducer:
 
     async def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant (see `Producer.move`)."""
-        clock = await self._client._mesh_us(due)
+        clock = await self._client._clock(due, timeout)
         await self._run(orders.alter_one(self.topic, message_id, due, clock), timeout)
 
     async def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
@@ -254,7 +254,7 @@ class AsyncProducer:
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
     ) -> list[Outcome]:
         """Move many messages; one outcome per id (see `Producer.move_many`)."""
-        clock = await self._client._mesh_us(dues)
+        clock = await self._client._clock(dues, timeout)
         return await self._run(orders.alter(self.topic, message_ids, dues, clock), timeout)
 
     async def _run(self, order: Order[T], timeout: float | None) -> T:

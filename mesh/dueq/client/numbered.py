@@ -59,6 +59,6 @@ class NumberedProducer:
             DueqError: as `Producer.schedule_many`.
         """
         order = orders.schedule_many(
-            self.topic, payloads, dues, self._client._mesh_us, self._client_id, partition
+            self.topic, payloads, dues, self._client._clock(timeout), self._client_id, partition
         )
         return self._client._run(order, timeout)

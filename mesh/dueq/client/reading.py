@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from dueq.client.core.inspecting import Inspection
+from dueq.client.merging import merged_status
 from dueq.client.topics import PartitionInfo, TopicInfo
 from dueq_codecs import messages
 
@@ -63,21 +64,9 @@ def forecast(found: Inspection) -> list[tuple[int, int]]:
 
 
 def status(found: Inspection) -> Document:
-    """Return what every broker says of itself and of what it leads; those that did not answer are marked."""
-    brokers: Document = {}
-    merged: Document = {"brokers": brokers, "partitions": [], "consumers": []}
-    for broker_id in sorted(found.endpoints):
-        document = _parsed(found.documents.get(broker_id))
-        own = document.get("broker")
-        brokers[broker_id] = {
-            **(own if isinstance(own, dict) else {}),
-            "endpoint": found.endpoints[broker_id],
-            "reachable": broker_id in found.documents,
-        }
-        for name in ("partitions", "consumers"):
-            listed = document.get(name)
-            merged[name] += listed if isinstance(listed, list) else []
-    return merged
+    """Return what every broker says of itself, put together (see `merging.merged_status`)."""
+    documents = {broker_id: _parsed(text) for broker_id, text in found.documents.items()}
+    return merged_status(found.endpoints, documents)
 
 
 def _described(partition: PartitionInfo, view: Document | None) -> PartitionInfo:

@@ -50,6 +50,7 @@ def _context() -> zmq.Context[Any]:
         pid = os.getpid()
         if pid not in _contexts:
             _contexts[pid] = zmq.Context()
+            _contexts[pid].set(zmq.MAX_SOCKETS, 16_384)
         return _contexts[pid]
 
 
@@ -66,6 +67,7 @@ class Runtime:
         self._inboxes: dict[bytes, Inbox] = {}
         self._sleeping = False
         self._wake_at_us = 0
+        self._wake_lock = threading.Lock()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         self._ended = False
@@ -134,11 +136,9 @@ class Runtime:
 
     def _wake(self) -> None:
         self._sleeping = False
-        try:
-            os.eventfd_write(self._wake_fd, 1)
-        except OSError:
+        with self._wake_lock:
             if not self._ended:
-                raise
+                os.eventfd_write(self._wake_fd, 1)
 
     # -------------------------------------------------------------- the I/O thread
 
@@ -210,13 +210,14 @@ class Runtime:
                 self._queue.append(Settle(effect.consumer_id, RecordKind.RELEASE, unhandled))
 
     def _end(self) -> None:
-        self._ended = True
+        with self._wake_lock:
+            self._ended = True
+            os.close(self._wake_fd)
         for inbox in list(self._inboxes.values()):
             inbox.fail(self.failure)
         while self._answers:
             call, answer = self._answers.popitem()
             answer(effects.Failed(call, self.failure))
-        os.close(self._wake_fd)
 
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}

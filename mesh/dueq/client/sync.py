@@ -142,7 +142,11 @@ class Client:
         return self._run(orders.forecast(topic, seconds), timeout)
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:
-        """Return `brokers` (by id, with `reachable`), `partitions` and `consumers` as the brokers tell them."""
+        """Return `brokers` by id, `topics` by name with their partitions, and `consumers`.
+
+        Who did not answer has `alive` False. What each entry holds is what the brokers tell (see
+        `dueq.client.merging`).
+        """
         return self._run(orders.status(), timeout)
 
     # -------------------------------------------------------------- messages
@@ -218,12 +222,16 @@ class Client:
             return order.finish(answer.value)
         raise orders.error_of(answer, order, self._run)
 
-    def _mesh_us(self) -> int:
-        """Mesh time now; measured first if it never was."""
-        runtime = self._live()
-        if not runtime.clock_known:
-            self._run(orders.connect(), None)
-        return runtime.mesh_us()
+    def _clock(self, timeout: float | None) -> Callable[[], int]:
+        """Mesh time, Unix µs; measured first if it never was."""
+
+        def mesh_us() -> int:
+            runtime = self._live()
+            if not runtime.clock_known:
+                self._run(orders.connect(), timeout)
+            return runtime.mesh_us()
+
+        return mesh_us
 
 
 class Producer:
@@ -273,7 +281,7 @@ class Producer:
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound
         """
-        return self._run(orders.schedule(self.topic, payload, due, self._client._mesh_us), timeout)
+        return self._run(orders.schedule(self.topic, payload, due, self._client._clock(timeout)), timeout)
 
     def schedule_many(
         self, payloads: Iterable[Payload], dues: Due | Iterable[Due], *, timeout: float | None = None
@@ -296,7 +304,9 @@ class Producer:
             PartialFailure: some of several runs failed; `.outcomes` has an id or error per row, `.retry()`
                 repeats the failed runs and returns all ids.
         """
-        return self._run(orders.schedule_many(self.topic, payloads, dues, self._client._mesh_us), timeout)
+        return self._run(
+            orders.schedule_many(self.topic, payloads, dues, self._client._clock(timeout)), timeout
+        )
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
         """Cancel a message: once this returns it is never delivered.
@@ -306,11 +316,11 @@ class Producer:
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        self._run(orders.alter_one(self.topic, message_id, None, self._client._mesh_us), timeout)
+        self._run(orders.alter_one(self.topic, message_id, None, self._client._clock(timeout)), timeout)
 
     def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
-        self._run(orders.alter_one(self.topic, message_id, due, self._client._mesh_us), timeout)
+        self._run(orders.alter_one(self.topic, message_id, due, self._client._clock(timeout)), timeout)
 
     def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
         """Cancel many messages.
@@ -327,7 +337,7 @@ class Producer:
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
     ) -> list[Outcome]:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
-        return self._run(orders.alter(self.topic, message_ids, dues, self._client._mesh_us), timeout)
+        return self._run(orders.alter(self.topic, message_ids, dues, self._client._clock(timeout)), timeout)
 
     def _run(self, order: Order[T], timeout: float | None) -> T:
         if self._closed:

@@ -324,3 +324,14 @@ def test_an_upload_that_a_new_leader_does_not_know_begins_anew_with_the_same_req
     effects = [effect for chunk in rest for effect in stage.receive("a", safe(chunk, 99))]
     [again] = sent(effects, ChangeRequest)
     assert (again.sequence, again.digest, again.upload.tolist()) == (sequence, digest, [99])
+
+
+def test_a_retry_after_the_brokers_have_forgotten_is_refused(stage: Stage) -> None:
+    stage.insert(7, b"x", timeout_ms=2_500)
+    [failed] = of(stage.run_until(stage.ms + 2_500), Failed)
+    assert failed.repeat is not None
+    stage.ms += 15 * 60 * 1_000
+    effects = stage.step(events.Repeat(8, stage.at_us(stage.ms + 1_000), failed.repeat))
+    assert not sent(effects, ChangeRequest)
+    [failed] = of(effects, Failed)
+    assert isinstance(failed.error, OutcomeUnknown)

@@ -56,33 +56,37 @@ class Arrivals:
         pushed = PushedIds(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []
-        complete = True
-        start = 0
-        names = zip(push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), strict=True)
-        rest = zip(
-            push.first.tolist(), push.due.tolist(), push.token.tolist(), push.attempt.tolist(),
-            push.lease_left_ms.tolist(), push.size.tolist(), push.crc.tolist(), strict=True,
+        complete, start = True, 0
+        uids, sequences, rows = push.uid.tolist(), push.sequence.tolist(), push.row.tolist()
+        names = [
+            uid << 56 | sequence << 16 | row for uid, sequence, row in zip(uids, sequences, rows, strict=True)
+        ]
+        columns = zip(
+            names, uids, push.first.tolist(), sequences, rows, push.due.tolist(), push.token.tolist(),
+            push.attempt.tolist(), push.lease_left_ms.tolist(), push.size.tolist(), push.crc.tolist(), strict=True,
         )  # fmt: skip
-        for index, ((uid, sequence, row), (first, due, token, attempt, left_ms, size, crc)) in enumerate(
-            zip(names, rest, strict=True)
+        for index, (name, uid, first, sequence, row, due, token, attempt, left_ms, size, crc) in enumerate(
+            columns
         ):
-            name = uid << 56 | sequence << 16 | row
-            payload: bytes | None
-            if size > limits.CHUNK_BYTES:
-                payload = None if self._is_seen(name, token) else self._assembled(name, token, size)
-            else:
-                payload, start = bytes(view[start : start + size]), start + size
+            at = start
+            if size <= limits.CHUNK_BYTES:
+                start += size
             if self._is_seen(name, token):
                 continue
+            payload = (
+                bytes(view[at:start]) if size <= limits.CHUNK_BYTES else self._assembled(name, token, size)
+            )
             if payload is None:
                 complete = False
                 continue
-            self._see(name, token)
+            self._seen[name] = token
             delivery = Delivery(
-                uid, first, sequence, row, due, token, attempt, push.released_at_us,
+                name, uid, first, sequence, row, due, token, attempt, push.released_at_us,
                 released_us + left_ms * 1000, payload, pushed, index,
             )  # fmt: skip
             (fresh if crc32(payload) == crc else damaged).append(delivery)
+        if len(self._seen) >= SEEN_MAX:
+            self._seen_before, self._seen = self._seen, {}
         return fresh, damaged, complete
 
     def _assembled(self, name: int, token: int, size: int) -> bytes | None:
@@ -103,8 +107,3 @@ class Arrivals:
             return True
         held = self.held.get(name)
         return held is not None and token <= held.token
-
-    def _see(self, name: int, token: int) -> None:
-        self._seen[name] = token
-        if len(self._seen) >= SEEN_MAX:
-            self._seen_before, self._seen = self._seen, {}

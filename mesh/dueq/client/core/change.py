@@ -34,6 +34,7 @@ class Change:
         link: number of the link that it went by last; 0 while it waits to be sent.
         to: broker id of the leader that it was meant for.
         attempts: how often it was sent.
+        first_us: when it was first sent (monotonic), None before.
         uncertain: an attempt may have been appended: only an answer from a committed record settles it.
         refusal: the last definite refusal.
     """
@@ -42,6 +43,7 @@ class Change:
         "attempts",
         "bodies",
         "bytes",
+        "first_us",
         "lane",
         "link",
         "parts",
@@ -67,6 +69,7 @@ class Change:
         self.link = 0
         self.to = ""
         self.attempts = 0
+        self.first_us: int | None = None
         self.uncertain = False
         self.refusal: DueqError | None = None
         self.timer: Timer | None = None

@@ -27,7 +27,7 @@ from dueq.client.core.lanes import Lanes
 from dueq.client.core.links import Link, Links
 from dueq.client.core.refusals import error_of
 from dueq.client.core.session import Session
-from dueq.client.core.settling import Row, Settling
+from dueq.client.core.settling import Batch, Settling
 from dueq.errors import DueqError
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import NO_U16, NO_U32, NO_U64, Outcome, RecordKind
@@ -64,9 +64,7 @@ class Consumer:
         self.consumer_id, self.topic = event.consumer_id, event.topic
         self._credit, self._credit_bytes, self._lease_ms = event.credit, event.credit_bytes, event.lease_ms
         self._arrivals = Arrivals(context, event.credit_bytes)
-        self._settling = Settling(
-            context, calls, lanes, event.topic, event.consumer_id, self._settled, self._answered
-        )
+        self._settling = Settling(context, calls, lanes, event.topic, event.consumer_id, self._settled)
         self._sessions: dict[str, Session] = {}
         self._routes: dict[str, int] = {}
         self._leaders: dict[int, str] = {}
@@ -345,18 +343,18 @@ class Consumer:
     # -------------------------------------------------------------- leases
 
     def _hold(self, deliveries: Sequence[Delivery]) -> None:
-        held, counts = self._arrivals.held, self._counts
+        held = self._arrivals.held
         earliest: int | None = None
         for delivery in deliveries:
-            name = delivery.name
-            old = held.get(name)
+            old = held.get(delivery.name)
             if old is not None:
                 self._lose([old])
-            held[name] = delivery
-            counts[delivery.uid] += 1
-            self._alive_us.setdefault(delivery.uid, self._context.mono_us)
+            held[delivery.name] = delivery
             if earliest is None or delivery.deadline_us < earliest:
                 earliest = delivery.deadline_us
+        for uid, count in Counter([delivery.uid for delivery in deliveries]).items():
+            self._counts[uid] += count
+            self._alive_us.setdefault(uid, self._context.mono_us)
         if earliest is not None:
             self._look_at_leases(earliest - self._margin_us)
 
@@ -405,27 +403,25 @@ class Consumer:
         self._context.emit(LeaseLost(self.consumer_id, list(deliveries)))
 
     def _drop(self, delivery: Delivery) -> None:
-        name = delivery.name
-        if self.held.get(name) is delivery:
-            del self.held[name]
+        if self.held.get(delivery.name) is delivery:
+            del self.held[delivery.name]
             self._counts[delivery.uid] -= 1
             if not self._counts[delivery.uid]:
                 del self._counts[delivery.uid]
 
-    def _settled(self, row: Row, kind: RecordKind, outcome: Outcome) -> None:
-        delivery = row.delivery
-        if kind is RecordKind.EXTEND and outcome is Outcome.DONE:
-            # Counted from the decision: the leader counts from later.
-            delivery.deadline_us = row.decided_us + row.amount_ms * 1000
-            self._look_at_leases(delivery.deadline_us)
-        elif outcome is Outcome.DONE or kind is RecordKind.RELEASE:
-            self._drop(delivery)
-        elif delivery.lost:
-            self._context.log("info", "settling.refused", id=delivery.id, outcome=outcome.name)
-        else:
-            self._lose([delivery])
-
-    def _answered(self) -> None:
+    def _settled(self, batch: Batch, outcomes: list[Outcome]) -> None:
+        """Decisions are confirmed, or refused."""
+        refused: list[Delivery] = []
+        for row, (delivery, outcome) in enumerate(zip(batch.deliveries, outcomes, strict=True)):
+            if batch.kind is RecordKind.EXTEND and outcome is Outcome.DONE:
+                # Counted from the decision: the leader counts from later.
+                delivery.deadline_us = batch.decided_us[row] + batch.amounts_ms[row] * 1000
+                self._look_at_leases(delivery.deadline_us)
+            elif outcome is Outcome.DONE or batch.kind is RecordKind.RELEASE:
+                self._drop(delivery)
+            elif not delivery.lost:
+                refused.append(delivery)
+        self._lose(refused)
         if self._closing is not None:
             self._maybe_goodbye()
         elif any(session.waiting for session in self._sessions.values()):

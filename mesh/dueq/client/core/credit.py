@@ -34,8 +34,9 @@ class Share:
 def wanted(credit: int, shares: Sequence[Share]) -> list[int]:
     """Return the limit that each leader should have: they add up to `credit` if there is a leader.
 
-    What is held or was just given for waiting messages stays; a quarter of an even share is each leader's own, to be ready; then what waits gets it
-    evenly, longest unserved first; then what is left is divided evenly.
+    What is held or was just given for waiting messages stays; a quarter of an even share is each leader's
+    own, to be ready; then what waits gets it evenly, longest unserved first; then what is left is divided
+    evenly.
     """
     if not shares:
         return []

@@ -47,6 +47,7 @@ class Delivery:
     """One leased message of one consumer.
 
     Attributes:
+        name: its name in the cluster: uid << 56 | sequence << 16 | row.
         uid: its partition.
         first: from when it first waited, Unix ms (part of the id).
         sequence: log sequence of its insert.
@@ -72,6 +73,7 @@ class Delivery:
         "first",
         "handed",
         "lost",
+        "name",
         "outcome",
         "payload",
         "released_at_us",
@@ -84,6 +86,7 @@ class Delivery:
 
     def __init__(
         self,
+        name: int,
         uid: int,
         first: int,
         sequence: int,
@@ -97,6 +100,7 @@ class Delivery:
         pushed: PushedIds,
         index: int,
     ) -> None:
+        self.name = name
         self.uid = uid
         self.first = first
         self.sequence = sequence
@@ -118,11 +122,6 @@ class Delivery:
     def id(self) -> str:
         """The message id as text."""
         return self._pushed.text(self._index)
-
-    @property
-    def name(self) -> int:
-        """The message's name in the cluster: uid, sequence and row in one integer."""
-        return self.uid << 56 | self.sequence << 16 | self.row
 
     def __repr__(self) -> str:
         return f"Delivery({self.id}, due={self.due}, token={self.token}, attempt={self.attempt})"

@@ -30,6 +30,8 @@ OUT_BYTES_MAX: Final = 24 << 20
 """Payload bytes of unanswered requests of one client; the rest waits with its callers."""
 SILENCE_US: Final = 1_000_000
 SILENCE_US_MAX: Final = 4_000_000
+REPEAT_US: Final = limits.DEDUP_MS * 1000 - 60_000_000
+"""So long after its first attempt a request may be repeated: brokers forget it a while later."""
 BACK_OFF_US_MIN: Final = 20_000
 BACK_OFF_US_MAX: Final = 500_000
 
@@ -228,7 +230,11 @@ class Lanes:
             self._send(change)
 
     def _send(self, change: Change) -> None:
-        request = change.request
+        request, now_us = change.request, self._context.mono_us
+        if change.first_us is not None and now_us - change.first_us >= REPEAT_US and change.uncertain:
+            for part in list(change.waiting):
+                self.expire(part)
+            return
         leader = self._directory.leader(request.topic, request.uid)
         link = self._links.route(leader, avoid=change.link) if leader else None
         if link is None:
@@ -237,6 +243,8 @@ class Lanes:
             return
         self._parked.pop(change, None)
         change.attempts += 1
+        if change.first_us is None:
+            change.first_us = now_us
         change.link, change.to = link.number, leader
         self._links.send(link, request, change.bodies)
         silence_us = min(SILENCE_US << min(change.attempts - 1, 2), SILENCE_US_MAX)

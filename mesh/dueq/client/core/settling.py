@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dueq.client.core.events import Settle
 from dueq.client.core.lanes import Lanes
 from dueq.client.core.parts import Part
 from dueq.errors import OutcomeUnknown
-from dueq_codecs.records import NO_U64, Outcome, RecordKind
+from dueq_codecs.records import Outcome, RecordKind
 
 LINGER_US: Final = 2_000
 _WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.EXTEND)
@@ -30,14 +30,25 @@ class Waiter:
         self.missing = count
 
 
-class Row(NamedTuple):
-    """One decision about one delivery; `place` is its index in the waiter's call."""
+class Batch:
+    """Decisions of one kind about messages of one partition: one request.
 
-    delivery: Delivery
-    amount_ms: int
-    decided_us: int
-    waiter: Waiter | None
-    place: int
+    Attributes:
+        deliveries: in the order of the decisions.
+        amounts_ms: of a NACK or EXTEND, one each; empty for other kinds.
+        decided_us: likewise, when each was decided.
+        waiters: whom to tell about the row of this index: a waiter and its place there.
+    """
+
+    __slots__ = ("amounts_ms", "decided_us", "deliveries", "kind", "uid", "waiters")
+
+    def __init__(self, kind: RecordKind, uid: int) -> None:
+        self.kind = kind
+        self.uid = uid
+        self.deliveries: list[Delivery] = []
+        self.amounts_ms: list[int] = []
+        self.decided_us: list[int] = []
+        self.waiters: dict[int, tuple[Waiter, int]] = {}
 
 
 class Settling:
@@ -45,8 +56,6 @@ class Settling:
 
     Attributes:
         finishing: deliveries that an unconfirmed ACK, NACK or RELEASE names, and who else waits for it.
-        on_settled: called with each row's decision, kind and outcome, once confirmed.
-        on_answer: called after each answer.
     """
 
     def __init__(
@@ -56,14 +65,13 @@ class Settling:
         lanes: Lanes,
         topic: str,
         consumer_id: bytes,
-        on_settled: Callable[[Row, RecordKind, Outcome], None],
-        on_answer: Callable[[], None],
+        on_settled: Callable[[Batch, list[Outcome]], None],
     ) -> None:
         self._context, self._calls, self._lanes = context, calls, lanes
         self._topic, self._consumer_id = topic, consumer_id
-        self.on_settled, self.on_answer = on_settled, on_answer
-        self.finishing: dict[Delivery, list[tuple[Waiter, int]]] = {}
-        self._gathering: dict[tuple[RecordKind, int], list[Row]] = {}
+        self._on_settled = on_settled
+        self.finishing: dict[Delivery, list[tuple[Waiter, int]] | None] = {}
+        self._gathering: dict[tuple[RecordKind, int], Batch] = {}
         self._parts: dict[Part, Timer] = {}
         self._timer: Timer | None = None
 
@@ -78,16 +86,25 @@ class Settling:
         if event.call:
             waiter = Waiter(event.call, len(event.deliveries))
             self._calls.begin(event.call, event.deadline_us, lambda: self._expired(event))
-        final = event.kind is not RecordKind.EXTEND
+        kind = event.kind
+        final = kind is not RecordKind.EXTEND
         for place, delivery in enumerate(event.deliveries):
             if delivery.settling:
-                if final or waiter is not None:
+                if waiter is not None:
                     self._join(delivery, waiter, place)
                 continue
             if final:
                 delivery.settling = True
-                self.finishing[delivery] = []
-            self._gather(event.kind, Row(delivery, event.amount_ms, self._context.mono_us, waiter, place))
+                self.finishing[delivery] = None
+            batch = self._gathering.get((kind, delivery.uid)) or self._begin(kind, delivery.uid)
+            if waiter is not None:
+                batch.waiters[len(batch.deliveries)] = (waiter, place)
+            if kind in _WITH_AMOUNT:
+                batch.amounts_ms.append(event.amount_ms)
+                batch.decided_us.append(self._context.mono_us)
+            batch.deliveries.append(delivery)
+            if len(batch.deliveries) >= limits.REQUEST_ROWS_MAX:
+                self._send(self._gathering.pop((kind, delivery.uid)))
         if waiter is not None and not waiter.missing:
             self._calls.complete(waiter.call, waiter.outcomes)
 
@@ -97,9 +114,8 @@ class Settling:
             self._timer.cancel()
             self._timer = None
         gathering, self._gathering = self._gathering, {}
-        for (kind, uid), rows in gathering.items():
-            for start in range(0, len(rows), limits.REQUEST_ROWS_MAX):
-                self._send(kind, uid, rows[start : start + limits.REQUEST_ROWS_MAX])
+        for batch in gathering.values():
+            self._send(batch)
 
     def close(self) -> None:
         """Give up what is not confirmed."""
@@ -108,68 +124,66 @@ class Settling:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _join(self, delivery: Delivery, waiter: Waiter | None, place: int) -> None:
-        """The delivery is being settled already: its outcome counts for this call too."""
-        if waiter is None:
-            return
-        others = self.finishing.get(delivery)
-        if others is None:
-            outcome = delivery.outcome
-            self._tell(waiter, place, Outcome.STALE if outcome is None else outcome, complete=False)
-        else:
-            others.append((waiter, place))
-
-    def _gather(self, kind: RecordKind, row: Row) -> None:
-        rows = self._gathering.setdefault((kind, row.delivery.uid), [])
-        rows.append(row)
-        if len(rows) >= limits.REQUEST_ROWS_MAX:
-            del self._gathering[kind, row.delivery.uid]
-            self._send(kind, row.delivery.uid, rows)
-        elif self._timer is None:
+    def _begin(self, kind: RecordKind, uid: int) -> Batch:
+        batch = self._gathering[kind, uid] = Batch(kind, uid)
+        if self._timer is None:
             self._timer = self._context.after(LINGER_US, self.flush)
+        return batch
 
-    def _send(self, kind: RecordKind, uid: int, rows: list[Row]) -> None:
+    def _join(self, delivery: Delivery, waiter: Waiter, place: int) -> None:
+        """The delivery is being settled already: its outcome counts for this call too."""
+        if delivery in self.finishing:
+            others = self.finishing[delivery]
+            if others is None:
+                others = self.finishing[delivery] = []
+            others.append((waiter, place))
+            return
+        waiter.outcomes[place] = Outcome.STALE if delivery.outcome is None else delivery.outcome
+        waiter.missing -= 1
+
+    def _send(self, batch: Batch) -> None:
+        deliveries = batch.deliveries
         part = Part(
-            kind, self._topic, uid, self._consumer_id, len(rows), lambda part: self._done(part, rows),
-            first=np.array([row.delivery.first for row in rows], np.uint64),
-            target_sequence=np.array([row.delivery.sequence for row in rows], np.uint64),
-            target_row=np.array([row.delivery.row for row in rows], np.uint16),
-            token=np.array([row.delivery.token for row in rows], np.uint64),
-            amount_ms=np.array([row.amount_ms for row in rows], np.uint64) if kind in _WITH_AMOUNT else NO_U64,
-        )  # fmt: skip
+            batch.kind,
+            self._topic,
+            batch.uid,
+            self._consumer_id,
+            len(deliveries),
+            lambda part: self._done(part, batch),
+            first=np.array([delivery.first for delivery in deliveries], np.uint64),
+            target_sequence=np.array([delivery.sequence for delivery in deliveries], np.uint64),
+            target_row=np.array([delivery.row for delivery in deliveries], np.uint16),
+            token=np.array([delivery.token for delivery in deliveries], np.uint64),
+            amount_ms=np.array(batch.amounts_ms, np.uint64),
+        )
         # Beyond the brokers' memory of requests a repetition proves nothing.
         self._parts[part] = self._context.after(limits.DEDUP_MS * 1000, lambda: self._lanes.expire(part))
         self._lanes.submit(part)
 
-    def _done(self, part: Part, rows: list[Row]) -> None:
+    def _done(self, part: Part, batch: Batch) -> None:
         self._parts.pop(part).cancel()
         if part.reply is not None:
             outcomes = part.outcomes()
         else:
             unknown = isinstance(part.error, OutcomeUnknown)
-            outcomes = [Outcome.UNKNOWN if unknown else Outcome.STALE] * len(rows)
+            outcomes = [Outcome.UNKNOWN if unknown else Outcome.STALE] * part.rows
             self._context.log(
                 "error", "settling.failed", topic=self._topic, uid=part.uid, kind=part.kind.name,
-                rows=len(rows), error=str(part.error),
+                rows=part.rows, error=str(part.error),
             )  # fmt: skip
-        for row, outcome in zip(rows, outcomes, strict=True):
-            self._confirmed(part.kind, row, outcome)
-        self.on_answer()
+        if batch.kind is not RecordKind.EXTEND:
+            for delivery, outcome in zip(batch.deliveries, outcomes, strict=True):
+                delivery.outcome = outcome
+                for waiter, place in self.finishing.pop(delivery, None) or ():
+                    self._tell(waiter, place, outcome)
+        for row, (waiter, place) in batch.waiters.items():
+            self._tell(waiter, place, outcomes[row])
+        self._on_settled(batch, outcomes)
 
-    def _confirmed(self, kind: RecordKind, row: Row, outcome: Outcome) -> None:
-        delivery = row.delivery
-        if kind is not RecordKind.EXTEND:
-            delivery.outcome = outcome
-            for waiter, place in self.finishing.pop(delivery, ()):
-                self._tell(waiter, place, outcome)
-        self.on_settled(row, kind, outcome)
-        if row.waiter is not None:
-            self._tell(row.waiter, row.place, outcome)
-
-    def _tell(self, waiter: Waiter, place: int, outcome: Outcome, complete: bool = True) -> None:
+    def _tell(self, waiter: Waiter, place: int, outcome: Outcome) -> None:
         waiter.outcomes[place] = outcome
         waiter.missing -= 1
-        if complete and not waiter.missing:
+        if not waiter.missing:
             self._calls.complete(waiter.call, waiter.outcomes)
 
     def _expired(self, event: Settle) -> None:
