@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -21,7 +22,8 @@ from dueq.limits import MAX_CLOCK_OFFSET_MS
 Document = dict[str, Any]
 """What `Client.status` returns. Brokers of different builds answer: every key may be missing."""
 
-_SPARK_WIDTH = 30
+_SPARK_WIDTH = 20
+_WIDTH = 140
 
 
 @click.command()
@@ -43,7 +45,13 @@ def status(watch: bool, every: float, as_json: bool, endpoint: tuple[str, ...], 
         elif as_json:
             click.echo(json.dumps(client.status(), indent=2))
         else:
-            Console().print(render(client.status()))
+            _console().print(render(client.status()))
+
+
+def _console() -> Console:
+    """Into a file or a pipe tables are as wide as they need."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
 
 
 def _watch(client: Client, every: float) -> None:
@@ -85,9 +93,18 @@ def render(document: Document) -> RenderableType:
 
 def _table(title: str, *columns: str) -> Table:
     """A table; a column whose name begins with > is set to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", pad_edge=False)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="dim",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
     for column in columns:
-        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
+        table.add_column(
+            column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=True
+        )
     return table
 
 
@@ -127,10 +144,7 @@ def _clock(clock: Document) -> Text:
 
 
 def _topics(topics: dict[str, Document]) -> Table:
-    columns = (
-        "topic", "kind", ">partitions", ">scheduled", ">ready", ">leased", ">next minute",
-        "now → one minute ahead",
-    )  # fmt: skip
+    columns = ("topic", "kind", ">parts", ">scheduled", ">ready", ">leased", ">in 1 min", "now → 1 min")
     table = _table("Topics", *columns)
     for name in sorted(topics):
         topic = topics[name]

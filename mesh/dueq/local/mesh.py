@@ -149,6 +149,14 @@ class LocalMesh:
         Args:
             timeout: seconds until what still runs is killed.
         """
+        if self._lock is not None:
+            self._stop_all(timeout)
+            self._lock.close()
+            self._lock = None
+        if self._temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _stop_all(self, timeout: float) -> None:
         self.description_path.unlink(missing_ok=True)
         self._known_dead = set(range(len(self.brokers)))
         for broker in self.brokers:
@@ -159,11 +167,6 @@ class LocalMesh:
             if not broker.wait(max(0.0, deadline - time.monotonic())):
                 broker.kill()
         self.stop_zookeeper()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-        if self._temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill_all(self) -> None:
         """End everything with SIGKILL; fit for a signal handler."""
