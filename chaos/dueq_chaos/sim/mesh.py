@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dueq import limits
 from dueq.core.membership import CreateTopic, Member
 from dueq_chaos.sim.clients import SimConsumer, SimProducer
 from dueq_chaos.sim.coordinator import SimCoordinator
@@ -15,7 +16,13 @@ from dueq_codecs.messages import BrokerMessage, ClientMessage
 class SimMesh:
     """Brokers "b1"…"bN", their coordinator, network and clients, all from one seed."""
 
-    def __init__(self, seed: int, brokers: int = 3) -> None:
+    def __init__(
+        self,
+        seed: int,
+        brokers: int = 3,
+        hot_rows_total: int = limits.HOT_ROWS_TOTAL,
+        log_retain_bytes: int = limits.LOG_RETAIN_BYTES,
+    ) -> None:
         self.world = World(seed)
         self.network = Network(self.world)
         self.coordinator = SimCoordinator(self.world)
@@ -29,6 +36,7 @@ class SimMesh:
         self.names = list(self.nodes)
         self.clients: dict[str, SimProducer | SimConsumer] = {}
         for node in self.nodes.values():
+            node.hot_rows_total, node.log_retain_bytes = hot_rows_total, log_retain_bytes
             node.start()
 
     # -------------------------------------------------------------- topics and clients

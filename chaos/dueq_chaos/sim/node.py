@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.effects import (
     Coordinate,
@@ -38,6 +39,7 @@ class Node:
 
     Attributes:
         core: the running core; None while the process is dead.
+        hot_rows_total, log_retain_bytes: the settings of its next life.
         wall_error_us: how far its wall clock is ahead of the truth.
         failures: invariant violations and other exceptions that its core has raised.
     """
@@ -52,6 +54,8 @@ class Node:
         self.core: BrokerCore | None = None
         self.incarnation = 0
         self.wall_error_us = 0
+        self.hot_rows_total = limits.HOT_ROWS_TOTAL
+        self.log_retain_bytes = limits.LOG_RETAIN_BYTES
         self.paused = False
         self.failures: list[Exception] = []
         self.logs: list[Log] = []
@@ -73,7 +77,10 @@ class Node:
         self._turn_planned_us = None
         self.paused = False
         store = self.disk.open()
-        settings = CoreSettings(self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}")
+        settings = CoreSettings(
+            self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}",
+            hot_rows_total=self.hot_rows_total, log_retain_bytes=self.log_retain_bytes,
+        )  # fmt: skip
         self.core = BrokerCore(settings, store.recover(), self.now())
         registration = Registration(self.name, self.incarnation, store.store_id, f"sim://{self.name}")
         life = self.incarnation

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 
+from dueq import limits
 from dueq_chaos.sim.clients import SimProducer
 from dueq_chaos.sim.mesh import SimMesh
 
@@ -36,7 +38,13 @@ class Storm:
     """A mesh of three with two consumers and a producer, in weather that the seed decides."""
 
     def __init__(self, seed: int) -> None:
-        self.mesh = SimMesh(seed)
+        # Some meshes keep little in memory and little of their logs: cold reads, evictions, snapshots.
+        small = Random(seed ^ 0x5EED)
+        self.mesh = SimMesh(
+            seed,
+            hot_rows_total=small.choice([limits.HOT_ROWS_TOTAL, 16]),
+            log_retain_bytes=small.choice([limits.LOG_RETAIN_BYTES, 2_000]),
+        )
         self.random = self.mesh.world.random
         self.uids = self.mesh.create_topic("storm", 2)
         self.producer: SimProducer = self.mesh.producer()

@@ -382,7 +382,7 @@ class BrokerCore:
     def _share_memory(self) -> None:
         """The hot windows of all partitions share one budget."""
         share = self._settings.hot_rows_total // max(len(self._partitions), 1)
-        rows = min(limits.HOT_ROWS_MAX, max(share, 64))
+        rows = min(limits.HOT_ROWS_MAX, max(share, 4))
         for partition in self._partitions.values():
             partition.hot_rows_max = rows
 

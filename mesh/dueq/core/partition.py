@@ -189,8 +189,9 @@ class Partition:
         """Make records of what has come in, order the writes, and send to the followers."""
         while self._queue:
             self._append_next(now)
-        self._maintain(now)
+        # A follower may have applied what comes with this turn: the log goes first, then the checkpoint.
         self.replica.end_turn(now)
+        self._maintain(now)
         if self.replica.leading is not None:
             self.replica.leading.send_all(now)
 
@@ -484,7 +485,7 @@ class Partition:
         reading = self._snapshots.needed_from(now)
         if reading is not None:
             limit = min(limit, reading)
-        below = self.replica.log.trimmable(limit, limits.LOG_RETAIN_BYTES)
+        below = self.replica.log.trimmable(limit, self.ctx.settings.log_retain_bytes)
         if below > self.replica.log.start:
             self.ctx.persist(TrimLog(self.uid, below))
             self.replica.log.trim(below)

@@ -22,3 +22,5 @@ class CoreSettings:
     """Address of the metrics port, or empty."""
     max_clock_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS
     hot_rows_total: int = limits.HOT_ROWS_TOTAL
+    log_retain_bytes: int = limits.LOG_RETAIN_BYTES
+    """How much of each log is kept for followers that were away: beyond it they need a snapshot."""
