@@ -515,11 +515,7 @@ class Partition:
 
     def snapshot_received(self, peer: Peer, chunk: SnapshotChunk, body: bytes | memoryview, now: Now) -> None:
         """The leader offers a snapshot, or sends a part of one."""
-        if (
-            chunk.epoch != self.replica.epoch
-            or peer.broker_id != self.replica.leader
-            or self.replica.is_leader
-        ):
+        if not self.replica.follows(peer, chunk.epoch, now):
             return
         installation = self._installation
         if chunk.snapshot:

@@ -246,6 +246,14 @@ class Replica:
             self.commit = sequence
             self._owner.committed(now)
 
+    def follows(self, peer: Peer, epoch: int, now: Now) -> bool:
+        """Whether the peer leads, as far as this replica can tell; a newer epoch, or a first word, settles it."""
+        if epoch < self.epoch or (self.is_leader and epoch == self.epoch):
+            return False
+        if epoch > self.epoch or not self.leader:
+            self._follow(peer.broker_id, epoch, now)
+        return self.leader == peer.broker_id
+
     def _follow(self, leader: str, epoch: int, now: Now) -> None:
         if self.leading is not None:
             self._lose_leadership(now, "a newer epoch was seen")
