@@ -84,8 +84,8 @@ ensure_java() {
         fi
     done
     say "no Java 17 or later was found"
-    if apt_install openjdk-17-jre-headless openjdk-21-jre-headless; then
-        ensure_java
+    if [ "${1:-}" != again ] && apt_install openjdk-17-jre-headless openjdk-21-jre-headless; then
+        ensure_java again
         return 0
     fi
     fail "ZooKeeper and Spark need Java 17 or later, and this user may not install it." \
