@@ -270,6 +270,8 @@ class Leading:
         progress = self._progress.get(broker_id)
         if progress is not None:
             progress.next = applied + 1
+            progress.match = -1
+            progress.moved_at_us = None
             progress.offered_at_us = None
 
     def lowest_needed(self, now: Now) -> int:
