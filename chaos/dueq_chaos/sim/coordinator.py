@@ -208,7 +208,10 @@ class SimCoordinator:
             self._later(session, CompareAndSetDone(order.token, order.uid, SetOutcome.UNKNOWN, -1))
             if random.random() < 0.5:
                 # It is still on its way, and may come through much later.
-                self._world.after(random.randint(0, 2_000_000), lambda: self._set(order))
+                def late() -> None:
+                    self._set(order)
+
+                self._world.after(random.randint(0, 2_000_000), late)
             return
         version = self._set(order)
         outcome = SetOutcome.DONE if version is not None else SetOutcome.BAD_VERSION

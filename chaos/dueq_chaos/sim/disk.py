@@ -36,7 +36,9 @@ class SimDisk:
         self._waiting = []
         self._busy = False
         fresh = f"{self._world.random.getrandbits(64):016x}"
-        self.store = Store.on(self.timeline, self.payload, broker_id=self._owner, cluster_id="sim", store_id=fresh)
+        self.store = Store.on(
+            self.timeline, self.payload, broker_id=self._owner, cluster_id="sim", store_id=fresh
+        )
         return self.store
 
     def lose(self) -> None:

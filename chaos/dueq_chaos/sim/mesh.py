@@ -121,6 +121,7 @@ class SimMesh:
         for name, node in self.nodes.items():
             self.coordinator.reconnect(name)
             node.disk.slow_us = 0
+            node.wall_error_us = 0
             if node.core is None:
                 node.start()
 

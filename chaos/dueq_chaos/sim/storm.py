@@ -11,6 +11,8 @@ from dueq_chaos.sim.clients import SimProducer
 from dueq_chaos.sim.mesh import SimMesh
 
 _QUIET_US = 90_000_000
+_CLOCK_ERROR_US = 1_000
+"""Half the best round trip: what remains of a clock that is ahead (mesh time)."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Storm:
             "cut from coordinator": self.mesh.coordinator.cut_off,
             "slow disk": self._slow_disk,
             "lose disk": self._lose_disk,
+            "set clock": self._set_clock,
         }
 
     def run(self) -> Outcome:
@@ -151,6 +154,11 @@ class Storm:
     def _slow_disk(self, broker: str) -> None:
         self.mesh.nodes[broker].disk.slow_us = self.random.randint(1_000, 800_000)
 
+    def _set_clock(self, broker: str) -> None:
+        """A wall clock is set: by a little, or by an hour, forward or back."""
+        error_us = self.random.choice([20_000, 200_000, 3_000_000, 3_600_000_000])
+        self.mesh.nodes[broker].wall_error_us = self.random.choice([-1, 1]) * error_us
+
     def _lose_disk(self, broker: str) -> None:
         """Only where two others hold everything: more would be a loss by design."""
         whole = all(len(node.isr) == 3 for _, node in self.mesh.coordinator.nodes.values())
@@ -168,7 +176,7 @@ class Storm:
         whole = mesh.world.run_until(lambda: mesh.whole() and mesh.quiet(), _QUIET_US)
         mesh.world.run(12_000_000)
         mesh.world.run_until(lambda: mesh.quiet() and not mesh.history.verdicts(), _QUIET_US)
-        verdicts = mesh.history.verdicts() + mesh.failures()
+        verdicts = mesh.history.verdicts(clock_error_us=_CLOCK_ERROR_US) + mesh.failures()
         if not whole:
             waiting = {name: len(client.calls) for name, client in mesh.clients.items()}
             verdicts.append(f"no quiet: whole {mesh.whole()}, requests without an answer {waiting}")

@@ -36,7 +36,6 @@ from dueq.core.membership import (
     TopicOrderDone,
     TopicsSeen,
 )
-from dueq.core.mesh_time import MeshTime
 from dueq.core.metrics import CoreMetrics
 from dueq.core.partition import Partition
 from dueq.core.peer_messages import PeerMessages
@@ -72,7 +71,7 @@ class BrokerCore:
     def __init__(self, settings: CoreSettings, recovered: list[RecoveredPartition], now: Now) -> None:
         self._ctx = Context(settings)
         self._settings = settings
-        self._clock = MeshTime(settings.max_clock_offset_ms)
+        self._clock = self._ctx.clock
         self._routing = Routing()
         self._topics = Topics(self._ctx)
         self._partitions: dict[int, Partition] = {}

@@ -21,6 +21,7 @@ from dueq.core.membership import (
     Member,
     PartitionNode,
 )
+from dueq.core.mesh_time import MeshTime
 from dueq.core.metrics import CoreMetrics
 from dueq.core.peers import Peer
 from dueq.core.persistence import StoreRead, StoreWrite
@@ -43,6 +44,7 @@ class Context:
     Attributes:
         settings: who this broker is.
         peers: every other broker ever registered, by id; a gone one stays, `registered` False.
+        clock: mesh time.
         metrics: counters.
         coordinator: state of the connection to the coordinator.
         confirm_floor_us: (mono) a peer's confirmation older than this does not count: set on waking from a pause.
@@ -58,6 +60,7 @@ class Context:
         self.settings = settings
         self.me = Member(settings.broker_id, settings.store_id)
         self.peers: dict[str, Peer] = {}
+        self.clock = MeshTime(settings.max_clock_offset_ms)
         self.metrics = CoreMetrics()
         self.coordinator = CoordinatorState.SUSPENDED
         self.confirm_floor_us = 0

@@ -114,7 +114,8 @@ class Leading:
     def begin(self, now: Now) -> None:
         """Append the barrier; nothing of this epoch leaves before the epoch is synced."""
         replica = self._replica
-        record = Record(RecordKind.BARRIER, replica.uid, replica.log.end + 1, self.epoch, now.wall_ms)
+        stamp = self._ctx.clock.mesh_now_us(now) // 1000
+        record = Record(RecordKind.BARRIER, replica.uid, replica.log.end + 1, self.epoch, stamp)
         self.barrier = record.sequence
         replica.append_own(LogEntry(record), now)
         self._appended.append((record.sequence, now.mono_us))

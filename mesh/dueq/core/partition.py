@@ -248,7 +248,8 @@ class Partition:
     def _append(self, record: Record, body: bytes | memoryview, now: Now) -> int:
         record.sequence = self.replica.log.end + 1
         record.epoch = self.replica.epoch
-        record.stamp = now.wall_ms
+        # Mesh time: a clock that is ahead must not make messages wait for it.
+        record.stamp = self.ctx.clock.mesh_now_us(now) // 1000
         entry = LogEntry(record, body)
         weight = entry_bytes(entry)
         self._weights.append((record.sequence, weight))
