@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dueq.storage.memory import MemoryEngine
-from dueq.storage.store import Store
-
 from dueq.core.effects import Persist
 from dueq.core.events import Event, Persisted
 from dueq.core.persistence import StoreRead, StoreWrite
+from dueq.storage.memory import MemoryEngine
+from dueq.storage.store import Store
 from dueq_chaos.sim.world import World
 
 

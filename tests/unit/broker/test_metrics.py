@@ -1,0 +1,71 @@
+"""The Prometheus page shows every number, under bounded labels."""
+
+from __future__ import annotations
+
+from urllib.request import urlopen
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from dueq.broker.metrics import OTHER, TOPICS_MAX, MetricsPage
+from dueq.core.metrics import CoreMetrics
+from dueq.local.ports import free_ports
+
+
+def page_of(metrics: CoreMetrics, gauges: dict[str, object] | None = None) -> str:
+    page = MetricsPage(metrics)
+    page.gauges = gauges or {}
+    registry = CollectorRegistry()
+    registry.register(page)
+    return generate_latest(registry).decode()
+
+
+def test_counters_histograms_and_gauges_are_shown() -> None:
+    metrics = CoreMetrics()
+    metrics.messages["schedule", "t"] += 7
+    metrics.redelivered["t"] += 2
+    metrics.errors["busy"] += 1
+    metrics.lateness_of("t").observe(1_500, 3)
+    metrics.committed(900)
+    partition = {
+        "topic": "t", "uid": 1, "index": 0, "role": "leader", "isr": ["b1", "b2"],
+        "scheduled": 5, "ready": 1, "leased": 2,
+    }  # fmt: skip
+    text = page_of(
+        metrics,
+        {"partitions": [partition], "clock_offset_us": {"b2": -2_000}, "leaderships": 1, "degraded": ""},
+    )
+    for line in (
+        'dueq_messages_total{operation="schedule",topic="t"} 7.0',
+        'dueq_redeliveries_total{topic="t"} 2.0',
+        'dueq_errors_total{code="busy"} 1.0',
+        'dueq_lateness_seconds_bucket{le="0.002",topic="t"} 3.0',
+        'dueq_lateness_seconds_count{topic="t"} 3.0',
+        "dueq_commit_seconds_count 1.0",
+        'dueq_messages_now{state="scheduled",topic="t"} 5.0',
+        'dueq_isr_size{partition="0",topic="t"} 2.0',
+        'dueq_clock_offset_seconds{peer="b2"} -0.002',
+        "dueq_leaderships 1.0",
+        "dueq_degraded 0.0",
+    ):
+        assert line in text, line
+
+
+def test_ten_thousand_topics_do_not_make_ten_thousand_labels() -> None:
+    metrics = CoreMetrics()
+    for number in range(1_000):
+        metrics.messages["schedule", f"t{number:04}"] += 1_000 - number
+    text = page_of(metrics)
+    shown = [line for line in text.splitlines() if line.startswith("dueq_messages_total")]
+    assert len(shown) == TOPICS_MAX + 1
+    assert any(f'topic="{OTHER}"' in line for line in shown)
+
+
+def test_the_page_is_served() -> None:
+    (port,) = free_ports(1)
+    page = MetricsPage(CoreMetrics())
+    page.serve(f"127.0.0.1:{port}")
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            assert b"dueq_leaderships" in answer.read()
+    finally:
+        page.close()

@@ -1,0 +1,96 @@
+"""The two threads that own the disk: orders in, events out."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator
+
+import pytest
+
+from dueq.broker.inbox import Inbox
+from dueq.broker.reader import Reader
+from dueq.broker.writer import Writer
+from dueq.core.effects import Persist
+from dueq.core.events import Event, Persisted, StoreFailed, StorePressure
+from dueq.core.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
+from dueq.storage.memory import MemoryEngine
+from dueq.storage.store import Store
+
+
+class Disk:
+    """A store on memory engines, and the inbox of a loop that is not there."""
+
+    def __init__(self) -> None:
+        self.timeline = MemoryEngine()
+        self.store = Store.on(self.timeline, MemoryEngine(), "b1", "cluster", "s1")
+        self.inbox = Inbox()
+
+    def wait_for(self, kind: type[Event]) -> list[Event]:
+        """Events up to and including the first of a kind."""
+        events: list[Event] = []
+        while not any(isinstance(event, kind) for event in events):
+            assert select.select([self.inbox], [], [], 5.0)[0], f"no {kind.__name__}: {events}"
+            events.extend(self.inbox.take())
+        return events
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    found = Disk()
+    yield found
+    found.inbox.close()
+
+
+def test_what_is_persisted_is_in_the_store_when_it_is_said(disk: Disk) -> None:
+    writer = Writer(disk.store, disk.inbox)
+    writer.start()
+    writer.order(Persist(1, [CreatePartition(5, "t"), SaveMeta(5, 3, 2)]))
+    said = [event for event in disk.wait_for(Persisted) if isinstance(event, Persisted)]
+    writer.stop(5)
+    assert said[0].token == 1
+    (recovered,) = disk.store.recover()
+    assert (recovered.uid, recovered.epoch) == (5, 3)
+
+
+def test_orders_that_wait_are_committed_together_and_answered_once(disk: Disk) -> None:
+    writer = Writer(disk.store, disk.inbox)
+    for token in range(1, 6):
+        writer.order(Persist(token, [CreatePartition(token, "t")]))
+    writer.start()
+    said = [event for event in disk.wait_for(Persisted) if isinstance(event, Persisted)]
+    writer.stop(5)
+    assert [event.token for event in said] == [5]
+
+
+def test_a_failed_write_is_said_once_and_nothing_is_written_after_it(disk: Disk) -> None:
+    writer = Writer(disk.store, disk.inbox)
+    disk.timeline.fail_next = True
+    writer.order(Persist(1, [CreatePartition(1, "t")]))
+    writer.start()
+    disk.wait_for(StoreFailed)
+    writer.stop(5)
+    writer.order(Persist(2, [CreatePartition(2, "t")]))
+    disk.timeline.fail_next = False
+    assert disk.store.recover() == []
+
+
+def test_the_state_of_the_disk_is_said_before_the_first_commit(disk: Disk) -> None:
+    writer = Writer(disk.store, disk.inbox)
+    writer.order(Persist(1, [CreatePartition(1, "t")]))
+    writer.start()
+    events = disk.wait_for(Persisted)
+    writer.stop(5)
+    assert isinstance(events[0], StorePressure)
+
+
+def test_reads_are_answered_in_order(disk: Disk) -> None:
+    disk.store.commit([CreatePartition(1, "t")])
+    reader = Reader(disk.store, disk.inbox)
+    reader.start()
+    for token in range(20):
+        reader.order(ReadLog(token, 1, 1, 1000))
+    tokens: list[int] = []
+    while len(tokens) < 20:
+        tokens.extend(event.token for event in disk.wait_for(LogRead) if isinstance(event, LogRead))
+    reader.stop(5)
+    assert tokens == list(range(20))
