@@ -64,7 +64,10 @@ def consume(
     left = count
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda _number, _frame: ending.set())
-    with connect(endpoint, timeout) as client, client.consumer(topic, lease=lease, credit=credit) as consumer:
+    with (
+        connect(endpoint, timeout) as client,
+        client.consumer(topic, lease=lease, credit=credit, on_lease_lost=_lost) as consumer,
+    ):
         last = time.monotonic()
         while not ending.is_set() and (left is None or left > 0):
             batch = consumer.receive(max_messages=min(_BATCH, left or _BATCH), timeout=_RECEIVE_S)
@@ -80,6 +83,12 @@ def consume(
                 left = None if left is None else left - len(batch)
             elif idle is not None and time.monotonic() - last >= idle:
                 return
+
+
+def _lost(message: Message) -> None:
+    click.echo(
+        f"dueq: the lease of {message.id} was over before its ack was confirmed; it may come again", err=True
+    )
 
 
 def _line(message: Message, style: str, received_at_ms: float) -> str | bytes:
