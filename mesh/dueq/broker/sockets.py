@@ -79,7 +79,8 @@ class Sockets:
 
     Attributes:
         endpoint: what the ROUTER is bound to (with the real port).
-        refusals: (identity, reason) of frames that were refused in this turn, for the log.
+        refusals: why frames were refused since the last look, for the log.
+        peers: every broker that was ever connected to.
     """
 
     def __init__(self, listen: str, identity: Identity) -> None:
@@ -97,6 +98,7 @@ class Sockets:
         self._peer_of: dict[bytes, tuple[str, int]] = {}
         self._identity_of: dict[str, tuple[int, int, bytes]] = {}
         self.counts = Counts()
+        self.peers: set[str] = set()
         self.refusals: list[str] = []
 
     # -------------------------------------------------------------- waiting
@@ -143,8 +145,9 @@ class Sockets:
         if isinstance(message, _PEER_MESSAGES):
             if peer != (message.sender, message.incarnation):
                 self._refuse(
-                    identity, 0, Code.BAD_FRAME, "a broker's frame on a connection that is not a broker's"
-                )
+                    identity, 0, Code.BAD_FRAME, "a broker's frame on a connection that is not a broker's",
+                    expected=self._is_new_connection(message.sender, identity),
+                )  # fmt: skip
                 return None
             return PeerFrameReceived(message, bodies)
         if peer is not None:
@@ -157,7 +160,16 @@ class Sockets:
             return None
         return ClientFrameReceived(Route(identity), message, bodies)
 
-    def _refuse(self, identity: bytes, request_id: int, code: Code, reason: str) -> None:
+    def _is_new_connection(self, sender: str, identity: bytes) -> bool:
+        """Whether a peer's link has just reconnected: our answer makes it say Hello again."""
+        return identity not in self._peer_of and sender in self.peers
+
+    def _refuse(
+        self, identity: bytes, request_id: int, code: Code, reason: str, *, expected: bool = False
+    ) -> None:
+        if expected:
+            self._send(identity, encode(Reply(request_id, code, reason)))
+            return
         self.counts.bad[code.name.lower()] = self.counts.bad.get(code.name.lower(), 0) + 1
         self.refusals.append(reason)
         self._send(identity, encode(Reply(request_id, code, reason)))
@@ -223,6 +235,7 @@ class Sockets:
         """Have one fresh connection to a peer."""
         attach = time.time_ns()
         self.disconnect(broker_id)
+        self.peers.add(broker_id)
         socket = self._context.socket(zmq.DEALER)
         _tune(socket)
         # Nothing is kept for a peer that is not there: a later life must not be told what an earlier one was.

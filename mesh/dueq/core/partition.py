@@ -577,7 +577,7 @@ class Partition:
             "epoch": self.epoch,
             "sequence": self.timeline.applied,
             "isr": [member.broker_id for member in self.isr()],
-            "scheduled": self.timeline.scheduled_count,
+            "scheduled": max(self.timeline.scheduled_count - ready, 0),
             "ready": ready,
             "leased": self.timeline.leased_count,
         }
