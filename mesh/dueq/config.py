@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from dueq import limits
 from dueq.errors import InvalidRequest
 
-_PREFIX = "DUEQ_"
+_PREFIX: Final = "DUEQ_"
+_OTHERS: Final = frozenset({"DUEQ_ENDPOINTS", "DUEQ_PARENT_PID"})
+"""Variables that are not for the broker."""
+_SERVICE_LINK: Final = re.compile(r"DUEQ_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\w+)?)")
+"""What Kubernetes sets in every container when a service is called dueq, or dueq-something."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
+_HOT_ROWS: Final = range(64, (1 << 24) + 1)
+_OFFSET_MS: Final = range(1, 60_001)
 
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """Everything that `dueq broker` can be told.
+    """Everything that `dueq broker` can be told. A value out of its range raises InvalidRequest.
 
     Attributes:
         id: the broker's name in the mesh, 1–64 of A-Z a-z 0-9 . _ -.
         data: its data folder.
         zookeeper: `HOST:PORT[,HOST:PORT…][/ROOT]`; empty: the in-process stand-in of a single broker.
-        listen: where to bind, `tcp://ADDRESS:PORT`.
-        advertise: where clients and peers reach it; empty: `listen` (with the host's name for a wildcard).
-        metrics: `ADDRESS:PORT` of the Prometheus page; empty: none.
+        listen: where to bind, `tcp://ADDRESS:PORT`; port 0: any that is free.
+        advertise: where clients and peers reach it, `tcp://HOST:PORT`; empty: where it is bound (with the host's name
+            for a wildcard).
+        metrics: `ADDRESS:PORT` of the Prometheus page, port 0: any that is free; empty: none.
         log_level: debug, info, warning or error.
         log_format: auto (readable on a terminal, JSON otherwise), console or json.
-        max_clock_offset_ms: a clock further from the mesh's than this hands its leaderships over.
-        hot_rows_total: waiting messages kept in memory over all partitions.
+        max_clock_offset_ms: a clock further from the mesh's than this hands its leaderships over; 1–60,000.
+        hot_rows_total: waiting messages kept in memory over all partitions; 64–16,777,216.
     """
 
     id: str
@@ -49,21 +59,19 @@ class BrokerConfig:
         Raises:
             InvalidRequest: naming the setting, its value and what it may be.
         """
-        allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
-        if not 1 <= len(self.id) <= 64 or not set(self.id) <= allowed:
+        if not _NAME.fullmatch(self.id):
             raise InvalidRequest(f"id has 1 to 64 characters of A-Z a-z 0-9 . _ -, not {self.id!r}")
-        for name in ("listen", "advertise"):
-            value = getattr(self, name)
-            if value and (not value.startswith("tcp://") or ":" not in value[6:]):
-                raise InvalidRequest(f"{name} is tcp://ADDRESS:PORT, not {value!r}")
-        if self.metrics and not self.metrics.rpartition(":")[2].isdigit():
-            raise InvalidRequest(f"metrics is ADDRESS:PORT, not {self.metrics!r}")
+        if self.data == Path():
+            raise InvalidRequest("data names a folder, not nothing")
+        _endpoint("listen", self.listen, port_min=0)
+        if self.advertise:
+            _endpoint("advertise", self.advertise, port_min=1)
+        if self.metrics:
+            _address("metrics", self.metrics, "ADDRESS:PORT", self.metrics, port_min=0)
         _one_of("log_level", self.log_level, ("debug", "info", "warning", "error"))
         _one_of("log_format", self.log_format, ("auto", "console", "json"))
-        if not 1 <= self.max_clock_offset_ms <= 60_000:
-            raise InvalidRequest(f"max_clock_offset_ms is 1 to 60000, not {self.max_clock_offset_ms}")
-        if not 64 <= self.hot_rows_total <= 1 << 24:
-            raise InvalidRequest(f"hot_rows_total is 64 to {1 << 24}, not {self.hot_rows_total}")
+        _within("max_clock_offset_ms", self.max_clock_offset_ms, _OFFSET_MS)
+        _within("hot_rows_total", self.hot_rows_total, _HOT_ROWS)
 
     @classmethod
     def load(
@@ -79,15 +87,10 @@ class BrokerConfig:
         Raises:
             InvalidRequest: an unknown name, a missing or a wrong value, or a file that is not TOML.
         """
-        settings: dict[str, Any] = {}
-        if file is not None:
-            settings.update(_read(file))
-        variables = os.environ if environment is None else environment
+        settings = {} if file is None else _read(file)
+        settings |= _from_environment(os.environ if environment is None else environment)
+        settings |= {name: value for name, value in flags.items() if value is not None}
         known = {field.name: field for field in fields(cls)}
-        for name in known:
-            if (value := variables.get(_PREFIX + name.upper())) is not None:
-                settings[name] = value
-        settings.update({name: value for name, value in flags.items() if value is not None})
         for name in settings:
             if name not in known:
                 raise InvalidRequest(f"there is no setting {name!r}; there are {', '.join(known)}")
@@ -100,19 +103,49 @@ class BrokerConfig:
 def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidRequest(f"the configuration file {file} cannot be read: {error}") from error
 
 
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name.removeprefix(_PREFIX).lower(): value
+        for name, value in environment.items()
+        if name.startswith(_PREFIX) and name not in _OTHERS and not _SERVICE_LINK.fullmatch(name)
+    }
+
+
 def _typed(name: str, wanted: str, value: Any) -> Any:
+    """Make a setting of what a file, a variable or a flag gives; a number may come as text, nothing else differs."""
     if wanted == "int":
-        try:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and re.fullmatch(r"\d{1,18}", value.strip()):
             return int(value)
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"{name} is a whole number, not {value!r}") from error
+        raise InvalidRequest(f"{name} is a whole number, not {value!r}")
+    if not isinstance(value, str | Path):
+        raise InvalidRequest(f"{name} is a text, not {value!r}")
     return Path(value) if wanted == "Path" else str(value)
+
+
+def _endpoint(name: str, value: str, port_min: int) -> None:
+    address = value.removeprefix("tcp://") if value.startswith("tcp://") else ""
+    _address(name, value, "tcp://ADDRESS:PORT", address, port_min)
+
+
+def _address(name: str, value: str, form: str, address: str, port_min: int) -> None:
+    """Check `address`, the part of `value` that is an address and a port."""
+    found = _ADDRESS.fullmatch(address)
+    port = int(found["port"]) if found else -1
+    if not port_min <= port <= 65_535:
+        raise InvalidRequest(f"{name} is {form} with a port of {port_min} to 65535, not {value!r}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InvalidRequest(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+
+
+def _within(name: str, value: int, allowed: range) -> None:
+    if value not in allowed:
+        raise InvalidRequest(f"{name} is {allowed[0]} to {allowed[-1]}, not {value}")

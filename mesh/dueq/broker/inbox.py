@@ -14,6 +14,7 @@ class Inbox:
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closed = False
 
     def fileno(self) -> int:
         """The descriptor that becomes readable when something is put."""
@@ -25,8 +26,9 @@ class Inbox:
         self.wake()
 
     def wake(self) -> None:
-        """Have the loop take a turn."""
-        os.eventfd_write(self._wake, 1)
+        """Have the loop take a turn; nothing happens once the inbox is closed."""
+        if not self._closed:
+            os.eventfd_write(self._wake, 1)
 
     def take(self) -> list[Event]:
         """Return what was put since the last call, oldest first."""
@@ -34,11 +36,9 @@ class Inbox:
             os.eventfd_read(self._wake)
         except BlockingIOError:
             return []
-        events: list[Event] = []
-        while self._events:
-            events.append(self._events.popleft())
-        return events
+        return [self._events.popleft() for _ in range(len(self._events))]
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the descriptor; what comes later is lost."""
+        self._closed = True
         os.close(self._wake)

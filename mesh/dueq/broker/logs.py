@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from typing import Any
 
 import structlog
@@ -20,18 +21,20 @@ def configure(level: str, form: str, broker_id: str) -> structlog.stdlib.BoundLo
     Returns:
         The broker's logger.
     """
-    number = getattr(logging, level.upper())
     console = form == "console" or (form == "auto" and sys.stderr.isatty())
-    renderer: Any = structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer()
+    rendering: list[Any] = (
+        [structlog.dev.ConsoleRenderer()]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
+            *rendering,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -40,3 +43,15 @@ def configure(level: str, form: str, broker_id: str) -> structlog.stdlib.BoundLo
     logging.getLogger("dueq.cluster.kazoo").setLevel(logging.ERROR)
     logger: structlog.stdlib.BoundLogger = structlog.get_logger().bind(broker=broker_id)
     return logger
+
+
+def log_broken_threads(log: structlog.stdlib.BoundLogger) -> None:
+    """Have an exception that ends a thread logged like everything else."""
+
+    def broken(hook: threading.ExceptHookArgs) -> None:
+        name = hook.thread.name if hook.thread is not None else "?"
+        if hook.exc_value is not None:
+            error = (hook.exc_type, hook.exc_value, hook.exc_traceback)
+            log.critical("thread.broken", thread=name, exc_info=error)
+
+    threading.excepthook = broken

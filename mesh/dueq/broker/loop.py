@@ -1,21 +1,23 @@
 """The event loop: drain all input, one step of the core, carry out its effects, wait for the next thing.
 
-Waiting is by `select` with microseconds, because `poll` counts whole milliseconds and a due instant must not be
-missed by one. ZeroMQ's descriptors are edge-triggered: whether there is input is asked before every wait.
+ZeroMQ's descriptors are edge-triggered: whether there is input is asked before every wait. How the wait meets a due
+instant to the microsecond is in `waiting`.
 """
 
 from __future__ import annotations
 
-import gc
-import select
-import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
 import structlog
 
+from dueq.broker.clocks import Clocks, read_clocks
+from dueq.broker.garbage import IdleCollector
 from dueq.broker.inbox import Inbox
+from dueq.broker.inserts import Inserts, is_insert
 from dueq.broker.sockets import Sockets
+from dueq.broker.waiting import Waiter
 from dueq.core.effects import (
     ConnectPeer,
     Coordinate,
@@ -31,12 +33,15 @@ from dueq.core.effects import (
 from dueq.core.events import Event
 from dueq.core.instant import Now
 from dueq.core.membership import CoordinatorOrder
+from dueq.core.metrics import Histogram
 from dueq.core.persistence import StoreRead
 
+TURN_BUCKETS_US = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000)
 _IDLE_US = 20_000
-_COLLECT_S = 2.0
 _WAIT_MAX_S = 0.5
-_LOG_S = 1.0
+_SECOND_US = 1_000_000
+_OVERDUE_US = 4 * _SECOND_US
+"""Under load, what is to be done each second waits this long for an idle moment, and is then done anyhow."""
 
 
 class Core(Protocol):
@@ -67,16 +72,11 @@ class Orders(Protocol):
         ...
 
 
-def read_clocks() -> Now:
-    """Read both clocks."""
-    return Now(time.time_ns() // 1000, time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000)
-
-
 class Loop:
     """Drives one core until it is told to stop.
 
     Attributes:
-        turns, busy_us: how many turns were taken, and how long they took in all.
+        turns: how long the turns took, input, step and effects together.
         exit_reason: why the core ordered the process to end; "" if it did not.
     """
 
@@ -85,19 +85,22 @@ class Loop:
         core: Core,
         sockets: Sockets,
         inbox: Inbox,
+        waiter: Waiter,
         orders: Orders,
         log: structlog.stdlib.BoundLogger,
         each_second: Callable[[Now], None],
+        clocks: Clocks = read_clocks,
     ) -> None:
-        self._core, self._sockets, self._inbox, self._orders, self._log = core, sockets, inbox, orders, log
-        self._each_second = each_second
+        self._core, self._sockets, self._inbox, self._waiter = core, sockets, inbox, waiter
+        self._log, self._each_second, self._clocks = log, each_second, clocks
+        self._inserts = Inserts()
+        self._collector = IdleCollector()
         self._stop = False
-        self._second_at = 0.0
-        self._collect_at = 0.0
-        self._said_at = 0.0
-        self._pending: list[Event] = []
-        self.turns = 0
-        self.busy_us = 0
+        self._second_at_us = 0
+        self._events: list[Event] = []
+        # Clients that could not be sent to in this turn: the core hears of them in the next one.
+        self._lost: list[Event] = []
+        self.turns = Histogram(TURN_BUCKETS_US)
         self.exit_reason = ""
         self._execute: dict[type, Callable[..., None]] = {
             SendClient: self._send_client,
@@ -118,51 +121,81 @@ class Loop:
 
     def run(self) -> None:
         """Take turns until told to stop."""
-        while not self._stop:
-            events = self._pending + self._inbox.take() + self._sockets.receive()
-            self._pending = []
-            now = read_clocks()
-            for effect in self._core.step(events, now):
-                self._execute[type(effect)](effect)
-            self.turns += 1
-            after = read_clocks()
-            self.busy_us += after.mono_us - now.mono_us
-            self._wait(self._core.next_deadline_us(after), after)
+        self._waiter.add(self._inbox.fileno())
+        self._collector.start()
+        try:
+            while not self._stop:
+                self._wait(self._turn())
+        finally:
+            self._collector.stop()
+            self._waiter.remove(self._inbox.fileno())
 
-    def _wait(self, deadline_us: int, now: Now) -> None:
-        left_us = deadline_us - now.mono_us
-        if self._pending or left_us <= 0 or self._sockets.readable():
+    def story(self) -> dict[str, object]:
+        """Return what the present turn was about, for the log of a failure. No payloads."""
+        kinds = Counter(
+            f"{type(event).__name__}:{type(message).__name__}"
+            if message is not None
+            else type(event).__name__
+            for event, message in ((event, getattr(event, "message", None)) for event in self._events)
+        )
+        return {"turn": sum(self.turns.counts), "events": dict(kinds)}
+
+    def _turn(self) -> Now:
+        """Take one turn; returns the instant at its end."""
+        began = self._clocks()
+        self._events = self._gather()
+        now = self._clocks()
+        for effect in self._core.step(self._events, now):
+            self._execute[type(effect)](effect)
+        ended = self._clocks()
+        self.turns.observe(ended.mono_us - began.mono_us)
+        return ended
+
+    def _gather(self) -> list[Event]:
+        """Collect this turn's events: what is urgent first, then a share of the inserts."""
+        events, self._lost = self._lost, []
+        events += self._inbox.take()
+        for event in self._sockets.receive():
+            if not is_insert(event):
+                events.append(event)
+            elif (refusal := self._inserts.put(event)) is not None:
+                self._sockets.counts.refuse("busy", "too many inserts wait at this broker")
+                self._sockets.to_client(*refusal)
+        events.extend(self._inserts.take())
+        return events
+
+    def _wait(self, now: Now) -> None:
+        left_us = self._core.next_deadline_us(now) - now.mono_us
+        busy = bool(self._lost or self._inserts) or left_us <= 0 or self._sockets.readable()
+        self._rest(now, 0 if busy else left_us)
+        if busy or self._stop:
             return
-        if left_us > _IDLE_US:
-            self._idle(now)
-        seconds = min(left_us / 1e6, _WAIT_MAX_S)
-        select.select([self._inbox.fileno(), *self._sockets.descriptors()], [], [], seconds)
+        left_us -= self._clocks().mono_us - now.mono_us
+        if left_us > 0:
+            self._waiter.wait(min(left_us / 1e6, _WAIT_MAX_S))
 
-    def _idle(self, now: Now) -> None:
-        """Garbage is collected, and numbers are published, only where nothing is due."""
-        seconds = now.mono_us / 1e6
-        if seconds >= self._second_at:
-            self._second_at = seconds + 1.0
+    def _rest(self, now: Now, left_us: int) -> None:
+        """Collect garbage and publish numbers where nothing is due for `left_us`, or where it cannot wait."""
+        idle = left_us > _IDLE_US
+        if now.mono_us >= self._second_at_us + (0 if idle else _OVERDUE_US):
+            self._second_at_us = now.mono_us + _SECOND_US
             self._each_second(now)
-            self._complain(seconds)
-        if seconds >= self._collect_at:
-            self._collect_at = seconds + _COLLECT_S
-            gc.collect(1)
+            self._complain()
+        if idle or self._collector.crowded():
+            self._collector.rest(left_us)
 
-    def _complain(self, seconds: float) -> None:
+    def _complain(self) -> None:
         """Refused frames are logged at most once a second."""
-        refusals = self._sockets.refusals
-        if refusals and seconds - self._said_at >= _LOG_S:
-            self._said_at = seconds
-            self._log.warning("frames.refused", count=len(refusals), latest=refusals[-1])
-        refusals.clear()
+        count, latest = self._sockets.counts.take_unsaid()
+        if count:
+            self._log.warning("frames.refused", count=count, latest=latest)
 
     # -------------------------------------------------------------- effects
 
     def _send_client(self, effect: SendClient) -> None:
         lost = self._sockets.to_client(effect.identity, effect.message, effect.bodies)
         if lost is not None:
-            self._pending.append(lost)
+            self._lost.append(lost)
 
     def _say(self, effect: Log) -> None:
         getattr(self._log, effect.level)(effect.event, **effect.fields)

@@ -1,9 +1,13 @@
-"""The Prometheus page: the core's counters, and gauges that the loop publishes once a second."""
+"""The Prometheus page: the core's counters, and gauges that the loop publishes once a second.
+
+The page is made in a thread of its own while the loop goes on counting: it works on copies that one call makes (under
+the GIL, at once), and labels are capped: a thousand topics must not cost the loop its milliseconds.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 from wsgiref.simple_server import WSGIServer
 
@@ -17,37 +21,44 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from dueq.core.metrics import CoreMetrics, Histogram
+from dueq.core.metrics import LATENESS_BUCKETS_US, CoreMetrics, Histogram
 
 TOPICS_MAX = 200
 OTHER = "other"
+_LOCAL = "127.0.0.1"
 
 
 class MetricsPage(Collector):
     """Turns what is counted into metrics whenever the page is asked for.
 
     Attributes:
+        core: the core's counters, once there is a core.
         gauges: the latest published gauges (`BrokerCore.gauges`).
-        process: further numbers of the process: name -> value.
+        process: further counters of the process: name -> value.
+        refused: frames that the sockets refused, by code.
+        durations: further histograms: name -> histogram.
     """
 
-    def __init__(self, core: CoreMetrics) -> None:
-        self._core = core
+    def __init__(self) -> None:
+        self.core = CoreMetrics()
         self.gauges: dict[str, Any] = {}
         self.process: dict[str, float] = {}
+        self.refused: Mapping[str, int] = {}
+        self.durations: dict[str, Histogram] = {}
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
         self._server: WSGIServer | None = None
 
-    def serve(self, address: str) -> None:
-        """Begin to answer on `ADDRESS:PORT`.
+    def serve(self, address: str) -> str:
+        """Begin to answer on `ADDRESS:PORT`; returns the same with the real port.
 
         Raises:
             OSError: the port is taken.
         """
         host, _, port = address.rpartition(":")
-        registry = CollectorRegistry()
-        registry.register(self)
-        ProcessCollector(registry=registry)
-        self._server, _ = start_http_server(int(port), host or "127.0.0.1", registry)
+        self._server, _ = start_http_server(int(port), host.strip("[]") or _LOCAL, self.registry)
+        return f"{host or _LOCAL}:{self._server.server_port}"
 
     def close(self) -> None:
         """Stop answering."""
@@ -57,32 +68,9 @@ class MetricsPage(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield every metric."""
-        core = self._core
         known = self._topics()
-        messages = CounterMetricFamily(
-            "dueq_messages", "Messages by operation", labels=["operation", "topic"]
-        )
-        for (operation, topic), count in _summed(dict(core.messages), known).items():
-            messages.add_metric([operation, topic], count)
-        yield messages
-        redelivered = CounterMetricFamily("dueq_redeliveries", "Pushes after the first", labels=["topic"])
-        for topic, count in _by_topic(dict(core.redelivered), known).items():
-            redelivered.add_metric([topic], count)
-        yield redelivered
-        errors = CounterMetricFamily("dueq_errors", "Refusals and bad frames", labels=["code"])
-        for code, count in dict(core.errors).items():
-            errors.add_metric([code], count)
-        yield errors
-        lateness = HistogramMetricFamily(
-            "dueq_lateness_seconds", "From the due instant to the push (first deliveries)", labels=["topic"]
-        )
-        for topic, histogram in list(core.lateness.items())[:TOPICS_MAX]:
-            lateness.add_metric([topic], _buckets(histogram), histogram.total_us / 1e6)
-        yield lateness
-        commit = HistogramMetricFamily("dueq_commit_seconds", "From append to commit, per record")
-        commit.add_metric([], _buckets(core.commit), core.commit.total_us / 1e6)
-        yield commit
-        yield from self._counted()
+        yield from self._counters(known)
+        yield from self._histograms(known)
         yield from self._gauges(known)
 
     def _topics(self) -> set[str]:
@@ -90,15 +78,53 @@ class MetricsPage(Collector):
         weights: dict[str, int] = defaultdict(int)
         for partition in self.gauges.get("partitions", []):
             weights[partition["topic"]] += partition["scheduled"] + partition["leased"]
-        for (_, topic), count in dict(self._core.messages).items():
+        for (_, topic), count in dict(self.core.messages).items():
             weights[topic] += count
-        return set(sorted(weights, key=lambda topic: -weights[topic])[:TOPICS_MAX])
+        return set(sorted(weights, key=lambda topic: (-weights[topic], topic))[:TOPICS_MAX])
 
-    def _counted(self) -> Iterable[Metric]:
-        yield CounterMetricFamily("dueq_elections", "Leaderships begun", value=self._core.elections)
-        yield CounterMetricFamily("dueq_pauses", "Pauses of the process", value=self._core.pauses)
-        for name, value in list(self.process.items()):
+    def _counters(self, known: set[str]) -> Iterable[Metric]:
+        core = self.core
+        messages = CounterMetricFamily(
+            "dueq_messages", "Messages by operation", labels=["operation", "topic"]
+        )
+        summed: Counter[tuple[str, str]] = Counter()
+        for (operation, topic), count in dict(core.messages).items():
+            summed[operation, _label(topic, known)] += count
+        for labels, count in summed.items():
+            messages.add_metric(labels, count)
+        yield messages
+        redelivered = CounterMetricFamily("dueq_redeliveries", "Pushes after the first", labels=["topic"])
+        again: Counter[str] = Counter()
+        for topic, count in dict(core.redelivered).items():
+            again[_label(topic, known)] += count
+        for topic, count in again.items():
+            redelivered.add_metric([topic], count)
+        yield redelivered
+        errors = CounterMetricFamily("dueq_errors", "Refusals and bad frames", labels=["code"])
+        for code, count in (Counter(dict(core.errors)) + Counter(dict(self.refused))).items():
+            errors.add_metric([code], count)
+        yield errors
+        yield CounterMetricFamily("dueq_elections", "Leaderships begun", value=core.elections)
+        yield CounterMetricFamily("dueq_pauses", "Pauses of the process", value=core.pauses)
+        for name, value in self.process.items():
             yield CounterMetricFamily(f"dueq_{name}", f"Process: {name.replace('_', ' ')}", value=value)
+
+    def _histograms(self, known: set[str]) -> Iterable[Metric]:
+        lateness = HistogramMetricFamily(
+            "dueq_lateness_seconds", "From the due instant to the push (first deliveries)", labels=["topic"]
+        )
+        merged: dict[str, Histogram] = {}
+        for topic, histogram in list(self.core.lateness.items()):
+            label = _label(topic, known)
+            _add(merged.setdefault(label, Histogram(LATENESS_BUCKETS_US)), histogram)
+        for label, histogram in merged.items():
+            lateness.add_metric([label], _buckets(histogram), histogram.total_us / 1e6)
+        yield lateness
+        durations = {"commit_seconds": self.core.commit, **self.durations}
+        for name, histogram in durations.items():
+            family = HistogramMetricFamily(f"dueq_{name}", _DURATIONS.get(name, name.replace("_", " ")))
+            family.add_metric([], _buckets(histogram), histogram.total_us / 1e6)
+            yield family
 
     def _gauges(self, known: set[str]) -> Iterable[Metric]:
         gauges = self.gauges
@@ -106,17 +132,17 @@ class MetricsPage(Collector):
             "dueq_messages_now", "Messages led here, by state", labels=["state", "topic"]
         )
         isr = GaugeMetricFamily("dueq_isr_size", "Replicas in sync", labels=["topic", "partition"])
-        counts: dict[tuple[str, str], int] = defaultdict(int)
+        counts: Counter[tuple[str, str]] = Counter()
         for partition in gauges.get("partitions", []):
             if partition["role"] != "leader":
                 continue
-            topic = partition["topic"] if partition["topic"] in known else OTHER
+            topic = _label(partition["topic"], known)
             for state in ("scheduled", "ready", "leased"):
                 counts[state, topic] += partition[state]
-            if topic != OTHER:
+            if topic in known:
                 isr.add_metric([topic, str(partition["index"])], len(partition["isr"]))
-        for (state, topic), count in counts.items():
-            states.add_metric([state, topic], count)
+        for labels, count in counts.items():
+            states.add_metric(labels, count)
         yield states
         yield isr
         offsets = GaugeMetricFamily(
@@ -131,6 +157,22 @@ class MetricsPage(Collector):
         )
 
 
+_DURATIONS = {
+    "commit_seconds": "From append to commit, per record",
+    "loop_turn_seconds": "One turn of the event loop",
+    "group_commit_seconds": "One synced write of the store",
+}
+
+
+def _label(topic: str, known: set[str]) -> str:
+    return topic if topic in known else OTHER
+
+
+def _add(total: Histogram, part: Histogram) -> None:
+    total.counts = [have + more for have, more in zip(total.counts, part.counts, strict=True)]
+    total.total_us += part.total_us
+
+
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     total = 0
     buckets: list[tuple[str, float]] = []
@@ -138,17 +180,3 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
         total += count
         buckets.append(("+Inf" if bound is None else str(bound / 1e6), total))
     return buckets
-
-
-def _by_topic(counts: dict[str, int], known: set[str]) -> dict[str, int]:
-    summed: dict[str, int] = defaultdict(int)
-    for topic, count in counts.items():
-        summed[topic if topic in known else OTHER] += count
-    return summed
-
-
-def _summed(counts: dict[tuple[str, str], int], known: set[str]) -> dict[tuple[str, str], int]:
-    summed: dict[tuple[str, str], int] = defaultdict(int)
-    for (operation, topic), count in counts.items():
-        summed[operation, topic if topic in known else OTHER] += count
-    return summed

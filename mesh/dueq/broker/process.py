@@ -1,24 +1,29 @@
-"""The broker process: everything put together, started, run, and taken down in order."""
+"""The broker process: everything put together, started, run, and taken down in order.
+
+up     the folder's store, the sockets and the metrics port, the coordinator (which tells the others), the core
+down   the loop, the coordinator (the others take over), what is still to be written, the store
+"""
 
 from __future__ import annotations
 
-import gc
 import resource
 import secrets
-import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable
+from contextlib import ExitStack
 
 import structlog
 
+from dueq.broker.clocks import read_clocks
 from dueq.broker.inbox import Inbox
-from dueq.broker.logs import configure
-from dueq.broker.loop import Loop, read_clocks
+from dueq.broker.introductions import Identity
+from dueq.broker.logs import configure, log_broken_threads
+from dueq.broker.loop import Loop
 from dueq.broker.metrics import MetricsPage
 from dueq.broker.reader import Reader
-from dueq.broker.sockets import Identity, Sockets
+from dueq.broker.sockets import Sockets
+from dueq.broker.stopping import Stopping
+from dueq.broker.waiting import Waiter
 from dueq.broker.writer import Writer
 from dueq.cluster.coordinator import Coordinator
 from dueq.cluster.standalone import StandaloneCoordinator
@@ -30,7 +35,7 @@ from dueq.core.instant import Now
 from dueq.core.membership import CoordinatorOrder, Registration
 from dueq.core.persistence import StoreRead
 from dueq.core.settings import CoreSettings
-from dueq.errors import DueqError
+from dueq.errors import DueqError, InvalidRequest
 from dueq.storage.store import Store
 
 EXIT_OK = 0
@@ -40,6 +45,7 @@ EXIT_STORE_FAILED = 75
 _STOP_S = 5.0
 _SWITCH_S = 0.0002
 _FILES = 65_536
+_WILDCARDS = ("*", "0.0.0.0", "[::]")
 
 
 class _Orders:
@@ -61,6 +67,9 @@ class _Orders:
 def run(config: BrokerConfig) -> int:
     """Run a broker until it is told to stop.
 
+    SIGINT and SIGTERM tell it to, when this is the main thread. All that was acknowledged is on the disk at any
+    instant; stopping in order only makes the others take over sooner.
+
     Args:
         config: see BrokerConfig.
 
@@ -69,118 +78,139 @@ def run(config: BrokerConfig) -> int:
         the store has failed (start it again: it recovers).
     """
     log = configure(config.log_level, config.log_format, config.id)
-    try:
-        store = Store.open(config.data, config.id)
-    except DueqError as error:
-        log.error("broker.not_started", reason=str(error))
-        return EXIT_REFUSED
-    try:
-        return _run(config, store, log)
-    except (DueqError, OSError) as error:
-        log.error("broker.not_started", reason=str(error))
-        return EXIT_REFUSED
-    finally:
-        store.close()
-
-
-def _run(config: BrokerConfig, store: Store, log: structlog.stdlib.BoundLogger) -> int:
+    log_broken_threads(log)
     _prepare_process()
-    if store.set_aside:
-        log.error("store.set_aside", reason=store.set_aside, store=store.store_id)
-    inbox = Inbox()
-    coordinator = _coordinator(config)
-    incarnation = secrets.randbits(62) | 1
-    recovered = store.recover()
-    registration = Registration(config.id, incarnation, store.store_id, _advertised(config), config.metrics)
-    coordinator.start(registration, inbox.put)
-    try:
-        store.bind_cluster(coordinator.cluster_id)
-        sockets = Sockets(config.listen, Identity(config.id, incarnation, coordinator.cluster_id))
+    with Stopping() as stopping:
         try:
-            settings = CoreSettings(
-                config.id, incarnation, store.store_id, coordinator.cluster_id, registration.endpoint,
-                config.metrics, config.max_clock_offset_ms, config.hot_rows_total,
-            )  # fmt: skip
-            core = BrokerCore(settings, recovered, read_clocks())
-            log.info(
-                "broker.started", endpoint=sockets.endpoint, store=store.store_id, incarnation=incarnation,
-                cluster=coordinator.cluster_id, partitions=len(recovered),
-            )  # fmt: skip
-            return _drive(config, core, sockets, store, coordinator, inbox, log)
-        finally:
-            sockets.close()
-    finally:
-        coordinator.stop()
+            broker = _Broker(config, Store.open(config.data, config.id), log)
+            with broker.resources:
+                broker.start()
+                stopping.call(broker.loop.stop)
+                return broker.drive()
+        except (DueqError, OSError) as error:
+            log.error("broker.not_started", reason=str(error))
+            return EXIT_REFUSED
 
 
-def _drive(
-    config: BrokerConfig,
-    core: BrokerCore,
-    sockets: Sockets,
-    store: Store,
-    coordinator: Coordinator,
-    inbox: Inbox,
-    log: structlog.stdlib.BoundLogger,
-) -> int:
-    writer, reader = Writer(store, inbox), Reader(store, inbox)
-    page = MetricsPage(core.metrics)
+class _Broker:
+    """The parts of one broker. `resources` closes what was opened, latest first."""
 
-    def publish(now: Now) -> None:
-        page.gauges = core.gauges(now)
-        page.process = {
-            "loop_turns": loop.turns,
-            "loop_busy_seconds": loop.busy_us / 1e6,
-            "group_commits": writer.commits,
-            "group_commit_seconds": writer.seconds,
-            "frames_received": sockets.counts.frames_in,
-            "frames_sent": sockets.counts.frames_out,
-            "frames_dropped": sockets.counts.dropped,
+    def __init__(self, config: BrokerConfig, store: Store, log: structlog.stdlib.BoundLogger) -> None:
+        self._config, self._store, self._log = config, store, log
+        self.resources = ExitStack()
+        self.resources.callback(self._close_store)
+        self._hung = False
+        if store.set_aside:
+            log.error("store.set_aside", reason=store.set_aside, store=store.store_id)
+
+    def start(self) -> None:
+        """Open ports, recover, join the mesh.
+
+        Raises:
+            OSError: a port is taken.
+            DueqError: the store is another cluster's, or the coordinator cannot be reached or refuses.
+        """
+        config, store, close = self._config, self._store, self.resources.callback
+        self._inbox, self._waiter, self._page = Inbox(), Waiter(), MetricsPage()
+        close(self._inbox.close)
+        close(self._waiter.close)
+        me = Identity(config.id, secrets.randbits(62) | 1)
+        self._sockets = Sockets(config.listen, me, self._waiter)
+        close(self._sockets.close)
+        metrics = self._page.serve(config.metrics) if config.metrics else ""
+        close(self._page.close)
+        recovered = store.recover()
+        endpoint = _advertised(config.advertise, self._sockets.endpoint)
+        self._coordinator = _coordinator(config)
+        close(self._coordinator.stop)
+        registration = Registration(me.broker_id, me.incarnation, store.store_id, endpoint, metrics)
+        self._coordinator.start(registration, self._inbox.put)
+        me.cluster_id = self._coordinator.cluster_id
+        store.bind_cluster(me.cluster_id)
+        settings = CoreSettings(
+            me.broker_id, me.incarnation, store.store_id, me.cluster_id, endpoint, metrics,
+            config.max_clock_offset_ms, config.hot_rows_total,
+        )  # fmt: skip
+        self._core = BrokerCore(settings, recovered, read_clocks())
+        self._assemble()
+        self._log.info(
+            "broker.started", endpoint=endpoint, listen=self._sockets.endpoint, metrics=metrics,
+            store=store.store_id, incarnation=me.incarnation, cluster=me.cluster_id, partitions=len(recovered),
+        )  # fmt: skip
+
+    def _assemble(self) -> None:
+        self._writer = Writer(self._store, self._inbox)
+        self._reader = Reader(self._store, self._inbox)
+        orders = _Orders(self._writer, self._reader, self._coordinator)
+        self.loop = Loop(
+            self._core, self._sockets, self._inbox, self._waiter, orders, self._log, self._publish
+        )
+        self._page.core = self._core.metrics
+        self._page.durations = {
+            "loop_turn_seconds": self.loop.turns,
+            "group_commit_seconds": self._writer.commits,
         }
-        for code, count in sockets.counts.bad.items():
-            core.metrics.errors[code] = max(core.metrics.errors[code], count)
 
-    loop = Loop(core, sockets, inbox, _Orders(writer, reader, coordinator), log, publish)
-    if config.metrics:
-        page.serve(config.metrics)
-    writer.start()
-    reader.start()
-    restore = _stop_on_signals(loop)
-    gc.freeze()
-    gc.disable()
-    try:
-        loop.run()
-    except Exception:
-        # The one place that catches everything: say it with all there is, and let a supervisor start anew.
-        log.exception("broker.broken")
-        return EXIT_BUG
-    finally:
-        restore()
-        gc.enable()
-        coordinator.stop()
-        writer.stop(_STOP_S)
-        reader.stop(_STOP_S)
-        page.close()
-    if loop.exit_reason:
-        store.release_ballast()
-        log.error("broker.stopped", reason=loop.exit_reason)
-        return EXIT_STORE_FAILED
-    log.info("broker.stopped", reason="told to")
-    return EXIT_OK
+    def drive(self) -> int:
+        """Run the loop to its end, then stop in order; returns the exit code."""
+        self._writer.start()
+        self._reader.start()
+        broken = False
+        try:
+            self.loop.run()
+        except Exception:
+            # The one place that catches everything: say it with all there is, and let a supervisor start anew.
+            self._log.critical("broker.broken", exc_info=True, **self.loop.story())
+            broken = True
+        self._coordinator.stop()
+        ended = [self._writer.stop(_STOP_S), self._reader.stop(_STOP_S)]
+        if self.loop.exit_reason:
+            self._store.release_ballast()
+            self._log.error("broker.stopped", reason=self.loop.exit_reason, exit_code=EXIT_STORE_FAILED)
+        self._hung = not all(ended)
+        if broken:
+            return EXIT_BUG
+        if self.loop.exit_reason:
+            return EXIT_STORE_FAILED
+        self._log.info("broker.stopped", reason="told to", exit_code=EXIT_OK)
+        return EXIT_OK
+
+    def _close_store(self) -> None:
+        if self._hung:
+            # Closing a database under a thread that hangs in the disk would be worse than leaving it to recovery.
+            self._log.error("store.not_closed", reason="a thread still waits for the disk")
+        else:
+            self._store.close()
+
+    def _publish(self, now: Now) -> None:
+        """Once a second: what the metrics page shows besides the counters."""
+        if not self._config.metrics:
+            return
+        counts = self._sockets.counts
+        self._page.gauges = self._core.gauges(now)
+        self._page.refused = dict(counts.refused)
+        self._page.process = {
+            "frames_received": counts.frames_in,
+            "frames_sent": counts.frames_out,
+            "frames_dropped": counts.dropped,
+        }
 
 
 def _coordinator(config: BrokerConfig) -> Coordinator:
     if config.zookeeper:
-        return ZooKeeperCoordinator(config.zookeeper)
+        try:
+            return ZooKeeperCoordinator(config.zookeeper)
+        except ValueError as error:
+            raise InvalidRequest(f"zookeeper: {error}") from error
     return StandaloneCoordinator(config.data / "coordinator.json")
 
 
-def _advertised(config: BrokerConfig) -> str:
-    if config.advertise:
-        return config.advertise
-    host, _, port = config.listen.removeprefix("tcp://").rpartition(":")
-    if host in ("*", "0.0.0.0", "[::]"):
-        host = socket.getfqdn()
-    return f"tcp://{host}:{port}"
+def _advertised(advertise: str, bound: str) -> str:
+    """Where others reach this broker: as configured, else where it is bound, a wildcard as the host's name."""
+    if advertise:
+        return advertise
+    host, _, port = bound.removeprefix("tcp://").rpartition(":")
+    return f"tcp://{socket.getfqdn() if host in _WILDCARDS else host}:{port}"
 
 
 def _prepare_process() -> None:
@@ -190,22 +220,3 @@ def _prepare_process() -> None:
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _stop_on_signals(loop: Loop) -> Callable[[], None]:
-    """Have SIGINT and SIGTERM end the loop; returns what puts the old handlers back."""
-    if threading.current_thread() is not threading.main_thread():
-        return lambda: None
-    old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def stop(number: int, frame: object) -> None:
-        loop.stop()
-
-    for number in old:
-        signal.signal(number, stop)
-
-    def restore() -> None:
-        for number, handler in old.items():
-            signal.signal(number, handler)
-
-    return restore

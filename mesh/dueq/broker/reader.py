@@ -4,45 +4,48 @@ from __future__ import annotations
 
 import time
 from queue import Empty, SimpleQueue
-from threading import Thread
 
 from dueq.broker.inbox import Inbox
+from dueq.broker.worker import Worker
 from dueq.core.persistence import StoreRead
 from dueq.storage.store import Store
 
 _EXPIRE_S = 5.0
 
 
-class Reader:
-    """Answers reads in the order asked. The core bounds how many are under way."""
+class Reader(Worker):
+    """Answers reads in the order asked. The core bounds how many are under way.
+
+    A read that fails ends the thread, and with it the broker: a disk that cannot be read can promise nothing.
+    """
 
     def __init__(self, store: Store, inbox: Inbox) -> None:
-        self._store, self._inbox = store, inbox
+        super().__init__("reader", inbox)
+        self._store = store
         self._requests: SimpleQueue[StoreRead | None] = SimpleQueue()
-        self._thread = Thread(target=self._run, name="dueq-reader", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
 
     def order(self, request: StoreRead) -> None:
         """Queue a read; never blocks."""
         self._requests.put(request)
 
-    def stop(self, timeout_s: float) -> None:
-        """End after the read under way."""
+    def _nudge(self) -> None:
         self._requests.put(None)
-        self._thread.join(timeout_s)
 
-    def _run(self) -> None:
-        while True:
+    def _work(self) -> str:
+        """Read until told to stop; what is queued by then is not read any more."""
+        expire_at = 0.0
+        while not self._stopping:
+            now = time.monotonic()
+            if now >= expire_at:
+                expire_at = now + _EXPIRE_S
+                self._store.expire_snapshots(int(now * 1e6))
             try:
                 request = self._requests.get(timeout=_EXPIRE_S)
             except Empty:
-                self._store.expire_snapshots(time.monotonic_ns() // 1000)
                 continue
             if request is None:
-                return
+                continue
             answer = self._store.read(request)
             if answer is not None:
                 self._inbox.put(answer)
+        return ""

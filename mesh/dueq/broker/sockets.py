@@ -1,25 +1,30 @@
-"""ZeroMQ: one ROUTER for clients and peers, one DEALER to each peer.
+"""ZeroMQ: one ROUTER for clients and peers, one DEALER to each peer (`links`).
 
-Connections promise nothing. A DEALER reconnects by itself, and the other side then sees a new identity that has not
-said Hello: whatever it answers makes us say Hello again. A frame that cannot be sent at once is dropped; what matters
-is resent by the core. Who sends to a client that is gone learns it from EHOSTUNREACH (ROUTER_MANDATORY).
+Connections promise nothing. A frame that cannot be sent at once is dropped; what matters is resent by the core. Who
+sends to a client that is gone, or that takes nothing any more, learns it (ROUTER_MANDATORY) and tells the core. What
+comes is decoded and believed only as far as its connection allows: a broker's frames on a broker's, a client's on a
+client's; anything else is answered with an error, counted and logged, and harms nobody else.
 """
 
 from __future__ import annotations
 
-import time
+import errno
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import zmq
 
+from dueq.broker.clocks import Clocks, read_clocks
+from dueq.broker.introductions import Identity, Introductions
+from dueq.broker.links import Links
+from dueq.broker.tuning import Counts, has_input, tune
+from dueq.broker.waiting import Waiter
 from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
-from dueq.limits import FRAME_BYTES_MAX
 from dueq_codecs.frames import FrameError, decode, encode
 from dueq_codecs.messages import (
     BrokerMessage,
     ChangeRequest,
     ChunkRequest,
+    ClientMessage,
     Code,
     ConsumerFrame,
     CreateTopicRequest,
@@ -44,34 +49,9 @@ _CLIENT_MESSAGES = (
     Hello, MetadataRequest, CreateTopicRequest, DeleteTopicRequest, InspectRequest, ChangeRequest, ChunkRequest,
     ConsumerFrame,
 )  # fmt: skip
-_FRAMES_PER_TURN = 1_000
+_FRAMES_PER_TURN = 500
 _BYTES_PER_TURN = 8 << 20
-_HIGH_WATER = 2_000
-
-
-@dataclass
-class Identity:
-    """Who this process is, to its peers."""
-
-    broker_id: str
-    incarnation: int
-    cluster_id: str
-
-
-@dataclass
-class Counts:
-    """What the sockets count for the metrics."""
-
-    frames_in: int = 0
-    frames_out: int = 0
-    dropped: int = 0
-    bad: dict[str, int] = field(default_factory=dict)
-
-
-class _PeerLink:
-    def __init__(self, socket: zmq.Socket[bytes]) -> None:
-        self.socket = socket
-        self.attach = 0
+_SOCKETS_MAX = 4096
 
 
 class Sockets:
@@ -79,139 +59,128 @@ class Sockets:
 
     Attributes:
         endpoint: what the ROUTER is bound to (with the real port).
-        refusals: why frames were refused since the last look, for the log.
-        peers: every broker that was ever connected to.
+        counts: what has come, gone and been refused.
     """
 
-    def __init__(self, listen: str, identity: Identity) -> None:
-        self._me = identity
+    def __init__(self, listen: str, me: Identity, waiter: Waiter, clocks: Clocks = read_clocks) -> None:
+        """Bind.
+
+        Args:
+            listen: `tcp://ADDRESS:PORT`; port 0 or *: any that is free.
+            me: whose sockets these are; its cluster may be filled in later.
+            waiter: learns of every descriptor to wait for.
+            clocks: what tells the time.
+
+        Raises:
+            OSError: the address is taken, or is none of this machine's.
+        """
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-        self._context.max_sockets = 4096
-        self.router = self._context.socket(zmq.ROUTER)
-        _tune(self.router)
-        self.router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self.router.bind(listen)
-        self.endpoint = self.router.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0").decode()  # type: ignore[union-attr]
-        self._fd = int(self.router.getsockopt(zmq.FD))
-        self._links: dict[str, _PeerLink] = {}
-        # ROUTER identity -> (broker id, incarnation) of an accepted Hello, and the reverse.
-        self._peer_of: dict[bytes, tuple[str, int]] = {}
-        self._identity_of: dict[str, tuple[int, int, bytes]] = {}
+        self._context.max_sockets = _SOCKETS_MAX
+        self._waiter = waiter
         self.counts = Counts()
-        self.peers: set[str] = set()
-        self.refusals: list[str] = []
-
-    # -------------------------------------------------------------- waiting
-
-    def descriptors(self) -> list[int]:
-        """What to wait on; edge-triggered, so `readable` must be asked first."""
-        return [self._fd, *(int(link.socket.getsockopt(zmq.FD)) for link in self._links.values())]
+        self._introductions = Introductions(me)
+        self._links = Links(self._context, me, waiter, self.counts, clocks)
+        self._router = self._context.socket(zmq.ROUTER)
+        tune(self._router)
+        self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        try:
+            self._router.bind(listen)
+        except zmq.ZMQError as error:
+            self._router.close(0)
+            self._context.term()
+            raise OSError(
+                error.errno or errno.EINVAL, f"cannot listen on {listen}: {error.strerror}"
+            ) from error
+        self.endpoint = bytes(self._router.getsockopt(zmq.LAST_ENDPOINT)).rstrip(b"\0").decode()
+        self._descriptor = int(self._router.getsockopt(zmq.FD))
+        waiter.add(self._descriptor)
 
     def readable(self) -> bool:
-        """Whether there is input now."""
-        return _has_input(self.router) or any(_has_input(link.socket) for link in self._links.values())
+        """Whether there is input now; to be asked before every wait: ZeroMQ's descriptors are edge-triggered."""
+        return has_input(self._router) or self._links.readable()
 
     # -------------------------------------------------------------- receiving
 
     def receive(self) -> list[Event]:
-        """Take in what has come, up to a bound."""
+        """Take in what has come, up to a bound; what is left is `readable`."""
         events: list[Event] = []
         weight = 0
         for _ in range(_FRAMES_PER_TURN):
             try:
-                identity, *frames = self.router.recv_multipart(zmq.NOBLOCK)
+                identity, *frames = self._router.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 break
-            weight += sum(map(len, frames))
             event = self._accept(identity, frames)
             if event is not None:
                 events.append(event)
+            weight += sum(map(len, frames))
             if weight > _BYTES_PER_TURN:
                 break
         self.counts.frames_in += len(events)
-        self._hear_links()
+        self._links.hear()
         return events
 
     def _accept(self, identity: bytes, frames: Frames) -> Event | None:
+        """Return what a message is to the core; None if it is nothing, or was refused."""
         try:
             message, bodies = decode(frames)
         except FrameError as error:
-            self._refuse(identity, error.request_id, error.code, error.reason)
+            self._refuse(identity, error.code, error.reason, error.request_id)
             return None
+        event: Event | None = None
         if isinstance(message, Hello) and message.role == Role.BROKER:
-            self._hello(identity, message)
-            return None
-        peer = self._peer_of.get(identity)
-        if isinstance(message, _PEER_MESSAGES):
-            if peer != (message.sender, message.incarnation):
-                self._refuse(
-                    identity, 0, Code.BAD_FRAME, "a broker's frame on a connection that is not a broker's",
-                    expected=self._is_new_connection(message.sender, identity),
-                )  # fmt: skip
-                return None
-            return PeerFrameReceived(message, bodies)
-        if peer is not None:
-            self._refuse(identity, 0, Code.BAD_FRAME, "a client's frame on a broker's connection")
-            return None
-        if not isinstance(message, _CLIENT_MESSAGES):
-            self._refuse(
-                identity, 0, Code.BAD_FRAME, f"{type(message).__name__} is not something that clients say"
-            )
-            return None
-        return ClientFrameReceived(Route(identity), message, bodies)
+            refusal = self._introductions.accept(identity, message)
+        elif isinstance(message, _PEER_MESSAGES):
+            refusal = self._not_from_peer(identity, message)
+            event = PeerFrameReceived(message, bodies)
+        elif isinstance(message, _CLIENT_MESSAGES):
+            refusal = self._not_from_client(identity, message)
+            event = ClientFrameReceived(Route(identity), message, bodies)
+        else:
+            refusal = Code.BAD_FRAME, f"a {type(message).__name__} is not for a broker"
+        if refusal is None:
+            return event
+        if isinstance(message, _PEER_MESSAGES) and self._is_reconnected(identity, message.sender):
+            self.counts.refused["unintroduced"] += 1
+            self._answer(identity, *refusal)
+        else:
+            self._refuse(identity, *refusal, getattr(message, "request_id", 0))
+        return None
 
-    def _is_new_connection(self, sender: str, identity: bytes) -> bool:
-        """Whether a peer's link has just reconnected: our answer makes it say Hello again."""
-        return identity not in self._peer_of and sender in self.peers
+    def _is_reconnected(self, identity: bytes, sender: str) -> bool:
+        """Whether this looks like a peer's link that has reconnected by itself: no news, our answer mends it."""
+        return self._introductions.life_of(identity) is None and self._links.has(sender)
 
-    def _refuse(
-        self, identity: bytes, request_id: int, code: Code, reason: str, *, expected: bool = False
-    ) -> None:
-        if expected:
-            self._send(identity, encode(Reply(request_id, code, reason)))
-            return
-        self.counts.bad[code.name.lower()] = self.counts.bad.get(code.name.lower(), 0) + 1
-        self.refusals.append(reason)
+    def _not_from_peer(self, identity: bytes, message: PeerMessage) -> tuple[Code, str] | None:
+        life, name = self._introductions.life_of(identity), type(message).__name__
+        if life is None:
+            return Code.BAD_FRAME, f"a {name} on a connection that is no broker's"
+        if life != (message.sender, message.incarnation):
+            return Code.BAD_FRAME, f"a {name} of {message.sender!r} on the connection of {life[0]!r}"
+        return None
+
+    def _not_from_client(self, identity: bytes, message: ClientMessage) -> tuple[Code, str] | None:
+        life = self._introductions.life_of(identity)
+        if life is None:
+            return None
+        return Code.BAD_FRAME, f"a {type(message).__name__} on the connection of the broker {life[0]!r}"
+
+    def _refuse(self, identity: bytes, code: Code, reason: str, request_id: int = 0) -> None:
+        self.counts.refuse(code.name, reason)
+        self._answer(identity, code, reason, request_id)
+
+    def _answer(self, identity: bytes, code: Code, reason: str, request_id: int = 0) -> None:
         self._send(identity, encode(Reply(request_id, code, reason)))
-
-    def _hello(self, identity: bytes, hello: Hello) -> None:
-        """A peer says who it is; of two connections of one life, the later attach counts."""
-        if hello.cluster_id != self._me.cluster_id:
-            self._refuse(identity, 0, Code.WRONG_CLUSTER, f"this is not cluster {hello.cluster_id}")
-            return
-        known = self._identity_of.get(hello.name)
-        if known is not None:
-            incarnation, attach, old = known
-            if incarnation == hello.incarnation and attach > hello.attach:
-                return
-            self._peer_of.pop(old, None)
-        self._identity_of[hello.name] = (hello.incarnation, hello.attach, identity)
-        self._peer_of[identity] = (hello.name, hello.incarnation)
-
-    def _hear_links(self) -> None:
-        """A peer answers on our link to it only when it does not know who we are: say it again."""
-        for link in self._links.values():
-            heard = False
-            while True:
-                try:
-                    link.socket.recv_multipart(zmq.NOBLOCK)
-                    heard = True
-                except zmq.Again:
-                    break
-            if heard:
-                self._say_hello(link)
 
     # -------------------------------------------------------------- sending
 
-    def to_client(self, identity: bytes, message: BrokerMessage, bodies: Frames) -> Event | None:
-        """Send to a client; RouteLost when it is gone or takes nothing any more."""
-        if self._send(identity, encode(message, bodies)):
-            return None
-        return RouteLost(Route(identity))
+    def to_client(self, identity: bytes, message: BrokerMessage, bodies: Frames = ()) -> Event | None:
+        """Send to a client; returns RouteLost when it is gone or takes nothing any more."""
+        return None if self._send(identity, encode(message, bodies)) else RouteLost(Route(identity))
 
     def _send(self, identity: bytes, frames: Frames) -> bool:
         try:
-            self.router.send_multipart([identity, *frames], zmq.NOBLOCK, copy=False)
+            self._router.send_multipart([identity, *frames], zmq.NOBLOCK, copy=False)
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
@@ -220,67 +189,21 @@ class Sockets:
         self.counts.frames_out += 1
         return True
 
-    def to_peer(self, broker_id: str, message: PeerMessage, bodies: Frames) -> None:
+    def to_peer(self, broker_id: str, message: PeerMessage, bodies: Frames = ()) -> None:
         """Send to a peer; dropped when there is no connection or it is full."""
-        link = self._links.get(broker_id)
-        if link is None:
-            return
-        try:
-            link.socket.send_multipart(encode(message, bodies), zmq.NOBLOCK, copy=False)
-            self.counts.frames_out += 1
-        except zmq.Again:
-            self.counts.dropped += 1
+        self._links.send(broker_id, encode(message, bodies))
 
     def connect(self, broker_id: str, endpoint: str) -> None:
         """Have one fresh connection to a peer."""
-        attach = time.time_ns()
-        self.disconnect(broker_id)
-        self.peers.add(broker_id)
-        socket = self._context.socket(zmq.DEALER)
-        _tune(socket)
-        # Nothing is kept for a peer that is not there: a later life must not be told what an earlier one was.
-        socket.setsockopt(zmq.IMMEDIATE, 1)
-        socket.connect(endpoint)
-        link = self._links[broker_id] = _PeerLink(socket)
-        link.attach = attach
-        self._say_hello(link)
-
-    def _say_hello(self, link: _PeerLink) -> None:
-        link.attach += 1
-        hello = Hello(
-            Role.BROKER, self._me.broker_id, self._me.cluster_id, self._me.incarnation, link.attach,
-            sent_wall_us=time.time_ns() // 1000,
-        )  # fmt: skip
-        try:
-            link.socket.send_multipart(encode(hello), zmq.NOBLOCK)
-        except zmq.Again:
-            self.counts.dropped += 1
+        self._links.connect(broker_id, endpoint)
 
     def disconnect(self, broker_id: str) -> None:
         """Close the connection to a peer."""
-        link = self._links.pop(broker_id, None)
-        if link is not None:
-            link.socket.close(0)
+        self._links.disconnect(broker_id)
 
     def close(self) -> None:
-        """Close everything at once."""
-        for broker_id in list(self._links):
-            self.disconnect(broker_id)
-        self.router.close(0)
+        """Close everything at once; what has not left yet is dropped."""
+        self._links.close()
+        self._waiter.remove(self._descriptor)
+        self._router.close(0)
         self._context.term()
-
-
-def _has_input(socket: zmq.Socket[bytes]) -> bool:
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
-
-
-def _tune(socket: zmq.Socket[bytes]) -> None:
-    socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.SNDHWM, _HIGH_WATER)
-    socket.setsockopt(zmq.RCVHWM, _HIGH_WATER)
-    socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
-    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, 2_000)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
-    socket.setsockopt(zmq.RECONNECT_IVL, 50)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1_000)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from threading import Condition, Thread
+from threading import Condition
 
 from dueq.broker.inbox import Inbox
+from dueq.broker.worker import Worker
 from dueq.core.effects import Persist
-from dueq.core.events import Persisted, StoreFailed, StorePressure
+from dueq.core.events import Persisted, StorePressure
+from dueq.core.metrics import COMMIT_BUCKETS_US, Histogram
 from dueq.core.persistence import StoreWrite
 from dueq.storage.engine import StoreFailed as EngineFailed
 from dueq.storage.space import Pressure
@@ -16,25 +18,24 @@ from dueq.storage.store import Store
 
 _GROUP_MAX = 256
 _PRESSURE_S = 0.1
+_IDLE_S = 0.5
 
 
-class Writer:
-    """Takes Persist orders, answers Persisted; after a failure it never writes again."""
+class Writer(Worker):
+    """Takes Persist orders, answers Persisted; after a failure it says StoreFailed and never writes again.
+
+    Attributes:
+        commits: how long the group commits took.
+    """
 
     def __init__(self, store: Store, inbox: Inbox) -> None:
-        self._store, self._inbox = store, inbox
+        super().__init__("writer", inbox)
+        self._store = store
         self._orders: deque[Persist] = deque()
         self._ready = Condition()
-        self._stopping = False
         self._pressure: Pressure | None = None
         self._looked_at = 0.0
-        self.commits = 0
-        self.seconds = 0.0
-        self._thread = Thread(target=self._run, name="dueq-writer", daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        self.commits = Histogram(COMMIT_BUCKETS_US)
 
     def order(self, persist: Persist) -> None:
         """Queue an order; never blocks."""
@@ -42,41 +43,42 @@ class Writer:
             self._orders.append(persist)
             self._ready.notify()
 
-    def stop(self, timeout_s: float) -> None:
-        """Finish what is queued and end."""
+    def _nudge(self) -> None:
         with self._ready:
-            self._stopping = True
             self._ready.notify()
-        self._thread.join(timeout_s)
 
-    def _run(self) -> None:
+    def _work(self) -> str:
+        """Commit group after group; told to stop, what is queued is committed first."""
         try:
-            while group := self._next_group():
-                self._commit(group)
+            while True:
+                self._look_at_pressure()
+                group = self._next_group()
+                if group:
+                    self._commit(group)
+                elif self._stopping:
+                    return ""
         except (EngineFailed, OSError) as error:
-            self._inbox.put(StoreFailed(str(error)))
+            return str(error)
 
     def _next_group(self) -> list[Persist]:
+        """Return what is queued, waiting a while for it; the lock is held for no longer than it takes to look."""
         with self._ready:
-            while not self._orders and not self._stopping:
-                self._ready.wait(_PRESSURE_S * 5)
-                self._look_at_pressure()
+            if not self._orders and not self._stopping:
+                self._ready.wait(_IDLE_S)
             return [self._orders.popleft() for _ in range(min(len(self._orders), _GROUP_MAX))]
 
     def _commit(self, group: list[Persist]) -> None:
-        self._look_at_pressure()
-        began = time.perf_counter()
+        began_ns = time.perf_counter_ns()
         writes: list[StoreWrite] = [write for order in group for write in order.writes]
         self._store.commit(writes)
-        took = time.perf_counter() - began
-        self.commits += 1
-        self.seconds += took
-        self._inbox.put(Persisted(group[-1].token, int(took * 1e6)))
+        took_us = (time.perf_counter_ns() - began_ns) // 1000
+        self.commits.observe(took_us)
+        self._inbox.put(Persisted(group[-1].token, took_us))
 
     def _look_at_pressure(self) -> None:
-        """Free space is looked at before a commit, not after ENOSPC."""
+        """Free space is looked at before commits, not after ENOSPC."""
         now = time.monotonic()
-        if now - self._looked_at < _PRESSURE_S:
+        if now < self._looked_at + _PRESSURE_S and self._pressure is not None:
             return
         self._looked_at = now
         pressure = self._store.pressure()

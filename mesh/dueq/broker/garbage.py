@@ -1,0 +1,53 @@
+"""Garbage collections where nothing is due.
+
+The collector is off while the loop runs: a full collection in a turn would make pushes late. Nearly everything that
+a broker drops is freed by counting references; what is left are the cycles of exceptions and of libraries.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+_ALLOCATIONS = 20_000
+"""Fewer objects than this since the last collection are not worth one."""
+_ALLOCATIONS_MAX = 1_000_000
+"""So many are collected even where the loop never rests."""
+_OLD_EVERY = 50
+"""Young collections before an old one is due."""
+
+
+class IdleCollector:
+    """Collects when the loop has nothing to do for a while."""
+
+    def __init__(self) -> None:
+        self._young_since_old = 0
+        self._old_us = 20_000
+        # How long the last collection of everything took: it is done only where it fits.
+
+    def start(self) -> None:
+        """Take the collections over; what is there now is never looked at again."""
+        gc.freeze()
+        gc.disable()
+
+    def stop(self) -> None:
+        """Give the collections back to the interpreter."""
+        gc.enable()
+        gc.unfreeze()
+
+    def rest(self, left_us: int) -> None:
+        """Collect if it is worth it; the loop has nothing to do for `left_us`."""
+        if gc.get_count()[0] < _ALLOCATIONS:
+            return
+        if self._young_since_old >= _OLD_EVERY and left_us > 2 * self._old_us:
+            began_ns = time.perf_counter_ns()
+            gc.collect()
+            self._old_us = (time.perf_counter_ns() - began_ns) // 1000
+            self._young_since_old = 0
+        else:
+            gc.collect(1)
+            self._young_since_old += 1
+
+    def crowded(self) -> bool:
+        """Whether collecting cannot wait for a rest."""
+        return gc.get_count()[0] > _ALLOCATIONS_MAX

@@ -1,0 +1,61 @@
+"""What all sockets of a broker have in common: their options, and what is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import zmq
+
+from dueq.limits import FRAME_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX
+
+_SEND_HIGH_WATER = 2_000
+_RECEIVE_HIGH_WATER = 2 * REQUESTS_IN_FLIGHT_MAX
+"""Messages of one connection that libzmq takes in ahead of us; then its sender feels TCP's own limits."""
+
+
+@dataclass
+class Counts:
+    """What the sockets count; grows only, except for what is taken for the log.
+
+    Attributes:
+        frames_in, frames_out: messages received and accepted, and sent.
+        dropped: messages that could not be sent at once.
+        refused: refused messages by code name, lower case.
+    """
+
+    frames_in: int = 0
+    frames_out: int = 0
+    dropped: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    _unsaid: int = 0
+    _latest: str = ""
+
+    def refuse(self, code: str, reason: str) -> None:
+        """Count a refusal and keep its reason for the log."""
+        self.refused[code.lower()] += 1
+        self._unsaid += 1
+        self._latest = reason
+
+    def take_unsaid(self) -> tuple[int, str]:
+        """Return how many refusals there were since the last call, and the reason of the latest."""
+        taken, self._unsaid = self._unsaid, 0
+        return taken, self._latest
+
+
+def tune(socket: zmq.Socket[bytes]) -> None:
+    """Set the options of ARCHITECTURE's "connections promise nothing"."""
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.SNDHWM, _SEND_HIGH_WATER)
+    socket.setsockopt(zmq.RCVHWM, _RECEIVE_HIGH_WATER)
+    socket.setsockopt(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+    socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, 2_000)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 10_000)
+    socket.setsockopt(zmq.RECONNECT_IVL, 50)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1_000)
+
+
+def has_input(socket: zmq.Socket[bytes]) -> bool:
+    """Whether something can be received now; to be asked before waiting: the descriptor is edge-triggered."""
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)

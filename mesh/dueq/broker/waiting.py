@@ -1,0 +1,33 @@
+"""Waiting for many descriptors, to the microsecond.
+
+`poll` and `epoll` count whole milliseconds, and a due instant must not be missed by one. `select` counts microseconds
+but knows no descriptor above 1023, and a broker with a thousand clients has higher ones. So `select` waits for one
+thing alone: an epoll descriptor, made before there are many, that is readable when any descriptor in it is.
+"""
+
+from __future__ import annotations
+
+import select
+
+
+class Waiter:
+    """Waits until one of its descriptors is readable; belongs to the loop's thread."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+
+    def add(self, descriptor: int) -> None:
+        """Wake when this descriptor is readable."""
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def remove(self, descriptor: int) -> None:
+        """Forget a descriptor; to be called before it is closed."""
+        self._epoll.unregister(descriptor)
+
+    def wait(self, seconds: float) -> None:
+        """Return when a descriptor is readable, or after so many seconds."""
+        select.select([self._epoll], [], [], seconds)
+
+    def close(self) -> None:
+        """Close the epoll descriptor, not those in it."""
+        self._epoll.close()
