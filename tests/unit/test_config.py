@@ -1,4 +1,4 @@
-"""Configuration: a file, overruled by the environment, overruled by flags; unknown names are errors."""
+"""A broker's configuration: where its values come from, and what they may be."""
 
 from __future__ import annotations
 
@@ -9,15 +9,71 @@ import pytest
 from dueq.config import BrokerConfig
 from dueq.errors import InvalidRequest
 
+NEEDED = {"id": "b1", "data": Path("d")}
 
-def test_flags_overrule_the_environment_and_that_the_file(tmp_path: Path) -> None:
+
+def test_flags_overrule_the_environment_and_that_overrules_the_file(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
-    file.write_text('id = "from-file"\ndata = "/d"\nmax_clock_offset_ms = 100\nlog_level = "debug"\n')
-    config = BrokerConfig.load(
-        {"id": "from-flag", "listen": None}, file, {"DUEQ_LOG_LEVEL": "error", "HOME": "/"}
-    )
-    assert (config.id, config.log_level, config.max_clock_offset_ms) == ("from-flag", "error", 100)
-    assert config.data == Path("/d")
+    file.write_text('id = "file"\ndata = "file"\nlog_level = "error"\nhot_rows_total = 100\n')
+    environment = {"DUEQ_DATA": "environment", "DUEQ_LOG_LEVEL": "warning", "DUEQ_HOT_ROWS_TOTAL": "200"}
+    config = BrokerConfig.load({"log_level": "debug", "metrics": None}, file, environment)
+    assert config == BrokerConfig("file", Path("environment"), log_level="debug", hot_rows_total=200)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text", "environment"),
+    [
+        ({"colour": "red"}, "", {}),
+        ({}, "colour = 'red'", {}),
+        ({}, "", {"DUEQ_COLOUR": "red"}),
+        ({}, "[broker]\nid = 'b2'", {}),
+    ],
+)
+def test_an_unknown_name_is_an_error_wherever_it_stands(
+    flags: dict[str, str], text: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match="there is no setting"):
+        BrokerConfig.load(NEEDED | flags, file, environment)
+
+
+def test_variables_that_are_for_others_are_left_alone() -> None:
+    """The SDK's own, and those that Kubernetes sets for a service called dueq."""
+    environment = {
+        "DUEQ_ENDPOINTS": "tcp://127.0.0.1:7400",
+        "DUEQ_SERVICE_HOST": "10.0.0.1",
+        "DUEQ_SERVICE_PORT_CLIENTS": "7400",
+        "DUEQ_PORT": "tcp://10.0.0.1:7400",
+        "DUEQ_B1_PORT_7400_TCP_ADDR": "10.0.0.1",
+        "PATH": "/bin",
+    }
+    assert BrokerConfig.load(NEEDED, None, environment) == BrokerConfig("b1", Path("d"))
+
+
+@pytest.mark.parametrize("missing", ["id", "data"])
+def test_what_has_no_default_must_be_given(missing: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"'{missing}' is missing"):
+        BrokerConfig.load({name: value for name, value in NEEDED.items() if name != missing}, None, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("id", ""), ("id", "a" * 65), ("id", "b 1"), ("id", "b1\n"), ("id", 7), ("data", ""), ("data", 7),
+        ("listen", ""), ("listen", "127.0.0.1:7400"), ("listen", "tcp://127.0.0.1"), ("listen", "tcp://:7400"),
+        ("listen", "ipc://x:1"), ("listen", "tcp://127.0.0.1:65536"), ("listen", "tcp://127.0.0.1:port"),
+        ("advertise", "tcp://b1.example:0"), ("advertise", "b1.example:7400"),
+        ("metrics", "9100"), ("metrics", ":9100"), ("metrics", "127.0.0.1:99999"), ("metrics", "127.0.0.1:"),
+        ("log_level", "loud"), ("log_format", "xml"),
+        ("max_clock_offset_ms", 0), ("max_clock_offset_ms", 60_001), ("max_clock_offset_ms", 1.5),
+        ("max_clock_offset_ms", True), ("max_clock_offset_ms", "fast"), ("max_clock_offset_ms", "-5"),
+        ("hot_rows_total", 63), ("hot_rows_total", (1 << 24) + 1), ("hot_rows_total", ""),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_its_range_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(InvalidRequest, match=name):
+        BrokerConfig.load(NEEDED | {name: value}, None, {})
 
 
 @pytest.mark.parametrize(
@@ -34,13 +90,28 @@ def test_flags_overrule_the_environment_and_that_the_file(tmp_path: Path) -> Non
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value(flags: dict[str, object], text: str) -> None:
-    with pytest.raises(InvalidRequest, match=None) as error:
+    with pytest.raises(InvalidRequest) as error:
         BrokerConfig.load(flags, environment={})
     assert text in str(error.value)
 
 
-def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("listen", "tcp://*:7400"), ("listen", "tcp://[::]:7400"), ("listen", "tcp://127.0.0.1:0"),
+        ("advertise", "tcp://b1.example.org:7400"), ("metrics", "0.0.0.0:9100"), ("metrics", "127.0.0.1:0"),
+        ("zookeeper", "zk1:2181,zk2:2181/dueq"), ("id", "broker-1.east_2"),
+    ],
+)  # fmt: skip
+def test_the_usual_values_are_taken_as_they_are(name: str, value: str) -> None:
+    assert getattr(BrokerConfig.load(NEEDED | {name: value}, None, {}), name) == value
+
+
+def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "broker.toml"
-    file.write_text("id = ")
-    with pytest.raises(InvalidRequest, match=r"broker\.toml"):
-        BrokerConfig.load({}, file, {})
+    for text in (b"id = ", b"id = \xff"):
+        file.write_bytes(text)
+        with pytest.raises(InvalidRequest, match=r"broker\.toml"):
+            BrokerConfig.load({}, file, {})
+    with pytest.raises(InvalidRequest, match=r"missing\.toml"):
+        BrokerConfig.load({}, tmp_path / "missing.toml", {})

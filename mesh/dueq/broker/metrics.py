@@ -39,8 +39,8 @@ class MetricsPage(Collector):
         durations: further histograms: name -> histogram.
     """
 
-    def __init__(self) -> None:
-        self.core = CoreMetrics()
+    def __init__(self, core: CoreMetrics | None = None) -> None:
+        self.core = CoreMetrics() if core is None else core
         self.gauges: dict[str, Any] = {}
         self.process: dict[str, float] = {}
         self.refused: Mapping[str, int] = {}

@@ -9,7 +9,7 @@ import zmq
 
 from dueq.limits import FRAME_BYTES_MAX, REQUESTS_IN_FLIGHT_MAX
 
-_SEND_HIGH_WATER = 2_000
+_SEND_HIGH_WATER = 1_000
 _RECEIVE_HIGH_WATER = 2 * REQUESTS_IN_FLIGHT_MAX
 """Messages of one connection that libzmq takes in ahead of us; then its sender feels TCP's own limits."""
 

@@ -3,119 +3,247 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-import structlog
-import zmq
+import numpy as np
 
+from dueq.broker.clocks import read_clocks
 from dueq.broker.inbox import Inbox
-from dueq.broker.loop import Loop
-from dueq.broker.sockets import Identity, Sockets
-from dueq.core.effects import Effect, Exit, Log, Persist, Read, SendClient
-from dueq.core.events import ClientFrameReceived, Event, Persisted
-from dueq.core.instant import Now
-from dueq.core.membership import CoordinatorOrder
-from dueq.core.persistence import ReadLog, StoreRead
-from dueq_codecs.frames import decode, encode
-from dueq_codecs.messages import Code, MetadataReply, MetadataRequest
+from dueq.broker.writer import Writer
+from dueq.core.effects import (
+    ConnectPeer,
+    Coordinate,
+    DisconnectPeer,
+    Effect,
+    Exit,
+    Log,
+    Persist,
+    Read,
+    SendClient,
+    SendPeer,
+)
+from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, RouteLost
+from dueq.core.membership import ReadNode
+from dueq.core.persistence import CreatePartition, ReadLog
+from dueq.storage.memory import MemoryEngine
+from dueq.storage.store import Store
+from dueq_codecs.messages import (
+    ChangeRequest,
+    Code,
+    MetadataReply,
+    MetadataRequest,
+    PeerFrame,
+    Reply,
+)
+from dueq_codecs.records import RecordKind
+from tests.unit.broker.stage import Node, RawClient, RunningLoop, TellingCore
+
+START = Persisted(0, 0)
 
 
-class Script:
-    """A core that does what the test says in each turn."""
-
-    def __init__(self, turn: Callable[[list[Event], int], list[Effect]]) -> None:
-        self.turn = turn
-        self.turns = 0
-        self.wait_us = 0
-
-    def step(self, events: list[Event], now: Now) -> list[Effect]:
-        self.turns += 1
-        return self.turn(events, self.turns)
-
-    def next_deadline_us(self, now: Now) -> int:
-        return now.mono_us + self.wait_us
+def answering(event: Event) -> list[Effect]:
+    """Answer metadata requests."""
+    if isinstance(event, ClientFrameReceived) and isinstance(event.message, MetadataRequest):
+        return [SendClient(event.route.identity, MetadataReply(event.message.request_id, Code.OK))]
+    return []
 
 
-class Orders:
+def at_first(*effects: Effect) -> Callable[[Event], list[Effect]]:
+    """Give some effects when START comes."""
+    return lambda event: list(effects) if event == START else []
+
+
+class Noted:
     """Notes what it is told."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
-
-    def persist(self, order: Persist) -> None:
-        self.told.append(order)
-
-    def read(self, request: StoreRead) -> None:
-        self.told.append(request)
-
-    def coordinate(self, order: CoordinatorOrder) -> None:
-        self.told.append(order)
+        self.persist = self.read = self.coordinate = self.told.append
 
 
-def run(
-    core: Script, before: Callable[[Sockets, Inbox], None] = lambda sockets, inbox: None
-) -> tuple[Loop, Orders]:
-    sockets, inbox, orders = Sockets("tcp://127.0.0.1:*", Identity("b1", 1, "c")), Inbox(), Orders()
-    loop = Loop(core, sockets, inbox, orders, structlog.get_logger(), lambda now: None)
-    before(sockets, inbox)
-    try:
-        loop.run()
-    finally:
-        sockets.close()
-        inbox.close()
-    return loop, orders
+def test_a_turn_is_taken_when_each_deadline_comes_though_nothing_happens() -> None:
+    began_us = read_clocks().mono_us
+    deadlines_us = [began_us + offset for offset in (1_500, 1_900, 4_000, 30_000, 30_300)]
+    core = TellingCore()
+
+    def after(events: list[Event], now: Any) -> list[Effect]:
+        core.turns.append((events, now))
+        return [Exit("enough")] if now.mono_us >= deadlines_us[-1] else []
+
+    core.step = after  # type: ignore[method-assign]
+    core.deadlines_us = list(deadlines_us)
+    with RunningLoop(core) as running:
+        running.join()
+    assert running.loop.exit_reason == "enough"
+    at_us = [now.mono_us for _, now in core.turns]
+    assert at_us == sorted(at_us)
+    for before, due in zip([began_us, *deadlines_us], deadlines_us, strict=False):
+        assert any(at >= due for at in at_us), (before, due)
+    assert core.events == []
 
 
-def test_a_turn_is_taken_when_the_deadline_comes_though_nothing_happens() -> None:
-    core = Script(lambda events, turn: [Exit("enough")] if turn == 3 else [])
-    core.wait_us = 1_500
-    loop, _ = run(core)
-    assert (core.turns, loop.exit_reason) == (3, "enough")
+def test_no_turn_is_taken_without_a_reason() -> None:
+    """The loop sleeps: it does not spin through turns until the deadline."""
+    core = TellingCore()
+    core.deadlines_us = [read_clocks().mono_us + 100_000]
+    stop = core.deadlines_us[0]
+    core.step = lambda events, now: (  # type: ignore[method-assign]
+        core.turns.append((events, now)) or ([Exit("enough")] if now.mono_us >= stop else [])
+    )
+    with RunningLoop(core) as running:
+        running.join()
+    assert len(core.turns) < 20
 
 
 def test_effects_are_carried_out_in_order() -> None:
-    persist, read = Persist(1, []), ReadLog(2, 1, 1, 1)
-    core = Script(lambda events, turn: [persist, Read(read), Exit("done")])
-    _, orders = run(core)
-    assert orders.told == [persist, read]
+    persist, read, order = Persist(1, []), ReadLog(2, 1, 1, 1), ReadNode(3)
+    noted = Noted()
+    core = TellingCore(at_first(persist, Read(read), Coordinate(order), Exit("done")))
+    with RunningLoop(core, lambda inbox: noted) as running:
+        running.inbox.put(START)
+        running.join()
+    assert noted.told == [persist, read, order]
+    assert running.loop.exit_reason == "done"
 
 
-def test_events_of_other_threads_wake_the_loop() -> None:
-    seen: list[Event] = []
+def test_what_is_persisted_comes_back_as_an_event() -> None:
+    store = Store.on(MemoryEngine(), MemoryEngine(), "b1", "c1", "s1")
+    writers: list[Writer] = []
 
-    def turn(events: list[Event], number: int) -> list[Effect]:
-        seen.extend(events)
-        return [Exit("seen")] if seen else []
+    class Orders(Noted):
+        def __init__(self, inbox: Inbox) -> None:
+            super().__init__()
+            writers.append(Writer(store, inbox))
+            writers[0].start()
+            self.persist = writers[0].order  # type: ignore[assignment]
 
-    core = Script(turn)
-    core.wait_us = 60_000_000
-    run(core, lambda sockets, inbox: inbox.put(Persisted(7, 1)))
-    assert seen == [Persisted(7, 1)]
+    def answer(event: Event) -> list[Effect]:
+        if event == START:
+            return [Persist(4, [CreatePartition(9, "t")])]
+        return [Exit("persisted")] if isinstance(event, Persisted) and event.token == 4 else []
+
+    with RunningLoop(TellingCore(answer), Orders) as running:
+        running.inbox.put(START)
+        running.join()
+        assert writers[0].stop(5)
+    assert running.loop.exit_reason == "persisted"
+    assert [replica.uid for replica in store.recover()] == [9]
 
 
-def test_a_client_is_answered() -> None:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    client = context.socket(zmq.DEALER)
-    client.setsockopt(zmq.LINGER, 0)
+def test_a_client_is_answered_beside_others_that_talk_nonsense() -> None:
+    with (
+        RunningLoop(TellingCore(answering)) as running,
+        RawClient(running.endpoint) as bad,
+        RawClient(running.endpoint) as good,
+    ):
+        for number in range(20):
+            bad.say_frames(b"nonsense")
+            bad.say(PeerFrame("b2", 1, "b1", 1, 0, 0))
+            bad.say_frames(bytes(5 << 20))
+            good.say(MetadataRequest(number))
+            assert good.hear() == MetadataReply(number, Code.OK)
+        reply = bad.hear()
+    assert isinstance(reply, Reply)
+    assert reply.code is Code.BAD_FRAME
+    assert all(isinstance(event, ClientFrameReceived) for event in running.core.events)
 
-    def turn(events: list[Event], number: int) -> list[Effect]:
-        asked = [event for event in events if isinstance(event, ClientFrameReceived)]
-        if not asked:
-            return []
-        reply = MetadataReply(asked[0].message.request_id, Code.OK)  # type: ignore[union-attr]
-        return [
-            SendClient(asked[0].route.identity, reply),
-            Log("debug", "client.answered", {}),
-            Exit("answered"),
-        ]
 
-    def ask(sockets: Sockets, inbox: Inbox) -> None:
-        client.connect(sockets.endpoint)
-        client.send_multipart(encode(MetadataRequest(5)))
+def test_refused_frames_are_logged_together_at_most_once_a_second() -> None:
+    with RunningLoop(TellingCore(answering)) as running, RawClient(running.endpoint) as bad:
+        for _ in range(100):
+            bad.say_frames(b"nonsense")
+            bad.hear()
+    complaints = [line for line in running.logged if line["event"] == "frames.refused"]
+    seconds = running.published[-1].mono_us - running.published[0].mono_us
+    assert len(complaints) <= 1 + seconds // 1_000_000
 
-    core = Script(turn)
-    core.wait_us = 60_000_000
-    run(core, ask)
-    assert client.poll(5_000)
-    assert decode(client.recv_multipart())[0] == MetadataReply(5, Code.OK)
-    client.close(0)
-    context.term()
+
+def test_a_client_that_is_gone_is_told_to_the_core() -> None:
+    def answer(event: Event) -> list[Effect]:
+        if event == START:
+            return [SendClient(b"nobody", MetadataReply(1, Code.OK))]
+        return [Exit("told")] if isinstance(event, RouteLost) and event.route.identity == b"nobody" else []
+
+    with RunningLoop(TellingCore(answer)) as running:
+        running.inbox.put(START)
+        running.join()
+    assert running.loop.exit_reason == "told"
+
+
+def test_peers_are_connected_sent_to_and_disconnected() -> None:
+    peer = Node("b2")
+    effects = [
+        ConnectPeer("b2", 1, peer.endpoint),
+        SendPeer("b2", PeerFrame("b1", 1, "b2", 1, 5, 0)),
+    ]
+    with RunningLoop(TellingCore(at_first(*effects))) as running:
+
+        def send_again(events: list[Event]) -> bool:
+            running.inbox.put(START)
+            return any(isinstance(event, PeerFrameReceived) for event in events)
+
+        peer.receive_until(send_again)
+    with RunningLoop(
+        TellingCore(at_first(effects[0], DisconnectPeer("b2"), effects[1], Exit("")))
+    ) as running:
+        running.inbox.put(START)
+        running.join()
+        assert running.node.sockets.counts.dropped == 1
+    peer.close()
+
+
+def test_a_heap_of_inserts_leaves_the_turn_to_what_comes_after_it() -> None:
+    """Every insert is taken in the end, oldest first, and no turn has more than its share."""
+    rows = np.zeros(512, np.uint64)
+    sizes = np.zeros(512, np.uint32)
+    core = TellingCore(answering)
+    running = RunningLoop(core)
+    with RawClient(running.endpoint) as client:
+        for number in range(1, 13):
+            client.say(
+                ChangeRequest(
+                    number, RecordKind.INSERT, "t", 1, bytes(16), number, 0, due=rows, size=sizes, crc=sizes
+                ),
+                [b""],
+            )
+        client.say(MetadataRequest(99))
+        with running:
+            assert client.hear() == MetadataReply(99, Code.OK)
+            client.say(MetadataRequest(100))
+            assert client.hear() == MetadataReply(100, Code.OK)
+            running.inbox.put(START)
+    messages = [
+        [event.message for event in events if isinstance(event, ClientFrameReceived)]
+        for events, _ in core.turns
+    ]
+    inserts = [[m.request_id for m in turn if isinstance(m, ChangeRequest)] for turn in messages]
+    assert [number for turn in inserts for number in turn] == list(range(1, 13))
+    assert max(map(len, inserts)) == 4
+
+
+def test_what_the_core_says_is_logged_as_it_says_it() -> None:
+    effects = [Log("warning", "peer.fell_silent", {"peer": "b2"}), Exit("said")]
+    with RunningLoop(TellingCore(at_first(*effects))) as running:
+        running.inbox.put(START)
+        running.join()
+    assert running.logged == [{"level": "warning", "event": "peer.fell_silent", "peer": "b2"}]
+
+
+def test_a_bug_in_the_core_ends_the_loop_and_its_story_names_the_events() -> None:
+    def broken(event: Event) -> list[Effect]:
+        raise ValueError("a bug")
+
+    with RunningLoop(TellingCore(broken)) as running:
+        running.inbox.put(Persisted(3, 4))
+        running.join()
+    assert str(running.error) == "a bug"
+    story = running.loop.story()
+    assert story["events"] == {"Persisted": 1}
+
+
+def test_numbers_are_published_when_there_is_nothing_to_do() -> None:
+    with RunningLoop(TellingCore(answering)) as running, RawClient(running.endpoint) as client:
+        client.say(MetadataRequest(1))
+        client.hear()
+    assert running.published
+    assert sum(running.loop.turns.counts) == len(running.core.turns)

@@ -1,185 +1,344 @@
-"""The ROUTER takes anything from anybody and stays whole; real sockets on loopback."""
+"""Real sockets on loopback: what a connection may say, and what becomes of the rest."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-import zmq
 
-from dueq.broker.sockets import Identity, Sockets
+from dueq.broker.introductions import Identity
+from dueq.broker.sockets import Sockets
+from dueq.broker.waiting import Waiter
 from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, RouteLost
-from dueq_codecs.frames import decode, encode
+from dueq_codecs.envelope import seal
+from dueq_codecs.frames import encode
 from dueq_codecs.messages import (
+    ChunkReply,
     Code,
     Hello,
     HelloReply,
     MetadataReply,
     MetadataRequest,
     PeerFrame,
+    Relay,
     Reply,
     Role,
+    SnapshotRequest,
+    UploadWanted,
 )
-
-_DEADLINE_MS = 5_000
-
-
-@pytest.fixture
-def sockets() -> Iterator[Sockets]:
-    found = Sockets("tcp://127.0.0.1:*", Identity("b1", 11, "cluster"))
-    yield found
-    found.close()
-
-
-Connect = Callable[[], "Caller"]
+from tests.unit.broker.stage import Node, RawClient, broker_hello
 
 
 @pytest.fixture
-def connect(sockets: Sockets) -> Iterator[Connect]:
-    """Makes connections to the broker."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    callers: list[Caller] = []
+def start() -> Iterator[Callable[..., Any]]:
+    """Start nodes and clients; they end with the test."""
+    started: list[Node | RawClient] = []
 
-    def make() -> Caller:
-        callers.append(Caller(context, sockets))
-        return callers[-1]
+    def make(kind: type, *arguments: Any) -> Any:
+        started.append(kind(*arguments))
+        return started[-1]
 
     yield make
-    for caller in callers:
-        caller.socket.close(0)
-    context.term()
+    for one in reversed(started):
+        one.close()
 
 
-class Caller:
-    """A raw connection to the broker."""
-
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], sockets: Sockets) -> None:
-        self.socket = context.socket(zmq.DEALER)
-        self.socket.setsockopt(zmq.LINGER, 0)
-        self.socket.connect(sockets.endpoint)
-        self.sockets = sockets
-
-    def send(self, *frames: bytes | memoryview) -> list[Event]:
-        """Send frames and return the events that the broker makes of them (or of a request that follows)."""
-        self.socket.send_multipart(frames)
-        self.socket.send_multipart(encode(MetadataRequest(99)))
-        events: list[Event] = []
-        while not any(_is_marker(event) for event in events):
-            assert self.sockets.router.poll(_DEADLINE_MS), "nothing came"
-            events.extend(self.sockets.receive())
-        return [event for event in events if not _is_marker(event)]
-
-    def answer(self) -> object:
-        """The next frame from the broker."""
-        assert self.socket.poll(_DEADLINE_MS), "no answer"
-        return decode(self.socket.recv_multipart())[0]
+@pytest.fixture
+def node(start: Callable[..., Any]) -> Node:
+    found: Node = start(Node, "b1")
+    return found
 
 
-def _is_marker(event: Event) -> bool:
-    return (
-        isinstance(event, ClientFrameReceived)
-        and isinstance(event.message, MetadataRequest)
-        and event.message.request_id == 99
-    )
+@pytest.fixture
+def client(start: Callable[..., Any], node: Node) -> RawClient:
+    found: RawClient = start(RawClient, node.endpoint)
+    return found
 
 
-def peer_frame(sender: str = "b2", incarnation: int = 22) -> PeerFrame:
-    return PeerFrame(sender, incarnation, "b1", 11, 1, 1)
+def frame(sender: str = "b2", incarnation: int = 1, number: int = 0) -> PeerFrame:
+    return PeerFrame(sender, incarnation, "b1", 1, number, 0)
 
 
-def peer_hello(attach: int = 1, cluster: str = "cluster") -> list[bytes | memoryview]:
-    return encode(Hello(Role.BROKER, "b2", cluster, 22, attach))
+def asked(events: list[Event]) -> list[int]:
+    return [
+        event.message.request_id
+        for event in events
+        if isinstance(event, ClientFrameReceived) and isinstance(event.message, MetadataRequest)
+    ]
 
 
-def test_a_clients_frame_becomes_an_event_with_its_route(sockets: Sockets, connect: Connect) -> None:
-    caller = connect()
-    (event,) = caller.send(*encode(MetadataRequest(7, "t")))
+def heard(events: list[Event]) -> list[int]:
+    return [
+        event.message.sent_mono_us
+        for event in events
+        if isinstance(event, PeerFrameReceived) and isinstance(event.message, PeerFrame)
+    ]
+
+
+def test_a_client_is_heard_and_answered(node: Node, client: RawClient) -> None:
+    client.say(MetadataRequest(7, "t"))
+    (event,) = node.receive_until(lambda events: asked(events) == [7])
     assert isinstance(event, ClientFrameReceived)
-    assert sockets.to_client(event.route.identity, MetadataReply(7, Code.OK), []) is None
-    assert caller.answer() == MetadataReply(7, Code.OK)
+    assert node.sockets.to_client(event.route.identity, MetadataReply(7, Code.OK)) is None
+    assert client.hear() == MetadataReply(7, Code.OK)
+    assert (node.sockets.counts.frames_in, node.sockets.counts.frames_out) == (1, 1)
 
 
-def test_random_bytes_are_answered_counted_and_harm_nobody(sockets: Sockets, connect: Connect) -> None:
+def test_who_is_not_there_is_a_lost_route(node: Node) -> None:
+    lost = node.sockets.to_client(b"nobody", MetadataReply(7, Code.OK))
+    assert isinstance(lost, RouteLost)
+    assert lost.route.identity == b"nobody"
+    assert node.sockets.counts.dropped == 1
+
+
+def test_a_client_that_takes_nothing_is_a_lost_route_and_never_waited_for(
+    node: Node, client: RawClient
+) -> None:
+    client.say(MetadataRequest(7))
+    (event,) = node.receive_until(lambda events: asked(events) == [7])
+    assert isinstance(event, ClientFrameReceived)
+    big = MetadataReply(7, Code.OK, "x" * 20_000)
+    lost = None
+    for _ in range(10_000):
+        lost = lost or node.sockets.to_client(event.route.identity, big)
+        if lost:
+            break
+    assert lost == RouteLost(event.route)
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        ([b""], Code.BAD_FRAME),
+        ([b"GET / HTTP/1.1"], Code.BAD_FRAME),
+        ([random.Random(5).randbytes(400)], Code.BAD_FRAME),
+        ([bytes(encode(MetadataRequest(7, "t"))[0])[:-3]], Code.BAD_FRAME),
+        ([bytes(encode(MetadataRequest(7, "t"))[0]), b"one frame too many"], Code.BAD_FRAME),
+        ([seal(250, b"a kind of tomorrow")], Code.BAD_FRAME),
+        ([seal(3, b"", version=9)], Code.WRONG_VERSION),
+    ],
+    ids=["empty", "http", "random", "cut", "too many", "kind", "version"],
+)
+def test_bytes_that_are_no_message_are_answered_counted_and_harm_nobody(
+    node: Node, client: RawClient, start: Callable[..., Any], frames: list[bytes], code: Code
+) -> None:
+    client.say_frames(*frames)
+    client.say(MetadataRequest(1))
+    other: RawClient = start(RawClient, node.endpoint)
+    other.say(MetadataRequest(2))
+    node.receive_until(lambda events: sorted(asked(events)) == [1, 2])
+    reply = client.hear()
+    assert isinstance(reply, Reply)
+    assert reply.code is code
+    assert node.sockets.counts.refused == {code.name.lower(): 1}
+    assert node.sockets.counts.take_unsaid() == (1, reply.text)
+    assert node.sockets.counts.take_unsaid()[0] == 0
+
+
+def test_random_bytes_are_answered_one_by_one_and_counted(node: Node, client: RawClient) -> None:
     chance = random.Random(5)
-    caller, other = connect(), connect()
     for _ in range(50):
-        assert caller.send(chance.randbytes(chance.randint(0, 200))) == []
-        answer = caller.answer()
-        assert isinstance(answer, Reply)
-        assert answer.code in (Code.BAD_FRAME, Code.WRONG_VERSION)
-    assert sum(sockets.counts.bad.values()) == 50
-    assert len(other.send(*encode(MetadataRequest(1)))) == 1
+        client.say_frames(chance.randbytes(chance.randint(0, 200)))
+    client.say(MetadataRequest(1))
+    assert len(node.receive_until(lambda events: asked(events) == [1])) == 1
+    for _ in range(50):
+        reply = client.hear()
+        assert isinstance(reply, Reply)
+        assert reply.code in (Code.BAD_FRAME, Code.WRONG_VERSION)
+    assert node.sockets.counts.refused.total() == 50
 
 
-def test_every_truncation_of_a_frame_is_refused(sockets: Sockets, connect: Connect) -> None:
-    caller = connect()
+def test_every_truncation_of_a_frame_is_refused(node: Node, client: RawClient) -> None:
     whole = bytes(encode(MetadataRequest(1, "topic"))[0])
     for length in range(len(whole)):
-        assert caller.send(whole[:length]) == []
+        client.say_frames(whole[:length])
+    client.say(MetadataRequest(2))
+    assert len(node.receive_until(lambda events: asked(events) == [2])) == 1
+    assert node.sockets.counts.refused == {"bad_frame": len(whole)}
 
 
-def test_an_empty_multipart_and_too_many_parts_are_refused(sockets: Sockets, connect: Connect) -> None:
-    caller = connect()
-    assert caller.send(b"") == []
-    assert caller.send(*encode(MetadataRequest(1)), b"more", b"and more") == []
-
-
-def test_a_brokers_frame_on_a_clients_session_is_refused(sockets: Sockets, connect: Connect) -> None:
-    caller = connect()
-    assert caller.send(*encode(peer_frame())) == []
-    answer = caller.answer()
-    assert isinstance(answer, Reply)
-    assert answer.code == Code.BAD_FRAME
-
-
-def test_an_answer_sent_to_a_broker_is_refused(sockets: Sockets, connect: Connect) -> None:
-    caller = connect()
-    assert caller.send(*encode(HelloReply(Code.OK))) == []
-
-
-def test_a_peer_is_heard_after_its_hello_and_only_under_its_own_name(
-    sockets: Sockets, connect: Connect
+def test_the_later_connection_of_a_peer_counts(
+    node: Node, client: RawClient, start: Callable[..., Any]
 ) -> None:
-    peer = connect().socket
-    peer.send_multipart(peer_hello())
-    peer.send_multipart(encode(peer_frame()))
-    peer.send_multipart(encode(peer_frame("b3", 33)))
-    events: list[Event] = []
-    while not events:
-        assert sockets.router.poll(_DEADLINE_MS)
-        events.extend(sockets.receive())
-    assert [type(event) for event in events] == [PeerFrameReceived]
-    assert peer.poll(_DEADLINE_MS)
-    refused = decode(peer.recv_multipart())[0]
-    assert isinstance(refused, Reply)
+    client.say(broker_hello("b2", attach=2))
+    client.say(frame(number=1))
+    node.receive_until(lambda events: heard(events) == [1])
+    early: RawClient = start(RawClient, node.endpoint)
+    early.say(broker_hello("b2", attach=1))
+    early.say(frame(number=2))
+    client.say(frame(number=3))
+    node.receive_until(lambda events: 3 in heard(events) and node.sockets.counts.refused.total() == 2)
+    for _ in range(2):
+        reply = early.hear()
+        assert isinstance(reply, Reply)
+        assert reply.code is Code.BAD_FRAME
 
 
-def test_a_peer_of_another_cluster_is_refused(sockets: Sockets, connect: Connect) -> None:
-    caller = connect()
-    assert caller.send(*peer_hello(cluster="other")) == []
-    answer = caller.answer()
-    assert isinstance(answer, Reply)
-    assert answer.code == Code.WRONG_CLUSTER
+@pytest.mark.parametrize(
+    "message",
+    [
+        frame(),
+        UploadWanted("b2", 1, 5, 6),
+        SnapshotRequest("b2", 1, 5, 1, 0, 0),
+        Relay("b2", 1, b"x", False, MetadataRequest(5)),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+def test_a_brokers_frame_on_a_clients_connection_is_refused(
+    node: Node, client: RawClient, message: Any
+) -> None:
+    client.say(message)
+    client.say(MetadataRequest(1))
+    events = node.receive_until(lambda events: asked(events) == [1])
+    assert len(events) == 1
+    reply = client.hear()
+    assert isinstance(reply, Reply)
+    assert reply.code is Code.BAD_FRAME
 
 
-def test_the_later_connection_of_a_peer_counts(sockets: Sockets, connect: Connect) -> None:
-    late, early = connect(), connect()
-    late.socket.send_multipart(peer_hello(attach=2))
-    late.socket.send_multipart(encode(peer_frame()))
-    while not any(isinstance(event, PeerFrameReceived) for event in sockets.receive()):
-        assert sockets.router.poll(_DEADLINE_MS)
-    early.socket.send_multipart(peer_hello(attach=1))
-    assert early.send(*encode(peer_frame())) == []
+@pytest.mark.parametrize("message", [HelloReply(Code.OK), ChunkReply(9, Code.OK), MetadataReply(9, Code.OK)])
+def test_what_only_brokers_answer_is_refused(node: Node, client: RawClient, message: Any) -> None:
+    client.say(message)
+    client.say(MetadataRequest(1))
+    events = node.receive_until(lambda events: asked(events) == [1])
+    assert len(events) == 1
+    reply = client.hear()
+    assert isinstance(reply, Reply)
+    assert (reply.code, reply.request_id) == (Code.BAD_FRAME, getattr(message, "request_id", 0))
 
 
-def test_a_client_that_is_gone_is_told_as_a_lost_route(sockets: Sockets) -> None:
-    lost = sockets.to_client(b"nobody", MetadataReply(1, Code.OK), [])
-    assert isinstance(lost, RouteLost)
+def test_after_its_hello_a_broker_is_heard_under_its_own_name_only(node: Node, client: RawClient) -> None:
+    client.say(broker_hello("b2", incarnation=4))
+    client.say(frame("b2", 4, number=1))
+    client.say(frame("b3", 4, number=2))
+    client.say(frame("b2", 5, number=3))
+    client.say(frame("b2", 4, number=4))
+    node.receive_until(lambda events: heard(events) == [1, 4])
+    assert node.sockets.counts.refused == {"bad_frame": 2}
 
 
-def test_a_frame_over_the_limit_ends_that_connection_only(sockets: Sockets, connect: Connect) -> None:
-    big, other = connect(), connect()
-    big.socket.send(b"x" * (5 << 20))
-    assert len(other.send(*encode(MetadataRequest(1)))) == 1
-    assert sum(sockets.counts.bad.values()) == 0
+@pytest.mark.parametrize("message", [MetadataRequest(3), Hello(Role.CLIENT, "00")])
+def test_a_clients_frame_on_a_brokers_connection_is_refused(
+    node: Node, client: RawClient, message: Any
+) -> None:
+    client.say(broker_hello("b2"))
+    client.say(message)
+    client.say(frame(number=1))
+    events = node.receive_until(lambda events: heard(events) == [1])
+    assert len(events) == 1
+    reply = client.hear()
+    assert isinstance(reply, Reply)
+    assert (reply.code, reply.request_id) == (Code.BAD_FRAME, getattr(message, "request_id", 0))
+
+
+def test_a_frame_that_is_too_long_ends_its_connection_and_no_other(
+    node: Node, client: RawClient, start: Callable[..., Any]
+) -> None:
+    other: RawClient = start(RawClient, node.endpoint)
+    other.say(MetadataRequest(1))
+    node.receive_until(lambda events: asked(events) == [1])
+    client.say_frames(bytes(5 << 20))
+    other.say(MetadataRequest(2))
+    node.receive_until(lambda events: asked(events) == [2])
+    late: RawClient = start(RawClient, node.endpoint)
+    late.say(MetadataRequest(3))
+    node.receive_until(lambda events: asked(events) == [3])
+    assert node.sockets.counts.refused == {}, "it was never taken in"
+
+
+def test_two_brokers_hear_each_other_from_the_first_frame_that_is_sent(
+    node: Node, start: Callable[..., Any]
+) -> None:
+    peer: Node = start(Node, "b2")
+    peer.sockets.connect("b1", node.endpoint)
+
+    def send_again(events: list[Event]) -> bool:
+        peer.sockets.receive()
+        peer.sockets.to_peer("b1", frame(number=5))
+        return 5 in heard(events)
+
+    node.receive_until(send_again)
+    assert node.sockets.counts.refused == {}
+
+
+def test_a_peer_that_has_forgotten_us_is_told_again_who_we_are(start: Callable[..., Any]) -> None:
+    """As when a link has reconnected by itself: to the other side that is a stranger."""
+    peer: Node = start(Node, "b2")
+    first = Node("b1")
+    peer.sockets.connect("b1", first.endpoint)
+
+    def sends_to(node: Node) -> Callable[[list[Event]], bool]:
+        def holds(events: list[Event]) -> bool:
+            peer.sockets.receive()
+            peer.sockets.to_peer("b1", frame(number=5))
+            return 5 in heard(events)
+
+        return holds
+
+    first.receive_until(sends_to(first))
+    first.sockets._introductions._life_of.clear()
+    first.sockets._introductions._latest.clear()
+    first.receive_until(sends_to(first))
+    assert first.sockets.counts.refused["bad_frame"] > 0
+    first.close()
+
+
+def test_a_hello_that_is_refused_is_not_repeated_without_end(node: Node, start: Callable[..., Any]) -> None:
+    stranger: Node = start(Node, "b2", 1, "another cluster")
+    stranger.sockets.connect("b1", node.endpoint)
+
+    def refused(events: list[Event]) -> bool:
+        stranger.sockets.to_peer("b1", frame(number=5))
+        stranger.sockets.receive()
+        return stranger.sockets.counts.refused["wrong_cluster"] > 0
+
+    assert heard(node.receive_until(refused)) == []
+    said = node.sockets.counts.refused["wrong_cluster"]
+    for _ in range(50):
+        stranger.sockets.receive()
+        assert heard(node.sockets.receive()) == []
+    assert node.sockets.counts.refused["wrong_cluster"] <= said + 1
+
+
+def test_a_link_that_reconnects_is_no_news_in_the_log(node: Node, start: Callable[..., Any]) -> None:
+    client: RawClient = start(RawClient, node.endpoint)
+    node.sockets.connect("b2", "tcp://127.0.0.1:9")
+    client.say(frame("b2"))
+    node.receive_until(lambda events: node.sockets.counts.refused["unintroduced"] == 1)
+    assert node.sockets.counts.take_unsaid()[0] == 0
+    reply = client.hear()
+    assert isinstance(reply, Reply)
+    assert reply.code is Code.BAD_FRAME
+
+
+def test_a_new_connection_replaces_the_old_one(node: Node, start: Callable[..., Any]) -> None:
+    peer: Node = start(Node, "b2")
+    for number in (1, 2):
+        peer.sockets.connect("b1", node.endpoint)
+
+        def send_again(events: list[Event], number: int = number) -> bool:
+            peer.sockets.receive()
+            peer.sockets.to_peer("b1", frame(number=number))
+            return number in heard(events)
+
+        node.receive_until(send_again)
+    peer.sockets.disconnect("b1")
+    peer.sockets.to_peer("b1", frame(number=3))
+    assert peer.sockets.counts.dropped > 0
+    assert 3 not in heard(node.sockets.receive())
+
+
+def test_an_endpoint_that_is_none_is_counted_and_harms_nobody(node: Node) -> None:
+    node.sockets.connect("b2", "tcp://nonsense")
+    node.sockets.to_peer("b2", frame())
+    assert node.sockets.counts.refused == {"bad_endpoint": 1}
+    assert "b2" in node.sockets.counts.take_unsaid()[1]
+
+
+def test_an_address_that_is_taken_is_an_error_that_names_it(node: Node) -> None:
+    waiter = Waiter()
+    with pytest.raises(OSError, match=node.endpoint.removeprefix("tcp://")):
+        Sockets(node.endpoint, Identity("b9", 1), waiter)
+    waiter.close()
