@@ -23,7 +23,7 @@ TARGETS = {"first": "u8", "target_sequence": "u8", "target_row": "u2", "token": 
 COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.BARRIER: {},
     RecordKind.INSERT: {"due": "u8", "size": "u4", "crc": "u4"},
-    RecordKind.LEASE: {"target_sequence": "u8", "target_row": "u2"},
+    RecordKind.LEASE: {"first": "u8", "target_sequence": "u8", "target_row": "u2"},
     RecordKind.MOVE: {**TARGETS, "due": "u8"},
     RecordKind.CANCEL: TARGETS,
     RecordKind.ACK: TARGETS,
