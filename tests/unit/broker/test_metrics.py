@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from urllib.request import urlopen
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from dueq.broker.metrics import OTHER, TOPICS_MAX, MetricsPage
-from dueq.core.metrics import CoreMetrics
-from dueq.local.ports import free_ports
+from dueq.core.metrics import CoreMetrics, Histogram
 
 
 def page_of(metrics: CoreMetrics, gauges: dict[str, object] | None = None) -> str:
@@ -60,12 +60,64 @@ def test_ten_thousand_topics_do_not_make_ten_thousand_labels() -> None:
     assert any(f'topic="{OTHER}"' in line for line in shown)
 
 
-def test_the_page_is_served() -> None:
-    (port,) = free_ports(1)
+def test_the_lateness_of_the_many_is_added_up() -> None:
+    metrics = CoreMetrics()
+    for number in range(TOPICS_MAX + 3):
+        metrics.messages["push", f"t{number:04}"] += 1_000 - number
+        metrics.lateness_of(f"t{number:04}").observe(1_500, 2)
+    text = page_of(metrics)
+    assert f'dueq_lateness_seconds_count{{topic="{OTHER}"}} 6.0' in text
+    assert f'dueq_lateness_seconds_bucket{{le="0.001",topic="{OTHER}"}} 0.0' in text
+    assert f'dueq_lateness_seconds_sum{{topic="{OTHER}"}} 0.009' in text
+
+
+def test_refusals_of_the_core_and_of_the_sockets_are_one_count() -> None:
+    page = MetricsPage()
+    page.core.errors["bad_frame"] += 2
+    page.core.errors["busy"] += 1
+    page.refused = {"bad_frame": 3, "wrong_cluster": 1}
+    text = generate_latest(page.registry).decode()
+    for line in (
+        'dueq_errors_total{code="bad_frame"} 5.0',
+        'dueq_errors_total{code="busy"} 1.0',
+        'dueq_errors_total{code="wrong_cluster"} 1.0',
+    ):
+        assert line in text, line
+
+
+def test_what_the_process_measures_is_shown_beside_the_core() -> None:
+    page = MetricsPage()
+    turns = Histogram((100, 1_000))
+    turns.observe(700, 4)
+    page.durations = {"loop_turn_seconds": turns}
+    page.process = {"frames_received": 12}
+    text = generate_latest(page.registry).decode()
+    for line in (
+        'dueq_loop_turn_seconds_bucket{le="0.0001"} 0.0',
+        'dueq_loop_turn_seconds_bucket{le="0.001"} 4.0',
+        "dueq_loop_turn_seconds_sum 0.0028",
+        "dueq_frames_received_total 12.0",
+        "process_resident_memory_bytes",
+    ):
+        assert line in text, line
+
+
+def test_the_page_is_served_where_it_says() -> None:
     page = MetricsPage(CoreMetrics())
-    page.serve(f"127.0.0.1:{port}")
+    address = page.serve("127.0.0.1:0")
     try:
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urlopen(f"http://{address}/metrics", timeout=5) as answer:
             assert b"dueq_leaderships" in answer.read()
     finally:
         page.close()
+
+
+def test_a_port_that_is_taken_is_an_error() -> None:
+    page, other = MetricsPage(), MetricsPage()
+    address = page.serve("127.0.0.1:0")
+    try:
+        with pytest.raises(OSError):
+            other.serve(address)
+    finally:
+        page.close()
+        other.close()

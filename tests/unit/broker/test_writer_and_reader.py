@@ -14,6 +14,7 @@ from dueq.core.effects import Persist
 from dueq.core.events import Event, Persisted, StoreFailed, StorePressure
 from dueq.core.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
 from dueq.storage.memory import MemoryEngine
+from dueq.storage.space import Pressure
 from dueq.storage.store import Store
 
 
@@ -94,3 +95,57 @@ def test_reads_are_answered_in_order(disk: Disk) -> None:
         tokens.extend(event.token for event in disk.wait_for(LogRead) if isinstance(event, LogRead))
     reader.stop(5)
     assert tokens == list(range(20))
+
+
+def test_told_to_stop_the_writer_commits_what_is_queued(disk: Disk) -> None:
+    writer = Writer(disk.store, disk.inbox)
+    for token in range(1, 1_001):
+        writer.order(Persist(token, [SaveMeta(1, token, 0)] if token > 1 else [CreatePartition(1, "t")]))
+    writer.start()
+    assert writer.stop(5)
+    assert disk.store.recover()[0].epoch == 1_000
+    assert not any(isinstance(event, StoreFailed) for event in disk.inbox.take())
+
+
+def test_the_state_of_the_disk_is_said_once_and_again_when_it_changes(disk: Disk) -> None:
+    found = iter([Pressure("", False), Pressure("", False), Pressure("disk_full", True)])
+    disk.store.pressure = lambda: next(found, Pressure("disk_full", True))  # type: ignore[method-assign]
+    writer = Writer(disk.store, disk.inbox)
+    writer.start()
+    said: list[Event] = []
+    while len(said) < 2:
+        said += disk.wait_for(StorePressure)
+    assert writer.stop(5)
+    assert said + disk.inbox.take() == [StorePressure("", False), StorePressure("disk_full", True)]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("worker", ["writer", "reader"])
+def test_a_thread_that_ends_by_a_bug_ends_the_broker(disk: Disk, worker: str) -> None:
+    """Otherwise its orders would wait for ever."""
+    if worker == "writer":
+        writer = Writer(disk.store, disk.inbox)
+        writer.order(Persist(1, [object()]))  # type: ignore[list-item]
+        writer.start()
+    else:
+        reader = Reader(disk.store, disk.inbox)
+        disk.timeline.scan = None  # type: ignore[assignment, method-assign]
+        disk.store.commit([CreatePartition(1, "t")])
+        reader.order(ReadLog(1, 1, 1, 1000))
+        reader.start()
+    (failed,) = [event for event in disk.wait_for(StoreFailed) if isinstance(event, StoreFailed)]
+    assert worker in failed.reason
+
+
+def test_a_reader_that_is_told_to_stop_says_nothing(disk: Disk) -> None:
+    reader = Reader(disk.store, disk.inbox)
+    reader.start()
+    assert reader.stop(5)
+    assert disk.inbox.take() == []
+
+
+def test_who_wakes_a_loop_that_is_gone_does_no_harm() -> None:
+    """A second signal while the process ends."""
+    inbox = Inbox()
+    inbox.close()
+    inbox.put(Persisted(1, 1))

@@ -1,0 +1,49 @@
+"""The loop's wait knows every descriptor, however high its number."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from dueq.broker.waiting import Waiter
+
+
+@pytest.fixture
+def waiter() -> Iterator[Waiter]:
+    found = Waiter()
+    yield found
+    found.close()
+
+
+def test_a_descriptor_beyond_those_that_select_knows_ends_the_wait(waiter: Waiter) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4_096:
+        pytest.skip("so many descriptors are not allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4_096), hard))
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD, 2_000)
+    waiter.add(high)
+    os.write(writing, b"x")
+    waiter.wait(3_600.0)
+    waiter.remove(high)
+    for descriptor in (reading, writing, high):
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_wait_without_news_ends_by_itself(waiter: Waiter) -> None:
+    waiter.wait(0.001)
+
+
+def test_what_was_removed_is_not_waited_for(waiter: Waiter) -> None:
+    reading, writing = os.pipe()
+    waiter.add(reading)
+    waiter.remove(reading)
+    os.write(writing, b"x")
+    waiter.wait(0.001)
+    os.close(reading)
+    os.close(writing)
