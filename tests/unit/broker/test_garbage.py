@@ -1,0 +1,72 @@
+"""Garbage is collected where the loop rests, and only there."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from dueq.broker.garbage import IdleCollector
+
+
+class Knot:
+    """Something that only the collector can free."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.fixture
+def collector() -> Iterator[IdleCollector]:
+    found = IdleCollector()
+    found.start()
+    yield found
+    found.stop()
+
+
+def knots(count: int) -> weakref.ref[Knot]:
+    """Leave some cycles behind; returns a reference to the first."""
+    made = [Knot() for _ in range(count)]
+    return weakref.ref(made[0])
+
+
+def test_nothing_is_collected_while_the_loop_is_at_work(collector: IdleCollector) -> None:
+    first = knots(30_000)
+    assert first() is not None
+    assert not gc.isenabled()
+
+
+def test_cycles_are_freed_in_a_rest(collector: IdleCollector) -> None:
+    first = knots(30_000)
+    collector.rest(25_000)
+    assert first() is None
+
+
+def test_a_few_allocations_are_not_worth_a_collection(collector: IdleCollector) -> None:
+    gc.collect()
+    first = knots(100)
+    collector.rest(25_000)
+    assert first() is not None
+
+
+def test_cycles_that_have_grown_old_are_freed_in_a_long_rest(collector: IdleCollector) -> None:
+    held = Knot()
+    first = weakref.ref(held)
+    for _ in range(3):
+        knots(30_000)
+        collector.rest(25_000)
+    del held
+    for _ in range(60):
+        knots(25_000)
+        collector.rest(60_000_000)
+    assert first() is None
+
+
+def test_afterwards_the_interpreter_collects_again() -> None:
+    collector = IdleCollector()
+    collector.start()
+    collector.stop()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
