@@ -123,18 +123,20 @@ def test_the_state_of_the_disk_is_said_once_and_again_when_it_changes(disk: Disk
 @pytest.mark.parametrize("worker", ["writer", "reader"])
 def test_a_thread_that_ends_by_a_bug_ends_the_broker(disk: Disk, worker: str) -> None:
     """Otherwise its orders would wait for ever."""
+    broken: Writer | Reader
     if worker == "writer":
-        writer = Writer(disk.store, disk.inbox)
+        broken = writer = Writer(disk.store, disk.inbox)
         writer.order(Persist(1, [object()]))  # type: ignore[list-item]
-        writer.start()
     else:
-        reader = Reader(disk.store, disk.inbox)
+        broken = reader = Reader(disk.store, disk.inbox)
         disk.timeline.scan = None  # type: ignore[assignment, method-assign]
         disk.store.commit([CreatePartition(1, "t")])
         reader.order(ReadLog(1, 1, 1, 1000))
-        reader.start()
+    broken.start()
     (failed,) = [event for event in disk.wait_for(StoreFailed) if isinstance(event, StoreFailed)]
     assert worker in failed.reason
+    # The thread's last words belong to this test.
+    assert broken.stop(5)
 
 
 def test_a_reader_that_is_told_to_stop_says_nothing(disk: Disk) -> None:
