@@ -150,15 +150,21 @@ class Partition:
                 f"fewer than {self.topic.min_isr} replicas of partition {self.uid} are within reach", 500,
             )  # fmt: skip
         insert = request.kind == RecordKind.INSERT
-        if insert and self.ctx.inserts_refused == "disk_full":
-            return Refusal(Code.DISK_FULL, "the broker's disk is nearly full: acks and cancels only", 2000)
-        if insert and self.ctx.inserts_refused:
-            return Refusal(Code.BUSY, "the store is behind with its compactions", 200)
+        if insert and (refusal := self._no_inserts()) is not None:
+            return refusal
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
         if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
             return Refusal(
                 Code.BUSY, f"partition {self.uid} has {self._uncommitted_bytes} bytes to commit", 50
             )
+        return None
+
+    def _no_inserts(self) -> Refusal | None:
+        """Why the store takes no new payloads just now."""
+        if self.ctx.inserts_refused == "disk_full":
+            return Refusal(Code.DISK_FULL, "the broker's disk is nearly full: acks and cancels only", 2000)
+        if self.ctx.inserts_refused:
+            return Refusal(Code.BUSY, "the store is behind with its compactions", 200)
         return None
 
     def _uploads_missing(self, request: ChangeRequest) -> Refusal | None:
@@ -176,8 +182,8 @@ class Partition:
         refusal = check_chunk(request, bodies, self.topic)
         if refusal is None and not self.replica.serving:
             refusal = Refusal(Code.NOT_LEADER, f"partition {self.uid} is not served here (yet)", 50)
-        if refusal is None and self.ctx.inserts_refused:
-            refusal = Refusal(Code.DISK_FULL, "the broker's disk is nearly full", 2000)
+        if refusal is None:
+            refusal = self._no_inserts()
         if refusal is None:
             refusal = self.uploads.chunk_received(route, request, bodies[0], now)
         self.ctx.attend(self.uid)

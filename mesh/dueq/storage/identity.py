@@ -18,9 +18,7 @@ from dueq.errors import InvalidRequest, UnknownVersion
 from dueq.storage import layout
 from dueq.storage.engine import Engine
 from dueq.storage.leveldb import LevelDbEngine
-
-_TIMELINE_BUFFER_BYTES = 8 << 20
-_PAYLOAD_BUFFER_BYTES = 16 << 20
+from dueq.storage.space import Buffers
 
 
 class Identity:
@@ -82,9 +80,10 @@ def _lock(folder: Path) -> IO[str]:
 
 
 def _open_engines(folder: Path) -> tuple[Engine, Engine]:
-    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=_TIMELINE_BUFFER_BYTES, compress=True)
+    buffers = Buffers.on(folder)
+    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=buffers.timeline, compress=True)
     try:
-        payload = LevelDbEngine(folder / "payload", write_buffer_bytes=_PAYLOAD_BUFFER_BYTES, compress=False)
+        payload = LevelDbEngine(folder / "payload", write_buffer_bytes=buffers.payload, compress=False)
         try:
             _read_through(timeline)
         except BaseException:

@@ -10,11 +10,25 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from dueq import limits
 
 _LEVEL0_BUSY = 6
 """LevelDB slows writes down at 8 files and stops at 12: inserts are refused well before."""
+
+
+class Buffers(NamedTuple):
+    """LevelDB's write buffers, bytes: each may be on the disk twice (its log and its first table) for a while."""
+
+    timeline: int
+    payload: int
+
+    @classmethod
+    def on(cls, folder: Path) -> Self:
+        """Choose them for the disk: a small one must not be filled by working room alone."""
+        payload = max(min(shutil.disk_usage(folder).total // 64, 16 << 20), 1 << 20)
+        return cls(payload // 2, payload)
 
 
 class Space:
@@ -23,6 +37,7 @@ class Space:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ballast = folder / "ballast"
+        self._working_room = 2 * sum(Buffers.on(folder))
         self._make_ballast()
 
     def _make_ballast(self) -> None:
@@ -33,13 +48,12 @@ class Space:
         with self._ballast.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, max(wanted, 1))
 
-    @staticmethod
-    def low_mark(total: int) -> int:
-        """Free bytes below which inserts are refused."""
-        return int(min(total * limits.DISK_LOW_SHARE, limits.DISK_LOW_BYTES))
+    def low_mark(self, total: int) -> int:
+        """Free bytes below which inserts are refused: what acks, cancels and two flushes need stays."""
+        mark = int(min(total * limits.DISK_LOW_SHARE, limits.DISK_LOW_BYTES))
+        return max(mark, self.critical_mark(total) + self._working_room)
 
-    @staticmethod
-    def critical_mark(total: int) -> int:
+    def critical_mark(self, total: int) -> int:
         """Free bytes below which leadership is handed over."""
         return int(min(total * limits.DISK_CRITICAL_SHARE, limits.DISK_CRITICAL_BYTES))
 
