@@ -1,0 +1,312 @@
+"""The store keeps what it was told, in the order in which it was told, through crashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from dueq.core.entry import ENTRY, Entries, State
+from dueq.core.persistence import (
+    AppendLog,
+    CreatePartition,
+    DropPartition,
+    EntriesRead,
+    IndexScanned,
+    InstallBegin,
+    InstallEnd,
+    InstallRows,
+    LogRead,
+    PayloadsRead,
+    PutChunk,
+    ReadEntries,
+    ReadLog,
+    ReadPayloads,
+    ReadSnapshot,
+    SaveCheckpoint,
+    SaveMeta,
+    ScanIndex,
+    SnapshotRead,
+    TrimLog,
+    TruncateLog,
+)
+from dueq.errors import InvalidRequest, StoreDamaged
+from dueq.storage import layout
+from dueq.storage.engine import StoreFailed
+from dueq.storage.memory import MemoryEngine
+from dueq.storage.store import Store
+from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
+
+UID = 9
+
+
+class Disk:
+    """Two memory engines that outlive their stores."""
+
+    def __init__(self) -> None:
+        self.timeline, self.payload = MemoryEngine(), MemoryEngine()
+        self.store = self.open()
+        self.store.commit([CreatePartition(UID, "t")])
+
+    def open(self) -> Store:
+        self.store = Store.on(self.timeline, self.payload, "b1", "cluster", "store")
+        return self.store
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+def insert(sequence: int, payloads: list[bytes], epoch: int = 1, due: int = 1_000) -> LogEntry:
+    record = Record(RecordKind.INSERT, UID, sequence, epoch, 500)
+    record.requests = (RequestRef(b"c" * 16, sequence, 1, len(payloads)),)
+    record.due = np.full(len(payloads), due, np.uint64)
+    record.size = np.array([len(payload) for payload in payloads], np.uint32)
+    record.crc = np.array([crc32(payload) for payload in payloads], np.uint32)
+    return LogEntry(record, b"".join(payloads))
+
+
+def barrier(sequence: int, epoch: int) -> LogEntry:
+    return LogEntry(Record(RecordKind.BARRIER, UID, sequence, epoch, 500))
+
+
+def entries(*rows: tuple[int, int, int], payload: bytes = b"xy", block_rows: int = 1) -> Entries:
+    """(sequence, row, wait_at) of waiting messages whose payloads lie in one block per sequence."""
+    found = np.zeros(len(rows), ENTRY)
+    for at, (sequence, row, wait_at) in enumerate(rows):
+        found[at]["sequence"], found[at]["row"], found[at]["wait_at"] = sequence, row, wait_at
+        found[at]["first"] = found[at]["due"] = 1_000
+        found[at]["size"], found[at]["crc"] = len(payload), crc32(payload)
+        found[at]["place"], found[at]["block_rows"] = row * len(payload), block_rows
+        found[at]["state"] = State.WAITING
+    return found
+
+
+def bodies(log: list[LogEntry]) -> list[tuple[int, int, bytes]]:
+    return [(entry.record.sequence, entry.record.epoch, bytes(entry.body)) for entry in log]
+
+
+# ---------------------------------------------------------------- the log
+
+
+def test_what_was_appended_is_recovered_with_its_bodies(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [barrier(1, 1), insert(2, [b"ab", b"", b"c"])]), SaveMeta(UID, 1, 1)])
+    disk.store.commit([AppendLog(UID, [barrier(3, 4)]), SaveMeta(UID, 4, 2)])
+    (found,) = disk.open().recover()
+    assert (found.epoch, found.commit, found.applied, found.log_start, found.log_end) == (4, 2, 0, 1, 3)
+    assert found.epochs == [(0, 0), (1, 1), (4, 3)]
+    assert bodies(found.tail) == [(1, 1, b""), (2, 1, b"abc"), (3, 4, b"")]
+
+
+def test_records_that_take_the_place_of_cut_ones_have_their_own_payloads(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"x" * 40_000, b"y" * 40_000]), insert(2, [b"old"])])])
+    disk.store.commit([TruncateLog(UID, 1), AppendLog(UID, [insert(1, [b"new"], epoch=2)])])
+    (found,) = disk.open().recover()
+    assert not found.damaged
+    assert bodies(found.tail) == [(1, 2, b"new")]
+
+
+def test_append_cut_and_append_in_one_commit_leave_the_last(disk: Disk) -> None:
+    writes = [
+        AppendLog(UID, [insert(1, [b"first"])]),
+        TruncateLog(UID, 1),
+        AppendLog(UID, [insert(1, [b"last"], 2)]),
+    ]
+    disk.store.commit(writes)
+    (found,) = disk.open().recover()
+    assert bodies(found.tail) == [(1, 2, b"last")]
+
+
+def test_a_crash_between_the_payloads_and_their_record_leaves_neither(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"kept"])])])
+    disk.timeline.fail_next = True
+    with pytest.raises(StoreFailed):
+        disk.store.commit([AppendLog(UID, [insert(2, [b"x" * 40_000, b"lost"])])])
+    disk.timeline.fail_next = False
+    store = disk.open()
+    (found,) = store.recover()
+    assert bodies(found.tail) == [(1, 1, b"kept")]
+    store.commit([AppendLog(UID, [insert(2, [b"other"])])])
+    (found,) = disk.open().recover()
+    assert bodies(found.tail)[1] == (2, 1, b"other")
+
+
+def test_a_trimmed_log_knows_what_went_before_it(disk: Disk) -> None:
+    disk.store.commit(
+        [AppendLog(UID, [barrier(1, 1), barrier(2, 3), barrier(3, 3)]), SaveCheckpoint(UID, 2, 0)]
+    )
+    disk.store.commit([TrimLog(UID, 3)])
+    (found,) = disk.open().recover()
+    assert (found.log_start, found.log_end, found.epochs) == (3, 3, [(3, 2)])
+    disk.store.commit([AppendLog(UID, [barrier(4, 5)])])
+    assert not disk.open().recover()[0].damaged
+
+
+def test_old_records_are_read_back_up_to_a_bound(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(n, [b"p" * 1_000]) for n in range(1, 6)])])
+    found = disk.store.read(ReadLog(1, UID, 2, 3_000))
+    assert isinstance(found, LogRead)
+    assert [entry.record.sequence for entry in found.entries] == [2, 3]
+    beyond = disk.store.read(ReadLog(1, UID, 9, 2_500))
+    assert isinstance(beyond, LogRead)
+    assert beyond.entries == []
+
+
+@pytest.mark.parametrize("damage", ["flip", "gap", "payload"])
+def test_a_damaged_replica_is_set_aside_and_the_others_are_not(disk: Disk, damage: str) -> None:
+    disk.store.commit([CreatePartition(7, "t"), AppendLog(UID, [insert(n, [b"abc"]) for n in range(1, 4)])])
+    key = layout.log_key(UID, 2)
+    if damage == "flip":
+        row = bytearray(disk.timeline.get(key) or b"")
+        row[-1] ^= 1
+        disk.timeline.write([(key, bytes(row))], sync=True)
+    elif damage == "gap":
+        disk.timeline.write([(key, None)], sync=True)
+    else:
+        disk.payload.write([(layout.block_key(UID, 2, 0), None)], sync=True)
+    other, found = disk.open().recover()
+    assert (other.uid, other.damaged) == (7, "")
+    assert found.damaged
+    (_, again) = disk.open().recover()
+    assert again.installing
+
+
+# ---------------------------------------------------------------- checkpoints
+
+
+def test_waiting_and_moved_entries_are_found_and_scanned_in_order(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 3)])])
+    put = entries((1, 0, 1_000), (1, 1, 3_000), (1, 2, 2_000))
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=put)])
+    found = disk.store.read(
+        ReadEntries(
+            1, UID, np.full(4, 1_000, np.uint64), np.ones(4, np.uint64), np.arange(4, dtype=np.uint16)
+        )
+    )
+    assert isinstance(found, EntriesRead)
+    assert sorted(found.entries["row"].tolist()) == [0, 1, 2]
+    scan = disk.store.read(ScanIndex(2, UID, 1_000, 1 << 16, 2))
+    assert isinstance(scan, IndexScanned)
+    assert (scan.entries["row"].tolist(), scan.exhausted) == ([2, 1], True)
+    scan = disk.store.read(ScanIndex(2, UID, 0, 0, 2))
+    assert isinstance(scan, IndexScanned)
+    assert (scan.entries["row"].tolist(), scan.exhausted) == ([0, 2], False)
+
+
+def test_a_message_that_was_leased_is_no_longer_in_the_index(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"]), barrier(2, 1)])])
+    put = entries((1, 0, 3_000))
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=put)])
+    leased = put.copy()
+    leased["state"], leased["token"] = State.LEASED, 2
+    unwait = np.array([[3_000, 1 << 16, 1_000]], np.uint64)
+    disk.store.commit([SaveCheckpoint(UID, 2, 900, put=leased, unwait=unwait)])
+    scan = disk.store.read(ScanIndex(1, UID, 0, 0, 9))
+    assert isinstance(scan, IndexScanned)
+    assert len(scan.entries) == 0
+    assert list(disk.timeline.keys(layout.head(UID, b"o"), layout.head(UID, b"p"))) == []
+    (found,) = disk.open().recover()
+    assert found.leased["token"].tolist() == [2]
+
+
+def test_payloads_are_read_and_checked(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy", b"xy"])])])
+    good = entries((1, 0, 1_000), (1, 1, 1_000))
+    wrong = good.copy()
+    wrong["crc"] = 1
+    missing = entries((5, 0, 1_000))
+    found = disk.store.read(ReadPayloads(1, UID, np.concatenate([good, wrong, missing])))
+    assert isinstance(found, PayloadsRead)
+    assert found.payloads == [b"xy", b"xy", None, None, None]
+
+
+def test_a_block_goes_when_its_last_message_has_ended_and_the_log_is_past_it(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 3), barrier(2, 1)])])
+    rows = entries((1, 0, 1_000), (1, 1, 1_000), (1, 2, 1_000), block_rows=3)
+    block = layout.block_key(UID, 1, 0)
+    disk.store.commit([SaveCheckpoint(UID, 1, 0, finished=rows[:1])])
+    disk.store.commit([TrimLog(UID, 2)])
+    assert disk.payload.get(block) is not None
+    disk.store.commit([SaveCheckpoint(UID, 2, 0, finished=rows[1:])])
+    assert disk.payload.get(block) is not None
+    disk.store.commit([AppendLog(UID, [barrier(3, 1)]), TrimLog(UID, 3)])
+    assert disk.payload.get(block) is None
+    assert list(disk.timeline.keys(layout.head(UID, b"g"), layout.head(UID, b"h"))) == []
+
+
+def test_uploads_that_nothing_names_are_told_as_orphans(disk: Disk) -> None:
+    disk.store.commit([PutChunk(UID, 77, 0, b"chunk"), PutChunk(UID, 78, 0, b"chunk")])
+    record = insert(1, [b""])
+    record.record.upload = np.array([78], np.uint64)
+    record.record.size = np.array([300_000], np.uint32)
+    disk.store.commit([AppendLog(UID, [record])])
+    (found,) = disk.open().recover()
+    assert found.uploads == [77]
+
+
+# ---------------------------------------------------------------- whole partitions
+
+
+def test_a_snapshot_makes_an_equal_replica(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(n, [b"xy"] * 2) for n in range(1, 40)]), SaveMeta(UID, 1, 39)])
+    put = entries(*[(n, row, 1_000 + n) for n in range(1, 40) for row in (0, 1)], block_rows=2)
+    disk.store.commit([SaveCheckpoint(UID, 39, 1_000, put=put, summary=b"sum", days=[(5, b"\1\0\0\0" * 24)])])
+    other = Disk()
+    other.store.commit([InstallBegin(UID, "t", 6)])
+    number, part, last = 0, 0, False
+    while not last:
+        found = disk.store.read(ReadSnapshot(1, UID, number, part, 1_500))
+        again = disk.store.read(ReadSnapshot(1, UID, found.snapshot, part, 1_500))  # type: ignore[union-attr]
+        assert isinstance(found, SnapshotRead)
+        assert isinstance(again, SnapshotRead)
+        assert (found.data, found.failed) == (again.data, False)
+        other.store.commit([InstallRows(UID, found.data)])
+        number, part, last = found.snapshot, part + 1, found.last
+    assert part > 2
+    assert other.open().recover()[0].installing
+    other.store.commit([InstallEnd(UID, found.applied, found.applied_epoch, 6)])
+    (filled,) = other.open().recover()
+    assert (filled.applied, filled.epoch, filled.log_start, filled.log_end) == (39, 6, 40, 39)
+    assert (filled.summary, filled.days, filled.epochs) == (b"sum", [(5, b"\1\0\0\0" * 24)], [(1, 39)])
+    scans = [store.read(ScanIndex(1, UID, 0, 0, 999)) for store in (disk.store, other.store)]
+    assert scans[0].entries.tobytes() == scans[1].entries.tobytes()  # type: ignore[union-attr]
+    payloads = other.store.read(ReadPayloads(1, UID, put))
+    assert isinstance(payloads, PayloadsRead)
+    assert set(payloads.payloads) == {b"xy"}
+
+
+@pytest.mark.parametrize("data", [b"\0", b"\0\0\1\0\0\0\1kv", b"\7\0\0\0\0\0\0"])
+def test_a_snapshot_that_no_leader_sends_is_refused(disk: Disk, data: bytes) -> None:
+    disk.store.commit([InstallBegin(UID, "t", 6)])
+    with pytest.raises(StoreDamaged):
+        disk.store.commit([InstallRows(UID, data)])
+
+
+def test_a_dropped_partition_leaves_nothing(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"x"])]), PutChunk(UID, 5, 0, b"c"), SaveMeta(UID, 1, 1)])
+    disk.store.commit([DropPartition(UID)])
+    assert list(disk.timeline.keys(*layout.whole(UID))) == []
+    assert list(disk.payload.keys(*layout.whole(UID))) == []
+    assert disk.open().recover() == []
+
+
+# ---------------------------------------------------------------- whose folder
+
+
+def test_a_folder_is_held_by_one_process_and_belongs_to_one_broker_and_cluster(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "d", "b1", "one")
+    with pytest.raises(InvalidRequest, match="in use"):
+        Store.open(tmp_path / "d", "b1", "one")
+    store.close()
+    with pytest.raises(InvalidRequest, match="belongs to broker 'b1', not to 'b2'"):
+        Store.open(tmp_path / "d", "b2", "one")
+    with pytest.raises(InvalidRequest, match="belongs to cluster one, not to two"):
+        Store.open(tmp_path / "d", "b1", "two")
+    again = Store.open(tmp_path / "d", "b1")
+    assert again.store_id == store.store_id
+    with pytest.raises(InvalidRequest, match="belongs to cluster one"):
+        again.bind_cluster("two")
+    again.close()
