@@ -1,0 +1,92 @@
+"""`python -m dueq.bench`: measure, print, keep."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+
+import click
+from rich.console import Console
+
+from dueq.bench.catalogue import MEASUREMENTS, NAMES, Measurement, chosen
+from dueq.bench.figures import Figure, Row
+from dueq.bench.machine import Machine
+from dueq.bench.report import Report
+from dueq.bench.stage import Stage
+
+_WIDTH_MIN = 140
+_HELP = "\n\n\b\n" + "\n".join(f"{m.name:<15}{m.words}" for m in MEASUREMENTS)
+
+
+@click.command(help="Measure what this machine carries, on fresh meshes of real processes." + _HELP)
+@click.option("--quick", is_flag=True, help="About a minute: fewer messages, fewer runs.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(NAMES), metavar="NAME", help="Only this one; may be repeated."
+)
+@click.option(
+    "--json",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep the figures.",
+)
+@click.option(
+    "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the data lies while it is measured; default: the folder for temporary files.",
+)  # fmt: skip
+def main(quick: bool, only: tuple[str, ...], path: Path | None, folder: Path | None) -> None:
+    """Measure, print, keep. The exit code is 1 if something could not be measured."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    with tempfile.TemporaryDirectory(prefix="dueq-bench-", dir=folder) as place:
+        report = _run(chosen(only, quick), Path(place), quick)
+    console = Console()
+    report.print(console if console.is_terminal else Console(width=_WIDTH_MIN))
+    if path is not None:
+        path.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
+    sys.exit(0 if report.good else 1)
+
+
+def _run(measurements: list[Measurement], folder: Path, quick: bool) -> Report:
+    machine = Machine.find(folder)
+    begun_s = time.monotonic()
+    figures: list[Figure] = []
+    interrupted = False
+    console = Console(stderr=True)
+    with console.status("") as status:
+
+        def say(text: str) -> None:
+            status.update(text)
+            if not console.is_terminal:
+                console.print(text, highlight=False)
+
+        stage = Stage(folder, quick, say)
+        try:
+            for measurement in measurements:
+                figures += _measure(measurement, stage)
+        except KeyboardInterrupt:
+            interrupted = True
+    return Report(machine, figures, quick, time.monotonic() - begun_s, interrupted)
+
+
+def _measure(measurement: Measurement, stage: Stage) -> list[Figure]:
+    """Measure; whatever goes wrong is told in the report, and the others go on."""
+    try:
+        return measurement.run(stage)
+    except Exception as error:
+        traceback.print_exc()
+        row = Row(measurement.name, measurement.words, "")
+        return [Figure(row, error=f"{type(error).__name__}: {error}")]
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""All measurements, in the order of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dueq.bench import altering, bare, delivering, failover, far_ahead, lateness, primitives, scheduling
+from dueq.bench.figures import Figure
+from dueq.bench.stage import Stage
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement, several lines of the report.
+
+    Attributes:
+        name: for `--only`, and the first part of its rows' names.
+        run: measures; raises when it cannot.
+        quick: whether it is part of the quick run.
+        full: whether it is part of the full run; otherwise only when asked for.
+        needs: measurement whose figures it is held against.
+    """
+
+    name: str
+    run: Callable[[Stage], list[Figure]]
+    quick: bool = True
+    full: bool = True
+    needs: str = ""
+
+    @property
+    def words(self) -> str:
+        """What it measures, in a sentence."""
+        return (self.run.__doc__ or "").partition("\n")[0]
+
+
+MEASUREMENTS = (
+    Measurement("primitives", primitives.measure),
+    Measurement("bare", bare.measure),
+    Measurement("bulk", scheduling.bulk, needs="bare"),
+    Measurement("sustained", scheduling.sustained, quick=False, full=False, needs="bare"),
+    Measurement("single", scheduling.single, needs="bare"),
+    Measurement("steady", delivering.steady, needs="bare"),
+    Measurement("instant", delivering.instant),
+    Measurement("lateness-1000", lateness.slow),
+    Measurement("lateness-5000", lateness.fast),
+    Measurement("lateness-bulk", lateness.beside_bulk),
+    Measurement("altering", altering.measure),
+    Measurement("failover", failover.measure),
+    Measurement("far-ahead", far_ahead.measure, quick=False),
+)
+NAMES = tuple(measurement.name for measurement in MEASUREMENTS)
+
+
+def chosen(only: tuple[str, ...], quick: bool) -> list[Measurement]:
+    """Which measurements to make.
+
+    Args:
+        only: names; empty for all of the run. What they are held against comes along.
+        quick: whether it is the short run.
+    """
+    if not only:
+        return [m for m in MEASUREMENTS if m.full and (m.quick or not quick)]
+    wanted = set(only) | {m.needs for m in MEASUREMENTS if m.name in only}
+    return [m for m in MEASUREMENTS if m.name in wanted]

@@ -1,0 +1,100 @@
+"""How fast messages get through: a steady stream, and many in one millisecond."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dueq.bench import bare
+from dueq.bench.figures import Figure, Row, Target
+from dueq.bench.stage import Stage
+from dueq.bench.tasks import Consume, Consumed, Produce, Produced, now_ms
+from dueq.bench.workers import Crew, Worker, WorkerFailed, finish
+from dueq.local import LocalMesh
+
+_BATCH = 500
+_CONSUMERS = 2
+_CREDIT = 8_192
+_AHEAD_MS = 200
+_PARTITIONS = 6
+_THREADS = 4
+_DRAIN_S = 120.0
+
+
+def steady(stage: Stage) -> list[Figure]:
+    """Schedule → push → acknowledge, everything at once, on three replicas and on one."""
+    seconds = 3.0 if stage.quick else 15.0
+    words = f"schedule → push → ack, due {_AHEAD_MS} ms ahead, 1 producer, {_CONSUMERS} consumers"
+    three = Row("steady/replicas-3", f"{words}; replicas=3", "msg/s", Target(at_least=45_000), bare.BULK.name)
+    one = Row(
+        "steady/replicas-1", f"{words}; replicas=1, one broker", "msg/s",
+        Target(at_least=100_000), bare.BULK_ALONE.name,
+    )  # fmt: skip
+    runs = stage.pick(3, 1)
+    return [
+        *stage.repeat([three], runs, lambda: {three.name: _steady(stage, seconds, brokers=3)}),
+        *stage.repeat([one], runs, lambda: {one.name: _steady(stage, seconds, brokers=1)}),
+    ]
+
+
+def _steady(stage: Stage, seconds: float, brokers: int) -> float:
+    with stage.mesh(brokers) as (mesh, client, crew):
+        topic = stage.topic(client, _PARTITIONS, replicas=brokers)
+        consumers = crew.start(*_consumers(mesh, topic))
+        (producer,) = crew.start(
+            Produce(mesh.endpoints, topic, _BATCH, _THREADS, seconds=seconds, ahead_ms=_AHEAD_MS)
+        )
+        for worker in (*consumers, producer):
+            worker.go()
+        produced: Produced = producer.result(seconds + _DRAIN_S)
+        consumed = drained(crew, consumers, produced.rows)
+        elapsed_s = (consumed.acked_at_ns - produced.begun_ns) / 1e9 - _AHEAD_MS / 1e3
+        return produced.rows / elapsed_s
+
+
+def instant(stage: Stage) -> list[Figure]:
+    """Many messages that are due in the same millisecond: how long until all are acknowledged."""
+    rows = stage.pick(50_000, 10_000)
+    row = Row(
+        "instant", f"{rows:,} due in one ms: from then until all are acked, {_CONSUMERS} consumers", "s",
+        Target(at_most=0.9),
+    )  # fmt: skip
+    lead_ms = 2_000 + rows // 10
+
+    def once() -> dict[str, float]:
+        with stage.mesh() as (mesh, client, crew):
+            topic = stage.topic(client, _PARTITIONS, replicas=3)
+            consumers = crew.start(*_consumers(mesh, topic))
+            due_ms = now_ms() + lead_ms
+            (producer,) = crew.start(Produce(mesh.endpoints, topic, _BATCH, _THREADS, rows, at_ms=due_ms))
+            for worker in (*consumers, producer):
+                worker.go()
+            produced: Produced = producer.result(_DRAIN_S)
+            if produced.ended_ns >= due_ms * 1_000_000:
+                raise WorkerFailed(
+                    f"{rows} messages could not be scheduled in the {lead_ms} ms before their due instant"
+                )
+            consumed = drained(crew, consumers, rows)
+            return {row.name: consumed.acked_at_ns / 1e9 - due_ms / 1e3}
+
+    return stage.repeat([row], 3, once)
+
+
+def _consumers(mesh: LocalMesh, topic: str) -> list[Consume]:
+    return [
+        Consume(mesh.endpoints, topic, _CREDIT, _BATCH, wait=True, times=False) for _ in range(_CONSUMERS)
+    ]
+
+
+def drained(crew: Crew, consumers: Sequence[Worker], rows: int) -> Consumed:
+    """Wait until so many messages have been consumed, and return what the consumers have got.
+
+    Raises:
+        WorkerFailed: they did not come in time, or one of them is missing, or came twice.
+    """
+    crew.wait(
+        lambda: sum(worker.done for worker in consumers) >= rows, _DRAIN_S, f"{rows} messages to arrive"
+    )
+    consumed = Consumed.together(finish(consumers))
+    if consumed.lost(rows) or consumed.twice:
+        raise WorkerFailed(f"of {rows} messages {consumed.lost(rows)} were lost, {consumed.twice} came twice")
+    return consumed

@@ -1,0 +1,129 @@
+"""The table and the JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dueq.bench.figures import Figure, Target
+from dueq.bench.machine import Machine
+
+_METHOD = (
+    "Producers and consumers are processes of their own, so that no client's GIL is measured; brokers, ZooKeeper "
+    "and all of them share this machine. Medians of all runs; every acknowledgement is synced on every replica."
+)
+
+
+def number(value: float) -> str:
+    """A number with the digits that mean something."""
+    size = abs(value)
+    if size >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    digits = 1 if size >= 10 else 2 if size >= 1 else 3
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def target_text(target: Target | None) -> str:
+    """A target in signs: `≥ 100,000, ≥ 0.5 bare`."""
+    if target is None:
+        return ""
+    parts = []
+    if target.at_least is not None:
+        parts.append(f"≥ {number(target.at_least)}")
+    if target.at_most is not None:
+        parts.append(f"≤ {number(target.at_most)}" if target.at_most else "none")
+    if target.bare_share is not None:
+        parts.append(f"≥ {number(target.bare_share)} bare")
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run of the benchmark.
+
+    Attributes:
+        machine: what it ran on.
+        figures: in the order of the report.
+        quick: whether it was the short run.
+        seconds: how long it took.
+        interrupted: whether it was ended before its end.
+    """
+
+    machine: Machine
+    figures: Sequence[Figure]
+    quick: bool
+    seconds: float
+    interrupted: bool = False
+
+    @property
+    def by_name(self) -> Mapping[str, Figure]:
+        """The figures by their rows' names."""
+        return {figure.row.name: figure for figure in self.figures}
+
+    @property
+    def good(self) -> bool:
+        """Whether everything was measured. A target that is missed is a result, not a failure."""
+        return not self.interrupted and not any(figure.error for figure in self.figures)
+
+    def document(self) -> dict[str, Any]:
+        """The whole report, fit for JSON."""
+        figures = self.by_name
+        return {
+            "machine": self.machine.document(),
+            "quick": self.quick,
+            "seconds": round(self.seconds, 1),
+            "interrupted": self.interrupted,
+            "figures": [figure.document(figures) for figure in self.figures],
+        }
+
+    def print(self, console: Console) -> None:
+        """Write header and table."""
+        for line in self.machine.lines():
+            console.print(line, highlight=False, markup=False)
+        console.print(_METHOD, highlight=False, markup=False)
+        if self.quick:
+            console.print("A quick run: fewer messages and runs than the figures ask for.", highlight=False)
+        console.print(self.table())
+        failed = [figure for figure in self.figures if figure.error]
+        for figure in failed:
+            console.print(
+                f"[red]{escape(figure.row.name)} failed:[/] {escape(figure.error)}", highlight=False
+            )
+        if self.interrupted:
+            console.print("[red]interrupted: the report is not whole[/]")
+
+    def table(self) -> Table:
+        """One line per figure."""
+        table = Table(caption=f"{self.seconds:.0f} s", caption_justify="left")
+        for name in ("figure", "what"):
+            table.add_column(name)
+        for name in ("median", "min – max", "target", "", "× bare"):
+            table.add_column(name, justify="right", no_wrap=True)
+        figures = self.by_name
+        group = ""
+        for figure in self.figures:
+            begun = figure.row.name.partition("/")[0]
+            if group and begun != group:
+                table.add_section()
+            group = begun
+            table.add_row(*_cells(figure, figures))
+        return table
+
+
+def _cells(figure: Figure, figures: Mapping[str, Figure]) -> list[str]:
+    row = figure.row
+    target = target_text(row.target)
+    if figure.error:
+        return [escape(row.name), escape(row.what), "[red]FAILED[/]", "", target, "", ""]
+    met, ratio = figure.met(figures), figure.ratio(figures)
+    spread = f"{number(min(figure.runs))} – {number(max(figure.runs))}" if len(figure.runs) > 1 else ""
+    mark = "" if met is None else "[green]met[/]" if met else "[yellow]missed[/]"
+    return [
+        escape(row.name), escape(row.what), f"{number(figure.median)} {row.unit}".rstrip(), spread, target, mark,
+        "" if ratio is None else number(ratio),
+    ]  # fmt: skip

@@ -1,0 +1,324 @@
+"""What the worker processes do with the SDK.
+
+A payload begins with its number, so that whoever receives can say which are missing and which came twice.
+Instants are Unix ms of this machine's clock, as are the brokers'.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq import Client, Message, OutcomeUnknown, Producer
+from dueq.bench.child import Line
+
+T = TypeVar("T")
+PAYLOAD_BYTES = 256
+_NUMBER_BYTES = 8
+_HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    """This machine's clock, Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class Produced:
+    """What a producer has done: the messages 0 … rows - 1 were acknowledged.
+
+    Attributes:
+        rows: how many.
+        begun_ns, ended_ns: first request and last acknowledgement, Unix ns.
+    """
+
+    rows: int
+    begun_ns: int
+    ended_ns: int
+
+    @property
+    def rate(self) -> float:
+        """Messages per second."""
+        return self.rows / ((self.ended_ns - self.begun_ns) / 1e9)
+
+
+@dataclass(frozen=True)
+class Produce:
+    """Schedule messages, `batch` to a request, until there are `rows`, or `seconds` are over, or it is told to stop.
+
+    Attributes:
+        endpoints, topic: where to.
+        batch: messages per request.
+        threads: requests in flight.
+        rows: 0 for no limit.
+        seconds: 0 for no limit.
+        rate: messages per second; 0 for as fast as they are acknowledged.
+        at_ms: the instant at which the messages fall due; 0: `ahead_ms` after they are scheduled.
+        ahead_ms: see there.
+        span_ms: each is due at random up to so much later.
+    """
+
+    endpoints: Sequence[str]
+    topic: str
+    batch: int
+    threads: int = 1
+    rows: int = 0
+    seconds: float = 0.0
+    rate: float = 0.0
+    at_ms: int = 0
+    ahead_ms: int = 0
+    span_ms: int = 0
+
+    def run(self, line: Line) -> Produced:
+        """See Task."""
+        numbers, done = itertools.count(), itertools.count(1)
+        with Client(self.endpoints) as client, client.producer(self.topic) as producer:
+            client.describe(self.topic)
+            line.ready()
+            begun_ns = time.time_ns()
+
+            def work() -> int:
+                rows = 0
+                for number in numbers:
+                    count = self._rows_of(number)
+                    if count <= 0 or line.stopped.is_set() or not self._in_time(number, begun_ns, line):
+                        return rows
+                    self._schedule(producer, number, count)
+                    rows += count
+                    line.count(next(done) * self.batch)
+                return rows
+
+            rows = sum(in_threads(self.threads, work))
+            return Produced(rows, begun_ns, time.time_ns())
+
+    def _rows_of(self, number: int) -> int:
+        """How many messages request `number` has."""
+        return min(self.batch, self.rows - number * self.batch) if self.rows else self.batch
+
+    def _in_time(self, number: int, begun_ns: int, line: Line) -> bool:
+        """Wait for the turn of a request; False when the time is over before it."""
+        late_s = (time.time_ns() - begun_ns) / 1e9
+        if self.seconds and late_s >= self.seconds:
+            return False
+        if not self.rate:
+            return True
+        turn_s = number * self.batch / self.rate
+        if self.seconds and turn_s >= self.seconds:
+            return False
+        return turn_s <= late_s or not line.stopped.wait(turn_s - late_s)
+
+    def _schedule(self, producer: Producer, number: int, count: int) -> None:
+        filler = b"." * (PAYLOAD_BYTES - _NUMBER_BYTES)
+        first = number * self.batch
+        payloads = [i.to_bytes(_NUMBER_BYTES, "big") + filler for i in range(first, first + count)]
+        at_ms = self.at_ms or now_ms() + self.ahead_ms
+        if self.span_ms:
+            chance = np.random.default_rng(number)
+            dues = (at_ms + chance.integers(0, self.span_ms, count)).tolist()
+        else:
+            dues = [at_ms] * count
+        try:
+            producer.schedule_many(payloads, dues)
+        except OutcomeUnknown as unknown:
+            unknown.retry()
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """What a consumer has got; columns with one value per message, in the order of receipt.
+
+    Attributes:
+        numbers: of the messages.
+        attempts: of each delivery.
+        released_ms, received_ms: lateness behind the due instant, by the leader's mesh time at release and by this
+            machine's clock at receipt; empty when not asked for.
+        received_at_ms: of each receipt, Unix ms; empty when not asked for.
+        acked_at_ns: when the last acknowledgement was confirmed (or, where nobody waits for it, given).
+    """
+
+    numbers: npt.NDArray[np.uint64]
+    attempts: npt.NDArray[np.uint32]
+    released_ms: npt.NDArray[np.float64]
+    received_ms: npt.NDArray[np.float64]
+    received_at_ms: npt.NDArray[np.float64]
+    acked_at_ns: int
+
+    @classmethod
+    def together(cls, parts: Sequence[Consumed]) -> Consumed:
+        """What several consumers have got."""
+        return cls(
+            np.concatenate([part.numbers for part in parts]),
+            np.concatenate([part.attempts for part in parts]),
+            np.concatenate([part.released_ms for part in parts]),
+            np.concatenate([part.received_ms for part in parts]),
+            np.concatenate([part.received_at_ms for part in parts]),
+            max(part.acked_at_ns for part in parts),
+        )
+
+    def lost(self, rows: int) -> int:
+        """How many of the messages 0 … rows - 1 never came."""
+        return rows - len(np.unique(self.numbers[self.numbers < rows]))
+
+    @property
+    def twice(self) -> int:
+        """How many deliveries were of a message that had come before."""
+        return len(self.numbers) - len(np.unique(self.numbers))
+
+
+class Consume:
+    """Receive and acknowledge until told to stop; counts what is acknowledged.
+
+    Args:
+        endpoints, topic: where from.
+        credit: messages that may be with it unfinished.
+        batch: messages per `receive`.
+        wait: acknowledge each batch with one call and wait for it; otherwise message by message, without waiting.
+        times: keep how late each message was.
+    """
+
+    def __init__(
+        self, endpoints: Sequence[str], topic: str, credit: int, batch: int, wait: bool, times: bool
+    ) -> None:
+        self._endpoints, self._topic = endpoints, topic
+        self._credit, self._batch, self._wait, self._times = credit, batch, wait, times
+        self._heads: list[bytes] = []
+        self._attempts: list[int] = []
+        self._released: list[float] = []
+        self._received: list[float] = []
+        self._received_at: list[float] = []
+
+    def run(self, line: Line) -> Consumed:
+        """See Task."""
+        acked_at_ns = 0
+        with (
+            Client(self._endpoints) as client,
+            client.consumer(self._topic, lease=60.0, credit=self._credit) as consumer,
+        ):
+            consumer.receive(1, timeout=0)
+            line.ready()
+            while not line.stopped.is_set():
+                batch = consumer.receive(self._batch, timeout=0.05)
+                if not batch:
+                    line.count(len(self._heads))
+                    continue
+                received_ms = time.time_ns() / 1e6
+                if self._wait:
+                    consumer.ack(batch)
+                else:
+                    for message in batch:
+                        message.ack()
+                acked_at_ns = time.time_ns()
+                self._keep(batch, received_ms)
+                line.count(len(self._heads))
+        return self._consumed(acked_at_ns)
+
+    def _keep(self, batch: list[Message], received_ms: float) -> None:
+        self._heads += [message.payload[:_NUMBER_BYTES] for message in batch]
+        self._attempts += [message.attempt for message in batch]
+        if self._times:
+            self._released += [message.lateness * 1e3 for message in batch]
+            self._received += [received_ms - message.due for message in batch]
+            self._received_at += [received_ms] * len(batch)
+
+    def _consumed(self, acked_at_ns: int) -> Consumed:
+        return Consumed(
+            np.frombuffer(b"".join(self._heads), ">u8").astype(np.uint64),
+            np.array(self._attempts, np.uint32),
+            np.array(self._released, np.float64),
+            np.array(self._received, np.float64),
+            np.array(self._received_at, np.float64),
+            acked_at_ns,
+        )
+
+
+@dataclass(frozen=True)
+class Call:
+    """Call `schedule` with one message after the other, in each of `threads` threads, for `seconds`.
+
+    The result: the durations of all calls in ms, and the calls per second.
+    """
+
+    endpoints: Sequence[str]
+    topic: str
+    threads: int
+    seconds: float
+
+    def run(self, line: Line) -> tuple[npt.NDArray[np.float64], float]:
+        """See Task."""
+        payload = b"." * PAYLOAD_BYTES
+        with Client(self.endpoints) as client, client.producer(self.topic) as producer:
+            client.describe(self.topic)
+            producer.schedule(payload, now_ms() + _HOUR_MS)
+            line.ready()
+            begun_s = time.perf_counter()
+
+            def work() -> list[float]:
+                durations = []
+                while (before_s := time.perf_counter()) - begun_s < self.seconds:
+                    producer.schedule(payload, now_ms() + _HOUR_MS)
+                    durations.append((time.perf_counter() - before_s) * 1e3)
+                return durations
+
+            durations = list(itertools.chain.from_iterable(in_threads(self.threads, work)))
+            return np.array(durations, np.float64), len(durations) / (time.perf_counter() - begun_s)
+
+
+@dataclass(frozen=True)
+class Alter:
+    """Schedule `messages` of `payload_bytes`, move each `moves` times, cancel each.
+
+    The result: the durations of the moves and of the cancels in ms.
+    """
+
+    endpoints: Sequence[str]
+    topic: str
+    payload_bytes: int
+    messages: int
+    moves: int
+
+    def run(self, line: Line) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """See Task."""
+        payload = random.Random(0).randbytes(self.payload_bytes)
+        with Client(self.endpoints) as client, client.producer(self.topic) as producer:
+            ids = [producer.schedule(payload, now_ms() + _HOUR_MS) for _ in range(self.messages)]
+            line.ready()
+            moves, cancels = [], []
+            for number in range(self.moves):
+                for message_id in ids:
+                    before_s = time.perf_counter()
+                    producer.move(message_id, now_ms() + _HOUR_MS + number)
+                    moves.append((time.perf_counter() - before_s) * 1e3)
+            for message_id in ids:
+                before_s = time.perf_counter()
+                producer.cancel(message_id)
+                cancels.append((time.perf_counter() - before_s) * 1e3)
+            return np.array(moves, np.float64), np.array(cancels, np.float64)
+
+
+def in_threads(count: int, work: Callable[[], T]) -> list[T]:
+    """Do the same in several threads and return all results; the first exception is raised once all have ended."""
+    results: list[T] = []
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
