@@ -8,6 +8,7 @@ from queue import Empty, SimpleQueue
 from dueq.broker.inbox import Inbox
 from dueq.broker.worker import Worker
 from dueq.core.persistence import StoreRead
+from dueq.storage.engine import StoreFailed
 from dueq.storage.store import Store
 
 _EXPIRE_S = 5.0
@@ -45,7 +46,10 @@ class Reader(Worker):
                 continue
             if request is None:
                 continue
-            answer = self._store.read(request)
+            try:
+                answer = self._store.read(request)
+            except StoreFailed as error:
+                return str(error)
             if answer is not None:
                 self._inbox.put(answer)
         return ""

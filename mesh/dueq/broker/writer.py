@@ -17,7 +17,7 @@ from dueq.storage.space import Pressure
 from dueq.storage.store import Store
 
 _GROUP_MAX = 256
-_PRESSURE_S = 0.1
+_PRESSURE_S = 0.01
 _IDLE_S = 0.5
 
 

@@ -57,5 +57,9 @@ class Engine(Reader, Protocol):
         ...
 
 
+class EngineDamaged(Exception):
+    """What was read is not what was written: a file of the database is damaged."""
+
+
 class StoreFailed(Exception):
     """A write or sync failed. What is on disk is unknown until the store is opened again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -16,7 +17,7 @@ import plyvel
 
 from dueq.errors import InvalidRequest, UnknownVersion
 from dueq.storage import layout
-from dueq.storage.engine import Engine
+from dueq.storage.engine import Engine, EngineDamaged
 from dueq.storage.leveldb import LevelDbEngine
 from dueq.storage.space import Buffers
 
@@ -35,17 +36,26 @@ class Identity:
         self._lock = lock
 
     @classmethod
-    def open(cls, folder: Path, broker_id: str, cluster_id: str) -> tuple[Identity, Engine, Engine]:
-        """Lock the folder, open both databases, check whose they are."""
+    def open(
+        cls, folder: Path, broker_id: str, cluster_id: str, verify: Callable[[Engine, Engine], None]
+    ) -> tuple[Identity, Engine, Engine]:
+        """Lock the folder, open both databases, check whose they are.
+
+        Args:
+            folder, broker_id, cluster_id: see Store.open.
+            verify: reads what a start needs; closes both and raises EngineDamaged where that cannot be read.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock(folder)
         set_aside = ""
         try:
             try:
                 engines = _open_engines(folder)
-            except plyvel.Error as error:
+                verify(*engines)
+            except (plyvel.Error, EngineDamaged) as error:
                 set_aside = f"{error}; kept as {_put_aside(folder)}"
                 engines = _open_engines(folder)
+                verify(*engines)
             identity = cls(
                 _claim(engines[0], broker_id, cluster_id, os.urandom(8).hex()), folder, lock, set_aside
             )
@@ -84,21 +94,10 @@ def _open_engines(folder: Path) -> tuple[Engine, Engine]:
     timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=buffers.timeline, compress=True)
     try:
         payload = LevelDbEngine(folder / "payload", write_buffer_bytes=buffers.payload, compress=False)
-        try:
-            _read_through(timeline)
-        except BaseException:
-            payload.close()
-            raise
     except BaseException:
         timeline.close()
         raise
     return timeline, payload
-
-
-def _read_through(timeline: Engine) -> None:
-    """Touch what every start needs, so that damage shows before the store is trusted."""
-    for key in (layout.STORE_FORMAT, layout.STORE_ID, layout.BROKER_ID, layout.CLUSTER_ID):
-        timeline.get(key)
 
 
 def _put_aside(folder: Path) -> str:

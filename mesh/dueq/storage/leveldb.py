@@ -8,11 +8,12 @@ sets a background error only for a failed sync). RepairDB is never used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import plyvel
 
-from dueq.storage.engine import Operation, StoreFailed
+from dueq.storage.engine import EngineDamaged, Operation, StoreFailed
 
 
 class LevelDbEngine:
@@ -32,8 +33,7 @@ class LevelDbEngine:
 
     def get(self, key: bytes) -> bytes | None:
         """See Engine."""
-        value: bytes | None = self._db.get(key)
-        return value
+        return _get(self._db, key)
 
     def scan(self, start: bytes, stop: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See Engine."""
@@ -81,8 +81,7 @@ class LevelDbSnapshot:
 
     def get(self, key: bytes) -> bytes | None:
         """See Reader."""
-        value: bytes | None = self._snapshot.get(key)  # type: ignore[attr-defined]
-        return value
+        return _get(self._snapshot, key)
 
     def scan(self, start: bytes, stop: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See Reader."""
@@ -97,8 +96,22 @@ class LevelDbSnapshot:
         self._snapshot.close()  # type: ignore[attr-defined]
 
 
+def _get(source: object, key: bytes) -> bytes | None:
+    with _damage_told():
+        value: bytes | None = source.get(key)  # type: ignore[attr-defined]
+        return value
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    try:
+        yield
+    except plyvel.Error as error:
+        raise EngineDamaged(str(error)) from error
+
+
 def _scan(source: object, start: bytes, stop: bytes, limit: int | None) -> Iterator[tuple[bytes, bytes]]:
-    with source.iterator(start=start, stop=stop) as rows:  # type: ignore[attr-defined]
+    with _damage_told(), source.iterator(start=start, stop=stop) as rows:  # type: ignore[attr-defined]
         for count, row in enumerate(rows):
             if limit is not None and count >= limit:
                 return
@@ -106,5 +119,5 @@ def _scan(source: object, start: bytes, stop: bytes, limit: int | None) -> Itera
 
 
 def _keys(source: object, start: bytes, stop: bytes) -> Iterator[bytes]:
-    with source.iterator(start=start, stop=stop, include_value=False) as keys:  # type: ignore[attr-defined]
+    with _damage_told(), source.iterator(start=start, stop=stop, include_value=False) as keys:  # type: ignore[attr-defined]
         yield from keys

@@ -22,7 +22,7 @@ from dueq.core.persistence import (
     StoreReadDone,
 )
 from dueq.storage import layout
-from dueq.storage.engine import Engine, Reader
+from dueq.storage.engine import Engine, EngineDamaged, Reader
 from dueq.storage.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
 from dueq_codecs.records import LogEntry, RecordKind
@@ -45,7 +45,7 @@ class Reading:
         if isinstance(request, ReadLog):
             return self._log(request)
         if isinstance(request, ReadChunk):
-            data = self._payload.get(layout.chunk_key(request.uid, request.upload, request.chunk))
+            data = self._get_payload(layout.chunk_key(request.uid, request.upload, request.chunk))
             return ChunkRead(request.token, request.uid, request.upload, request.chunk, data)
         return None
 
@@ -88,7 +88,7 @@ class Reading:
                 break
             try:
                 entry = read_entry(self._payload, request.uid, row)
-            except FrameError:
+            except (FrameError, EngineDamaged):
                 break
             if entry is None:
                 break
@@ -97,6 +97,13 @@ class Reading:
                 break
             entries.append(entry)
         return LogRead(request.token, request.uid, request.from_sequence, entries)
+
+    def _get_payload(self, key: bytes) -> bytes | None:
+        """A damaged block costs its own messages, not the broker."""
+        try:
+            return self._payload.get(key)
+        except EngineDamaged:
+            return None
 
     def _payloads(self, request: ReadPayloads) -> PayloadsRead:
         """Each block is read once, however many of its rows are asked for."""
@@ -110,7 +117,7 @@ class Reading:
         for sequence, place, size, crc in columns:
             name = (sequence, place >> 32)
             if name not in blocks:
-                blocks[name] = self._payload.get(layout.block_key(request.uid, *name)) if size else b""
+                blocks[name] = self._get_payload(layout.block_key(request.uid, *name)) if size else b""
             block, offset = blocks[name], place & 0xFFFFFFFF
             payload = block[offset : offset + size] if block is not None else None
             whole = payload is not None and len(payload) == size and (not size or crc32(payload) == crc)

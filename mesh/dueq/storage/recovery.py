@@ -27,22 +27,47 @@ class _Damaged(Exception):
 
 
 class Recovery:
-    """Reads replicas back; fills in the store's log states as it goes."""
+    """Reads replicas back.
 
-    def __init__(
-        self, timeline: Engine, payload: Engine, logs: dict[int, LogState], folder: Path | None
-    ) -> None:
-        self._timeline, self._payload, self._logs, self._folder = timeline, payload, logs, folder
+    Attributes:
+        logs: the state of each log, as verified; the store goes on with them.
+    """
 
-    def all(self) -> list[RecoveredPartition]:
-        """Every replica, verified; leftovers of deleted partitions are swept."""
-        recovered = []
+    def __init__(self, timeline: Engine, payload: Engine, folder: Path | None) -> None:
+        self._timeline, self._payload, self._folder = timeline, payload, folder
+        self.logs: dict[int, LogState] = {}
+        self._found: list[RecoveredPartition] | None = None
+
+    def verify(self, *, thoroughly: bool) -> None:
+        """Read and verify every replica; sweep what deleted partitions have left.
+
+        Args:
+            thoroughly: read every row of `timeline/`, the index too; LevelDB tells of a damaged block only when
+                it is read.
+
+        Raises:
+            EngineDamaged: some file of the database is damaged.
+        """
+        if thoroughly:
+            for _ in self._timeline.scan(b"", b"\xff" * 32):
+                pass
+        self._found = []
         for uid in self._uids():
             if self._timeline.get(layout.head(uid, b"P")) is None:
                 self._wipe(uid)
             else:
-                recovered.append(self.one(uid))
-        return recovered
+                self._found.append(self.one(uid))
+
+    def take(self) -> list[RecoveredPartition]:
+        """Return what `verify` has found, once; later calls read anew."""
+        if self._found is None:
+            self.verify(thoroughly=False)
+        found, self._found = self._found or [], None
+        return found
+
+    def outdated(self) -> None:
+        """Something was written since."""
+        self._found = None
 
     def _uids(self) -> list[int]:
         uids: list[int] = []
@@ -68,7 +93,7 @@ class Recovery:
             uid, topic, epoch, 0, 0, 1, 0, [(0, 0)], [], 0, NO_ENTRIES, [], [], b"", []
         )
         if self._timeline.get(layout.head(uid, b"X")) is not None:
-            self._logs[uid] = LogState()
+            self.logs[uid] = LogState()
             blank.installing = True
             return blank
         try:
@@ -85,7 +110,7 @@ class Recovery:
             applied, _, low_water = CHECKPOINT.unpack_from(checkpoint)
             summary = checkpoint[CHECKPOINT.size :]
         tail = self._verify_log(uid, applied)
-        log = self._logs[uid]
+        log = self.logs[uid]
         if log.end < applied:
             raise _Damaged(
                 f"the log of partition {uid} ends at {log.end}, before the checkpoint at {applied}"
@@ -131,7 +156,7 @@ class Recovery:
                 if entry is None:
                     raise _Damaged(f"record {sequence} of partition {uid} has lost its payloads")
                 tail.append(entry)
-        self._logs[uid] = log
+        self.logs[uid] = log
         self._cut_payloads(uid, log.end)
         return tail
 
@@ -179,7 +204,7 @@ class Recovery:
         if meta is not None:
             mark.append((layout.head(uid, b"M"), meta))
         self._timeline.write(mark, sync=True)
-        self._logs[uid] = LogState()
+        self.logs[uid] = LogState()
         return name
 
     def _wipe(self, uid: int) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 
 from dueq import limits
 
+_COMPACTION_BYTES = 16 << 20
 _LEVEL0_BUSY = 6
 """LevelDB slows writes down at 8 files and stops at 12: inserts are refused well before."""
 
@@ -37,7 +38,9 @@ class Space:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ballast = folder / "ballast"
-        self._working_room = 2 * sum(Buffers.on(folder))
+        # What a flush and a compaction write before they delete, but no more than a quarter of a small disk.
+        room = 2 * sum(Buffers.on(folder)) + _COMPACTION_BYTES
+        self._working_room = min(room, shutil.disk_usage(folder).total // 4)
         self._make_ballast()
 
     def _make_ballast(self) -> None:

@@ -42,7 +42,7 @@ from dueq.core.persistence import (
 )
 from dueq.limits import BLOCK_BYTES
 from dueq.storage import layout
-from dueq.storage.engine import Engine, Operation
+from dueq.storage.engine import Engine, EngineDamaged, Operation, StoreFailed
 from dueq.storage.identity import Identity
 from dueq.storage.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.logs import LogState
@@ -54,6 +54,8 @@ from dueq_codecs.frames import encode_record
 from dueq_codecs.records import LogEntry, RecordKind
 
 _WIPE_ROWS = 2_000
+_SUSPECT = "suspect"
+"""A file of this name says that something could not be read."""
 
 
 class Store:
@@ -67,18 +69,23 @@ class Store:
     """
 
     def __init__(
-        self, timeline: Engine, payload: Engine, identity: Identity, space: Space | None = None
+        self,
+        timeline: Engine,
+        payload: Engine,
+        identity: Identity,
+        recovery: Recovery,
+        space: Space | None = None,
     ) -> None:
         self._timeline, self._payload = timeline, payload
         self._identity, self._space = identity, space
         self.store_id = identity.store_id
         self.set_aside = identity.set_aside
         self._lock = Lock()
-        self._logs: dict[int, LogState] = {}
+        self._recovery = recovery
+        self._logs = recovery.logs
         self._counters: dict[bytes, int] = {}
         self._timeline_batch: list[Operation] = []
         self._payload_batch: list[Operation] = []
-        self._recovery = Recovery(timeline, payload, self._logs, identity.folder)
         self._reading = Reading(timeline, payload)
         self._snapshots = Snapshots(timeline, payload, self._lock)
         self._writers: dict[type, Any] = {
@@ -109,8 +116,22 @@ class Store:
             InvalidRequest: the folder is in use, or belongs to another broker or cluster.
             UnknownVersion: the store is of another format.
         """
-        identity, timeline, payload = Identity.open(folder, broker_id, cluster_id)
-        return cls(timeline, payload, identity, Space(folder))
+
+        found: list[Recovery] = []
+
+        def verify(timeline: Engine, payload: Engine) -> None:
+            try:
+                recovery = Recovery(timeline, payload, folder)
+                recovery.verify(thoroughly=(folder / _SUSPECT).exists())
+            except EngineDamaged:
+                timeline.close()
+                payload.close()
+                raise
+            found.append(recovery)
+
+        identity, timeline, payload = Identity.open(folder, broker_id, cluster_id, verify)
+        (folder / _SUSPECT).unlink(missing_ok=True)
+        return cls(timeline, payload, identity, found[-1], Space(folder))
 
     @classmethod
     def on(cls, timeline: Engine, payload: Engine, broker_id: str, cluster_id: str, store_id: str) -> Store:
@@ -122,7 +143,9 @@ class Store:
             cluster_id: which mesh's.
             store_id: the id to give it if it is empty.
         """
-        return cls(timeline, payload, Identity.on(timeline, broker_id, cluster_id, store_id))
+        recovery = Recovery(timeline, payload, None)
+        recovery.verify(thoroughly=False)
+        return cls(timeline, payload, Identity.on(timeline, broker_id, cluster_id, store_id), recovery)
 
     def bind_cluster(self, cluster_id: str) -> None:
         """Tie a fresh store to its cluster; refuse a store of another one.
@@ -133,11 +156,23 @@ class Store:
         self._identity.bind_cluster(self._timeline, cluster_id)
 
     def recover(self) -> list[RecoveredPartition]:
-        """Verify and return every replica; called once, before anything else."""
-        return self._recovery.all()
+        """Return every replica, verified; called once, before anything else."""
+        return self._recovery.take()
 
     def read(self, request: StoreRead) -> StoreReadDone | None:
-        """Answer a read; None for those that have no answer."""
+        """Answer a read; None for those that have no answer.
+
+        Raises:
+            StoreFailed: the index or a log cannot be read: the next opening looks at every row.
+        """
+        try:
+            return self._read(request)
+        except EngineDamaged as error:
+            if self._identity.folder is not None:
+                (self._identity.folder / _SUSPECT).touch()
+            raise StoreFailed(str(error)) from error
+
+    def _read(self, request: StoreRead) -> StoreReadDone | None:
         if isinstance(request, ReadPartition):
             return PartitionRead(request.token, request.uid, self._recovery.one(request.uid))
         return (
@@ -174,6 +209,7 @@ class Store:
             StoreFailed: the disk refused; this store takes no more writes.
         """
         with self._lock:
+            self._recovery.outdated()
             for write in writes:
                 self._writers[type(write)](write)
             self._flush()

@@ -172,6 +172,7 @@ def test_a_damaged_replica_is_set_aside_and_the_others_are_not(disk: Disk, damag
     assert found.damaged
     (_, again) = disk.open().recover()
     assert again.installing
+    assert not again.damaged
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -309,4 +310,75 @@ def test_a_folder_is_held_by_one_process_and_belongs_to_one_broker_and_cluster(t
     assert again.store_id == store.store_id
     with pytest.raises(InvalidRequest, match="belongs to cluster one"):
         again.bind_cluster("two")
+    again.close()
+
+
+def test_what_cannot_be_read_fails_the_store_and_is_found_at_the_next_opening(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    store = Store.open(folder, "b1", "one")
+    store.commit([CreatePartition(UID, "t"), AppendLog(UID, [barrier(1, 1)])])
+    for base in range(0, 40_000, 4_000):
+        put = entries(*[(1, 0, 1_000 + base + at) for at in range(4_000)])
+        put["sequence"] = np.arange(4_000) + base + 1
+        store.commit([SaveCheckpoint(UID, 1, 0, put=put)])
+    store.close()
+    Store.open(folder, "b1", "one").close()
+    table = max((folder / "timeline").glob("*.ldb"), key=lambda file: file.stat().st_size)
+    data = bytearray(table.read_bytes())
+    for at in range(len(data) // 3, len(data) // 2, 500):
+        data[at] ^= 0xFF
+    table.write_bytes(data)
+    again = Store.open(folder, "b1", "one")
+    assert not again.set_aside
+    with pytest.raises(StoreFailed):
+        again.read(ScanIndex(1, UID, 0, 0, 40_000))
+    again.close()
+    fresh = Store.open(folder, "b1", "one")
+    assert fresh.set_aside
+    fresh.close()
+
+
+@pytest.mark.parametrize("suffix", ["log", "ldb"])
+def test_a_store_with_a_damaged_file_is_set_aside_and_begun_anew(tmp_path: Path, suffix: str) -> None:
+    folder = tmp_path / "d"
+    store = Store.open(folder, "b1", "one")
+    store.commit([CreatePartition(UID, "t")])
+    for sequence in range(1, 400):
+        store.commit([AppendLog(UID, [insert(sequence, [b"x" * 100] * 20)])])
+    first_id = store.store_id
+    store.close()
+    if suffix == "ldb":
+        # Opening moves the log into a table.
+        Store.open(folder, "b1", "one").close()
+    files = sorted((folder / "timeline").glob(f"*.{suffix}"), key=lambda file: file.stat().st_size)
+    data = bytearray(files[-1].read_bytes())
+    for at in range(200, len(data) - 200, 211):
+        data[at] ^= 0xFF
+    files[-1].write_bytes(data)
+    again = Store.open(folder, "b1", "one")
+    assert again.set_aside
+    assert again.store_id != first_id
+    assert again.recover() == []
+    assert (folder / "timeline.damaged-1").exists()
+    again.close()
+
+
+def test_a_damaged_payload_block_costs_its_own_messages_only(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    store = Store.open(folder, "b1", "one")
+    store.commit([CreatePartition(UID, "t")])
+    for sequence in range(1, 40):
+        store.commit([AppendLog(UID, [insert(sequence, [b"%05d" % sequence * 2_000])])])
+    store.commit([SaveCheckpoint(UID, 39, 0)])
+    store.close()
+    Store.open(folder, "b1", "one").close()
+    (table,) = (folder / "payload").glob("*.ldb")
+    data = bytearray(table.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    table.write_bytes(data)
+    again = Store.open(folder, "b1", "one")
+    wanted = np.concatenate([entries((n, 0, 1_000), payload=b"%05d" % n * 2_000) for n in range(1, 40)])
+    found = again.read(ReadPayloads(1, UID, wanted))
+    assert isinstance(found, PayloadsRead)
+    assert 0 < sum(payload is None for payload in found.payloads) <= 3
     again.close()
