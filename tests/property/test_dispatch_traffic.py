@@ -122,7 +122,9 @@ class Traffic:
         elif choice == 2:
             led.answering = not led.answering
         elif choice == 3 and worker.attach:
-            self.stage.dispatcher.route_lost(Route(worker.id + bytes([worker.attach % 256])), at(self.ms))
+            route = Route(worker.id + bytes([worker.attach % 256]))
+            unsent = ConsumerReply("t", worker.id, worker.attach, 0, Code.OK)
+            self.stage.dispatcher.route_lost(route, unsent, at(self.ms))
         elif choice == 4:
             self.stage.dispatcher.unlead(led.uid, at(self.ms))
             while led.open:  # the new leader applies what the old one had appended

@@ -176,7 +176,7 @@ class Sockets:
 
     def to_client(self, identity: bytes, message: BrokerMessage, bodies: Frames = ()) -> Event | None:
         """Send to a client; returns RouteLost when it is gone or takes nothing any more."""
-        return None if self._send(identity, encode(message, bodies)) else RouteLost(Route(identity))
+        return None if self._send(identity, encode(message, bodies)) else RouteLost(Route(identity), message)
 
     def _send(self, identity: bytes, frames: Frames) -> bool:
         try:

@@ -292,7 +292,7 @@ class BrokerCore:
 
     def _on_route_lost(self, event: RouteLost, now: Now) -> None:
         for dispatcher in self._dispatchers.values():
-            dispatcher.route_lost(event.route, now)
+            dispatcher.route_lost(event.route, event.unsent, now)
 
     # -------------------------------------------------------------- the coordinator
 

@@ -5,7 +5,8 @@ out in every frame, with a growing number. So nothing leaks when a frame is lost
 
 Sessions with free credit stand in a line. Rows are dealt to the line in turn; who has no credit left steps
 out and joins again at the end when a lease of it ends. A session that has not been heard for two thirds of
-its time, or whose connection broke, gets nothing new: its SDK is about to give up what it has.
+its time, or whose connection broke, gets nothing new: its SDK is about to give up what it has. The same goes
+for one that let a lease run out, until it speaks: it may have died.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from dueq_codecs.records import U16, U64
 
 SESSION_US: Final = limits.CONSUMER_SESSION_MS * 1000
 HEALTHY_US: Final = SESSION_US * 2 // 3
+LAPSE_US: Final = 500_000
+"""A consumer whose lease has run out is believed to be alive if it spoke so shortly before."""
 
 
 class SentPush(NamedTuple):
@@ -33,6 +36,8 @@ class SentPush(NamedTuple):
 
     number: int
     sent_us: int
+    first: bool
+    """None of its messages can be with the consumer from an earlier push."""
     parts: list[tuple[int, Slots, U64]]
     """(uid, slots, tokens)"""
 
@@ -57,6 +62,8 @@ class ConsumerSession:
     bytes_out: int = 0
     reachable: bool = False
     """Attached, and its route has not failed since."""
+    lapsed_us: int = -SESSION_US
+    """(mono) when leases of it last ran out."""
     must_attach: bool = False
     """It is asked to attach again, so that it states what it holds."""
     in_line: bool = False
@@ -69,6 +76,8 @@ class ConsumerSession:
     def free_rows(self, now: Now) -> int:
         """How many more leases it may get; 0 when it is not healthy."""
         if not self.reachable or now.mono_us - self.heard_us > HEALTHY_US:
+            return 0
+        if self.heard_us < self.lapsed_us - LAPSE_US:
             return 0
         if self.rows_out and self.bytes_out >= self.credit_bytes:
             return 0

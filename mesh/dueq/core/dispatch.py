@@ -102,8 +102,7 @@ class TopicDispatcher:
         if len(leased):
             owners = self._sessions.inherit(leased, now)
             deadline_us = self._mono_of(leased["wait_at"], now) + leased["lease_ms"].astype(np.int64) * 1000
-            slots = lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
-            lane.leases.inherited[slots] = 1
+            lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
             lane.touch(int(deadline_us.min()))
         self._dirty = True
 
@@ -138,9 +137,10 @@ class TopicDispatcher:
             else:
                 self._extended(lane, applied.leased, now)
         if len(applied.ended):
+            owners = self._ended(lane, keys_of(applied.ended), now)
             if record.kind == RecordKind.EXPIRE:
                 self._metrics.messages["expire", self.topic] += len(applied.ended)
-            self._ended(lane, keys_of(applied.ended), now)
+                self._sessions.ran_out(owners, now)
         if len(applied.refused):
             self._ended(lane, applied.refused, now)
             lane.requeue(applied.refused)
@@ -198,12 +198,15 @@ class TopicDispatcher:
         if len(length_us):
             lane.touch(now.mono_us + int(length_us.min()))
 
-    def _ended(self, lane: Lane, keys: U64, now: Now) -> None:
+    def _ended(self, lane: Lane, keys: U64, now: Now) -> I64:
+        """Forget leases; returns the numbers of the sessions that had them."""
         leases = lane.leases
         slots = leases.find(keys)
+        owners = leases.owner[slots]
         if len(slots):
-            self._consumers.give_back(leases.owner[slots], leases.entry["size"][slots], now)
+            self._consumers.give_back(owners, leases.entry["size"][slots], now)
             leases.remove(slots, keys.tolist())
+        return owners
 
     def _mono_of(self, waits: U64, now: Now) -> I64:
         """Return the mono instant (µs) of each waiting instant by mesh time, now at the earliest."""
@@ -256,9 +259,10 @@ class TopicDispatcher:
         self._dirty = True
         self._sessions.frame(route, frame, now)
 
-    def route_lost(self, route: Route, now: Now) -> None:
-        """A frame did not reach this route: nothing is pushed there until its consumers attach again."""
-        self._sessions.route_lost(route)
+    def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
+        """A frame could not be sent to this route: nothing is pushed there until its consumers attach again."""
+        self._dirty = True
+        self._sessions.route_lost(route, unsent, now)
 
     def shift(self, gap_us: int, now: Now) -> None:
         """The process was paused: leases and sessions have lived shorter than the clock says."""
@@ -324,7 +328,7 @@ class TopicDispatcher:
             session = self._consumers.by_number.get(number)
             if session is None or not session.reachable or session.route is None:
                 for at, lane in enumerate(leaving.lanes):
-                    lane.hold_up(leaving.slots[leaving.lane == at])
+                    lane.return_granted(leaving.slots[leaving.lane == at], now)
                 continue
             self._count_push(leaving, mesh_us)
             push, bodies = build(leaving, session, self.topic, self._broker_id, mesh_us, now)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dueq.core.membership import CoordinatorEvent
 from dueq.core.persistence import StoreReadDone
-from dueq_codecs.messages import ClientMessage, PeerMessage
+from dueq_codecs.messages import BrokerMessage, ClientMessage, PeerMessage
 
 
 class Route(NamedTuple):
@@ -27,9 +27,10 @@ class ClientFrameReceived:
 
 @dataclass(slots=True)
 class RouteLost:
-    """A frame for this client could not be delivered: its connection is gone."""
+    """A frame for this client could not be sent: its connection is gone, or takes nothing any more."""
 
     route: Route
+    unsent: BrokerMessage
 
 
 @dataclass(slots=True)

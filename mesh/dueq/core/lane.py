@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
@@ -177,10 +176,14 @@ class Lane:
         """A lease must be ended at this instant or later."""
         self.act_us = min(self.act_us, act_us)
 
-    def end_now(self, slots: Iterable[int] | Slots, now: Now) -> None:
+    def end_now(self, slots: Slots, now: Now) -> None:
         """Have leases ended at the next look at the timers."""
-        self.leases.act_us[np.asarray(slots, np.intp)] = now.mono_us
+        self.leases.act_us[slots] = now.mono_us
         self.touch(now.mono_us)
+
+    def return_granted(self, slots: Slots, now: Now) -> None:
+        """Have those of these leases ended that were never pushed."""
+        self.end_now(slots[self.leases.phase[slots] == Phase.GRANTED], now)
 
     def end_leases(self, now: Now, look_us: int, retry_us: int) -> None:
         """Propose EXPIRE for leases that ran out at their consumer, RELEASE for those that never got there.

@@ -61,7 +61,6 @@ class LeaseTable:
         owner: number of the consumer's session.
         act_us: (mono) when the leader must end it: half-way while unpushed, its deadline once pushed.
         ready: 1 when the payload is at hand (or its chunks have gone ahead).
-        inherited: 1 for a lease that an earlier leader granted.
         bodies: inline payloads that wait for their push.
         staged_bytes: bytes of inline payloads that are at hand or being read.
         high: slots from here on were never used.
@@ -75,7 +74,6 @@ class LeaseTable:
         self.owner = np.zeros(0, np.int64)
         self.act_us = np.zeros(0, np.int64)
         self.ready = np.zeros(0, np.uint8)
-        self.inherited = np.zeros(0, np.uint8)
         self.staged = np.zeros(0, np.int64)
         self.bodies: list[Body | None] = []
         self.staged_bytes = 0
@@ -92,7 +90,7 @@ class LeaseTable:
         entry[:old] = self.entry
         self.entry = entry
         self._words = entry.view("<u8").reshape(-1, _WORDS)
-        for name in ("phase", "token", "owner", "act_us", "ready", "inherited", "staged"):
+        for name in ("phase", "token", "owner", "act_us", "ready", "staged"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate((column, np.zeros(capacity - old, column.dtype))))
         self.act_us[old:] = NEVER_US
@@ -142,7 +140,6 @@ class LeaseTable:
         self.phase[slots] = Phase.FREE
         self.token[slots] = 0
         self.act_us[slots] = NEVER_US
-        self.inherited[slots] = 0
         if self.slot_of:
             self._free += slots.tolist()
         else:

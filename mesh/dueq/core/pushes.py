@@ -109,9 +109,9 @@ def build(
         released_us: mesh time of this instant, Unix µs.
         now: this instant.
     """
-    uid, left_ms, bodies = _release(leaving, now)
     session.push_number += 1
-    session.unseen.append(SentPush(session.push_number, now.mono_us, _parts(leaving)))
+    session.unseen.append(SentPush(session.push_number, now.mono_us, _is_first(leaving), _parts(leaving)))
+    uid, left_ms, bodies = _release(leaving, now)
     entries = leaving.entries
     push = Push(
         topic=topic,
@@ -133,6 +133,13 @@ def build(
         crc=np.ascontiguousarray(entries["crc"]),
     )
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
+
+
+def _is_first(leaving: Leaving) -> bool:
+    lanes, at, slots, _, _ = leaving
+    if len(lanes) == 1:
+        return Phase.AGAIN not in lanes[0].leases.phase[slots].tolist()
+    return all(Phase.AGAIN not in lane.leases.phase[slots[at == i]].tolist() for i, lane in enumerate(lanes))
 
 
 def _parts(leaving: Leaving) -> list[tuple[int, Slots, U64]]:

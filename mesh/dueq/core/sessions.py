@@ -26,7 +26,7 @@ from dueq.core.lane import Lane
 from dueq.core.leases import I64, NEVER_US, Phase, Slots
 from dueq.core.pushes import filler
 from dueq.core.staging import Stager
-from dueq_codecs.messages import BrokerMessage, Code, ConsumerAction, ConsumerFrame, ConsumerReply
+from dueq_codecs.messages import BrokerMessage, Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push
 from dueq_codecs.records import U64
 
 RESEND_US: Final = 1_000_000
@@ -238,7 +238,7 @@ class Sessions:
     def _resend(self, session: ConsumerSession, route: Route, now: Now) -> None:
         """Push again what should have arrived by now; each lost number is filled by an empty push."""
         late = [push for push in session.unseen if push.sent_us <= now.mono_us - RESEND_US][:FILLERS_MAX]
-        for number, _, parts in late:
+        for number, _, _, parts in late:
             for uid, slots, tokens in parts:
                 lane = self._lanes.get(uid)
                 if lane is not None:
@@ -247,16 +247,46 @@ class Sessions:
             self._send(route, filler(number, session, self._topic, self._broker_id, now.wall_us))
         sent_again = {push.number for push in late}
         session.unseen = deque(
-            SentPush(push.number, now.mono_us, []) if push.number in sent_again else push
+            SentPush(push.number, now.mono_us, False, []) if push.number in sent_again else push
             for push in session.unseen
         )
 
-    def route_lost(self, route: Route) -> None:
-        """Nothing arrives there: stop pushing, and have its consumers attach again."""
+    def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
+        """Nothing arrives there: stop pushing, and have its consumers attach again.
+
+        What was leased to them and cannot have arrived is returned, uncounted: others need not wait for it.
+        """
         for session in self._consumers.by_id.values():
-            if session.route == route:
-                session.reachable = False
-                session.must_attach = True
+            if session.route != route:
+                continue
+            session.reachable = False
+            session.must_attach = True
+            for lane in self._lanes.values():
+                lane.return_granted(lane.leases.of_owner(session.number_here), now)
+            if isinstance(unsent, Push) and unsent.attach == session.attach:
+                self._return_unsent(session, unsent.number, now)
+
+    def _return_unsent(self, session: ConsumerSession, number: int, now: Now) -> None:
+        for push in session.unseen:
+            if push.number == number and push.first:
+                for uid, slots, tokens in push.parts:
+                    lane = self._lanes.get(uid)
+                    if lane is not None:
+                        still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
+                        lane.leases.phase[slots[still]] = Phase.RETURNED
+                        lane.end_now(slots[still], now)
+
+    def ran_out(self, owners: I64, now: Now) -> None:
+        """Leases of these sessions ran out: who does not speak gets nothing more, and is spoken to.
+
+        A consumer at work has beaten when it lost them. One that has died is found out by the answer that
+        cannot be sent.
+        """
+        for number in set(owners.tolist()):
+            session = self._consumers.by_number.get(number)
+            if session is not None and session.reachable:
+                session.lapsed_us = now.mono_us
+                self._reply(session, now)
 
     # -------------------------------------------------------------- inherited leases
 

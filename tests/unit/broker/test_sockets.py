@@ -105,7 +105,7 @@ def test_a_client_that_takes_nothing_is_a_lost_route_and_never_waited_for(
         lost = lost or node.sockets.to_client(event.route.identity, big)
         if lost:
             break
-    assert lost == RouteLost(event.route)
+    assert lost == RouteLost(event.route, big)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from dueq_codecs.records import RecordKind
 LED = runpy.run_path(str(Path(__file__).parent / "led.py"))
 Stage, Led, at, keys_in = LED["Stage"], LED["Led"], LED["at"], LED["keys_in"]
 ALICE, BOB = LED["ALICE"], LED["BOB"]
+ANSWER = ConsumerReply("t", ALICE, 1, 1, Code.OK)
 
 
 def kinds(stage: Stage) -> list[RecordKind]:
@@ -95,6 +96,7 @@ def test_a_lease_that_lacks_half_of_its_time_is_not_pushed_again_but_runs_out() 
     stage, _ = pushed(lease_ms=4000)
     stage.attach(2500, attach=2)
     assert stage.run(2500) == []
+    stage.beat(4009, attach=2, number=2)
     stage.run(4009)
     assert kinds(stage) == [RecordKind.LEASE]
     assert [push.attempt.tolist() for push in stage.run(4010)] == [[2]]
@@ -129,17 +131,51 @@ def test_a_lost_route_gets_nothing_until_it_attaches_again() -> None:
     stage, keys = pushed()
     later = stage.insert([500])
     stage.run(480)
-    stage.dispatcher.route_lost(Route(ALICE), at(490))
+    stage.dispatcher.route_lost(Route(ALICE), ANSWER, at(490))
     assert stage.run(500) == []
-    assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE]
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE, RecordKind.RELEASE]
     beat = stage.beat(505, number=2)
     assert beat is not None
     assert beat.code == Code.UNKNOWN_SESSION
     assert stage.run(505) == []
     stage.attach(510, attach=2, route=Route(b"new"), held=[(1, keys[0], 2)])
     (push,) = stage.run(510)
-    assert keys_in(push) == later
+    assert (keys_in(push), push.attempt.tolist()) == (later, [1])
     assert stage.sent[-1][0] == Route(b"new")
+
+
+def test_a_push_that_could_not_be_sent_goes_to_another_at_once_and_uncounted() -> None:
+    stage, keys = pushed(count=2)
+    stage.attach(20, BOB)
+    stage.dispatcher.route_lost(Route(ALICE), _push(stage), at(20))
+    (push,) = stage.run(20)
+    assert (keys_in(push), push.consumer_id, push.attempt.tolist()) == (keys, BOB, [1, 1])
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE, RecordKind.LEASE]
+
+
+def test_what_a_consumer_may_have_from_an_earlier_push_stays_its_own() -> None:
+    stage, keys = pushed(lease_ms=60_000)
+    stage.attach(500, attach=2, lease_ms=60_000)
+    (again,) = stage.run(500)
+    assert keys_in(again) == keys
+    stage.attach(510, BOB)
+    stage.dispatcher.route_lost(Route(ALICE), again, at(510))
+    assert stage.run(510) == []
+
+
+def test_who_lets_a_lease_run_out_gets_nothing_more_until_it_speaks() -> None:
+    stage, keys = pushed(lease_ms=2_000)
+    told = len(stage.sent)
+    assert stage.run(2_010) == []
+    assert any(isinstance(message, ConsumerReply) for _, message, _ in stage.sent[told:])
+    stage.beat(2_300, number=2, push_seen=1)
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(2_300)] == [(keys, [2])]
+
+
+def test_who_has_just_spoken_gets_what_ran_out_again_at_once() -> None:
+    stage, keys = pushed(lease_ms=2_000)
+    stage.beat(1_990, number=2, push_seen=1)
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(2_010)] == [(keys, [2])]
 
 
 def test_chunks_begin_anew_after_an_attach() -> None:

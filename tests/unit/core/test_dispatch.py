@@ -401,6 +401,7 @@ def test_a_lease_that_runs_out_is_expired_and_counted() -> None:
     stage.attach(0, lease_ms=1000)
     stage.run(0)
     stage.run(10)
+    stage.beat(1009, number=2, lease_ms=1000, push_seen=1)
     stage.run(1009)
     assert stage.dispatcher.next_deadline_us(at(1009), stage.clock) == at(1010).mono_us
     assert kinds(stage) == [RecordKind.LEASE]

@@ -9,7 +9,7 @@ back before that, uncounted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -168,10 +168,11 @@ class Consumer:
         fresh, damaged, complete = self._arrivals.push(push, body)
         if push.attach == session.attach and complete:
             session.saw_push(push.number)
-        session.waiting = max(session.waiting - len(fresh), 0)
-        session.promised = max(session.promised - len(fresh), 0)
+        session.used(len(fresh))
         self._hold(fresh)
         self._hold(damaged)
+        if session.waiting:
+            self._balance()
         if damaged:
             self._give_back_damaged(damaged)
         if fresh:
@@ -390,6 +391,14 @@ class Consumer:
         if late:
             self._context.emit(Reclaim(self.consumer_id, late))
         self._lose(over)
+        self._show_life({self._leaders.get(delivery.uid, "") for delivery in over})
+
+    def _show_life(self, leaders: Iterable[str]) -> None:
+        """Leases ran out here: those leaders give nothing more to us until they hear that we live."""
+        for leader in leaders:
+            session = self._sessions.get(leader)
+            if session is not None and session.attached and self._closing is None:
+                self._speak(session, ConsumerAction.BEAT, session.asked)
 
     def _lose(self, deliveries: Sequence[Delivery]) -> None:
         if not deliveries:

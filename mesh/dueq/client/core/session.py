@@ -102,6 +102,12 @@ class Session:
         """Its credit is being raised."""
         self.promised, self.served, self.promised_until_us = amount, served, now_us + PROMISE_US
 
+    def used(self, count: int) -> None:
+        """Messages have come: those that the raised credit was for wait no more."""
+        count = min(count, self.promised)
+        self.promised -= count
+        self.waiting = max(self.waiting - count, 0)
+
     def share(self, held: int, now_us: int) -> Share:
         """This session as the division of credit sees it."""
         promised = self.promised if now_us < self.promised_until_us else 0
