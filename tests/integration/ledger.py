@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 from dueq import Consumer, Message, Outcome, Producer
@@ -261,7 +262,7 @@ def faults_of(entry: Entry) -> list[str]:
         found.append("early")
     if any(
         later.token == former.token or later.released_ms < former.until_ms - _CLOCKS_MS
-        for former, later in zip(deliveries, deliveries[1:], strict=False)
+        for former, later in pairwise(deliveries)
     ):
         found.append("twice")
     cancelled = entry.cancelled_ms
