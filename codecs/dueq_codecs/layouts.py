@@ -96,6 +96,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Text("what"),
         Text("topic"),
         Scalar("seconds", "I"),
+        Text("broker"),
     ),
     Kind.REPLY: Layout(
         m.Reply,

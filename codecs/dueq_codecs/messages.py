@@ -177,7 +177,7 @@ class DeleteTopicRequest:
 
 @dataclass(slots=True)
 class InspectRequest:
-    """A reading request; the answer is what this broker knows and may be stale.
+    """A reading request; the answer is what the broker knows and may be stale. Any broker asks `broker` for it.
 
     `what` is one of "status", "describe", "forecast". The reply's `document` is JSON (see
     ARCHITECTURE.md, "Reading").
@@ -187,6 +187,7 @@ class InspectRequest:
     what: str
     topic: str = ""
     seconds: int = 0
+    broker: str = ""
 
 
 @dataclass(slots=True)

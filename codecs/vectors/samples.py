@@ -159,6 +159,7 @@ def _sessions() -> dict[str, tuple[m.Message, list[bytes]]]:
         ),
         "delete_topic_request": (m.DeleteTopicRequest(3, "flights"), []),
         "inspect_request": (m.InspectRequest(4, "forecast", "flights", 3600), []),
+        "inspect_request_to_another": (m.InspectRequest(4, "status", broker="b2"), []),
         "reply": (m.Reply(4, m.Code.BUSY, "später", '{"due": [1, 2]}', 250), []),
     }
 

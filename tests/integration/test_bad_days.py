@@ -29,34 +29,11 @@ from dueq.local import LocalMesh
 from dueq_codecs.frames import decode, encode
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, PeerFrame, Reply
 from dueq_codecs.records import RecordKind
+from tests.integration.ledger import now_ms
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 _PATIENCE_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def mesh() -> Iterator[LocalMesh]:
-    with LocalMesh() as found:
-        yield found
-
-
-@pytest.fixture
-def client(mesh: LocalMesh) -> Iterator[Client]:
-    with Client(mesh.endpoints) as found:
-        yield found
-
-
-@pytest.fixture
-def topic(client: Client, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name.replace("[", "-").replace("]", "")[:60]
-    client.create_topic(name, partitions=2, replicas=3)
-    yield name
-    client.delete_topic(name)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def receive(client: Client, topic: str, count: int, ack: bool = True) -> list[Message]:

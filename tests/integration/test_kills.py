@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import threading
 from collections.abc import Iterator
 from multiprocessing.synchronize import Event
@@ -112,9 +111,9 @@ def test_what_was_moved_and_cancelled_before_all_brokers_died_stays_so(
 ) -> None:
     ledger = Ledger()
     with client.producer(topic) as producer:
-        due = now_ms() + 10_000
+        due = now_ms() + 6_000
         ids = ledger.schedule(producer, [b"%d" % number for number in range(2_000)], due)
-        ledger.move(producer, ids[:500], due - 9_900)
+        ledger.move(producer, ids[:500], due - 5_900)
         assert ledger.cancel(producer, ids[500:600]) == [Outcome.DONE] * 100
     for number in range(3):
         mesh.kill(number)
@@ -158,37 +157,6 @@ def test_what_a_killed_consumer_held_comes_again_when_its_leases_have_run_out(
     # 3 where the leader had leased it to the dead once more before it knew.
     attempts = [entry.deliveries[0].attempt for entry in ledger.entries.values()]
     assert set(attempts) <= {2, 3}
-
-
-def _schedule_without_end(endpoints: list[str], topic: str, begun: Event) -> None:
-    with Client(endpoints) as client, client.producer(topic) as producer:
-        while True:
-            producer.schedule_many([os.urandom(16) * 12] * 5_000, [now_ms()] * 5_000)
-            begun.set()
-
-
-def test_a_producer_killed_in_the_middle_of_a_batch_leaves_whole_messages(
-    mesh: LocalMesh, client: Client, topic: str
-) -> None:
-    spawn = multiprocessing.get_context("spawn")
-    begun = spawn.Event()
-    child = spawn.Process(target=_schedule_without_end, args=(mesh.endpoints, topic, begun))
-    child.start()
-    try:
-        assert begun.wait(PATIENCE_S)
-    finally:
-        child.kill()
-        child.join(PATIENCE_S)
-        child.close()
-    seen: dict[str, bytes] = {}
-    with client.consumer(topic, lease=60.0, credit=2_000) as consumer:
-        while len(seen) < 5_000:
-            batch = consumer.receive(2_000, timeout=PATIENCE_S)
-            assert batch, f"{len(seen)} came"
-            consumer.ack(batch)
-            assert not seen.keys() & {message.id for message in batch}
-            seen.update((message.id, message.payload) for message in batch)
-    assert all(payload == payload[:16] * 12 for payload in seen.values())
 
 
 def test_a_thousand_cancels_racing_with_delivery_agree_with_what_was_delivered(

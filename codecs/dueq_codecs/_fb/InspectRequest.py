@@ -53,8 +53,15 @@ class InspectRequest(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # InspectRequest
+    def Broker(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
 def InspectRequestStart(builder):
-    builder.StartObject(4)
+    builder.StartObject(5)
 
 def Start(builder):
     InspectRequestStart(builder)
@@ -83,6 +90,12 @@ def InspectRequestAddSeconds(builder, seconds):
 def AddSeconds(builder, seconds):
     InspectRequestAddSeconds(builder, seconds)
 
+def InspectRequestAddBroker(builder, broker):
+    builder.PrependUOffsetTRelativeSlot(4, flatbuffers.number_types.UOffsetTFlags.py_type(broker), 0)
+
+def AddBroker(builder, broker):
+    InspectRequestAddBroker(builder, broker)
+
 def InspectRequestEnd(builder):
     return builder.EndObject()
 
@@ -99,11 +112,13 @@ class InspectRequestT(object):
         what = None,
         topic = None,
         seconds = 0,
+        broker = None,
     ):
         self.requestId = requestId  # type: int
         self.what = what  # type: Optional[str]
         self.topic = topic  # type: Optional[str]
         self.seconds = seconds  # type: int
+        self.broker = broker  # type: Optional[str]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -130,6 +145,7 @@ class InspectRequestT(object):
         self.what = inspectRequest.What()
         self.topic = inspectRequest.Topic()
         self.seconds = inspectRequest.Seconds()
+        self.broker = inspectRequest.Broker()
 
     # InspectRequestT
     def Pack(self, builder):
@@ -137,6 +153,8 @@ class InspectRequestT(object):
             what = builder.CreateString(self.what)
         if self.topic is not None:
             topic = builder.CreateString(self.topic)
+        if self.broker is not None:
+            broker = builder.CreateString(self.broker)
         InspectRequestStart(builder)
         InspectRequestAddRequestId(builder, self.requestId)
         if self.what is not None:
@@ -144,5 +162,7 @@ class InspectRequestT(object):
         if self.topic is not None:
             InspectRequestAddTopic(builder, topic)
         InspectRequestAddSeconds(builder, self.seconds)
+        if self.broker is not None:
+            InspectRequestAddBroker(builder, broker)
         inspectRequest = InspectRequestEnd(builder)
         return inspectRequest

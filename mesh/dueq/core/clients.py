@@ -137,6 +137,12 @@ class Clients:
         return PartitionInfo(uid, leader, seen.epoch, bool(leader) and seen.stage == 1, replicas)
 
     def _on_inspect(self, route: Route, request: InspectRequest, bodies: Bodies, now: Now) -> None:
+        me = self._ctx.settings.broker_id
+        if request.broker not in ("", me):
+            if route.via or not self._relay(route, request.broker, request, bodies, now):
+                text = f"{request.broker} is out of reach from {me}"
+                self._ctx.reply(route, Reply(request.request_id, Code.NOT_LEADER, text))
+            return
         if request.topic and request.topic not in self._topics.by_name:
             text = f"there is no topic {request.topic!r}"
             self._ctx.reply(route, Reply(request.request_id, Code.TOPIC_NOT_FOUND, text))

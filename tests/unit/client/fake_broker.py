@@ -163,6 +163,8 @@ class FakeBroker:
             if self.topics.pop(message.topic, None) is None:
                 return Reply(message.request_id, Code.TOPIC_NOT_FOUND, "no such topic")
         elif isinstance(message, InspectRequest):
+            if message.broker not in ("", self.broker_id):
+                return Reply(message.request_id, Code.NOT_LEADER, "out of reach")
             return Reply(message.request_id, Code.OK, document=json.dumps(self._document(message)))
         return Reply(message.request_id, Code.OK)
 

@@ -68,11 +68,6 @@ class Inspecting:
 
         question.put(lambda request: MetadataRequest(request, event.topic), found)
 
-    def link_up(self) -> None:
-        """Ask brokers that could not be asked before."""
-        for fan_out in list(self._open.values()):
-            self._ask(fan_out)
-
     def answered(self, message: BrokerMessage) -> bool:
         """Take an answer; False if it is to nothing here."""
         if not isinstance(message, Reply) or message.request_id not in self._asked:
@@ -86,13 +81,15 @@ class Inspecting:
         return True
 
     def _ask(self, fan_out: _FanOut) -> None:
-        event, up = fan_out.event, self._links.up()
-        for broker_id, request in fan_out.missing.items():
-            link = up.get(broker_id)
-            if link is not None and not request:
+        """Ask each broker, through another one where there is no link to it."""
+        event = fan_out.event
+        for broker_id in fan_out.missing:
+            link = self._links.route(broker_id)
+            if link is not None:
                 fan_out.missing[broker_id] = request = self._context.next_request()
                 self._asked[request] = (fan_out, broker_id)
-                self._links.send(link, InspectRequest(request, event.what, event.topic, event.seconds))
+                question = InspectRequest(request, event.what, event.topic, event.seconds, broker_id)
+                self._links.send(link, question)
 
     def _finish(self, fan_out: _FanOut) -> None:
         if self._open.pop(fan_out.event.call, None) is None:

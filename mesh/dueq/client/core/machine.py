@@ -129,7 +129,6 @@ class ClientCore:
     def _link_up(self) -> None:
         self._topics.link_up()
         self._asking.link_up()
-        self._inspecting.link_up()
         self._lanes.link_up()
         self._uploads.link_up()
         for consumer in self._consumers.values():
