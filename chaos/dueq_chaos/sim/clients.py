@@ -146,7 +146,7 @@ class SimProducer(Asker):
                 message = self.history.messages[key]
                 message.maybe_dues.remove(due)
                 if outcome == Outcome.DONE:
-                    message.moves.append(due)
+                    self.history.moved(key, due, self.world.wall_us)
 
         self.ask(request, [], done)
 

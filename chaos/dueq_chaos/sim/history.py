@@ -1,4 +1,8 @@
-"""What clients asked for and were told, and the verdicts over it."""
+"""What clients asked for and were told, and the verdicts over it.
+
+A delivery is judged when it happens (or, when its insert is acknowledged later, then); messages that are not
+finished yet are kept apart, so that asking for the verdicts again and again costs little.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,33 @@ MessageKey = tuple[int, int, int]
 """(partition uid, log sequence, row)."""
 
 
+def name_of(key: MessageKey) -> str:
+    """How a message is called in traces and verdicts."""
+    return f"p{key[0]}:{key[1]}:{key[2]}"
+
+
 @dataclass
 class Delivery:
-    """One message handed to one consumer."""
+    """One message handed to one consumer.
+
+    Attributes:
+        at_us: true time, Unix µs.
+        lease_until_us: true time at which the lease is over, as far as the consumer knew; may be extended.
+        ended_at_us: when the consumer stopped holding it (settled, lost, died) before that.
+    """
 
     at_us: int
-    """True time, Unix µs."""
     consumer: str
     token: int
     attempt: int
     payload: bytes
     lease_until_us: int
+    ended_at_us: int | None = None
+
+    @property
+    def held_until_us(self) -> int:
+        """Until when nobody else may have the message."""
+        return self.lease_until_us if self.ended_at_us is None else min(self.ended_at_us, self.lease_until_us)
 
 
 @dataclass
@@ -33,12 +53,33 @@ class Message:
     """Dues of confirmed moves."""
     maybe_dues: list[int] = field(default_factory=list)
     """Dues of moves that may have happened."""
+    moved_at_us: int | None = None
+    """When the last move was confirmed: deliveries after it are at its due or later."""
     cancelled_at_us: int | None = None
     """When a cancel was confirmed."""
     cancel_asked: bool = False
+    """A cancel may have happened."""
     acked_at_us: int | None = None
     """When an ack was confirmed."""
+    waived: str = ""
+    """Why it need not be finished ("its topic was deleted")."""
     deliveries: list[Delivery] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is owed to it."""
+        return (
+            self.acked_at_us is not None
+            or self.cancelled_at_us is not None
+            or self.cancel_asked
+            or bool(self.waived)
+        )
+
+    def earliest_ms(self, at_us: int) -> int:
+        """The due before which a delivery at this instant was early."""
+        if self.moved_at_us is not None and at_us > self.moved_at_us:
+            return min([self.moves[-1], *self.maybe_dues])
+        return min([self.due_ms, *self.moves, *self.maybe_dues])
 
 
 class History:
@@ -47,36 +88,78 @@ class History:
     Attributes:
         messages: by key.
         unacknowledged: payloads of inserts whose outcome was never learnt.
+        refused: payloads of inserts that were refused: they must never be seen.
         strangers: deliveries of messages that nobody has (yet) been told of.
     """
 
     def __init__(self) -> None:
         self.messages: dict[MessageKey, Message] = {}
         self.unacknowledged: dict[bytes, None] = {}
+        self.refused: dict[bytes, str] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
         self._early_acks: dict[MessageKey, int] = {}
+        self._open: dict[MessageKey, None] = {}
+        self._wrong: list[str] = []
+        self._early: list[tuple[int, str]] = []
+        self._names: dict[bytes, MessageKey] = {}
+
+    # -------------------------------------------------------------- what happens
 
     def inserted(self, key: MessageKey, payload: bytes, due_ms: int, first: int) -> None:
         """An insert was acknowledged."""
         message = self.messages[key] = Message(payload, due_ms, first)
-        message.deliveries.extend(self.strangers.pop(key, []))
+        self._open[key] = None
+        self._known_as(payload, key)
         message.acked_at_us = self._early_acks.pop(key, None)
+        for delivery in self.strangers.pop(key, []):
+            self._judge(key, message, delivery)
 
     def acked(self, key: MessageKey, at_us: int) -> None:
         """An ack was confirmed (perhaps before the insert's own answer came)."""
         message = self.messages.get(key)
         if message is None:
+            if key in self._early_acks:
+                self._wrong.append(f"{name_of(key)}: acknowledged twice")
             self._early_acks[key] = at_us
-        else:
-            message.acked_at_us = at_us
+            return
+        if message.acked_at_us is not None:
+            self._wrong.append(f"{name_of(key)}: acknowledged twice")
+        message.acked_at_us = at_us
 
     def delivered(self, key: MessageKey, delivery: Delivery) -> None:
         """A consumer was given a message."""
         message = self.messages.get(key)
+        if delivery.payload in self.refused:
+            why = self.refused[delivery.payload]
+            self._wrong.append(f"{name_of(key)}: delivered though its insert was refused: {why}")
         if message is None:
+            self._known_as(delivery.payload, key)
             self.strangers.setdefault(key, []).append(delivery)
         else:
-            message.deliveries.append(delivery)
+            self._judge(key, message, delivery)
+
+    def moved(self, key: MessageKey, due_ms: int, at_us: int) -> None:
+        """A move was confirmed."""
+        message = self.messages[key]
+        message.moves.append(due_ms)
+        message.moved_at_us = at_us
+
+    def waive(self, uids: list[int], why: str) -> None:
+        """Nothing is owed to the messages of these partitions any more."""
+        for key, message in self.messages.items():
+            if key[0] in uids:
+                message.waived = message.waived or why
+
+    # -------------------------------------------------------------- verdicts
+
+    def done(self) -> bool:
+        """Whether every message is finished and nothing wrong was seen."""
+        return not self._wrong and not self._still_open()
+
+    @property
+    def wrong(self) -> list[str]:
+        """What has been seen so far that must never happen, apart from early deliveries and unfinished work."""
+        return self._wrong
 
     def verdicts(self, *, clock_error_us: int = 0) -> list[str]:
         """Return everything that must not have happened; empty when all is well.
@@ -84,30 +167,38 @@ class History:
         Args:
             clock_error_us: how early a delivery may seem because of the bound on clocks.
         """
-        wrong: list[str] = []
-        for key, message in self.messages.items():
-            wrong.extend(f"{key}: {text}" for text in _verdicts(message, clock_error_us))
+        wrong = self._wrong + [text for early_us, text in self._early if early_us > clock_error_us]
+        for key in self._still_open():
+            message = self.messages[key]
+            wrong.append(f"{name_of(key)}: {'never finished' if message.deliveries else 'lost'}")
         for key, deliveries in self.strangers.items():
             if any(delivery.payload not in self.unacknowledged for delivery in deliveries):
-                wrong.append(f"{key}: unexpected")
+                wrong.append(f"{name_of(key)}: unexpected")
         return wrong
 
+    def _still_open(self) -> list[MessageKey]:
+        still = [key for key in self._open if not self.messages[key].finished]
+        self._open = dict.fromkeys(still)
+        return still
 
-def _verdicts(message: Message, clock_error_us: int) -> list[str]:
-    wrong: list[str] = []
-    possible = [message.due_ms, *message.moves, *message.maybe_dues]
-    for delivery in message.deliveries:
+    def _known_as(self, payload: bytes, key: MessageKey) -> None:
+        known = self._names.setdefault(payload, key)
+        if known != key:
+            self._wrong.append(f"{name_of(key)}: inserted twice, also as {name_of(known)}")
+
+    def _judge(self, key: MessageKey, message: Message, delivery: Delivery) -> None:
+        wrong: list[str] = []
         if delivery.payload != message.payload:
             wrong.append("delivered with another payload")
-        if delivery.at_us < min(possible) * 1000 - clock_error_us:
-            wrong.append(f"delivered early: {delivery.at_us} before {min(possible)}000")
+        early_us = message.earliest_ms(delivery.at_us) * 1000 - delivery.at_us
+        if early_us > 0:
+            self._early.append((early_us, f"{name_of(key)}: delivered early by {early_us} us: {delivery}"))
         if message.cancelled_at_us is not None and delivery.at_us > message.cancelled_at_us:
             wrong.append("delivered after a confirmed cancel")
         if message.acked_at_us is not None and delivery.at_us > message.acked_at_us:
             wrong.append("acknowledged and delivered again")
-    for earlier, later in zip(message.deliveries, message.deliveries[1:], strict=False):
-        if later.consumer != earlier.consumer and later.at_us < earlier.lease_until_us:
-            wrong.append(f"delivered twice while a lease was valid: {earlier} {later}")
-    if message.cancelled_at_us is None and message.acked_at_us is None and not message.cancel_asked:
-        wrong.append("lost" if not message.deliveries else "never finished")
-    return wrong
+        for earlier in message.deliveries:
+            if earlier.consumer != delivery.consumer and delivery.at_us < earlier.held_until_us:
+                wrong.append(f"delivered twice while a lease was valid: {earlier} {delivery}")
+        message.deliveries.append(delivery)
+        self._wrong.extend(f"{name_of(key)}: {text}" for text in wrong)

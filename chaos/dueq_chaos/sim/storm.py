@@ -11,6 +11,8 @@ from dueq_chaos.sim.clients import SimProducer
 from dueq_chaos.sim.mesh import SimMesh
 
 _QUIET_US = 90_000_000
+_LOOK_US = 20_000
+"""So often the end of the storm is looked for."""
 _CLOCK_ERROR_US = 1_000
 """Half the best round trip: what remains of a clock that is ahead (mesh time)."""
 
@@ -173,9 +175,9 @@ class Storm:
     def _calm_down(self) -> list[str]:
         mesh = self.mesh
         mesh.calm()
-        whole = mesh.world.run_until(lambda: mesh.whole() and mesh.quiet(), _QUIET_US)
+        whole = mesh.world.run_until(lambda: mesh.whole() and mesh.quiet(), _QUIET_US, _LOOK_US)
         mesh.world.run(12_000_000)
-        mesh.world.run_until(lambda: mesh.quiet() and not mesh.history.verdicts(), _QUIET_US)
+        mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
         verdicts = mesh.history.verdicts(clock_error_us=_CLOCK_ERROR_US) + mesh.failures()
         if not whole:
             waiting = {name: len(client.calls) for name, client in mesh.clients.items()}

@@ -58,16 +58,34 @@ class World:
         then()
         return True
 
-    def run_until(self, condition: Callable[[], bool], within_us: int) -> bool:
-        """Run until the condition holds; False when the time is over first."""
+    def run_until(self, condition: Callable[[], bool], within_us: int, every_us: int = 0) -> bool:
+        """Run until the condition holds; False when the time is over first.
+
+        Args:
+            condition: asked after every happening, or no more often than `every_us`.
+            within_us: how long to run at most.
+            every_us: least time between two looks at the condition.
+        """
         end_us = self.now_us + within_us
         while not condition():
-            if not self._planned or self._planned[0][0] > end_us:
+            next_us = min(end_us, self.now_us + every_us)
+            if every_us:
+                self._run_to(next_us)
+            elif self._planned and self._planned[0][0] <= end_us:
+                self.step()
+            else:
                 self.now_us = end_us
+            if self.now_us >= end_us:
                 return condition()
-            self.step()
         return True
 
     def run(self, for_us: int) -> None:
         """Run for a while."""
-        self.run_until(lambda: False, for_us)
+        self._run_to(self.now_us + for_us)
+
+    def _run_to(self, end_us: int) -> None:
+        planned = self._planned
+        while planned and planned[0][0] <= end_us:
+            self.now_us, _, then = heappop(planned)
+            then()
+        self.now_us = end_us
