@@ -136,8 +136,6 @@ class Client:
     ) -> list[tuple[int, int]]:
         """Return (Unix ms of a second, messages due in it) for the seconds ahead; empty seconds left out.
 
-        What is overdue and waits counts in the present second.
-
         Raises:
             TopicNotFound, Disconnected
         """
