@@ -6,10 +6,10 @@ import json
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from dueq.cli.instants import instant_text
 from dueq.cli.options import connect, json_option, mesh_options
+from dueq.cli.tables import new_table
 
 _BAR_WIDTH = 40
 
@@ -37,11 +37,9 @@ def forecast(topic: str, seconds: int, as_json: bool, endpoint: tuple[str, ...],
     if not busy:
         click.echo(f"nothing falls due in {topic} within {seconds} s")
         return
-    table = Table(title=f"{topic}: {sum(count for _, count in busy):,} due within {seconds:,} s")
-    table.add_column("from")
-    table.add_column("due", justify="right")
-    table.add_column("")
+    total = sum(count for _, count in busy)
+    shown = new_table(f"{topic}: {total:,} due within {seconds:,} s", "from", ">due", "")
     top = max(count for _, count in busy)
     for instant, count in busy:
-        table.add_row(instant_text(instant), f"{count:,}", "█" * max(1, count * _BAR_WIDTH // top))
-    Console().print(table)
+        shown.add_row(instant_text(instant), f"{count:,}", "█" * max(1, count * _BAR_WIDTH // top))
+    Console().print(shown)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -16,6 +15,7 @@ from rich.text import Text
 from dueq import Client
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.sparkline import sparkline
+from dueq.cli.tables import new_table
 from dueq.errors import DueqError
 from dueq.limits import MAX_CLOCK_OFFSET_MS
 
@@ -91,27 +91,10 @@ def render(document: Document) -> RenderableType:
     return Group(*parts)
 
 
-def _table(title: str, *columns: str) -> Table:
-    """A table; a column whose name begins with > is set to the right."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="dim",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for column in columns:
-        table.add_column(
-            column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=True
-        )
-    return table
-
-
 def _brokers(brokers: dict[str, Document]) -> Table:
     alive = sum(1 for broker in brokers.values() if broker.get("alive", True))
     columns = ("broker", "state", "endpoint", ">leads", ">clock ms", "metrics")
-    table = _table(f"Brokers: {alive} of {len(brokers)} alive", *columns)
+    table = new_table(f"Brokers: {alive} of {len(brokers)} alive", *columns)
     for name in sorted(brokers):
         broker = brokers[name]
         table.add_row(
@@ -145,7 +128,7 @@ def _clock(clock: Document) -> Text:
 
 def _topics(topics: dict[str, Document]) -> Table:
     columns = ("topic", "kind", ">parts", ">scheduled", ">ready", ">leased", ">in 1 min", "now → 1 min")
-    table = _table("Topics", *columns)
+    table = new_table("Topics", *columns)
     for name in sorted(topics):
         topic = topics[name]
         parts: list[Document] = topic.get("partitions") or []
@@ -159,7 +142,7 @@ def _topics(topics: dict[str, Document]) -> Table:
 
 
 def _partitions(topics: dict[str, Document]) -> Table:
-    table = _table(
+    table = new_table(
         "Partitions", "partition", "leader", ">epoch", "in sync", ">lag", ">scheduled", ">ready", ">leased"
     )
     for name in sorted(topics):
@@ -193,7 +176,7 @@ def _in_sync(part: Document, topic: Document) -> Text:
 
 def _consumers(consumers: list[Document]) -> Table:
     """One line a consumer: its sessions with all leaders added up."""
-    table = _table("Consumers", "topic", "consumer", "at", ">credit", ">leased")
+    table = new_table("Consumers", "topic", "consumer", "at", ">credit", ">leased")
     sessions: dict[tuple[str, str], list[Document]] = {}
     for session in consumers:
         sessions.setdefault((str(session.get("topic", "")), str(session.get("consumer", ""))), []).append(

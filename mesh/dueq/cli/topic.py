@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from dueq import TopicInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.instants import parse_duration
 from dueq.cli.options import connect, json_option, mesh_options
+from dueq.cli.tables import new_table
+from dueq.client.topics import PartitionInfo
 
 
 @click.group(cls=SuggestingGroup)
@@ -72,17 +73,16 @@ def list_(as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
     if not topics:
         click.echo("no topics yet: dueq topic create NAME")
         return
-    table = Table()
-    for column, justify in (
-        ("topic", "left"),
-        ("kind", "left"),
-        ("partitions", "right"),
-        ("replicas", "right"),
-    ):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    shown = new_table("", "topic", "kind", ">partitions", ">replicas")
     for info in topics:
-        table.add_row(info.name, info.kind, str(info.partitions), str(info.replicas))
-    Console().print(table)
+        shown.add_row(info.name, info.kind, str(info.partitions), str(info.replicas))
+    Console().print(shown)
+
+
+def _leader(part: PartitionInfo) -> str:
+    if part.serving:
+        return part.leader
+    return f"{part.leader} [yellow](not yet)[/]" if part.leader else "[red]none[/]"
 
 
 @topic.command()
@@ -98,31 +98,20 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
         return
     horizon = f", at most {info.horizon} ahead" if info.horizon else ""
     title = (
-        f"{info.name}: {info.kind}, {info.replicas} replicas, at least {info.min_isr} in sync, "
+        f"{info.name}: {info.kind}, replicas: {info.replicas}, at least {info.min_isr} in sync, "
         f"payloads up to {info.payload_bytes_max:,} bytes{horizon}"
     )
     console = Console()
     console.print(title, highlight=False)
-    table = Table()
-    for column in (
-        "partition",
-        "leader",
-        "epoch",
-        "serving",
-        "in sync",
-        "replicas",
-        "scheduled",
-        "ready",
-        "leased",
-    ):
-        table.add_column(column)
+    shown = new_table(
+        "", ">part", "leader", ">epoch", "in sync", "replicas", ">scheduled", ">ready", ">leased"
+    )
     for part in info.placement:
-        table.add_row(
-            str(part.index), part.leader or "[red]none[/]", str(part.epoch),
-            "yes" if part.serving else "[red]no[/]", " ".join(part.isr), " ".join(part.replicas),
+        shown.add_row(
+            str(part.index), _leader(part), str(part.epoch), " ".join(part.isr), " ".join(part.replicas),
             *("–" if count is None else f"{count:,}" for count in (part.scheduled, part.ready, part.leased)),
         )  # fmt: skip
-    console.print(table)
+    console.print(shown)
 
 
 @topic.command()
