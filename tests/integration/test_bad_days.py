@@ -27,7 +27,7 @@ from dueq.errors import (
 from dueq.limits import DUE_MS_MAX
 from dueq.local import LocalMesh
 from dueq_codecs.frames import decode, encode
-from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, PeerFrame, Reply
+from dueq_codecs.messages import ChangeReply, ChangeRequest, Code, CreateTopicRequest, PeerFrame, Reply
 from dueq_codecs.records import RecordKind
 from tests.integration.ledger import now_ms
 
@@ -202,6 +202,32 @@ def test_a_partition_of_another_topic_is_refused(raw: zmq.Socket[bytes], client:
     answer = ask(raw, *encode(request, [body]))
     assert isinstance(answer, ChangeReply)
     assert answer.code == Code.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("rows", [1_025, 70_000])
+def test_more_rows_than_a_request_may_have_are_refused_with_the_limit(
+    raw: zmq.Socket[bytes], client: Client, topic: str, rows: int
+) -> None:
+    request, body = insert_request(client.describe(topic).placement[0].uid, topic)
+    request.due, request.size, request.crc = (
+        np.repeat(column, rows) for column in (request.due, request.size, request.crc)
+    )
+    answer = ask(raw, *encode(request, [body * rows]))
+    assert isinstance(answer, ChangeReply)
+    assert (answer.code, answer.text) == (Code.INVALID_REQUEST, f"a request has 1 to 1024 rows, not {rows}")
+
+
+def test_more_partitions_than_a_topic_may_have_are_refused_by_client_and_broker(
+    raw: zmq.Socket[bytes], client: Client
+) -> None:
+    with pytest.raises(InvalidRequest, match="1025"):
+        client.create_topic("wide", partitions=1_025)
+    answer = ask(raw, *encode(CreateTopicRequest(1, b"c" * 16, "wide", "timeline", 1_025, 3, 2)))
+    assert isinstance(answer, Reply)
+    assert (answer.code, answer.text) == (
+        Code.INVALID_REQUEST,
+        "a topic has 1 to 1024 partitions, not 1025",
+    )
 
 
 def test_noise_on_the_port_is_not_the_end_of_it(mesh: LocalMesh, client: Client, topic: str) -> None:
