@@ -162,6 +162,9 @@ class Leading:
         replica = self._replica
         if replica.durable_epoch < self.epoch or self.barrier == 0:
             return
+        if len(self.node.isr) < replica.min_isr:
+            # Only after `dueq partition recover`: the sole survivor leads, and what one disk holds is not safe yet.
+            return
         lowest = replica.synced
         for member in self.maximal_isr():
             if member == self._ctx.me:
