@@ -7,6 +7,8 @@ from typing import Any
 
 Document = dict[str, Any]
 
+_HELD = ("role", "epoch", "last_epoch", "end", "commit", "scheduled", "broken")
+
 
 def merged_status(endpoints: Mapping[str, str], documents: Mapping[str, Document]) -> Document:
     """Put status documents together.
@@ -19,7 +21,8 @@ def merged_status(endpoints: Mapping[str, str], documents: Mapping[str, Document
         {"brokers": {id: {"alive", "endpoint", "metrics", "degraded", "leaderships", "clock", …}},
         "topics": {name: {"kind", "replicas", "min_isr", "partitions": [{"uid", "index", "leader", "isr", …}]}},
         "consumers": [{"topic", "consumer", "broker", "credit", "leased", …}]}.
-        A partition is as its leader sees it, else as the replica that has applied most of its log.
+        A partition is as its leader sees it, else as the replica that has applied most of its log; its `held`
+        says of each broker that answered what it holds: {id: {"role", "epoch", "last_epoch", "end", "commit"}}.
     """
     partitions = _newest(documents)
     topics: Document = {}
@@ -66,14 +69,16 @@ def _clock(clock: Document) -> Document:
 
 def _newest(documents: Mapping[str, Document]) -> list[Document]:
     best: dict[int, tuple[tuple[bool, int, int], Document]] = {}
+    held: dict[int, Document] = {}
     for broker_id in sorted(documents):
         for view in _listed(documents[broker_id], "partitions"):
             leads = view.get("leader") == broker_id
             rank = (leads, int(view.get("epoch", 0)), int(view.get("sequence", 0)))
             uid = int(view["uid"])
+            held.setdefault(uid, {})[broker_id] = {key: view[key] for key in _HELD if key in view}
             if uid not in best or rank > best[uid][0]:
                 best[uid] = (rank, view)
-    return [view for _, view in best.values()]
+    return [{**view, "held": held[uid]} for uid, (_, view) in best.items()]
 
 
 def _mapping(document: Document, name: str) -> Document:

@@ -144,6 +144,7 @@ class Status:
             replicas=list(partition.replicas),
             min_isr=partition.topic.min_isr,
             end=replica.log.end,
+            last_epoch=replica.log.last_epoch,
             commit=replica.commit,
             broken=partition.broken,
         )

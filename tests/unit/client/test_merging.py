@@ -46,6 +46,18 @@ def test_without_its_leader_it_is_as_whoever_knows_most_sees_it() -> None:
     assert [(view["uid"], view["sequence"]) for view in views] == [(1, 4), (2, 5)]
 
 
+def test_a_partition_says_what_each_replica_holds() -> None:
+    documents = {
+        "a": document("a", partition(1, "a", role="leader", end=9, commit=8, last_epoch=1)),
+        "b": document("b", partition(1, "a", role="follower", end=7, commit=6, last_epoch=1)),
+    }
+    (view,) = merged_status(ENDPOINTS, documents)["topics"]["t"]["partitions"]
+    assert view["held"] == {
+        "a": {"role": "leader", "epoch": 1, "last_epoch": 1, "end": 9, "commit": 8},
+        "b": {"role": "follower", "epoch": 1, "last_epoch": 1, "end": 7, "commit": 6},
+    }
+
+
 def test_who_does_not_answer_is_not_alive_and_who_is_gone_is_still_named() -> None:
     documents = {"a": document("a", partition(1, "a", replicas=["a", "c"]))}
     brokers = merged_status(ENDPOINTS, documents)["brokers"]
