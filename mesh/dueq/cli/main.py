@@ -27,6 +27,7 @@ _COMMANDS = {
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "forecast": ("dueq.cli.forecast:forecast", "Show how many messages fall due, second by second."),
     "status": ("dueq.cli.status:status", "Show brokers, topics and consumers."),
+    "partition": ("dueq.cli.partition:partition", "Recover a partition whose replicas in sync are all lost."),
 }
 
 
