@@ -90,6 +90,9 @@ class DueQueue:
             if place != last:
                 places.append(place)
                 last = place
+        # A repeat of the last one must not come out with the next look, before anybody knows that it is taken.
+        while heap and heap[0] == last:
+            heappop(heap)
         return places
 
     def _valid(self, places: list[int], taken: KeysView[int]) -> Entries:
