@@ -43,6 +43,8 @@ class Session:
         self.connected = False
         self.closed = False
         self.lost_at_us: int | None = None
+        self.told_lost_us = 0
+        self.watched_us = 0
 
     def submit(self, order: CoordinatorOrder) -> None:
         """Carry out an order after a while."""
@@ -56,6 +58,7 @@ class SimCoordinator:
         nodes: uid -> (version, node).
         unreachable: broker ids that cannot reach it.
         lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
+        watch_us: how late what a watch saw may arrive; in order within a session.
     """
 
     def __init__(self, world: World) -> None:
@@ -66,6 +69,7 @@ class SimCoordinator:
         self.registrations: dict[str, Registration] = {}
         self.unreachable: dict[str, None] = {}
         self.lose_answer_share = 0.0
+        self.watch_us = 3_000
         self._sessions: list[Session] = []
         self._next_uid = 1
 
@@ -116,15 +120,26 @@ class SimCoordinator:
             if session in self._sessions and session.closed:
                 self._sessions.remove(session)
 
-    def cut_off(self, broker_id: str) -> None:
-        """The broker cannot reach the coordinator: suspended at once, expired (which it learns late) later."""
+    def cut_off(self, broker_id: str, told_after_us: int = 0) -> None:
+        """The broker cannot reach the coordinator; its session ends there, which it cannot know.
+
+        Args:
+            broker_id: who.
+            told_after_us: how long it goes on believing that it is connected.
+        """
         self.unreachable[broker_id] = None
         for session in self._of(broker_id):
             if session.connected:
                 session.connected = False
                 session.lost_at_us = self._world.now_us
-                session.deliver(CoordinatorChanged(CoordinatorState.SUSPENDED))
+                session.told_lost_us = self._world.now_us + told_after_us
+                self._world.at(session.told_lost_us, lambda session=session: self._suspend(session))  # type: ignore[misc]
                 self._world.after(_SESSION_US, lambda session=session: self._session_timeout(session))  # type: ignore[misc]
+
+    @staticmethod
+    def _suspend(session: Session) -> None:
+        if not session.connected and not session.closed:
+            session.deliver(CoordinatorChanged(CoordinatorState.SUSPENDED))
 
     def _session_timeout(self, session: Session) -> None:
         if session.connected or session.closed or session.lost_at_us is None:
@@ -146,14 +161,23 @@ class SimCoordinator:
     # -------------------------------------------------------------- telling
 
     def _announce(self, event: Callable[[], CoordinatorEvent]) -> None:
-        """Watches fire late and show what is there by then."""
+        """Watches fire late, show what is there by then, and what they saw arrives later still, in order."""
         for session in self._sessions:
+            self._world.after(self._delay(), lambda session=session: self._watch(session, event))  # type: ignore[misc]
 
-            def tell(session: Session = session) -> None:
-                if session.connected and not session.closed:
-                    session.deliver(event())
+    def _watch(self, session: Session, event: Callable[[], CoordinatorEvent]) -> None:
+        if not session.connected or session.closed:
+            return
+        seen, late_us = event(), 0
+        if self.watch_us > 3_000:
+            late_us = self._world.random.randint(0, self.watch_us)
+        session.watched_us = max(session.watched_us, self._world.now_us + late_us)
 
-            self._world.after(self._delay(), tell)
+        def tell() -> None:
+            if session.connected and not session.closed:
+                session.deliver(seen)
+
+        self._world.at(session.watched_us, tell)
 
     def _announce_registrations(self) -> None:
         self._announce(lambda: RegistrationsSeen(dict(self.registrations)))
@@ -172,8 +196,13 @@ class SimCoordinator:
 
     def order(self, session: Session, order: CoordinatorOrder) -> None:
         """Carry out an order of a session."""
-        if not session.connected or session.closed:
-            self._refuse(session, order)
+        if session.closed:
+            return
+        if not session.connected:
+            if self._world.now_us < session.told_lost_us:
+                self._lose(session, order)
+            else:
+                self._refuse(session, order)
             return
         self._world.after(self._delay(), lambda: self._execute(session, order))
 
@@ -182,6 +211,16 @@ class SimCoordinator:
             self._later(session, CompareAndSetDone(order.token, order.uid, SetOutcome.REFUSED, -1))
         elif isinstance(order, CreateTopic | DeleteTopic):
             self._later(session, TopicOrderDone(order.token, "unavailable", "not connected"))
+
+    def _lose(self, session: Session, order: CoordinatorOrder) -> None:
+        """The broker does not know yet that its requests go nowhere."""
+        if isinstance(order, CompareAndSet):
+            event: CoordinatorEvent = CompareAndSetDone(order.token, order.uid, SetOutcome.UNKNOWN, -1)
+        elif isinstance(order, CreateTopic | DeleteTopic):
+            event = TopicOrderDone(order.token, "unavailable", "the connection was lost")
+        else:
+            return
+        self._world.at(session.told_lost_us, lambda: None if session.closed else session.deliver(event))
 
     def _later(self, session: Session, event: CoordinatorEvent) -> None:
         def tell() -> None:

@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 
 from dueq.core.effects import Persist
 from dueq.core.events import Event, Persisted
+from dueq.core.events import StoreFailed as StoreHasFailed
 from dueq.core.persistence import StoreRead, StoreWrite
+from dueq.storage import layout
+from dueq.storage.engine import Operation, StoreFailed
 from dueq.storage.memory import MemoryEngine
 from dueq.storage.store import Store
 from dueq_chaos.sim.world import World
+
+
+class Killed(Exception):
+    """The process died between two writes."""
+
+
+class Fuse:
+    """Kills the process at one of its next writes to the disk.
+
+    Attributes:
+        left: how many more writes, 0: it is not lit.
+        torn: the last write is lost (its batch is torn, so it counts as a whole) instead of being the last to arrive.
+    """
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.torn = False
+
+
+class SimEngine(MemoryEngine):
+    """One database of a simulated disk."""
+
+    def __init__(self, fuse: Fuse) -> None:
+        super().__init__()
+        self._fuse = fuse
+
+    def write(self, operations: Iterable[Operation], *, sync: bool) -> None:
+        """See Engine; the fuse may burn down here."""
+        fuse = self._fuse
+        if not fuse.left:
+            super().write(operations, sync=sync)
+            return
+        fuse.left -= 1
+        if fuse.left or not fuse.torn:
+            super().write(operations, sync=sync)
+        if not fuse.left:
+            raise Killed
 
 
 class SimDisk:
@@ -17,23 +58,31 @@ class SimDisk:
 
     Attributes:
         slow_us: added to every commit.
+        fuse: when the process is to die while writing.
+        killed: called when it did.
     """
 
     def __init__(self, world: World, owner: str) -> None:
         self._world, self._owner = world, owner
-        self.timeline = MemoryEngine()
-        self.payload = MemoryEngine()
+        self.fuse = Fuse()
+        self.killed: Callable[[], None] = lambda: None
+        self.timeline: MemoryEngine = SimEngine(self.fuse)
+        self.payload: MemoryEngine = SimEngine(self.fuse)
         self.store: Store | None = None
         self.slow_us = 0
         self._waiting: list[tuple[Persist, Callable[[Event], None]]] = []
-        self._busy = False
+        self._group = 0
         self._life = 0
 
     def open(self) -> Store:
-        """Begin a new life of the process on what is there."""
+        """Begin a new life of the process on what is there.
+
+        Raises:
+            Killed: it did not get far.
+        """
         self._life += 1
         self._waiting = []
-        self._busy = False
+        self._group = 0
         fresh = f"{self._world.random.getrandbits(64):016x}"
         self.store = Store.on(
             self.timeline, self.payload, broker_id=self._owner, cluster_id="sim", store_id=fresh
@@ -42,17 +91,34 @@ class SimDisk:
 
     def lose(self) -> None:
         """The disk is replaced by an empty one."""
-        self.timeline = MemoryEngine()
-        self.payload = MemoryEngine()
+        self.timeline = SimEngine(self.fuse)
+        self.payload = SimEngine(self.fuse)
+
+    def fail(self) -> None:
+        """The next write fails, as those of a broken disk do; a new process finds it mended."""
+        self.timeline.fail_next = self.payload.fail_next = True
 
     def crash(self) -> None:
-        """The process is gone; of what it had ordered, a prefix may still have reached the disk."""
+        """The process is gone; of the group commit that was under way, anything may have reached the disk."""
         self._life += 1
-        store, waiting = self.store, self._waiting
-        self.store, self._waiting = None, []
-        if store is not None:
-            for persist, _ in waiting[: self._world.random.randint(0, len(waiting))]:
-                store.commit(persist.writes)
+        store, group = self.store, self._waiting[: self._group]
+        self.store, self._waiting, self._group = None, [], 0
+        if store is not None and group and not self.timeline.fail_next:
+            self._leave_some(store, [write for order, _ in group for write in order.writes])
+        self.timeline.crash()
+        self.payload.crash()
+        self.fuse.left = 0
+
+    def _leave_some(self, store: Store, writes: list[StoreWrite]) -> None:
+        """Nothing, everything, or all up to one of the writes to the databases."""
+        random = self._world.random
+        choice = random.randint(0, 3)
+        if choice == 0:
+            return
+        if choice > 1:
+            self.fuse.left, self.fuse.torn = random.randint(1, 4), random.random() < 0.5
+        with contextlib.suppress(Killed):
+            store.commit(writes)
 
     def persist(self, order: Persist, done: Callable[[Event], None]) -> None:
         """Commit in groups, one at a time."""
@@ -60,11 +126,10 @@ class SimDisk:
         self._commit_next()
 
     def _commit_next(self) -> None:
-        if self._busy or not self._waiting:
+        if self._group or not self._waiting:
             return
-        self._busy = True
-        life = self._life
-        group = len(self._waiting)
+        life, group = self._life, len(self._waiting)
+        self._group = group
         took_us = self._world.random.randint(150, 600) + self.slow_us
 
         def finish() -> None:
@@ -76,10 +141,18 @@ class SimDisk:
     def _finish(self, group: int, took_us: int) -> None:
         assert self.store is not None
         orders, self._waiting = self._waiting[:group], self._waiting[group:]
+        self._group = 0
         writes: list[StoreWrite] = [write for order, _ in orders for write in order.writes]
-        self.store.commit(writes)
-        self._busy = False
         order, done = orders[-1]
+        try:
+            self.store.commit(writes)
+        except Killed:
+            self.killed()
+            return
+        except StoreFailed as error:
+            self._group = len(self._waiting) + 1  # never written again by this process
+            done(StoreHasFailed(str(error)))
+            return
         done(Persisted(order.token, took_us))
         self._commit_next()
 
@@ -94,3 +167,17 @@ class SimDisk:
                     done(answer)
 
         self._world.after(self._world.random.randint(30, 800), finish)
+
+    # -------------------------------------------------------------- looking
+
+    @property
+    def store_id(self) -> str:
+        """The identity that the disk carries, "" while it is empty."""
+        return (self.timeline.get(layout.STORE_ID) or b"").decode()
+
+    def holds(self, uid: int, sequence: int) -> bool:
+        """Whether a record is on this disk, or has been trimmed (so it had been committed)."""
+        if self.timeline.get(layout.log_key(uid, sequence)) is not None:
+            return True
+        start = self.timeline.get(layout.head(uid, b"T"))
+        return start is not None and sequence < int(layout.START.unpack(start)[0])

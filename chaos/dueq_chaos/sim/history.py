@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 MessageKey = tuple[int, int, int]
 """(partition uid, log sequence, row)."""
 
+_DRIFT_PPM = 600
+"""How much faster a leader's clock may run than a consumer's: a lease is a duration on both."""
+
 
 def name_of(key: MessageKey) -> str:
     """How a message is called in traces and verdicts."""
@@ -59,8 +62,14 @@ class Message:
     """When a cancel was confirmed."""
     cancel_asked: bool = False
     """A cancel may have happened."""
+    changing: bool = False
+    """A move or cancel waits for its answer."""
     acked_at_us: int | None = None
     """When an ack was confirmed."""
+    acked_token: int = 0
+    """The lease that was acknowledged."""
+    maybe_acked: bool = False
+    """An ack may have happened, and nothing has been delivered since."""
     waived: str = ""
     """Why it need not be finished ("its topic was deleted")."""
     deliveries: list[Delivery] = field(default_factory=list)
@@ -72,6 +81,7 @@ class Message:
             self.acked_at_us is not None
             or self.cancelled_at_us is not None
             or self.cancel_asked
+            or self.maybe_acked
             or bool(self.waived)
         )
 
@@ -97,7 +107,9 @@ class History:
         self.unacknowledged: dict[bytes, None] = {}
         self.refused: dict[bytes, str] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
-        self._early_acks: dict[MessageKey, int] = {}
+        self._early_acks: dict[MessageKey, tuple[int, int]] = {}
+        self._maybe_acks: dict[MessageKey, None] = {}
+        self._waived: dict[int, str] = {}
         self._open: dict[MessageKey, None] = {}
         self._wrong: list[str] = []
         self._early: list[tuple[int, str]] = []
@@ -110,21 +122,44 @@ class History:
         message = self.messages[key] = Message(payload, due_ms, first)
         self._open[key] = None
         self._known_as(payload, key)
-        message.acked_at_us = self._early_acks.pop(key, None)
+        message.waived = self._waived.get(key[0], "")
         for delivery in self.strangers.pop(key, []):
             self._judge(key, message, delivery)
+        message.maybe_acked = key in self._maybe_acks
+        if key in self._early_acks:
+            message.acked_at_us, message.acked_token = self._early_acks.pop(key)
 
-    def acked(self, key: MessageKey, at_us: int) -> None:
-        """An ack was confirmed (perhaps before the insert's own answer came)."""
+    def acked(self, key: MessageKey, at_us: int, token: int = 0) -> None:
+        """An ack was confirmed (perhaps before the insert's own answer came, perhaps once more)."""
+        message = self.messages.get(key)
+        known = None
+        if message is None:
+            known = self._early_acks.setdefault(key, (at_us, token))
+        elif message.acked_at_us is not None:
+            known = (message.acked_at_us, message.acked_token)
+        else:
+            message.acked_at_us, message.acked_token = at_us, token
+        if known is not None and known[1] != token:
+            self._wrong.append(f"{name_of(key)}: acknowledged twice, under tokens {known[1]} and {token}")
+
+    def maybe_acked(self, key: MessageKey) -> None:
+        """Whoever acknowledged it will never know whether that has happened."""
         message = self.messages.get(key)
         if message is None:
-            if key in self._early_acks:
-                self._wrong.append(f"{name_of(key)}: acknowledged twice")
-            self._early_acks[key] = at_us
-            return
-        if message.acked_at_us is not None:
-            self._wrong.append(f"{name_of(key)}: acknowledged twice")
-        message.acked_at_us = at_us
+            self._maybe_acks[key] = None
+        elif message.acked_at_us is None:
+            message.maybe_acked = True
+
+    def cancelled(self, key: MessageKey, asked_at_us: int, at_us: int) -> None:
+        """A cancel was confirmed."""
+        message = self.messages[key]
+        message.cancelled_at_us = at_us
+        self._nobody_holds(key, message, asked_at_us, at_us, "cancelled")
+
+    def _nobody_holds(self, key: MessageKey, message: Message, asked_us: int, at_us: int, what: str) -> None:
+        for delivery in message.deliveries:
+            if delivery.at_us < asked_us and delivery.held_until_us > at_us:
+                self._wrong.append(f"{name_of(key)}: {what} while a consumer holds it: {delivery}")
 
     def delivered(self, key: MessageKey, delivery: Delivery) -> None:
         """A consumer was given a message."""
@@ -134,18 +169,22 @@ class History:
             self._wrong.append(f"{name_of(key)}: delivered though its insert was refused: {why}")
         if message is None:
             self._known_as(delivery.payload, key)
+            self._maybe_acks.pop(key, None)
             self.strangers.setdefault(key, []).append(delivery)
         else:
             self._judge(key, message, delivery)
 
-    def moved(self, key: MessageKey, due_ms: int, at_us: int) -> None:
-        """A move was confirmed."""
+    def moved(self, key: MessageKey, due_ms: int, at_us: int, asked_at_us: int | None = None) -> None:
+        """A move was confirmed (asked for at `asked_at_us`)."""
         message = self.messages[key]
+        if asked_at_us is not None:
+            self._nobody_holds(key, message, asked_at_us, at_us, "moved")
         message.moves.append(due_ms)
         message.moved_at_us = at_us
 
     def waive(self, uids: list[int], why: str) -> None:
         """Nothing is owed to the messages of these partitions any more."""
+        self._waived |= dict.fromkeys(uids, why)
         for key, message in self.messages.items():
             if key[0] in uids:
                 message.waived = message.waived or why
@@ -198,7 +237,9 @@ class History:
         if message.acked_at_us is not None and delivery.at_us > message.acked_at_us:
             wrong.append("acknowledged and delivered again")
         for earlier in message.deliveries:
-            if earlier.consumer != delivery.consumer and delivery.at_us < earlier.held_until_us:
+            slack_us = (earlier.lease_until_us - earlier.at_us) * _DRIFT_PPM // 1_000_000
+            if earlier.consumer != delivery.consumer and delivery.at_us < earlier.held_until_us - slack_us:
                 wrong.append(f"delivered twice while a lease was valid: {earlier} {delivery}")
+        message.maybe_acked = False
         message.deliveries.append(delivery)
         self._wrong.extend(f"{name_of(key)}: {text}" for text in wrong)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dueq import limits
+from dueq.core.events import StorePressure
 from dueq.core.membership import CreateTopic, Member
 from dueq_chaos.sim.clients import SimConsumer, SimProducer
 from dueq_chaos.sim.coordinator import SimCoordinator
 from dueq_chaos.sim.history import History
 from dueq_chaos.sim.network import Network
 from dueq_chaos.sim.node import Node
+from dueq_chaos.sim.sdk import SimClient
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 
@@ -33,8 +35,10 @@ class SimMesh:
             self.nodes[name] = Node(
                 name, self.world, self.network, self.coordinator, self.nodes, self._to_client
             )
+            self.nodes[name].died = self._died
         self.names = list(self.nodes)
         self.clients: dict[str, SimProducer | SimConsumer] = {}
+        self.sdks: dict[str, SimClient] = {}
         for node in self.nodes.values():
             node.hot_rows_total, node.log_retain_bytes = hot_rows_total, log_retain_bytes
             node.start()
@@ -72,6 +76,17 @@ class SimMesh:
         self.clients[name] = client
         return client
 
+    def sdk(self, name: str, reach: list[str] | None = None) -> SimClient:
+        """Begin a process with the SDK's own session machine.
+
+        Args:
+            name: the end of the network at which it is.
+            reach: brokers that it can connect to; all of them by default.
+        """
+        client = SimClient(name, self.world, self, self.history, reach or self.names)
+        self.sdks[name] = client
+        return client
+
     def client_send(
         self, client: str, broker: str, message: ClientMessage, bodies: list[bytes | memoryview]
     ) -> None:
@@ -80,8 +95,17 @@ class SimMesh:
         self.network.send(client, broker, lambda: node.client_frame(client, message, bodies))
 
     def _to_client(self, client: str, message: BrokerMessage, bodies: list[bytes | memoryview]) -> None:
-        if client in self.clients:
-            self.clients[client].received(message, bodies)
+        name = client.partition("/")[0]
+        if name in self.clients:
+            self.clients[name].received(message, bodies)
+        elif name in self.sdks:
+            self.sdks[name].received(client, message, bodies)
+
+    def _died(self, broker: str) -> None:
+        """A broker's process has ended; half of the time its machine is there to say so."""
+        if self.world.random.random() < 0.5:
+            for client in self.sdks.values():
+                client.broker_died(broker)
 
     # -------------------------------------------------------------- looking
 
@@ -109,7 +133,9 @@ class SimMesh:
 
     def quiet(self) -> bool:
         """Whether no client waits for an answer."""
-        return all(not client.calls for client in self.clients.values())
+        return all(not client.calls for client in self.clients.values()) and all(
+            not client.calls and not client.waiting for client in self.sdks.values()
+        )
 
     def calm(self) -> None:
         """The weather is fine again and everybody is up."""
@@ -118,16 +144,23 @@ class SimMesh:
             self.network.weather.slow_share
         ) = 0
         self.coordinator.lose_answer_share = 0
+        self.coordinator.watch_us = 3_000
         for name, node in self.nodes.items():
             self.coordinator.reconnect(name)
-            node.disk.slow_us = 0
+            node.disk.slow_us = node.disk.fuse.left = 0
+            node.disk.timeline.fail_next = node.disk.payload.fail_next = False
             node.wall_error_us = 0
+            node.drift(0)
+            if node.pressure is not None:
+                node.squeeze(StorePressure("", False))
+                node.pressure = None
             if node.core is None:
                 node.start()
 
     def failures(self) -> list[str]:
         """What the cores have raised, and replicas that have applied the same record and differ."""
         wrong = [f"{name}: {failure!r}" for name, node in self.nodes.items() for failure in node.failures]
+        wrong += [f"{name}: {failure!r}" for name, client in self.sdks.items() for failure in client.failures]
         for uid in self.coordinator.nodes:
             seen: dict[int, tuple[str, object]] = {}
             for name, node in self.nodes.items():

@@ -1,5 +1,9 @@
 """The simulated network: every message has its own delay, so messages overtake each other; some are lost or
-come twice; links are cut one way or both."""
+come twice; links are cut one way or both.
+
+What goes through a `Stream` (one direction of one connection) is in order and comes once: what would be lost is
+sent again later, as TCP does, and holds up what follows; a cut breaks the connection without a word.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,44 @@ class Weather:
     twice_share: float = 0.0
 
 
+class Stream:
+    """One direction of one connection: what is sent later comes later."""
+
+    __slots__ = ("last_us", "line")
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.last_us = 0
+
+
+class Line:
+    """One connection of a client to a broker.
+
+    Attributes:
+        broken: nothing passes any more, and neither end has been told.
+        hung_up: the broker knows that the client is gone.
+    """
+
+    __slots__ = ("broken", "down", "hung_up", "up")
+
+    def __init__(self) -> None:
+        self.broken = self.hung_up = False
+        self.up, self.down = Stream(self), Stream(self)
+
+
 class Network:
-    """Between named ends: brokers ("b1") and clients ("c1")."""
+    """Between named ends: brokers ("b1") and clients ("c1").
+
+    Attributes:
+        lines: the connections of clients that are more than a name, by the identity that the broker sees.
+        sent: messages so far.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.weather = Weather()
         self._cut: dict[tuple[str, str], None] = {}
+        self.lines: dict[str, Line] = {}
         self.sent = 0
 
     def cut(self, source: str, target: str, both: bool = True) -> None:
@@ -44,6 +79,26 @@ class Network:
     def heal(self) -> None:
         """Every link is whole again."""
         self._cut.clear()
+
+    def connected(self, source: str, target: str) -> bool:
+        """Whether messages pass from source to target just now."""
+        return (source, target) not in self._cut
+
+    def stream(self, stream: Stream, source: str, target: str, deliver: Callable[[], None]) -> None:
+        """Deliver after a while, after everything sent before on this stream; a cut breaks the connection."""
+        self.sent += 1
+        random, weather = self._world.random, self.weather
+        bad = random.random() < weather.slow_share + weather.lost_share
+        delay_us = random.randint(*(weather.slow_us if bad else weather.delay_us))
+        stream.last_us = max(stream.last_us, self._world.now_us + delay_us)
+
+        def arrive() -> None:
+            if (source, target) in self._cut:
+                stream.line.broken = True
+            if not stream.line.broken:
+                deliver()
+
+        self._world.at(stream.last_us, arrive)
 
     def send(self, source: str, target: str, deliver: Callable[[], None]) -> None:
         """Deliver after a while, perhaps never, perhaps twice."""

@@ -20,13 +20,12 @@ from dueq.core.effects import (
     SendClient,
     SendPeer,
 )
-from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, Route, StoreFailed
+from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost, StorePressure
 from dueq.core.instant import Now
 from dueq.core.membership import CoordinatorEvent, Registration
 from dueq.core.settings import CoreSettings
-from dueq.errors import DueqError
 from dueq_chaos.sim.coordinator import Session, SimCoordinator
-from dueq_chaos.sim.disk import SimDisk
+from dueq_chaos.sim.disk import Killed, SimDisk
 from dueq_chaos.sim.network import Network
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
@@ -41,7 +40,10 @@ class Node:
         core: the running core; None while the process is dead.
         hot_rows_total, log_retain_bytes: the settings of its next life.
         wall_error_us: how far its wall clock is ahead of the truth.
+        drift_ppm: how much faster than the truth both of its clocks run.
+        pressure: how its disk stands; kept over restarts.
         failures: invariant violations and other exceptions that its core has raised.
+        died: called with its name when its process ends.
     """
 
     def __init__(
@@ -62,13 +64,33 @@ class Node:
         self._session: Session | None = None
         self._inbox: list[Event] = []
         self._turn_planned_us: int | None = None
-        self._boot_us = 0
+        self.drift_ppm = 0
+        self._drift_since_us, self._drifted_us = 0, 0
+        self.pressure: StorePressure | None = None
+        self.disk.killed = self.crash
+        self.died: Callable[[str], None] = lambda name: None
 
     # -------------------------------------------------------------- life
 
     def now(self) -> Now:
         """What its clocks show."""
-        return Now(self._world.wall_us + self.wall_error_us, self._world.now_us)
+        world, ahead_us = self._world, self._ahead_us()
+        return Now(world.wall_us + self.wall_error_us + ahead_us, world.now_us + ahead_us)
+
+    def _ahead_us(self) -> int:
+        if not self.drift_ppm:
+            return self._drifted_us
+        return self._drifted_us + (self._world.now_us - self._drift_since_us) * self.drift_ppm // 1_000_000
+
+    def drift(self, ppm: int) -> None:
+        """From now on its clocks run faster (or slower) than the truth."""
+        self._drifted_us, self._drift_since_us = self._ahead_us(), self._world.now_us
+        self.drift_ppm = ppm
+
+    def squeeze(self, pressure: StorePressure) -> None:
+        """Its disk is filling, or has room again."""
+        self.pressure = pressure
+        self.receive(pressure)
 
     def start(self) -> None:
         """Begin a new life on the same disk."""
@@ -76,16 +98,24 @@ class Node:
         self._inbox = []
         self._turn_planned_us = None
         self.paused = False
-        store = self.disk.open()
+        try:
+            store = self.disk.open()
+            recovered = store.recover()
+        except Killed:
+            self.disk.crash()
+            self._world.tell(self.name, "was killed while it started")
+            return
         settings = CoreSettings(
             self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}",
             hot_rows_total=self.hot_rows_total, log_retain_bytes=self.log_retain_bytes,
         )  # fmt: skip
-        self.core = BrokerCore(settings, store.recover(), self.now())
+        self.core = BrokerCore(settings, recovered, self.now())
         registration = Registration(self.name, self.incarnation, store.store_id, f"sim://{self.name}")
         life = self.incarnation
         self._session = self._coordinator.connect(registration, lambda event: self._coordinated(life, event))
-        self._world.tell(self.name, f"started, incarnation {self.incarnation:x}")
+        self._world.tell(self.name, f"started, incarnation {self.incarnation:x}, store {store.store_id}")
+        if self.pressure is not None:
+            self._inbox.append(self.pressure)
         self.wake()
 
     def crash(self, *, goodbye: bool = False) -> None:
@@ -98,6 +128,7 @@ class Node:
             self._coordinator.close(self._session, goodbye=goodbye)
             self._session = None
         self._world.tell(self.name, "crashed")
+        self.died(self.name)
 
     def pause(self, for_us: int) -> None:
         """The process stands still (SIGSTOP, a long collection) while the world goes on."""
@@ -145,15 +176,16 @@ class Node:
         now = self.now()
         try:
             effects = core.step(events, now)
-        except DueqError as error:
+        except Exception as error:  # whatever it raises is a finding, and must not end the world
             self.failures.append(error)
-            self._world.tell(self.name, f"FAILED: {error}")
+            self._world.tell(self.name, f"FAILED: {error!r}")
             self.crash()
             return
         for effect in effects:
             self._execute(effect)
         if self.core is core:
-            self._plan(max(core.next_deadline_us(now), self._world.now_us + 1))
+            deadline_us = core.next_deadline_us(now) - now.mono_us
+            self._plan(self._world.now_us + max(deadline_us, 1))
 
     # -------------------------------------------------------------- effects
 
@@ -161,9 +193,7 @@ class Node:
         if isinstance(effect, SendPeer):
             self._send_peer(effect)
         elif isinstance(effect, SendClient):
-            message, bodies = effect.message, effect.bodies
-            client = effect.identity.decode()
-            self._network.send(self.name, client, lambda: self._deliver(client, message, bodies))
+            self._send_client(effect)
         elif isinstance(effect, Persist):
             life = self.incarnation
             self.disk.persist(effect, lambda event: self._from_disk(life, event))
@@ -179,6 +209,17 @@ class Node:
         elif isinstance(effect, Exit):
             self.crash()
 
+    def _send_client(self, effect: SendClient) -> None:
+        client, message, bodies = effect.identity.decode(), effect.message, effect.bodies
+        line = self._network.lines.get(client)
+        if line is None:
+            self._network.send(self.name, client, lambda: self._deliver(client, message, bodies))
+        elif line.hung_up:
+            self.receive(RouteLost(Route(effect.identity), message))
+        else:
+            end = client.partition("/")[0]
+            self._network.stream(line.down, self.name, end, lambda: self._deliver(client, message, bodies))
+
     def _send_peer(self, effect: SendPeer) -> None:
         target = self._peers.get(effect.broker_id)
         if target is not None:
@@ -186,9 +227,7 @@ class Node:
             self._network.send(self.name, target.name, lambda: target.receive(event))
 
     def _from_disk(self, life: int, event: Event) -> None:
-        if (
-            life == self.incarnation and isinstance(event, Persisted | StoreFailed)
-        ) or life == self.incarnation:
+        if life == self.incarnation:
             self.receive(event)
 
     def _coordinated(self, life: int, event: CoordinatorEvent) -> None:

@@ -1,0 +1,165 @@
+"""The harm that a storm does to brokers, disks, networks, clocks and the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from dueq.core.events import StorePressure
+from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.plan import Step
+
+
+class Faults:
+    """Does what a step of a plan says.
+
+    Attributes:
+        injected: how many, by kind.
+    """
+
+    def __init__(self, mesh: SimMesh) -> None:
+        self.mesh = mesh
+        self.injected: dict[str, int] = {}
+        self._kinds: dict[str, Callable[[str, Random], None]] = {
+            "crash": self._crash,
+            "restart": self._restart,
+            "crash two": self._crash_two,
+            "crash at write": self._crash_at_write,
+            "isolate": lambda broker, random: mesh.network.isolate(broker, mesh.names),
+            "isolate from all": lambda broker, random: mesh.network.isolate(broker, self._ends()),
+            "cut one way": self._cut_one_way,
+            "cut client": self._cut_client,
+            "pause": self._pause,
+            "cut from coordinator": self._cut_from_coordinator,
+            "coordinator away": self._coordinator_away,
+            "slow disk": self._slow_disk,
+            "failing disk": lambda broker, random: mesh.nodes[broker].disk.fail(),
+            "full disk": self._full_disk,
+            "lose disk": self._lose_disk,
+            "set clock": self._set_clock,
+            "drift clock": self._drift_clock,
+            "bad network": self._bad_network,
+        }
+
+    def do(self, step: Step) -> None:
+        """Inject it."""
+        random = Random(step.seed)
+        broker = random.choice(self.mesh.names)
+        self.mesh.world.tell("fault", f"{step.kind}: {broker}")
+        self.injected[step.kind] = self.injected.get(step.kind, 0) + 1
+        self._kinds[step.kind](broker, random)
+
+    def _ends(self) -> list[str]:
+        return [*self.mesh.names, *self.mesh.clients, *self.mesh.sdks]
+
+    # -------------------------------------------------------------- processes
+
+    def _crash(self, broker: str, random: Random) -> None:
+        """Down until calm comes, or for a while."""
+        self.mesh.nodes[broker].crash()
+        if random.random() < 0.5:
+            self._start_later(broker, random.randint(1_000, 6_000_000))
+
+    def _restart(self, broker: str, random: Random) -> None:
+        """Ended as an operator ends it, and begun anew at once."""
+        self.mesh.nodes[broker].crash(goodbye=random.random() < 0.7)
+        self._start_later(broker, random.randint(1_000, 500_000))
+
+    def _start_later(self, broker: str, after_us: int) -> None:
+        node = self.mesh.nodes[broker]
+
+        def start() -> None:
+            if node.core is None:
+                node.start()
+
+        self.mesh.world.after(after_us, start)
+
+    def _crash_two(self, broker: str, random: Random) -> None:
+        for name in random.sample(self.mesh.names, 2):
+            self._crash(name, random)
+
+    def _crash_at_write(self, broker: str, random: Random) -> None:
+        """At one of its next writes, before or after it has reached the disk."""
+        fuse = self.mesh.nodes[broker].disk.fuse
+        fuse.left, fuse.torn = random.randint(1, 12), random.random() < 0.5
+        self._start_later(broker, random.randint(500_000, 6_000_000))
+
+    def _pause(self, broker: str, random: Random) -> None:
+        """Longer than the coordinator's patience at times: then it is expired before it knows."""
+        if self.mesh.nodes[broker].core is None:
+            return
+        for_us = random.choice([random.randint(100_000, 2_000_000), random.randint(2_000_000, 8_000_000)])
+        self.mesh.nodes[broker].pause(for_us)
+        if for_us > 2_500_000:
+            told_us = for_us + random.randint(1_000, 400_000)
+            self.mesh.coordinator.cut_off(broker, told_after_us=told_us)
+            self.mesh.world.after(told_us + 100_000, lambda: self.mesh.coordinator.reconnect(broker))
+
+    # -------------------------------------------------------------- the network
+
+    def _cut_one_way(self, broker: str, random: Random) -> None:
+        other = random.choice([name for name in self.mesh.names if name != broker])
+        self.mesh.network.cut(broker, other, both=False)
+
+    def _cut_client(self, broker: str, random: Random) -> None:
+        clients = [*self.mesh.clients, *self.mesh.sdks]
+        if clients:
+            self.mesh.network.cut(broker, random.choice(clients), both=random.random() < 0.5)
+
+    def _bad_network(self, broker: str, random: Random) -> None:
+        weather = self.mesh.network.weather
+        weather.lost_share = random.choice([0.05, 0.3])
+        weather.slow_share = random.choice([0.05, 0.4])
+        weather.twice_share = random.choice([0, 0.2])
+
+    # -------------------------------------------------------------- the coordinator
+
+    def _cut_from_coordinator(self, broker: str, random: Random) -> None:
+        self.mesh.coordinator.cut_off(broker, random.choice([0, random.randint(0, 4_000_000)]))
+        if random.random() < 0.5:
+            self.mesh.world.after(
+                random.randint(100_000, 8_000_000), lambda: self.mesh.coordinator.reconnect(broker)
+            )
+
+    def _coordinator_away(self, broker: str, random: Random) -> None:
+        for name in self.mesh.names:
+            self.mesh.coordinator.cut_off(name, random.randint(0, 2_000_000))
+
+    # -------------------------------------------------------------- disks
+
+    def _slow_disk(self, broker: str, random: Random) -> None:
+        self.mesh.nodes[broker].disk.slow_us = random.randint(1_000, 800_000)
+
+    def _full_disk(self, broker: str, random: Random) -> None:
+        reason = random.choice(["disk_full", "disk_full", "busy"])
+        hand_over = reason == "disk_full" and random.random() < 0.4
+        self.mesh.nodes[broker].squeeze(StorePressure(reason, hand_over))
+
+    def _lose_disk(self, broker: str, random: Random) -> None:
+        """Only where two others hold everything: more would be a loss by design."""
+        mesh = self.mesh
+        disks = {(name, node.disk.store_id) for name, node in mesh.nodes.items() if not node.disk.fuse.left}
+        isrs = [node.isr for _, node in mesh.coordinator.nodes.values()]
+        whole = all({(member.broker_id, member.store_id) for member in isr} == disks for isr in isrs)
+        if whole and len(disks) == 3 and all(node.core is not None for node in mesh.nodes.values()):
+            node = mesh.nodes[broker]
+            node.crash()
+            node.disk.lose()
+            node.start()
+
+    # -------------------------------------------------------------- clocks
+
+    def _set_clock(self, broker: str, random: Random) -> None:
+        """One wall clock is set, by a little or by an hour; the majority stays right."""
+        self._right_clocks()
+        error_us = random.choice([20_000, 200_000, 3_000_000, 3_600_000_000])
+        self.mesh.nodes[broker].wall_error_us = random.choice([-1, 1]) * error_us
+
+    def _drift_clock(self, broker: str, random: Random) -> None:
+        self._right_clocks()
+        self.mesh.nodes[broker].drift(random.choice([-1, 1]) * random.choice([50, 500]))
+
+    def _right_clocks(self) -> None:
+        for node in self.mesh.nodes.values():
+            node.wall_error_us = 0
+            node.drift(0)

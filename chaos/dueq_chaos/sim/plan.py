@@ -1,0 +1,172 @@
+"""What will be done to a mesh: options and a list of steps, all drawn from one seed before anything runs.
+
+Because a step carries its own instant and its own seed, any part of a plan can be run without the rest: that is how
+a failure is shrunk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from dueq import limits
+from dueq_chaos.sim.users import Habits
+
+TRAFFIC = {
+    "schedule": 40, "schedule far": 4, "schedule long": 1, "alter": 18, "reopen consumer": 3,
+    "change habits": 4, "crash client": 2, "create topic": 1, "delete topic": 1, "impatient schedule": 2,
+}  # fmt: skip
+"""Kinds of traffic and how often each comes by default."""
+FAULTS = (
+    "crash", "crash two", "crash at write", "isolate", "isolate from all", "cut one way", "cut client", "pause",
+    "cut from coordinator", "coordinator away", "slow disk", "failing disk", "full disk", "lose disk",
+    "set clock", "drift clock", "bad network", "restart",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do.
+
+    Attributes:
+        at_us: when, from the beginning of the storm.
+        kind: what, one of TRAFFIC or FAULTS, or "calm".
+        seed: of everything that it still has to choose.
+    """
+
+    at_us: int
+    kind: str
+    seed: int
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether it does harm."""
+        return self.kind in FAULTS
+
+
+@dataclass(frozen=True)
+class Options:
+    """The mesh and its weather.
+
+    Attributes:
+        hot_rows_total, log_retain_bytes: small ones make cold reads, evictions and snapshots.
+        lost, twice, slow: shares of messages between brokers.
+        lose_answer: share of compare-and-sets whose outcome stays unknown.
+        watch_us: how late watches may come.
+        wire: clients' frames go through the codecs.
+        relayed: the last consumer reaches one broker only.
+        consumers: how many, their credit and leases.
+    """
+
+    hot_rows_total: int = limits.HOT_ROWS_TOTAL
+    log_retain_bytes: int = limits.LOG_RETAIN_BYTES
+    lost: float = 0.0
+    twice: float = 0.0
+    slow: float = 0.0
+    lose_answer: float = 0.0
+    watch_us: int = 3_000
+    wire: bool = False
+    relayed: bool = False
+    partitions: int = 2
+    consumers: tuple[tuple[int, int], ...] = ((64, 5_000), (64, 5_000))
+    """(credit, lease in ms) of each."""
+    habits: tuple[Habits, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a storm does.
+
+    Attributes:
+        seed: of the world: delays, and whatever is left to chance.
+        until_us: how long the storm lasts before quiet begins.
+    """
+
+    seed: int
+    options: Options
+    steps: tuple[Step, ...]
+    until_us: int
+    weights: dict[str, int] = field(default_factory=dict)
+
+
+def draw(seed: int, minutes: float = 0.0) -> Plan:
+    """Draw a plan.
+
+    Args:
+        seed: decides everything.
+        minutes: how long the storm lasts (simulated); 0: some seconds, as the seed will have it.
+    """
+    random = Random(seed * 0x9E3779B1 + 1)
+    options = _options(random)
+    weights = _weights(random)
+    until_us = int(minutes * 60_000_000) or random.randint(3_000_000, 20_000_000)
+    steps: list[Step] = []
+    at_us = 0
+    while at_us < until_us:
+        at_us = _episode(random, weights, steps, at_us)
+    return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
+
+
+def _episode(random: Random, weights: dict[str, int], steps: list[Step], at_us: int) -> int:
+    """Some traffic, some faults, mostly some calm; returns when it is over."""
+    traffic = {kind: weights[kind] for kind in TRAFFIC}
+    faults = {kind: weights[kind] for kind in FAULTS if weights[kind]}
+    span_us = random.randint(500_000, 5_000_000)
+    for _ in range(random.randint(1, 10)):
+        kind = random.choices(list(traffic), list(traffic.values()))[0]
+        steps.append(Step(at_us + random.randint(0, span_us), kind, random.getrandbits(32)))
+    for _ in range(random.choice([0, 1, 1, 1, 2, 3]) if faults else 0):
+        kind = random.choices(list(faults), list(faults.values()))[0]
+        steps.append(Step(at_us + random.randint(0, span_us), kind, random.getrandbits(32)))
+    end_us = at_us + span_us + random.choice([0, 10_000, 1_000_000, 4_000_000])
+    if random.random() < 0.6:
+        steps.append(Step(end_us, "calm", 0))
+        end_us += random.choice([0, 300_000, 3_000_000])
+    return end_us
+
+
+def _weights(random: Random) -> dict[str, int]:
+    """Swarm: each kind of fault is off in some seeds, and wildly weighted in the others."""
+    weights = {kind: weight * random.choice([0, 1, 1, 1, 3]) for kind, weight in TRAFFIC.items()}
+    weights["schedule"] = TRAFFIC["schedule"]
+    weights |= {kind: random.choice([0, 1, 2, 8]) for kind in FAULTS}
+    return weights
+
+
+def _options(random: Random) -> Options:
+    small = random.random() < 0.5
+    lost = twice = slow = 0.0
+    if random.random() < 0.5:
+        lost, twice = random.choice([0, 0.01, 0.1]), random.choice([0, 0.05])
+        slow = random.choice([0, 0.02, 0.1])
+    consumers = tuple(
+        (random.choice([1, 2, 8, 64, 256]), random.choice([400, 1_500, 5_000, 5_000, 30_000]))
+        for _ in range(random.randint(1, 3))
+    )
+    return Options(
+        hot_rows_total=16 if small else limits.HOT_ROWS_TOTAL,
+        log_retain_bytes=random.choice([limits.LOG_RETAIN_BYTES, 2_000]),
+        lost=lost, twice=twice, slow=slow,
+        lose_answer=random.choice([0, 0, 0.3]),
+        watch_us=random.choice([3_000, 3_000, 500_000, 3_000_000]),
+        wire=random.random() < 0.15,
+        relayed=random.random() < 0.25,
+        partitions=random.choice([1, 2, 2, 3]),
+        consumers=consumers,
+        habits=tuple(draw_habits(random) for _ in consumers),
+    )  # fmt: skip
+
+
+def draw_habits(random: Random) -> Habits:
+    """How a consumer treats what it gets: mostly well."""
+    if random.random() < 0.4:
+        return Habits()
+
+    def share(chances: float, most: float) -> float:
+        return random.random() * most if random.random() < chances else 0.0
+
+    return Habits(
+        work_us=random.choice([(200, 5_000), (1_000, 300_000), (10_000, 3_000_000)]),
+        nack=share(0.5, 0.5), extend=share(0.4, 0.5), forget=share(0.4, 0.3), late=share(0.3, 0.3),
+        twice=share(0.3, 0.5),
+    )  # fmt: skip

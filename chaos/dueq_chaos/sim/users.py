@@ -1,0 +1,393 @@
+"""Users of the simulated SDK clients: one that schedules, moves and cancels; one that consumes, well or badly.
+
+They do what the SDK's synchronous face does for a program, and note in the history what they were told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+from dueq import ids, limits
+from dueq.client import orders
+from dueq.client.core import Delivery, PartsCall, effects, events
+from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
+from dueq_chaos.sim import history as told
+from dueq_chaos.sim.history import History, MessageKey, name_of
+from dueq_chaos.sim.sdk import ConsumerEffect, SimClient
+from dueq_codecs.records import Outcome, RecordKind
+
+_TIMEOUT_US = 20_000_000
+
+
+def _key_of(text: str) -> tuple[MessageKey, int]:
+    found = ids.from_text(text)
+    return (found.uid, found.sequence, found.row), found.first
+
+
+def _text_of(key: MessageKey, first: int) -> str:
+    return ids.to_text(ids.MessageId(first, *key))
+
+
+class ProducingUser:
+    """Calls `schedule_many`, `move_many`, `cancel_many`; repeats what failed while there is patience.
+
+    Attributes:
+        patience: how often a failed call is repeated.
+    """
+
+    def __init__(self, client: SimClient, history: History) -> None:
+        self.client, self.history = client, history
+        self.patience = 2
+
+    def schedule(
+        self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US
+    ) -> None:
+        """Schedule rows; noted one by one when they are answered."""
+        for payload in payloads:
+            self.history.unacknowledged[payload] = None
+        order = orders.schedule_many(topic, payloads, dues_ms, lambda: self.client.world.wall_us)
+        rows = list(zip(payloads, dues_ms, strict=True))
+        answer = partial(self._scheduled, rows, timeout_us, self.patience)
+        self.client.call(order.build, timeout_us, answer)
+
+    def _scheduled(
+        self, rows: list[tuple[bytes, int]], timeout_us: int, patience: int, value: PartsCall | None,
+        failed: effects.Failed | None,
+    ) -> None:  # fmt: skip
+        if failed is None:
+            assert value is not None
+            results: list[Any] = list(value.ids())
+        elif failed.repeat is not None and len(failed.repeat.parts):
+            results = failed.repeat.mixed()
+            if patience:
+                self._again(
+                    failed.repeat, timeout_us, partial(self._scheduled, rows, timeout_us, patience - 1)
+                )
+        else:
+            results = [failed.error] * len(rows)
+        final = failed is None or failed.repeat is None or not patience
+        for (payload, due), result in zip(rows, results, strict=True):
+            if isinstance(result, str):
+                self._inserted(payload, due, result)
+            elif final and not isinstance(result, OutcomeUnknown):
+                self.history.unacknowledged.pop(payload, None)
+                self.history.refused[payload] = repr(result)
+
+    def _inserted(self, payload: bytes, due: int, text: str) -> None:
+        if payload not in self.history.unacknowledged:
+            return  # noted already, by an earlier attempt of the call
+        key, first = _key_of(text)
+        self.history.unacknowledged.pop(payload)
+        self.history.inserted(key, payload, due, first)
+        self.client.world.tell(self.client.name, f"scheduled {name_of(key)} due {due}")
+
+    def _again(self, call: PartsCall, timeout_us: int, answer: Any) -> None:
+        """Repeat what failed, after a while."""
+        client = self.client
+        life = client.life
+        client.waiting += 1
+
+        def repeat() -> None:
+            if client.life == life:
+                client.waiting -= 1
+                if client.core is not None:
+                    client.call(lambda n, at: events.Repeat(n, at, call), timeout_us, answer)
+
+        client.world.after(client.world.random.randint(1_000, 1_500_000), repeat)
+
+    def alter(self, topic: str, keys: list[MessageKey], dues_ms: list[int] | None) -> None:
+        """Move messages, or cancel them without dues."""
+        history, asked_us = self.history, self.client.world.wall_us
+        texts = [_text_of(key, history.messages[key].first) for key in keys]
+        order = orders.alter(topic, texts, dues_ms)
+        for at, key in enumerate(keys):
+            message = history.messages[key]
+            message.changing = True
+            if dues_ms is None:
+                message.cancel_asked = True
+            else:
+                message.maybe_dues.append(dues_ms[at])
+        what = "cancel" if dues_ms is None else "move"
+        self.client.world.tell(self.client.name, f"asks to {what} {', '.join(map(name_of, keys))}")
+        answer = partial(self._altered, keys, dues_ms, asked_us, self.patience)
+        self.client.call(order.build, _TIMEOUT_US, answer)
+
+    def _altered(
+        self, keys: list[MessageKey], dues_ms: list[int] | None, asked_us: int, patience: int,
+        value: PartsCall | None, failed: effects.Failed | None,
+    ) -> None:  # fmt: skip
+        if failed is None:
+            assert value is not None
+            results: list[Any] = list(value.outcomes())
+        elif failed.repeat is not None and patience:
+            again = partial(self._altered, keys, dues_ms, asked_us, patience - 1)
+            self._again(failed.repeat, _TIMEOUT_US, again)
+            return
+        elif failed.repeat is not None and len(failed.repeat.parts):
+            results = failed.repeat.mixed()
+        else:
+            results = [failed.error] * len(keys)
+        for at, (key, result) in enumerate(zip(keys, results, strict=True)):
+            due = None if dues_ms is None else dues_ms[at]
+            self._note_change(key, due, result, asked_us)
+
+    def _note_change(
+        self, key: MessageKey, due: int | None, result: Outcome | DueqError, asked_us: int
+    ) -> None:
+        message, now_us = self.history.messages[key], self.client.world.wall_us
+        self.client.world.tell(self.client.name, f"changed {name_of(key)}: {result!r}")
+        message.changing = False
+        if isinstance(result, OutcomeUnknown) or result is Outcome.UNKNOWN:
+            return  # it may have happened: what was noted as possible stays possible
+        if due is None:
+            message.cancel_asked = False
+            if result is Outcome.DONE:
+                self.history.cancelled(key, asked_us, now_us)
+        else:
+            message.maybe_dues.remove(due)
+            if result is Outcome.DONE:
+                self.history.moved(key, due, now_us, asked_us)
+
+
+def _forget() -> None:
+    """Let its lease run out."""
+
+
+@dataclass
+class Habits:
+    """How a consumer treats a message; shares of all messages.
+
+    Attributes:
+        work_us: how long it works on one.
+        nack, extend, forget, late, twice: what it does instead of (or before) a plain ack.
+    """
+
+    work_us: tuple[int, int] = (200, 5_000)
+    nack: float = 0.0
+    extend: float = 0.0
+    forget: float = 0.0
+    late: float = 0.0
+    twice: float = 0.0
+
+
+class ConsumingUser:
+    """Opens a consumer, handles what comes as its habits say, and opens another one when it has failed.
+
+    Attributes:
+        habits: may be changed at any time.
+        open: whether a consumer is open or being opened.
+    """
+
+    def __init__(
+        self, client: SimClient, history: History, topic: str, *, credit: int, lease_ms: int, seed: int
+    ) -> None:
+        self.client, self.history, self.topic = client, history, topic
+        self.credit, self.lease_ms = credit, lease_ms
+        self.habits = Habits()
+        self.random = Random(seed)
+        self.open = False
+        self._id = b""
+        self._inbox: list[Delivery] = []
+        self._held: dict[Delivery, told.Delivery] = {}
+        self._unsure: list[tuple[MessageKey, Delivery]] = []
+        self._picking = False
+        self.begin()
+
+    # -------------------------------------------------------------- opening and closing
+
+    def begin(self) -> None:
+        """Open a consumer."""
+        self.open = True
+        self._id = self.client.draw_id()
+        self._inbox, self._held = [], {}
+        self.client.consumers[self._id] = partial(self._received, self._id)
+        order = orders.open_consumer(
+            self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms
+        )
+        self.client.call(order.build, _TIMEOUT_US, self._opened)
+
+    def _opened(self, value: Any, failed: effects.Failed | None) -> None:
+        if failed is not None:
+            self.open = False
+            if not isinstance(failed.error, TopicNotFound):
+                self._later(1_000_000, self._reopen)
+
+    def _reopen(self) -> None:
+        if not self.open:
+            self.begin()
+
+    def close(self, reopen_after_us: int) -> None:
+        """Leave the `with`: what is not handled goes back; begin anew after a while."""
+        if not self.open:
+            return
+        unhandled = [*self._inbox, *(d for d in self._held if not d.settling and not d.lost)]
+        for delivery in unhandled:
+            delivery.handed = True
+            self._end(delivery)
+        self._inbox = []
+        self.open = False
+        self.client.world.tell(self.client.name, f"closes its consumer, {len(unhandled)} go back")
+        order = orders.close_consumer(self._id, unhandled)
+        self.client.call(order.build, _TIMEOUT_US, lambda value, failed: None)
+        self._later(reopen_after_us, self._reopen)
+
+    def crashed(self, restart_after_us: int) -> None:
+        """Its process has died: it holds nothing any more; another process begins after a while."""
+        for key, delivery in self._unsure:
+            if not delivery.outcome:
+                self.history.maybe_acked(key)
+        for noted in self._held.values():
+            noted.ended_at_us = self.client.world.wall_us
+        self._inbox, self._held, self._unsure = [], {}, []
+        self.open = False
+
+        def again() -> None:
+            if self.client.core is None:
+                self.client.start()
+            self._reopen()
+
+        self.client.world.after(restart_after_us, again)
+
+    def _later(self, delay_us: int, action: Any) -> None:
+        life = self.client.life
+
+        def run() -> None:
+            if self.client.life == life and self.client.core is not None:
+                action()
+
+        self.client.world.after(delay_us, run)
+
+    # -------------------------------------------------------------- what comes
+
+    def _received(self, consumer_id: bytes, effect: ConsumerEffect) -> None:
+        if consumer_id != self._id:
+            return
+        if isinstance(effect, effects.Deliver):
+            self._inbox.extend(effect.deliveries)
+            self._pick_soon()
+        elif isinstance(effect, effects.LeaseLost):
+            lost = dict.fromkeys(effect.deliveries)
+            self._inbox = [delivery for delivery in self._inbox if delivery not in lost]
+            for delivery in effect.deliveries:
+                self._end(delivery)
+        elif isinstance(effect, effects.Reclaim):
+            back = [delivery for delivery in effect.deliveries if not delivery.handed]
+            for delivery in back:
+                delivery.handed = True
+            self._inbox = [delivery for delivery in self._inbox if not delivery.handed]
+            if back:
+                self.client.submit(events.Settle(consumer_id, RecordKind.RELEASE, back))
+        else:
+            self.client.world.tell(self.client.name, f"consumer failed: {effect.error!r}")
+            self.open = False
+            if not isinstance(effect.error, TopicNotFound):
+                self._later(500_000, self._reopen)
+
+    def _pick_soon(self) -> None:
+        if not self._picking:
+            self._picking = True
+            self._later(self.random.randint(20, 2_000), self._pick)
+
+    def _pick(self) -> None:
+        """The user's loop: take what is there, each as long as it takes."""
+        self._picking = False
+        inbox, self._inbox = self._inbox, []
+        now_us = self.client.world.now_us
+        for delivery in inbox:
+            if delivery.lost or delivery.deadline_us <= now_us:
+                continue
+            delivery.handed = True
+            self._hand_out(delivery)
+
+    def _hand_out(self, delivery: Delivery) -> None:
+        world = self.client.world
+        key = (delivery.uid, delivery.sequence, delivery.row)
+        noted = told.Delivery(
+            world.wall_us, f"{self.client.name}#{self._id[:3].hex()}", delivery.token, delivery.attempt,
+            bytes(delivery.payload), world.wall_us + delivery.deadline_us - world.now_us,
+        )  # fmt: skip
+        self._held[delivery] = noted
+        world.tell(self.client.name, f"got {name_of(key)} token {delivery.token} attempt {delivery.attempt}")
+        self.history.delivered(key, noted)
+        self._later(self.random.randint(*self.habits.work_us), partial(self._decide, self._id, key, delivery))
+
+    # -------------------------------------------------------------- what it does with it
+
+    def _decide(self, consumer_id: bytes, key: MessageKey, delivery: Delivery) -> None:
+        if consumer_id != self._id or not self.open or delivery not in self._held:
+            return
+        habits, chance = self.habits, self.random.random()
+        choices: tuple[tuple[float, Callable[[], None]], ...] = (
+            (habits.nack, partial(self._nack, delivery)),
+            (habits.extend, partial(self._extend, key, delivery)),
+            (habits.forget, _forget),
+            (habits.late, partial(self._ack_late, key, delivery)),
+        )
+        for share, action in choices:
+            if chance < share:
+                action()
+                return
+            chance -= share
+        self._ack(key, delivery)
+        if self.random.random() < habits.twice:
+            self._ack(key, delivery)
+
+    def _ack(self, key: MessageKey, delivery: Delivery) -> None:
+        self._end(delivery)
+        self._unsure.append((key, delivery))
+        order = orders.settle(self._id, RecordKind.ACK, [delivery], 0)
+        self.client.call(order.build, _TIMEOUT_US, partial(self._acked, key, delivery))
+
+    def _acked(
+        self, key: MessageKey, delivery: Delivery, outcomes: list[Outcome] | None,
+        failed: effects.Failed | None,
+    ) -> None:  # fmt: skip
+        if failed is not None:
+            self.history.maybe_acked(key)
+            return
+        assert outcomes is not None
+        self._unsure = [pair for pair in self._unsure if pair[1] is not delivery]
+        self.client.world.tell(self.client.name, f"ack of {name_of(key)}: {outcomes[0].name}")
+        if outcomes[0] is Outcome.DONE:
+            self.history.acked(key, self.client.world.wall_us, delivery.token)
+        elif outcomes[0] is Outcome.UNKNOWN:
+            self.history.maybe_acked(key)
+
+    def _ack_late(self, key: MessageKey, delivery: Delivery) -> None:
+        """Long after its lease is over."""
+        after_us = max(delivery.deadline_us - self.client.world.now_us, 0) + self.random.randint(1, 3_000_000)
+        consumer_id = self._id
+
+        def ack() -> None:
+            if self.open and consumer_id == self._id:
+                self._ack(key, delivery)
+
+        self._later(after_us, ack)
+
+    def _nack(self, delivery: Delivery) -> None:
+        self._end(delivery)
+        delay_ms = self.random.choice([0, 10, 500, 3_000])
+        self.client.submit(events.Settle(self._id, RecordKind.NACK, [delivery], delay_ms))
+
+    def _extend(self, key: MessageKey, delivery: Delivery) -> None:
+        amount_ms = self.random.choice([self.lease_ms, 2 * self.lease_ms])
+        noted, consumer_id = self._held[delivery], self._id
+        order = orders.settle(self._id, RecordKind.EXTEND, [delivery], amount_ms)
+
+        def extended(outcomes: list[Outcome] | None, failed: effects.Failed | None) -> None:
+            if failed is None and outcomes == [Outcome.DONE] and not delivery.lost:
+                world = self.client.world
+                noted.lease_until_us = world.wall_us + delivery.deadline_us - world.now_us
+            if self.open and consumer_id == self._id and not delivery.settling and not delivery.lost:
+                self._ack(key, delivery)
+
+        self.client.call(order.build, _TIMEOUT_US, extended)
+
+    def _end(self, delivery: Delivery) -> None:
+        noted = self._held.pop(delivery, None)
+        if noted is not None and noted.ended_at_us is None:
+            noted.ended_at_us = self.client.world.wall_us

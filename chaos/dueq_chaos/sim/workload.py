@@ -1,0 +1,182 @@
+"""What the users of a storm do: every operation of the SDK, over its real session machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from dueq import limits
+from dueq.client.core import events
+from dueq_chaos.sim.history import MessageKey
+from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.plan import Options, Step, draw_habits
+from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
+
+TOPIC = "storm"
+_CALL_US = 20_000_000
+
+
+class Workload:
+    """One producing process, some consuming ones, and one that makes and deletes topics.
+
+    Attributes:
+        done: how many steps, by kind.
+    """
+
+    def __init__(self, mesh: SimMesh, options: Options) -> None:
+        self.mesh = mesh
+        self.done: dict[str, int] = {}
+        self.producer = ProducingUser(mesh.sdk("producer"), mesh.history)
+        self.admin = mesh.sdk("admin")
+        self.consumers: list[ConsumingUser] = []
+        for index, (credit, lease_ms) in enumerate(options.consumers):
+            last = index == len(options.consumers) - 1
+            reach = mesh.names[:1] if options.relayed and last else None
+            user = ConsumingUser(
+                mesh.sdk(f"consumer-{index + 1}", reach), mesh.history, TOPIC,
+                credit=credit, lease_ms=lease_ms, seed=mesh.world.seed * 31 + index,
+            )  # fmt: skip
+            user.habits = options.habits[index] if index < len(options.habits) else Habits()
+            self.consumers.append(user)
+        for client in mesh.sdks.values():
+            client.wire = options.wire
+        self.uids = [part.uid for part in mesh.coordinator.topics[TOPIC].partitions]
+        self._batches = 0
+        self._extra_topics: list[str] = []
+        self._kinds: dict[str, Callable[[Random], None]] = {
+            "schedule": lambda random: self._schedule(random, -200, 4_000),
+            "schedule far": lambda random: self._schedule(random, 3_600_000, 90_000_000),
+            "schedule long": self._schedule_long,
+            "impatient schedule": self._schedule_impatiently,
+            "alter": self._alter,
+            "reopen consumer": self._reopen,
+            "change habits": self._change_habits,
+            "crash client": self._crash_client,
+            "create topic": self._create_topic,
+            "delete topic": self._delete_topic,
+        }
+
+    def do(self, step: Step) -> None:
+        """Do one thing."""
+        self.done[step.kind] = self.done.get(step.kind, 0) + 1
+        self._kinds[step.kind](Random(step.seed))
+
+    def calm(self) -> None:
+        """From now on everybody consumes well; nobody consumes the topics that come and go."""
+        extra = {key[0] for key in self.mesh.history.messages} - set(self.uids)
+        self.mesh.history.waive(sorted(extra), "nobody consumes its topic")
+        for user in self.consumers:
+            user.habits = Habits()
+            if user.client.core is None:
+                user.client.start()
+            if not user.open:
+                user.begin()
+        if self.producer.client.core is None:
+            self.producer.client.start()
+
+    def bring_near(self) -> None:
+        """Move what would be due long after the end to now."""
+        now_ms = self.mesh.world.wall_us // 1000
+        far: list[MessageKey] = []
+        for key, message in self.mesh.history.messages.items():
+            dues = [message.due_ms, *message.moves[-1:], *message.maybe_dues]
+            if not message.finished and not message.changing and max(dues) > now_ms + 30_000:
+                far.append(key)
+        if far:
+            self.producer.alter(TOPIC, far, [now_ms + 500] * len(far))
+
+    # -------------------------------------------------------------- producing
+
+    def _payloads(self, rows: int) -> list[bytes]:
+        self._batches += 1
+        return [b"%d-%d" % (self._batches, row) for row in range(rows)]
+
+    def _schedule(self, random: Random, soon_ms: int, late_ms: int) -> None:
+        now_ms = self.mesh.world.wall_us // 1000
+        payloads = self._payloads(random.choice([1, 1, random.randint(1, 12), random.randint(10, 80)]))
+        if random.random() < 0.2:
+            dues = [now_ms + random.randint(soon_ms, late_ms)] * len(payloads)
+        else:
+            dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
+        self.producer.schedule(TOPIC, payloads, dues)
+
+    def _schedule_long(self, random: Random) -> None:
+        """Payloads that travel in chunks ahead of their record, among short ones."""
+        payloads = self._payloads(random.randint(1, 3))
+        payloads[0] += bytes(limits.CHUNK_BYTES + random.randint(1, limits.CHUNK_BYTES))
+        now_ms = self.mesh.world.wall_us // 1000
+        self.producer.schedule(TOPIC, payloads, [now_ms + random.randint(0, 2_000) for _ in payloads])
+
+    def _schedule_impatiently(self, random: Random) -> None:
+        """With so little time that the outcome often stays unknown."""
+        payloads = self._payloads(random.randint(1, 5))
+        now_ms = self.mesh.world.wall_us // 1000
+        dues = [now_ms + random.randint(-200, 2_000) for _ in payloads]
+        self.producer.schedule(TOPIC, payloads, dues, timeout_us=random.randint(500, 1_000_000))
+
+    def _alter(self, random: Random) -> None:
+        """Move or cancel some messages, untouched ones or not."""
+        touched = random.random() < 0.3
+        chosen = [
+            key
+            for key, message in self.mesh.history.messages.items()
+            if not message.finished and not message.changing and not message.maybe_dues and key[0] in self.uids
+            and (touched or not message.deliveries)
+        ]  # fmt: skip
+        chosen = random.sample(chosen, min(random.choice([1, 3, 20]), len(chosen)))
+        if not chosen:
+            return
+        now_ms = self.mesh.world.wall_us // 1000
+        dues = [now_ms + random.randint(-100, 5_000) for _ in chosen] if random.random() < 0.5 else None
+        self.producer.alter(TOPIC, chosen, dues)
+
+    # -------------------------------------------------------------- consuming
+
+    def _reopen(self, random: Random) -> None:
+        random.choice(self.consumers).close(random.randint(1_000, 3_000_000))
+
+    def _change_habits(self, random: Random) -> None:
+        random.choice(self.consumers).habits = draw_habits(random)
+
+    def _crash_client(self, random: Random) -> None:
+        after_us = random.randint(10_000, 5_000_000)
+        if random.random() < 0.3:
+            client = self.producer.client
+            client.crash()
+            for message in self.mesh.history.messages.values():
+                message.changing = False
+            self.mesh.world.after(after_us, lambda: client.start() if client.core is None else None)
+            return
+        user = random.choice(self.consumers)
+        if user.client.core is not None:
+            user.client.crash()
+            user.crashed(after_us)
+
+    # -------------------------------------------------------------- topics
+
+    def _create_topic(self, random: Random) -> None:
+        name = f"extra-{random.randint(1, 3)}"
+        creation_id = random.getrandbits(128).to_bytes(16, "big")
+        partitions = random.randint(1, 2)
+
+        def build(call: int, deadline_us: int) -> events.Event:
+            return events.CreateTopic(
+                call, deadline_us, creation_id, name, partitions=partitions, replicas=3, exist_ok=True
+            )
+
+        def created(value: object, failed: object) -> None:
+            if failed is None:
+                self._extra_topics.append(name)
+                payloads = self._payloads(3)
+                now_ms = self.mesh.world.wall_us // 1000
+                self.producer.schedule(name, payloads, [now_ms + 1_000] * len(payloads))
+
+        self.admin.call(build, _CALL_US, created)
+
+    def _delete_topic(self, random: Random) -> None:
+        if self._extra_topics:
+            name = random.choice(self._extra_topics)
+            self._extra_topics.remove(name)
+            self.admin.call(
+                lambda call, at: events.DeleteTopic(call, at, name), _CALL_US, lambda value, failed: None
+            )
