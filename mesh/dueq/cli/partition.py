@@ -25,7 +25,6 @@ from dueq.cluster.recovering import (
     best_survivor,
     connect,
     reason_against,
-    reason_against_survivor,
 )
 from dueq.core.membership import Registration
 from dueq.errors import DueqError
@@ -142,9 +141,7 @@ def show(facts: PartitionFacts, survivor: str | None, as_json: bool) -> int:
     Raises:
         RecoveryRefused: it would be refused; after the tables.
     """
-    refused = reason_against(facts)
-    if not refused and survivor is not None:
-        refused = reason_against_survivor(facts, survivor)
+    refused = reason_against(facts, survivor)
     if as_json:
         click.echo(json.dumps(document(facts, refused), indent=2))
         return 1 if refused else 2

@@ -131,24 +131,31 @@ class PartitionFacts:
         return PartitionNode("", 0, self.node.epoch, (own,))
 
 
-def reason_against(facts: PartitionFacts) -> str:
-    """Return why the partition needs no recovery, whoever is chosen; "" when it does."""
+def reason_against(facts: PartitionFacts, survivor: str | None = None) -> str:
+    """Return why the partition may not be recovered.
+
+    Args:
+        facts: as read.
+        survivor: who is to go on; None when nobody is chosen yet.
+
+    Returns:
+        A sentence for the person who asked; "" when it may be.
+    """
+    if survivor is not None and survivor not in facts.replicas:
+        return f"{survivor} is not a replica of {facts.name}; its replicas are {', '.join(facts.replicas)}"
     node = facts.node
     if facts.leader_lives:
         return f"{facts.name} has a leader, {node.leader} (epoch {node.epoch}), which lives: nothing is to recover"
     for member in node.isr:
         if facts.fate(member) is Fate.PRESENT:
             return (
-                f"{member.broker_id} is up with the disk {member.store_id} that the ISR of {facts.name} names: nothing "
-                "is lost, it will lead; wait"
+                f"{member.broker_id} is up with the disk {member.store_id} that the ISR of {facts.name} names: "
+                "nothing is lost, it will lead; wait"
             )
-    return ""
+    return "" if survivor is None else _reason_against_survivor(facts, survivor)
 
 
-def reason_against_survivor(facts: PartitionFacts, survivor: str) -> str:
-    """Return why this replica may not be the one that goes on; "" when it may."""
-    if survivor not in facts.replicas:
-        return f"{survivor} is not a replica of {facts.name}; its replicas are {', '.join(facts.replicas)}"
+def _reason_against_survivor(facts: PartitionFacts, survivor: str) -> str:
     if survivor not in facts.registrations:
         return f"{survivor} is not registered in ZooKeeper: start it first"
     own = facts.held.get(survivor)
@@ -156,13 +163,14 @@ def reason_against_survivor(facts: PartitionFacts, survivor: str) -> str:
         return ""
     if own.role == _UNREADY:
         return f"{survivor} itself has only a part of {facts.name}: its catching up was never finished"
-    for broker_id, other in facts.held.items():
-        # A replica that has committed what the new leader lacks could never follow it.
-        if other.role != _UNREADY and (other.last_epoch, other.end) > (own.last_epoch, own.end):
-            return (
-                f"{broker_id} holds more of {facts.name} (up to record {other.end} of epoch {other.last_epoch}) than "
-                f"{survivor} (up to record {own.end} of epoch {own.last_epoch}): recover from {broker_id}"
-            )
+    best = best_survivor(facts)
+    most = facts.held[best]
+    # A replica that has committed what the new leader lacks could never follow it.
+    if (most.last_epoch, most.end) > (own.last_epoch, own.end):
+        return (
+            f"{best} holds more of {facts.name} (up to record {most.end} of epoch {most.last_epoch}) than {survivor} "
+            f"(up to record {own.end} of epoch {own.last_epoch}): recover from {best}"
+        )
     return ""
 
 
@@ -226,7 +234,7 @@ class Recovering:
         """
         # Once more: somebody may have started a broker whose disk was thought to be lost.
         facts = replace(facts, registrations=self._registrations())
-        if refused := reason_against(facts) or reason_against_survivor(facts, survivor):
+        if refused := reason_against(facts, survivor):
             raise RecoveryRefused(refused)
         wanted = facts.wanted(survivor)
         path = self._layout.partition(facts.uid)

@@ -18,7 +18,6 @@ from dueq.cluster.recovering import (
     RecoveryRefused,
     best_survivor,
     reason_against,
-    reason_against_survivor,
 )
 from dueq.core.membership import Member, PartitionAssignment, PartitionNode, Registration, Topic
 
@@ -55,7 +54,7 @@ def with_living(facts: PartitionFacts, *registrations: Registration) -> Partitio
 
 def test_when_every_disk_of_the_isr_is_replaced_a_survivor_may_go_on(facts: PartitionFacts) -> None:
     assert reason_against(facts) == ""
-    assert reason_against_survivor(facts, "b3") == ""
+    assert reason_against(facts, "b3") == ""
     assert facts.wanted("b3") == PartitionNode("", 0, 5, (Member("b3", "s3"),))
     assert best_survivor(facts) == "b3"
 
@@ -75,7 +74,7 @@ def test_a_member_whose_own_data_is_incomplete_is_lost(facts: PartitionFacts) ->
     found = replace(found, held={**facts.held, "b2": Holding("installing", 0, 0, 0)})
     assert found.fate(B2) is Fate.UNUSABLE
     assert reason_against(found) == ""
-    assert "only a part" in reason_against_survivor(found, "b2")
+    assert "only a part" in reason_against(found, "b2")
 
 
 def test_who_is_away_counts_as_lost_only_if_a_person_says_so(facts: PartitionFacts) -> None:
@@ -86,20 +85,20 @@ def test_who_is_away_counts_as_lost_only_if_a_person_says_so(facts: PartitionFac
 
 
 def test_who_is_no_replica_or_not_up_cannot_go_on(facts: PartitionFacts) -> None:
-    assert "b4 is not a replica of t/1; its replicas are b1, b2, b3" in reason_against_survivor(facts, "b4")
+    assert "b4 is not a replica of t/1; its replicas are b1, b2, b3" in reason_against(facts, "b4")
     gone = replace(facts, registrations={k: v for k, v in facts.registrations.items() if k != "b3"})
-    assert "b3 is not registered" in reason_against_survivor(gone, "b3")
+    assert "b3 is not registered" in reason_against(gone, "b3")
 
 
 @pytest.mark.parametrize("other", [Holding("follower", 4, 121, 0), Holding("follower", 5, 3, 0)])
 def test_who_holds_less_than_another_replica_does_not_go_on(facts: PartitionFacts, other: Holding) -> None:
     found = replace(facts, held={**facts.held, "b2": other})
     assert best_survivor(found) == "b2"
-    assert "recover from b2" in reason_against_survivor(found, "b3")
+    assert "recover from b2" in reason_against(found, "b3")
 
 
 def test_a_replica_that_does_not_answer_may_be_chosen(facts: PartitionFacts) -> None:
-    assert reason_against_survivor(replace(facts, held={}), "b3") == ""
+    assert reason_against(replace(facts, held={}), "b3") == ""
     assert best_survivor(replace(facts, held={})) == ""
 
 
