@@ -1,0 +1,254 @@
+"""A client by hand: every frame to a broker of the script's choice, exactly as often as the script says.
+
+The SDK would follow leaders, repeat and drop by itself; a scenario must be able to do it wrongly or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from dueq.limits import CONSUMER_CREDIT_BYTES
+from dueq_codecs.digest import request_digest
+from dueq_codecs.messages import (
+    BrokerMessage,
+    ChangeReply,
+    ChangeRequest,
+    ClientMessage,
+    Code,
+    ConsumerAction,
+    ConsumerFrame,
+    ConsumerReply,
+    Push,
+)
+from dueq_codecs.records import Outcome, RecordKind
+
+if TYPE_CHECKING:
+    from dueq_chaos.scenarios.stage import Stage
+
+Bodies = list[bytes | memoryview]
+
+
+class Stored(NamedTuple):
+    """A message whose insert was acknowledged."""
+
+    uid: int
+    sequence: int
+    row: int
+    first: int
+    due: int
+    payload: bytes
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Partition, log sequence, row."""
+        return self.uid, self.sequence, self.row
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """A delivery as it arrived."""
+
+    at_ms: float
+    broker: str
+    uid: int
+    sequence: int
+    row: int
+    first: int
+    due: int
+    token: int
+    attempt: int
+    lease_left_ms: int
+    payload: bytes
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Partition, log sequence, row."""
+        return self.uid, self.sequence, self.row
+
+
+class Request:
+    """One changing request, with every answer that came to it."""
+
+    def __init__(self, change: ChangeRequest, bodies: Bodies, payloads: list[bytes]) -> None:
+        self.change, self.bodies, self._payloads = change, bodies, payloads
+        self.replies: list[ChangeReply] = []
+
+    @property
+    def codes(self) -> list[Code]:
+        """How it was answered, in order."""
+        return [reply.code for reply in self.replies]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What became of its rows, by the last answer."""
+        return [Outcome(outcome) for outcome in self.replies[-1].outcomes.tolist()]
+
+    @property
+    def final(self) -> bool:
+        """Whether it was answered for good."""
+        return bool(self.replies) and self.codes[-1] in (Code.OK, Code.INVALID_REQUEST, Code.SEQUENCE_REUSED)
+
+    def stored(self) -> list[Stored]:
+        """The messages of an acknowledged insert."""
+        reply, dues = self.replies[-1], self.change.due.tolist()
+        assert reply.code == Code.OK, reply
+        return [
+            Stored(reply.uid, reply.sequence, reply.row + row, max(due, reply.stamp), due, payload)
+            for row, (due, payload) in enumerate(zip(dues, self._payloads, strict=True))
+        ]
+
+
+class Hand:
+    """One client, with its own end of the network.
+
+    Attributes:
+        pushes: every delivery that arrived, repeats too.
+        consumer_replies: by broker, the last answer to a consumer's frame.
+    """
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.stage, self.name = stage, name
+        self.client_id = crc32(name.encode()).to_bytes(16, "big")
+        self.pushes: list[Pushed] = []
+        self.consumer_replies: dict[str, ConsumerReply] = {}
+        self._requests: dict[int, Request] = {}
+        self._sequences: dict[int, int] = {}
+        self._attaches = self._numbers = 0
+        self.last_push: dict[str, int] = {}
+        self.attach_of: dict[str, int] = {}
+
+    def send(self, broker: str, message: ClientMessage, bodies: Bodies | None = None) -> None:
+        """One frame, once."""
+        self.stage.client_send(self.name, broker, message, bodies or [])
+
+    def received(self, message: BrokerMessage, bodies: Bodies) -> None:
+        """A frame from a broker."""
+        if isinstance(message, ChangeReply):
+            self._requests[message.request_id].replies.append(message)
+        elif isinstance(message, ConsumerReply):
+            self.consumer_replies[message.leader] = message
+        elif isinstance(message, Push):
+            self.last_push[message.leader] = message.number
+            self._pushed(message, memoryview(bodies[0]) if bodies else memoryview(b""))
+
+    def _pushed(self, push: Push, body: memoryview) -> None:
+        offset = 0
+        for at, size in enumerate(push.size.tolist()):
+            self.pushes.append(
+                Pushed(
+                    self.stage.world.wall_us / 1000, push.leader, int(push.uid[at]), int(push.sequence[at]),
+                    int(push.row[at]), int(push.first[at]), int(push.due[at]), int(push.token[at]),
+                    int(push.attempt[at]), int(push.lease_left_ms[at]), bytes(body[offset : offset + size]),
+                )
+            )  # fmt: skip
+            offset += size
+
+    # -------------------------------------------------------------- changes
+
+    def insert(
+        self, broker: str, payloads: list[bytes], dues: list[int], *, uid: int = 0, sequence: int = 0,
+        topic: str = "",
+    ) -> Request:  # fmt: skip
+        """Schedule rows, one attempt.
+
+        Args:
+            broker: who is asked.
+            payloads, dues: the rows; instants in Unix ms.
+            uid: the partition; the stage's first one by default.
+            sequence: the request's number; the next one by default.
+            topic: the stage's by default.
+        """
+        change = self._change(RecordKind.INSERT, uid, topic)
+        change.due = np.array(dues, np.uint64)
+        change.size = np.array([len(payload) for payload in payloads], np.uint32)
+        change.crc = np.array([crc32(payload) for payload in payloads], np.uint32)
+        return self._ask(broker, change, [b"".join(payloads)], payloads, sequence)
+
+    def cancel(self, broker: str, messages: list[Stored], *, topic: str = "", uid: int = 0) -> Request:
+        """Cancel messages of one partition, one attempt."""
+        return self._ask(broker, self._naming(RecordKind.CANCEL, messages, topic, uid), [], [], 0)
+
+    def move(self, broker: str, messages: list[Stored], dues: list[int]) -> Request:
+        """Move messages of one partition, one attempt."""
+        change = self._naming(RecordKind.MOVE, messages, "", 0)
+        change.due = np.array(dues, np.uint64)
+        return self._ask(broker, change, [], [], 0)
+
+    def settle(
+        self, broker: str, kind: RecordKind, pushes: list[Pushed], *, amounts_ms: list[int] | None = None
+    ) -> Request:
+        """Ack, nack, extend or release leases of one partition, one attempt."""
+        change = self._naming(kind, pushes, "", 0)
+        change.token = np.array([pushed.token for pushed in pushes], np.uint64)
+        if amounts_ms is not None:
+            change.amount_ms = np.array(amounts_ms, np.uint64)
+        return self._ask(broker, change, [], [], 0)
+
+    def again(self, broker: str, request: Request) -> None:
+        """The very same request once more."""
+        self.send(broker, replace(request.change), request.bodies)
+
+    def _change(self, kind: RecordKind, uid: int, topic: str) -> ChangeRequest:
+        return ChangeRequest(0, kind, topic or self.stage.topic, uid or self.stage.uid, self.client_id, 0, 0)
+
+    def _naming(
+        self, kind: RecordKind, named: list[Stored] | list[Pushed], topic: str, uid: int
+    ) -> ChangeRequest:
+        change = self._change(kind, uid or named[0].uid, topic)
+        change.first = np.array([one.first for one in named], np.uint64)
+        change.target_sequence = np.array([one.sequence for one in named], np.uint64)
+        change.target_row = np.array([one.row for one in named], np.uint16)
+        return change
+
+    def _ask(
+        self, broker: str, change: ChangeRequest, bodies: Bodies, payloads: list[bytes], sequence: int
+    ) -> Request:
+        change.request_id = len(self._requests) + 1
+        change.sequence = sequence or self._sequences.get(change.uid, 0) + 1
+        self._sequences[change.uid] = max(change.sequence, self._sequences.get(change.uid, 0))
+        change.digest = request_digest(change)
+        request = self._requests[change.request_id] = Request(change, bodies, payloads)
+        self.send(broker, change, bodies)
+        return request
+
+    # -------------------------------------------------------------- consuming
+
+    def attach(
+        self, broker: str, *, credit: int = 64, lease_ms: int = 5_000, held: list[Pushed] | None = None
+    ) -> None:
+        """Attach to one leader, saying what is held."""
+        self._attaches += 1
+        self.attach_of[broker], self.last_push[broker] = self._attaches, 0
+        frame = self._frame(ConsumerAction.ATTACH, broker, credit, lease_ms)
+        pairs = held or []
+        frame.held_uid = np.array([pushed.uid for pushed in pairs], np.uint32)
+        frame.held_sequence = np.array([pushed.sequence for pushed in pairs], np.uint64)
+        frame.held_row = np.array([pushed.row for pushed in pairs], np.uint16)
+        frame.held_token = np.array([pushed.token for pushed in pairs], np.uint64)
+        self.send(broker, frame)
+
+    def beat(self, broker: str, *, credit: int = 64, lease_ms: int = 5_000) -> None:
+        """A heartbeat to a leader to which this client is attached."""
+        self.send(broker, self._frame(ConsumerAction.BEAT, broker, credit, lease_ms))
+
+    def goodbye(self, broker: str) -> None:
+        """Detach in order."""
+        self.send(broker, self._frame(ConsumerAction.GOODBYE, broker, 0, 5_000))
+
+    def _frame(self, action: ConsumerAction, broker: str, credit: int, lease_ms: int) -> ConsumerFrame:
+        self._numbers += 1
+        return ConsumerFrame(
+            action, self.stage.topic, self.client_id, self.attach_of[broker], self._numbers, credit,
+            CONSUMER_CREDIT_BYTES, lease_ms, self.last_push[broker], leader=broker,
+        )  # fmt: skip
+
+    # -------------------------------------------------------------- what was delivered
+
+    def got(self, message: Stored) -> list[Pushed]:
+        """Every delivery of a message, repeats under one token left out."""
+        found = {pushed.token: pushed for pushed in self.pushes if pushed.key == message.key}
+        return list(found.values())

@@ -1,0 +1,178 @@
+"""Named scenarios of answers: what a client is told is the result of a committed record, and told once."""
+
+from __future__ import annotations
+
+from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.scenarios.taps import appends
+from dueq_codecs.messages import Code
+from dueq_codecs.records import Outcome
+
+FAR_MS = 3_600_000
+
+
+def test_a_deposed_leader_gives_no_final_answer_from_memory() -> None:
+    """B9. b1 is deposed and does not know; X was inserted at its successor: b1 must not say "not found"."""
+    stage = Stage()
+    producer, other = stage.hand("producer"), stage.hand("other")
+    stage.step("b1 is cut off from everybody but one client, for the time that others need to take over")
+    stage.coordinator.cut_off("b1")
+    stage.run_ms(2_900)
+    stage.isolate("b1")
+    stage.until(lambda: stage.leader_of(stage.uid) not in (None, "b1"), "a successor")
+    successor = stage.leader
+    [x] = stage.settled(producer, producer.insert(successor, [b"x"], [stage.now_ms + FAR_MS])).stored()
+    stage.expect(stage.leads("b1"), "b1 still believes that it leads")
+    cancel = other.cancel("b1", [x])
+    twin = other.insert("b1", [b"y"], [stage.now_ms + FAR_MS])
+    stage.run_ms(3_000)
+    finals = [code for code in cancel.codes + twin.codes if code == Code.OK]
+    stage.expect(not finals, f"no answer of b1 is final: {cancel.codes} {twin.codes}")
+    stage.coordinator.reconnect("b1")
+    stage.finish()
+    stage.settled(other, cancel)
+    stage.expect(cancel.outcomes == [Outcome.DONE], "its successor's log decides")
+
+
+def test_who_waits_for_a_record_that_is_cut_is_told_that_its_outcome_is_unknown() -> None:
+    """B15, KAFKA-20634. Another record gets the sequence that a request waits for: that is not its answer."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    stage.isolate("b1")
+    orphan = producer.insert("b1", [b"orphan"], [stage.now_ms + FAR_MS])
+    end = stage.replica("b1").replica.log.end
+    stage.until(lambda: stage.replica("b1").replica.log.end > end, "the orphan in b1's log")
+    stage.until(lambda: stage.leader_of(stage.uid) in ("b2", "b3"), "a successor")
+    stage.expect(orphan.codes == [Code.OUTCOME_UNKNOWN], f"told at once: {orphan.codes}")
+    rivals = [stage.stored(b"rival %d" % number)[0] for number in range(3)]
+    stage.step("b1 follows; the orphan's sequence commits with another record")
+    stage.network.heal()
+    stage.until(lambda: stage.replica("b1").timeline.applied >= rivals[-1].sequence, "b1 has the rivals")
+    stage.expect(orphan.codes == [Code.OUTCOME_UNKNOWN], f"nothing more was told: {orphan.codes}")
+    stage.finish()
+    stage.settled(producer, orphan)
+    stage.expect(stage.replica(stage.leader).timeline.scheduled_count == 4, "then it is stored, once")
+
+
+def test_a_retry_gets_the_same_answer_from_the_next_leader() -> None:
+    """B12, R15, KIP-890. The answer was lost with the leader; the number is remembered by the log, not by a process."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    [message] = stage.stored(b"cancelled once")
+    stage.network.cut("b1", "producer", both=False)
+    insert = producer.insert("b1", [b"stored once"], [stage.now_ms + FAR_MS])
+    cancel = producer.cancel("b1", [message])
+    stage.run_ms(100)
+    stage.expect(not insert.replies and not cancel.replies, "both answers are lost")
+    stage.nodes["b1"].crash()
+    stage.settled(producer, insert)
+    stage.settled(producer, cancel)
+    stage.expect(cancel.outcomes == [Outcome.DONE], "still done, though there is nothing to cancel any more")
+    stage.expect(stage.replica(stage.leader).timeline.scheduled_count == 1, "stored once")
+    stage.finish()
+
+
+def test_a_retry_that_overtakes_the_commit_of_the_first_attempt_takes_effect_once() -> None:
+    """B12. First attempt and retry are both appended before either is applied: only apply can tell."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    walls = [stage.hold(name, appends("b1")) for name in ("b2", "b3")]
+    insert = producer.insert("b1", [b"once"], [stage.now_ms + FAR_MS])
+    stage.run_ms(5)
+    producer.again("b1", insert)
+    stage.run_ms(5)
+    for wall in walls:
+        wall.let_go()
+    stage.until(lambda: len(insert.replies) == 2, "two answers")
+    stage.expect(insert.codes == [Code.OK, Code.OK], f"{insert.codes}")
+    stage.expect(insert.replies[0].sequence == insert.replies[1].sequence, "the same id")
+    stage.expect(stage.replica("b1").timeline.scheduled_count == 1, "stored once")
+    stage.finish()
+
+
+def test_numbers_that_arrive_in_another_order_all_take_effect() -> None:
+    """B12. 7 arrives before 6: "the last number was 7" does not mean that 6 is done."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    later = stage.settled(producer, producer.insert("b1", [b"7"], [stage.now_ms + FAR_MS], sequence=7))
+    earlier = stage.settled(producer, producer.insert("b1", [b"6"], [stage.now_ms + FAR_MS], sequence=6))
+    stage.expect(later.codes == earlier.codes == [Code.OK], "both")
+    stage.expect(later.stored()[0].key != earlier.stored()[0].key, "two messages")
+    stage.expect(stage.replica("b1").timeline.scheduled_count == 2, "two messages")
+    stage.finish()
+
+
+def test_one_number_for_two_contents_is_refused_also_by_the_next_leader() -> None:
+    """B12. A forked process, or a task that is run again, uses a number twice: never the first one's ids for it."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    stage.settled(producer, producer.insert("b1", [b"one"], [stage.now_ms + FAR_MS], sequence=9))
+    stage.nodes["b1"].crash()
+    stage.until(lambda: stage.leader_of(stage.uid), "another leader")
+    other = stage.settled(
+        producer, producer.insert(stage.leader, [b"another"], [stage.now_ms + FAR_MS], sequence=9)
+    )
+    stage.expect(other.codes == [Code.SEQUENCE_REUSED], f"{other.codes}")
+    stage.finish()
+    stage.expect(stage.replica(stage.leader).timeline.scheduled_count == 1, "the first one only")
+
+
+def test_restarts_at_different_checkpoints_answer_and_hold_the_same() -> None:
+    """B10. State on the disk that is ahead of its checkpoint would make replay answer "not found" for "done"."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    messages = stage.stored(*[b"%d" % row for row in range(20)])
+    stage.run_ms(2_500)
+    stage.step(
+        "a checkpoint has the inserts; cancels come after it; brokers restart one by one, at odd moments"
+    )
+    cancels = [producer.cancel(stage.leader, [message]) for message in messages[:10]]
+    for cancel in cancels:
+        stage.settled(producer, cancel)
+    for name in ("b2", "b3", "b1"):
+        stage.nodes[name].crash()
+        stage.nodes[name].start()
+        stage.until(stage.whole, "a whole mesh")
+        stage.run_ms(700)
+    stage.step("every retry is answered as before, everywhere")
+    for cancel in cancels:
+        cancel.replies.clear()
+        producer.again(stage.leader, cancel)
+        stage.until(lambda cancel=cancel: cancel.final, "an answer")  # type: ignore[misc]
+        stage.expect(cancel.outcomes == [Outcome.DONE], "done, as it was")
+    stage.expect(stage.replica(stage.leader).timeline.scheduled_count == 10, "ten are left")
+    stage.finish()
+
+
+def test_a_batch_is_answered_row_by_row() -> None:
+    """L8. One row that cannot be done does not repeat, refuse or hide the others."""
+    stage = Stage()
+    producer, consumer = stage.hand("producer"), stage.hand("consumer")
+    [gone, leased] = stage.stored(b"gone", b"leased", due=stage.now_ms + 100)
+    [waiting] = stage.stored(b"waiting")
+    stage.settled(producer, producer.cancel("b1", [gone]))
+    consumer.attach("b1")
+    stage.delivered(consumer, leased)
+    request = stage.settled(producer, producer.cancel("b1", [gone, leased, waiting]))
+    stage.expect(request.outcomes == [Outcome.NOT_FOUND, Outcome.LEASED, Outcome.DONE], f"{request.outcomes}")
+    stage.finish()
+
+
+def test_a_partition_that_cannot_commit_says_busy_before_its_memory_is_full() -> None:
+    """R21, M16. Followers hang: what may be uncommitted is bounded by bytes, then inserts are told to come later."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    walls = [stage.hold(name, appends("b1")) for name in ("b2", "b3")]
+    big = [b"x" * (200 << 10)] * 10
+    requests = []
+    for _ in range(14):
+        requests.append(producer.insert("b1", big, [stage.now_ms + FAR_MS] * 10))
+        stage.run_ms(5)
+    stage.run_ms(20)
+    codes = [request.codes for request in requests]
+    stage.expect([Code.BUSY] in codes, f"busy: {codes}")
+    stage.expect(codes[0] == [], "the first ones wait for their commit")
+    for wall in walls:
+        wall.let_go()
+    for request in requests:
+        stage.settled(producer, request)
+    stage.finish()
