@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from dueq.client.arguments import Seconds
 from dueq.client.core.delivery import Delivery
 from dueq.client.runtime import mono_us
 from dueq_codecs.records import RecordKind
 
-if TYPE_CHECKING:
-    from dueq.client.aio import AsyncConsumer
-    from dueq.client.sync import Consumer
+
+class _Holder(Protocol):
+    """The consumer behind a `Message`."""
+
+    topic: str
+
+    def _settle(
+        self,
+        kind: RecordKind,
+        deliveries: Sequence[Delivery],
+        amount_ms: int,
+        wait: bool,
+        timeout: float | None,
+    ) -> object: ...
+    def _nack(
+        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
+    ) -> object: ...
+    def _extend(
+        self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
+    ) -> object: ...
+
+
+class _AsyncHolder(Protocol):
+    """The consumer behind an `AsyncMessage`."""
+
+    topic: str
+
+    async def _settle(
+        self,
+        kind: RecordKind,
+        deliveries: Sequence[Delivery],
+        amount_ms: int,
+        wait: bool,
+        timeout: float | None,
+    ) -> object: ...
+    async def _nack(
+        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
+    ) -> object: ...
+    async def _extend(
+        self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
+    ) -> object: ...
 
 
 class BaseMessage:
@@ -95,7 +134,7 @@ class Message(BaseMessage):
     """
 
     __slots__ = ()
-    _consumer: Consumer
+    _consumer: _Holder
 
     def ack(self, *, wait: bool = False, timeout: float | None = None) -> None:
         """The message is done.
@@ -128,7 +167,7 @@ class AsyncMessage(BaseMessage):
     """A leased message of an `AsyncConsumer`; the methods are those of `Message`, awaited."""
 
     __slots__ = ()
-    _consumer: AsyncConsumer
+    _consumer: _AsyncHolder
 
     async def ack(self, *, wait: bool = False, timeout: float | None = None) -> None:
         """The message is done (see `Message.ack`)."""

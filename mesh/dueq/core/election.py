@@ -7,10 +7,12 @@ a living leader, from trying.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dueq import limits
+from dueq.core.context import Context
 from dueq.core.instant import Now
+from dueq.core.log import ReplicaLog
 from dueq.core.membership import (
     CompareAndSetDone,
     CoordinatorState,
@@ -20,19 +22,37 @@ from dueq.core.membership import (
 from dueq.core.peers import Peer
 from dueq_codecs.messages import Vote, VoteRequest
 
-if TYPE_CHECKING:
-    from dueq.core.replica import Replica
-
 _TURN_US = 150_000
 """How much later each less preferred member begins."""
 _ROUND_US = 300_000
 """How long a round waits for answers."""
 
 
+class Contender(Protocol):
+    """The replica that wants to lead, as far as a candidacy deals with it."""
+
+    ctx: Context
+    uid: int
+    replicas: tuple[str, ...]
+    min_isr: int
+    log: ReplicaLog
+    node: PartitionNode | None
+    node_version: int
+    candidacy: Candidacy | None
+
+    def leader_gone(self) -> bool:
+        """Whether the leader has given up, or its registration is gone or is another life's."""
+        ...
+
+    def candidacy_ended(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
+        """The compare-and-set that would make it leader was answered."""
+        ...
+
+
 class Candidacy:
     """One attempt of one replica to lead; replaced by a new one when it fails."""
 
-    def __init__(self, replica: Replica, now: Now) -> None:
+    def __init__(self, replica: Contender, now: Now) -> None:
         self._replica = replica
         self._ctx = replica.ctx
         self._begins_at_us = now.mono_us + self._rank(now) * _TURN_US

@@ -8,10 +8,12 @@ rule, and stricter: a read never settles an unknown outcome).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dueq import limits
+from dueq.core.context import Context
 from dueq.core.instant import Now
+from dueq.core.log import ReplicaLog
 from dueq.core.membership import (
     CompareAndSetDone,
     CoordinatorState,
@@ -25,13 +27,50 @@ from dueq.core.persistence import LogRead, ReadLog
 from dueq_codecs.messages import Ack, Append, Mismatch
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
-if TYPE_CHECKING:
-    from dueq.core.replica import Replica
-
 _SEND_BYTES = 1 << 20
 _SEND_RECORDS = 128
 _WINDOW_RECORDS = 512
 """Records that may be on their way to one follower."""
+
+
+class LedReplica(Protocol):
+    """The replica that leads, as far as its leadership deals with it (see `Replica`)."""
+
+    ctx: Context
+    uid: int
+    replicas: tuple[str, ...]
+    min_isr: int
+    log: ReplicaLog
+    node: PartitionNode | None
+    node_version: int
+    commit: int
+    synced: int
+    durable_epoch: int
+    leading: Leading | None
+
+    def append_own(self, entry: LogEntry, now: Now) -> None:
+        """Append to the log as its leader."""
+        ...
+
+    def leader_commit(self, sequence: int, now: Now) -> None:
+        """Everything up to here is committed."""
+        ...
+
+    def tell_leadership(self, epoch: int, *, leads: bool, serving: bool) -> None:
+        """Tell every peer."""
+        ...
+
+    def give_up(self, now: Now, why: str) -> None:
+        """Lead no longer."""
+        ...
+
+    def node_set(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
+        """A compare-and-set of the node has succeeded."""
+        ...
+
+    def offer_snapshot(self, peer: Peer) -> None:
+        """The follower lacks records that the log no longer holds."""
+        ...
 
 
 class Progress:
@@ -92,7 +131,7 @@ class Leading:
         serving: the barrier was applied: requests may be answered.
     """
 
-    def __init__(self, replica: Replica, epoch: int, now: Now) -> None:
+    def __init__(self, replica: LedReplica, epoch: int, now: Now) -> None:
         self._replica = replica
         self._ctx = replica.ctx
         self.epoch = epoch

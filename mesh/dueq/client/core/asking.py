@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dueq.client.core.context import Context, Timer
+from dueq.client.core.context import Context
 from dueq.client.core.links import Links
+from dueq.client.core.timers import Timer
 from dueq_codecs.messages import BrokerMessage, ClientMessage, MetadataReply, Reply
 
 SILENCE_US: Final = 1_000_000

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dueq.client.core.context import Context, Timer
+from dueq.client.core.context import Context
 from dueq.client.core.effects import Completed, Failed
 from dueq.client.core.parts import PartsCall
+from dueq.client.core.timers import Timer
 from dueq.errors import ClientClosed, DueqError
 
 

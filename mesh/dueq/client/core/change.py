@@ -1,26 +1,139 @@
-"""One changing request: its columns, its number, and what is known about whether it took effect."""
+"""One changing request: the parts of calls that it carries, what is known of it, the window it is numbered in.
+
+A call's rows are cut into *parts*, each of which goes to one partition in one request. Small parts of many
+calls may share a request; then each owns some rows of it. A call is done when all of its parts are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from dueq.client.core.context import Timer
-from dueq.client.core.parts import Part
+from dueq import ids, limits
+from dueq.client.core.timers import Timer
 from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
-from dueq_codecs.messages import ChangeRequest
-
-if TYPE_CHECKING:
-    from dueq.client.core.lanes import Lane
+from dueq_codecs.messages import ChangeReply, ChangeRequest
+from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, Outcome, RecordKind
 
 Body = bytes | memoryview
 Scalar = TypeVar("Scalar", bound=np.generic)
 
+OUTCOMES: Final = tuple(Outcome)
+GATHER_FROM: Final = 2
+"""While fewer requests of a lane are open a part goes out at once; beyond that, parts wait and share the next."""
 _COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms")
+_TEXTS_TOGETHER = 8
+
+
+class Part:
+    """Some rows of one call (or some settled leases) for one partition.
+
+    Attributes:
+        topic, uid, client_id: where it goes and whose deduplication window it uses.
+        rows: how many.
+        inline: the payloads of an INSERT that travel in the request.
+        long: (row, payload) of those that are uploaded first.
+        alone: never shares a request.
+        change: the request that it is part of, once one was made.
+        offset: its first row in that request.
+        reply: the answer, once it has succeeded.
+        error: why it failed.
+        done: called once when `reply` or `error` is there.
+    """
+
+    __slots__ = (
+        "alone",
+        "amount_ms",
+        "bytes",
+        "change",
+        "client_id",
+        "crc",
+        "done",
+        "due",
+        "error",
+        "first",
+        "inline",
+        "kind",
+        "long",
+        "offset",
+        "reply",
+        "rows",
+        "size",
+        "target_row",
+        "target_sequence",
+        "token",
+        "topic",
+        "uid",
+        "upload",
+    )
+
+    def __init__(
+        self,
+        kind: RecordKind,
+        topic: str,
+        uid: int,
+        client_id: bytes,
+        rows: int,
+        done: Callable[[Part], None],
+        *,
+        first: U64 = NO_U64,
+        target_sequence: U64 = NO_U64,
+        target_row: U16 = NO_U16,
+        token: U64 = NO_U64,
+        due: U64 = NO_U64,
+        size: U32 = NO_U32,
+        crc: U32 = NO_U32,
+        amount_ms: U64 = NO_U64,
+        inline: Sequence[Body] = (),
+        long: Sequence[tuple[int, Body]] = (),
+    ) -> None:
+        self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
+        self.rows, self.done = rows, done
+        self.first, self.target_sequence, self.target_row, self.token = (
+            first,
+            target_sequence,
+            target_row,
+            token,
+        )
+        self.due, self.size, self.crc, self.amount_ms = due, size, crc, amount_ms
+        self.inline, self.long = inline, long
+        self.bytes = sum(map(len, inline))
+        self.upload: U64 = NO_U64
+        self.alone = bool(long)
+        self.change: Change | None = None
+        self.offset = 0
+        self.reply: ChangeReply | None = None
+        self.error: DueqError | None = None
+
+    @property
+    def resolved(self) -> bool:
+        """There is an answer."""
+        return self.reply is not None or self.error is not None
+
+    def ids(self) -> list[str]:
+        """The texts of an INSERT's new ids (`messages.ChangeReply` says how they follow)."""
+        reply = self.reply
+        assert reply is not None
+        row = reply.row + self.offset
+        first = np.maximum(self.due, np.uint64(reply.stamp))
+        if self.rows < _TEXTS_TOGETHER:
+            return [
+                ids.to_text(ids.MessageId(instant, self.uid, reply.sequence, row + i))
+                for i, instant in enumerate(first.tolist())
+            ]
+        sequence = np.full(self.rows, reply.sequence, np.uint64)
+        return ids.texts(first, self.uid, sequence, np.arange(row, row + self.rows, dtype=np.uint16))
+
+    def outcomes(self) -> list[Outcome]:
+        """What became of each row of any other kind."""
+        assert self.reply is not None
+        rows = self.reply.outcomes[self.offset : self.offset + self.rows].tolist()
+        return [OUTCOMES[value] if value < len(OUTCOMES) else Outcome.UNKNOWN for value in rows]
 
 
 class Change:
@@ -92,6 +205,69 @@ class Change:
         if self.timer is not None:
             self.timer.cancel()
         self.timer = timer
+
+
+class Lane:
+    """One window of request numbers at one partition.
+
+    Attributes:
+        next_sequence: of the next new request.
+        open: unanswered requests by sequence; a retried old one may be below all others.
+        waiting: parts that no request holds yet, with their sum of rows and bytes.
+    """
+
+    def __init__(self) -> None:
+        self.next_sequence = 1
+        self.open: dict[int, Change] = {}
+        self.waiting: deque[Part] = deque()
+        self.rows = 0
+        self.bytes = 0
+
+    def push(self, part: Part) -> None:
+        """Let a part wait."""
+        self.waiting.append(part)
+        self.rows += part.rows
+        self.bytes += part.bytes
+
+    def take(self) -> list[Part]:
+        """Take the parts of the next request."""
+        head = self._pop()
+        parts, rows, size = [head], head.rows, head.bytes
+        while self.waiting and not head.alone:
+            part = self.waiting[0]
+            rows, size = rows + part.rows, size + part.bytes
+            full = rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX
+            if full or part.alone or part.kind is not head.kind:
+                break
+            parts.append(self._pop())
+        return parts
+
+    def remove(self, part: Part) -> bool:
+        """Take one part out; False if it does not wait here."""
+        try:
+            self.waiting.remove(part)
+        except ValueError:
+            return False
+        self.rows -= part.rows
+        self.bytes -= part.bytes
+        return True
+
+    def _pop(self) -> Part:
+        part = self.waiting.popleft()
+        self.rows -= part.rows
+        self.bytes -= part.bytes
+        return part
+
+    @property
+    def may_send(self) -> bool:
+        """The next request may go: the window has room, and waiting longer would gather no more."""
+        if not self.waiting:
+            return False
+        open_count = len(self.open)
+        if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
+            return False
+        full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
+        return open_count < GATHER_FROM or full
 
 
 def _columns(parts: Sequence[Part]) -> dict[str, Any]:

@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.client.core.calls import Calls
+from dueq.client.core.change import Part
 from dueq.client.core.context import Context
 from dueq.client.core.directory import Directory, Topic
 from dueq.client.core.events import Alter, Insert, Repeat
 from dueq.client.core.lanes import Lanes
 from dueq.client.core.links import Links
-from dueq.client.core.parts import Part, PartsCall
+from dueq.client.core.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.records import NO_U64, RecordKind
 

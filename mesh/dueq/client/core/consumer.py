@@ -17,7 +17,7 @@ import numpy as np
 from dueq import limits
 from dueq.client.core.arrivals import Arrivals
 from dueq.client.core.calls import Calls
-from dueq.client.core.context import Context, Timer
+from dueq.client.core.context import Context
 from dueq.client.core.credit import affordable, wanted
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.directory import Directory, Topic
@@ -28,6 +28,7 @@ from dueq.client.core.links import Link, Links
 from dueq.client.core.refusals import error_of
 from dueq.client.core.session import Session
 from dueq.client.core.settling import Batch, Settling
+from dueq.client.core.timers import Timer
 from dueq.errors import DueqError
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import NO_U16, NO_U32, NO_U64, Outcome, RecordKind

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from typing import Protocol
 
 from dueq.client.core.clock import MeshClock
 from dueq.client.core.effects import Effect, Log
+from dueq.client.core.timers import Timer, Timers
 from dueq.core.instant import Now
 
 
@@ -17,49 +17,6 @@ class RandomSource(Protocol):
     def random(self) -> float:
         """Return a number in [0, 1)."""
         ...
-
-
-class Timer:
-    """One pending action; `cancel()` makes it never run."""
-
-    __slots__ = ("action", "at_us")
-
-    def __init__(self, at_us: int, action: Callable[[], None]) -> None:
-        self.at_us = at_us
-        self.action: Callable[[], None] | None = action
-
-    def cancel(self) -> None:
-        """Forget the action."""
-        self.action = None
-
-
-class Timers:
-    """Actions by monotonic instant (µs); those of one instant run in the order they were set."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Timer]] = []
-        self._count = 0
-
-    def at(self, at_us: int, action: Callable[[], None]) -> Timer:
-        """Run `action` in the first step at or after `at_us`."""
-        timer = Timer(at_us, action)
-        self._count += 1
-        heapq.heappush(self._heap, (at_us, self._count, timer))
-        return timer
-
-    def next_us(self) -> int | None:
-        """The earliest pending instant, or None."""
-        while self._heap and self._heap[0][2].action is None:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else None
-
-    def run(self, now_us: int) -> None:
-        """Run everything that is due."""
-        while self._heap and self._heap[0][0] <= now_us:
-            timer = heapq.heappop(self._heap)[2]
-            if timer.action is not None:
-                action, timer.action = timer.action, None
-                action()
 
 
 class Context:

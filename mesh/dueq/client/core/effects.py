@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dueq.client.core.delivery import Delivery
+from dueq.client.core.parts import PartsCall
 from dueq.errors import DueqError
 from dueq_codecs.messages import ClientMessage
-
-if TYPE_CHECKING:
-    from dueq.client.core.delivery import Delivery
-    from dueq.client.core.parts import PartsCall
 
 
 @dataclass(slots=True)

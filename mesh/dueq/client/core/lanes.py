@@ -5,27 +5,24 @@ keeps number, digest and rows through all attempts, so that it takes effect once
 At most REQUESTS_IN_FLIGHT_MAX numbers lie between the oldest open request and the newest: no retry within a
 call can fall out of the brokers' window.
 
-While fewer than GATHER_FROM requests of a lane are open a part goes out at once; beyond that, parts of one
-kind wait and share the next request. So one caller waits for nobody, and fifty callers make one batch.
+While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
+the next request. So one caller waits for nobody, and fifty callers make one batch.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from dueq import limits
-from dueq.client.core.change import Change
+from dueq.client.core.change import Change, Lane, Part
 from dueq.client.core.context import Context
 from dueq.client.core.directory import Directory, Topic
 from dueq.client.core.links import Links
-from dueq.client.core.parts import Part
 from dueq.client.core.refusals import FINAL, error_of
 from dueq.client.core.uploads import Uploads
 from dueq.errors import Busy, Disconnected, DueqError, NotLeader, OutcomeUnknown, TopicNotFound
 from dueq_codecs.messages import BrokerMessage, ChangeReply, Code, Reply
 
-GATHER_FROM: Final = 2
 OUT_BYTES_MAX: Final = 24 << 20
 """Payload bytes of unanswered requests of one client; the rest waits with its callers."""
 SILENCE_US: Final = 1_000_000
@@ -34,69 +31,6 @@ REPEAT_US: Final = limits.DEDUP_MS * 1000 - 60_000_000
 """So long after its first attempt a request may be repeated: brokers forget it a while later."""
 BACK_OFF_US_MIN: Final = 20_000
 BACK_OFF_US_MAX: Final = 500_000
-
-
-class Lane:
-    """One window of request numbers at one partition.
-
-    Attributes:
-        next_sequence: of the next new request.
-        open: unanswered requests by sequence; a retried old one may be below all others.
-        waiting: parts that no request holds yet, with their sum of rows and bytes.
-    """
-
-    def __init__(self) -> None:
-        self.next_sequence = 1
-        self.open: dict[int, Change] = {}
-        self.waiting: deque[Part] = deque()
-        self.rows = 0
-        self.bytes = 0
-
-    def push(self, part: Part) -> None:
-        """Let a part wait."""
-        self.waiting.append(part)
-        self.rows += part.rows
-        self.bytes += part.bytes
-
-    def take(self) -> list[Part]:
-        """Take the parts of the next request."""
-        head = self._pop()
-        parts, rows, size = [head], head.rows, head.bytes
-        while self.waiting and not head.alone:
-            part = self.waiting[0]
-            rows, size = rows + part.rows, size + part.bytes
-            full = rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX
-            if full or part.alone or part.kind is not head.kind:
-                break
-            parts.append(self._pop())
-        return parts
-
-    def remove(self, part: Part) -> bool:
-        """Take one part out; False if it does not wait here."""
-        try:
-            self.waiting.remove(part)
-        except ValueError:
-            return False
-        self.rows -= part.rows
-        self.bytes -= part.bytes
-        return True
-
-    def _pop(self) -> Part:
-        part = self.waiting.popleft()
-        self.rows -= part.rows
-        self.bytes -= part.bytes
-        return part
-
-    @property
-    def may_send(self) -> bool:
-        """The next request may go: the window has room, and waiting longer would gather no more."""
-        if not self.waiting:
-            return False
-        open_count = len(self.open)
-        if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
-            return False
-        full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
-        return open_count < GATHER_FROM or full
 
 
 class Lanes:

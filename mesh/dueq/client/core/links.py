@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from dueq.client.core.context import Context, Timer
+from dueq.client.core.context import Context
 from dueq.client.core.effects import CloseLink, OpenLink, Send
+from dueq.client.core.timers import Timer
 from dueq.core.instant import Now
 from dueq_codecs.messages import BrokerInfo, ClientMessage, Code, Hello, HelloReply, Role
 

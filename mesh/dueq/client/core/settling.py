@@ -9,11 +9,12 @@ import numpy as np
 
 from dueq import limits
 from dueq.client.core.calls import Calls
-from dueq.client.core.context import Context, Timer
+from dueq.client.core.change import Part
+from dueq.client.core.context import Context
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.events import Settle
 from dueq.client.core.lanes import Lanes
-from dueq.client.core.parts import Part
+from dueq.client.core.timers import Timer
 from dueq.errors import OutcomeUnknown
 from dueq_codecs.records import Outcome, RecordKind
 

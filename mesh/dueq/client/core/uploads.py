@@ -13,11 +13,12 @@ from zlib import crc32
 import numpy as np
 
 from dueq import limits
-from dueq.client.core.context import Context, Timer
+from dueq.client.core.change import Part
+from dueq.client.core.context import Context
 from dueq.client.core.directory import Directory, Topic
 from dueq.client.core.links import Links
-from dueq.client.core.parts import Part
 from dueq.client.core.refusals import FINAL, error_of
+from dueq.client.core.timers import Timer
 from dueq.errors import Disconnected, DueqError
 from dueq_codecs.messages import BrokerMessage, ChunkReply, ChunkRequest, Code, Reply
 
