@@ -1,0 +1,158 @@
+"""Named scenarios of clocks: steps, wrong brokers, stamps from the future, and instants that are past."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq_chaos.scenarios.hand import Hand
+from dueq_chaos.scenarios.stage import Stage
+
+HOUR_US = 3_600_000_000
+
+
+def beats(stage: Stage, hand: Hand, *, for_ms: int) -> None:
+    """Let time pass while a consumer keeps its sessions everywhere."""
+    for _ in range(for_ms // 500):
+        stage.run_ms(500)
+        for broker in hand.attach_of:
+            hand.beat(broker, lease_ms=60_000)
+
+
+def attached(stage: Stage) -> Hand:
+    """A consumer at every broker."""
+    hand = stage.hand("consumer")
+    for broker in stage.names:
+        hand.attach(broker, lease_ms=60_000)
+    return hand
+
+
+def test_a_clock_that_steps_an_hour_ahead_makes_nothing_early() -> None:
+    """S2, D20. Within one turn of the loop an hour of messages would be pushed, irrevocably."""
+    stage = Stage()
+    consumer = attached(stage)
+    messages = [stage.stored(b"%d" % n, due=stage.now_ms + 2_000 + 300 * n)[0] for n in range(10)]
+    stage.nodes["b1"].wall_error_us = HOUR_US
+    beats(stage, consumer, for_ms=15_000)
+    pushes = stage.delivered(consumer, *messages)
+    stage.expect(all(p.at_ms >= p.due - 1 for p in pushes), "none is early")
+    stage.expect(len(consumer.pushes) == len(messages), "none comes twice")
+    stage.finish()
+
+
+@pytest.mark.parametrize("ahead_us", [200_000, 400_000])
+def test_a_leader_whose_clock_is_ahead_of_the_others_is_not_early(ahead_us: int) -> None:
+    """S2. "Never before" is by the mesh's clock, not by that of whoever happens to lead."""
+    stage = Stage()
+    consumer = attached(stage)
+    stage.nodes["b1"].wall_error_us = ahead_us
+    stage.run_ms(1_500)
+    messages = [stage.stored(b"%d" % n, due=stage.now_ms + 500 + 100 * n)[0] for n in range(10)]
+    beats(stage, consumer, for_ms=3_000)
+    pushes = stage.delivered(consumer, *messages)
+    stage.expect(all(p.at_ms >= p.due - 1 for p in pushes), f"{[p.at_ms - p.due for p in pushes]}")
+    stage.finish()
+
+
+def test_what_a_leader_in_the_future_has_stamped_is_not_late_at_the_next_one() -> None:
+    """B2. Stamps that only grew would make everything late once one broker had been an hour ahead."""
+    stage = Stage()
+    consumer = attached(stage)
+    stage.nodes["b1"].wall_error_us = HOUR_US
+    stage.run_ms(1_500)
+    [first] = stage.stored(b"stamped by b1", due=stage.now_ms + 20_000)
+    stage.nodes["b1"].crash()
+    stage.until(lambda: stage.leader_of(stage.uid) not in (None, "b1"), "another leader")
+    [second] = stage.stored(b"stamped by its successor", due=stage.now_ms + 500)
+    for message in (second, first):
+        [pushed] = stage.delivered(consumer, message)
+        stage.expect(0 <= pushed.at_ms - message.due < 1_500, f"late by {pushed.at_ms - message.due} ms")
+        beats(stage, consumer, for_ms=500)
+    stage.finish()
+
+
+def test_brokers_that_all_disagree_do_not_pass_leadership_round() -> None:
+    """S2. Offsets 0, +600, +1,200 ms: each sees the others as wrong; handovers in circles would serve nobody."""
+    stage = Stage(partitions=3)
+    for error_ms, node in zip((0, 600, 1_200), stage.nodes.values(), strict=True):
+        node.wall_error_us = error_ms * 1000
+    stage.run_ms(60_000)
+    epochs = [stage.node_of(uid).epoch for uid in stage.uids]
+    stage.run_ms(240_000)
+    changes = sum(stage.node_of(uid).epoch for uid in stage.uids) - sum(epochs)
+    stage.expect(changes <= 12, f"{changes} changes of leader in four minutes")
+    for uid in stage.uids:
+        stage.stored(b"served", uid=uid)
+    for node in stage.nodes.values():
+        node.wall_error_us = 0
+    stage.finish()
+
+
+@pytest.mark.parametrize("late_ms", [1, 5_000, 86_400_000])
+def test_what_is_due_in_the_past_survives_the_loss_of_the_memory_that_holds_it(late_ms: int) -> None:
+    """B2. The index is never read below its low-water mark: a message that began to wait there would be lost."""
+    stage = Stage()
+    stage.step("traffic drives the mark to the present")
+    consumer = attached(stage)
+    stage.acked(consumer, stage.delivered(consumer, *stage.stored(b"a", b"b", due=stage.now_ms + 10)))
+    stage.run_ms(5_000)
+    for broker in stage.names:
+        consumer.goodbye(broker)
+    stage.run_ms(10)
+    [message] = stage.stored(b"due long ago", due=stage.now_ms - late_ms)
+    stage.run_ms(5_000)
+    stage.step("all brokers lose their memory")
+    for node in stage.nodes.values():
+        node.crash()
+        node.start()
+    stage.until(stage.whole, "a whole mesh")
+    stage.run_ms(1_000)
+    stage.expect([p.key for p in stage.drained()] == [message.key], "it is delivered")
+    stage.finish()
+
+
+def test_what_is_released_or_moved_into_the_past_survives_too() -> None:
+    """B2. A lease that is released, a nack, a move to an earlier instant: all begin to wait now, not then."""
+    stage = Stage()
+    consumer, producer = attached(stage), stage.hand("producer")
+    [released] = stage.stored(b"released", due=stage.now_ms + 10)
+    [moved] = stage.stored(b"moved")
+    held = stage.delivered(consumer, released)
+    stage.run_ms(8_000)
+    for broker in stage.names:
+        consumer.goodbye(broker)
+    stage.settled(producer, producer.move(stage.leader, [moved], [stage.now_ms - 60_000]))
+    stage.run_ms(5_000)
+    stage.expect(len(held) == 1 and stage.replica("b1").timeline.leased_count == 0, "both wait")
+    for node in stage.nodes.values():
+        node.crash()
+        node.start()
+    stage.until(stage.whole, "a whole mesh")
+    stage.run_ms(1_000)
+    found = {p.key for p in stage.drained()}
+    stage.expect(found == {released.key, moved.key}, f"both are delivered: {found}")
+    stage.finish()
+
+
+def test_a_new_leader_whose_clock_is_behind_loses_nothing_below_the_mark() -> None:
+    """B2. Its stamps lie before what its predecessor has saved: the same batch lowers the mark."""
+    stage = Stage()
+    consumer = attached(stage)
+    stage.acked(consumer, stage.delivered(consumer, *stage.stored(b"a", due=stage.now_ms + 10)))
+    stage.run_ms(5_000)
+    for name in ("b2", "b3"):
+        stage.nodes[name].wall_error_us = -30_000_000
+    stage.nodes["b1"].crash()
+    stage.until(lambda: stage.leader_of(stage.uid) not in (None, "b1"), "another leader")
+    for broker in ("b2", "b3"):
+        consumer.goodbye(broker)
+    stage.run_ms(2_000)
+    [message] = stage.stored(b"m", due=stage.now_ms - 40_000)
+    stage.run_ms(5_000)
+    for name in ("b2", "b3"):
+        stage.nodes[name].crash()
+        stage.nodes[name].start()
+    stage.until(lambda: stage.leader_of(stage.uid), "a leader")
+    stage.run_ms(1_000)
+    found = {p.key for p in stage.drained()}
+    stage.expect(message.key in found, f"it is delivered: {found}")
+    stage.finish()

@@ -1,0 +1,237 @@
+"""Named scenarios of topics, partitions and long times: ids, deletion, idle partitions, downtime, spikes."""
+
+from __future__ import annotations
+
+from dueq.core.membership import DeleteTopic, Topic, TopicOrderDone
+from dueq.limits import HEARTBEAT_MS
+from dueq.storage import layout
+from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.sim.coordinator import Session
+from dueq_codecs.messages import Code
+from dueq_codecs.records import Outcome
+
+FAR_MS = 3_600_000
+DAY_MS = 86_400_000
+
+
+def delete(stage: Stage, name: str) -> Topic:
+    """Delete a topic, as an administrator's broker orders it."""
+    topic = stage.coordinator.topics[name]
+    answers: list[TopicOrderDone] = []
+    registration = next(iter(stage.coordinator.registrations.values()))
+
+    def heard(event: object) -> None:
+        if isinstance(event, TopicOrderDone):
+            answers.append(event)
+
+    session = Session(stage.coordinator, registration, heard)
+    session.connected = True
+    stage.coordinator.order(session, DeleteTopic(1, name))
+    stage.until(lambda: answers, "the deletion")
+    return topic
+
+
+def test_the_first_messages_of_two_topics_share_no_id_and_no_payload() -> None:
+    """B1. Same instant, same sequence, same row: only the partition's number keeps their ids and bodies apart."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    [other_uid] = stage.create_topic("other", 1)
+    due = stage.now_ms + 5_000
+    [a] = stage.stored(b"of a", due=due)
+    insert = producer.insert(stage.leader_of(other_uid) or "", [b"of b"], [due], uid=other_uid, topic="other")
+    [b] = stage.settled(producer, insert).stored()
+    stage.expect((a.sequence, a.row, a.first) == (b.sequence, b.row, b.first), "alike in everything else")
+    stage.expect(a.uid != b.uid, "but the partition")
+
+    stage.step("a's id does not cancel b's message: under a's partition it is not of this topic")
+    wrong = stage.settled(producer, producer.cancel("b1", [a], topic="other"))
+    stage.expect(wrong.codes == [Code.INVALID_REQUEST], f"{wrong.codes}")
+    consumer = stage.hand("consumer")
+    for broker in stage.names:
+        consumer.attach(broker)
+    stage.run_ms(4_900)
+    for broker in stage.names:
+        consumer.beat(broker)
+    [pushed] = stage.delivered(consumer, a)
+    stage.expect(pushed.payload == b"of a", "its own payload")
+    stage.finish()
+
+
+def test_an_id_of_a_deleted_topic_names_nothing_in_the_one_made_again() -> None:
+    """B1. Delete and create: the same name, other partitions; an old id must not name a new message."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    due = stage.now_ms + FAR_MS
+    [old] = stage.stored(b"old", due=due)
+    delete(stage, stage.topic)
+    stage.run_ms(100)
+    [uid] = stage.create_topic(stage.topic, 1)
+    stage.expect(uid not in stage.uids, "a number is never used again")
+    stage.uids, stage.uid = [uid], uid
+    [new] = stage.stored(b"new", due=due)
+    stage.expect((old.sequence, old.row) == (new.sequence, new.row), "alike in everything else")
+    cancel = producer.cancel("b1", [old])
+    stage.run_ms(1_000)
+    done = [reply for reply in cancel.replies if Outcome.DONE in reply.outcomes.tolist()]
+    stage.expect(not done, f"nothing was cancelled: {cancel.replies}")
+    stage.expect(stage.replica(stage.leader).timeline.scheduled_count == 1, "the new one waits")
+    stage.finish()
+
+
+def test_a_deleted_topic_delivers_nothing_more_and_leaves_nothing_behind() -> None:
+    """D19, S15. Waiting, leased and granted messages, logs and payloads: all gone, on every broker."""
+    stage = Stage()
+    consumer = stage.hand("consumer")
+    consumer.attach("b1", lease_ms=60_000)
+    [held] = stage.stored(b"held", due=stage.now_ms + 20)
+    stage.delivered(consumer, held)
+    stage.stored(*[b"far %d" % n for n in range(50)])
+    [soon] = stage.stored(b"soon", due=stage.now_ms + 300)
+    stage.until(lambda: stage.replica("b1").timeline.leased_count == 2, "a lease ahead of time")
+    delete(stage, stage.topic)
+    stage.run_ms(6_000)
+    stage.expect(not consumer.got(soon), "what was not pushed is not pushed")
+    for node in stage.nodes.values():
+        for engine in (node.disk.timeline, node.disk.payload):
+            left = list(engine.keys(*layout.whole(stage.uid)))
+            stage.expect(not left, f"{node.name} has {len(left)} rows of it")
+    stage.finish()
+
+
+def test_a_broker_that_was_away_when_a_topic_was_deleted_deletes_it_when_it_reads_the_tombstone() -> None:
+    """S12. Metadata missing means nothing; the tombstone means delete: no leak for ever."""
+    stage = Stage()
+    stage.stored(b"x")
+    stage.nodes["b3"].crash()
+    delete(stage, stage.topic)
+    stage.run_ms(5_000)
+    disk = stage.nodes["b3"].disk
+    stage.expect(any(disk.timeline.keys(*layout.whole(stage.uid))), "b3 has it still")
+    stage.nodes["b3"].start()
+    stage.run_ms(2_000)
+    stage.expect(not any(disk.timeline.keys(*layout.whole(stage.uid))), "and has no more")
+    stage.finish()
+
+
+def test_idle_partitions_cost_no_frames() -> None:
+    """S11. Between two brokers there is one stream: with 64 idle partitions as many frames as with one."""
+    counts = []
+    for partitions in (1, 64):
+        stage = Stage(partitions=partitions)
+        stage.run_ms(10_000)
+        before = stage.network.sent
+        stage.run_ms(10_000)
+        counts.append(stage.network.sent - before)
+    heartbeats = 6 * 10_000 // HEARTBEAT_MS
+    assert counts[1] <= counts[0] * 1.1 <= heartbeats * 2.5, counts
+
+
+def test_a_mesh_that_was_off_for_ten_days_delivers_everything_and_no_more_than_it_has_credit_for() -> None:
+    """D9, D17. No timer wraps, and what fell due meanwhile is not fired all at once at who cannot take it."""
+    stage = Stage()
+    messages = [
+        one
+        for day in range(10)
+        for one in stage.stored(*[b"%d-%d" % (day, n) for n in range(10)], due=stage.now_ms + day * DAY_MS + 60_000)
+    ]
+    for node in stage.nodes.values():
+        node.crash(goodbye=True)
+    stage.run_ms(11 * DAY_MS)
+    for node in stage.nodes.values():
+        node.start()
+    stage.until(stage.whole, "a whole mesh")
+    consumer = stage.hand("consumer")
+    consumer.attach(stage.leader, credit=7, lease_ms=60_000)
+    done = 0
+    while done < len(messages):
+        stage.until(lambda done=done: len(consumer.pushes) > done, "the next deliveries")  # type: ignore[misc]
+        stage.run_ms(20)
+        batch = consumer.pushes[done:]
+        stage.expect(len(batch) <= 7, f"{len(batch)} leases with a credit of 7")
+        stage.acked(consumer, batch)
+        done += len(batch)
+        consumer.beat(stage.leader, credit=7, lease_ms=60_000)
+    stage.expect([p.key for p in consumer.pushes] == [m.key for m in messages], "in order of their instants")
+    stage.finish()
+
+
+def test_a_message_far_ahead_outlives_the_log_that_brought_it() -> None:
+    """D12. No age limit of a log or a stream takes a message that has yet to fall due."""
+    stage = Stage(log_retain_bytes=2_000)
+    [far] = stage.stored(b"far ahead" * 100, due=stage.now_ms + 30 * DAY_MS)
+    for number in range(30):
+        stage.stored(b"%d" % number * 2_000)
+    stage.run_ms(10_000)
+    stage.expect(stage.replica("b1").replica.log.start > far.sequence, "its record has left the log")
+    stage.expect(stage.replica("b1").timeline.scheduled_count == 31, "it waits")
+    for node in stage.nodes.values():
+        node.crash(goodbye=True)
+    stage.run_ms(30 * DAY_MS)
+    for node in stage.nodes.values():
+        node.start()
+    stage.until(stage.whole, "a whole mesh")
+    found = {p.key: p.payload for p in stage.drained()}
+    stage.expect(found.get(far.key) == far.payload, "it is delivered with its payload")
+    stage.finish()
+
+
+def test_acks_in_any_pattern_cost_no_redelivery() -> None:
+    """D6. Every other message is acknowledged, all brokers restart: exactly the rest comes."""
+    stage = Stage()
+    consumer = stage.hand("consumer")
+    consumer.attach("b1", credit=10_000, lease_ms=60_000)
+    due = stage.now_ms + 1_000
+    messages = [one for n in range(10) for one in stage.stored(*[b"%d-%d" % (n, m) for m in range(200)], due=due)]
+    held = stage.delivered(consumer, *messages)
+    stage.acked(consumer, held[::2])
+    for broker in stage.names:
+        if broker in consumer.attach_of:
+            consumer.goodbye(broker)
+    stage.run_ms(3_000)
+    for node in stage.nodes.values():
+        node.crash()
+        node.start()
+    stage.until(stage.whole, "a whole mesh")
+    stage.run_ms(500)
+    found = [p.key for p in stage.drained()]
+    stage.expect(sorted(found) == sorted(p.key for p in held[1::2]), f"{len(found)} of 1000 came again")
+    stage.finish()
+
+
+def test_a_spike_is_pushed_in_the_order_of_its_instants() -> None:
+    """D21. What leaves together leaves by due, then by the order of arrival: not as a tick happens to find it."""
+    stage = Stage()
+    consumer = stage.hand("consumer")
+    consumer.attach("b1", credit=1_000, lease_ms=60_000)
+    base = stage.now_ms + 2_000
+    dues = [base + (n * 37) % 50 for n in range(300)]
+    messages = stage.stored(*[b"%d" % n for n in range(300)], dues=dues)
+    pushes = stage.delivered(consumer, *messages)
+    order = [p.key for p in consumer.pushes]
+    wanted = [m.key for m in sorted(messages, key=lambda m: (m.due, m.sequence, m.row))]
+    stage.expect(order == wanted, "by due, then by sequence and row")
+    stage.expect(all(p.at_ms >= p.due for p in pushes), "none early")
+    stage.acked(consumer, pushes)
+    stage.finish()
+
+
+def test_a_cancel_that_races_its_delivery_has_one_winner() -> None:
+    """D11. Around the instant: done and never delivered, or leased and delivered; nothing between."""
+    stage = Stage()
+    consumer, producer = stage.hand("consumer"), stage.hand("producer")
+    consumer.attach("b1", credit=1_000, lease_ms=60_000)
+    due = stage.now_ms + 1_000
+    messages = stage.stored(*[b"%d" % n for n in range(60)], due=due)
+    stage.run_ms(due - stage.now_ms - 40)
+    cancels = []
+    for message in messages:
+        cancels.append(producer.cancel("b1", [message]))
+        stage.run_ms(1)
+    for cancel in cancels:
+        stage.settled(producer, cancel)
+    stage.run_ms(2_000)
+    outcomes = [cancel.outcomes[0] for cancel in cancels]
+    stage.expect(set(outcomes) == {Outcome.DONE, Outcome.LEASED}, f"both happen: {set(outcomes)}")
+    for message, outcome in zip(messages, outcomes, strict=True):
+        stage.expect(len(consumer.got(message)) == (outcome == Outcome.LEASED), f"{message} {outcome.name}")
+    stage.finish()
