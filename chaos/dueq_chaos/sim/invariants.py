@@ -1,17 +1,224 @@
-"""x"""
+"""What must hold after every step of every broker, looked at from outside.
+
+The log is checked against one *ledger* for the whole mesh: the records that any replica has ever counted as
+committed, by partition and sequence. The state is checked against a *reference*: the same records applied, once, to
+a timeline that has everything in memory. Numbers are those of the invariants in ARCHITECTURE.md.
+
+What a step touched is checked after it; the rest at starts, and in full once everything is quiet.
+"""
 
 from __future__ import annotations
 
-from dueq_chaos.sim.mesh import SimMesh
+from typing import TYPE_CHECKING
+
+from dueq.core.effects import Effect, SendClient
+from dueq.core.partition import Partition
+from dueq_chaos.sim.equality import differences
+from dueq_chaos.sim.history import name_of
+from dueq_chaos.sim.ledger import Ledger
+from dueq_codecs.messages import ChangeReply, Code, Push
+
+if TYPE_CHECKING:
+    from dueq_chaos.sim.mesh import SimMesh
+    from dueq_chaos.sim.node import Node
 
 
 class Violation(Exception):
-    pass
+    """An invariant does not hold.
+
+    Attributes:
+        step: number of the broker's turn, counted over all brokers.
+    """
+
+    def __init__(self, step: int, text: str) -> None:
+        super().__init__(f"step {step}: {text}")
+        self.step = step
+
+
+class _Seen:
+    """What was last seen of one replica in one life of its broker."""
+
+    __slots__ = ("applied", "commit", "durable_epoch", "epoch", "led", "synced")
+
+    def __init__(self) -> None:
+        self.commit = self.applied = self.epoch = self.durable_epoch = self.synced = self.led = 0
 
 
 class Invariants:
-    def __init__(self, mesh: SimMesh, clock_error_us: int) -> None:
-        self.steps = 0
+    """Watches every broker of a mesh.
 
-    def in_full(self) -> None:
-        pass
+    Attributes:
+        steps: broker turns so far.
+        ledger: what has been committed.
+    """
+
+    def __init__(self, mesh: SimMesh, clock_error_us: int) -> None:
+        self.mesh = mesh
+        self.clock_error_us = clock_error_us
+        self.steps = 0
+        self.ledger = Ledger()
+        self._seen: dict[tuple[str, int], _Seen] = {}
+        self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
+        for node in mesh.nodes.values():
+            node.watcher = self
+
+    def _fail(self, text: str) -> None:
+        self.mesh.world.tell("VIOLATION", text)
+        raise Violation(self.steps, text)
+
+    # -------------------------------------------------------------- after each step
+
+    def stepped(self, node: Node, effects: list[Effect]) -> None:
+        """A broker has had a turn."""
+        self.steps += 1
+        core, name = node.core, node.name
+        if core is None:
+            return
+        for uid in self.mesh.coordinator.nodes:
+            partition = core.partition(uid)
+            if partition is None:
+                continue
+            seen = self._seen.get((name, uid))
+            if seen is None:
+                seen = self._seen[name, uid] = _Seen()
+            self._look(node, partition, seen)
+        for effect in effects:
+            if isinstance(effect, SendClient):
+                if isinstance(effect.message, Push):
+                    self._pushed(name, effect.message)
+                elif isinstance(effect.message, ChangeReply) and effect.message.code == Code.OK:
+                    self._answered(name, effect.message)
+
+    def _look(self, node: Node, partition: Partition, seen: _Seen) -> None:
+        replica, timeline = partition.replica, partition.timeline
+        if replica.epoch != seen.epoch or replica.durable_epoch != seen.durable_epoch:
+            if replica.epoch < seen.epoch or replica.durable_epoch < seen.durable_epoch:
+                self._fail(
+                    f"{node.name} p{partition.uid}: the epoch fell from {seen.epoch} to {replica.epoch}"
+                )
+            seen.epoch, seen.durable_epoch = replica.epoch, replica.durable_epoch
+        leading = replica.leading
+        if leading is not None and leading.epoch != seen.led:
+            seen.led = leading.epoch
+            self._led(node, partition)
+        seen.synced = replica.synced
+        if replica.commit != seen.commit:
+            if replica.commit < seen.commit:
+                self._fail(
+                    f"{node.name} p{partition.uid}: the commit position fell from {seen.commit} to {replica.commit}"
+                )
+            self._committed(node, partition, seen.commit)
+            seen.commit = replica.commit
+        if timeline.applied != seen.applied and not replica.installing:
+            seen.applied = timeline.applied
+            wrong = self.ledger.state_differs(partition.uid, timeline)
+            if wrong:
+                self._fail(f"{node.name} p{partition.uid}: invariant 6: {wrong}")
+
+    # -------------------------------------------------------------- leaders and commits
+
+    def _led(self, node: Node, partition: Partition) -> None:
+        """Invariant 1: one leader an epoch, and it has every committed record at its sequence."""
+        leading, uid = partition.replica.leading, partition.uid
+        assert leading is not None
+        who = (node.name, node.incarnation)
+        if self._leaders.setdefault((uid, leading.epoch), who) != who:
+            other = self._leaders[uid, leading.epoch][0]
+            self._fail(f"p{uid}: epoch {leading.epoch} is led by {other} and by {node.name}")
+        log, epochs = partition.replica.log, self.ledger.epochs(uid)
+        end = max(epochs, default=0)
+        if log.end < end:
+            self._fail(f"{node.name} leads p{uid} with {log.end} records, {end} were committed: invariant 1")
+        for sequence in range(max(log.start, 1), end + 1):
+            if sequence in epochs and log.epoch_at(sequence) != epochs[sequence]:
+                self._fail(f"{node.name} leads p{uid} with another record {sequence} than was committed")
+
+    def _committed(self, node: Node, partition: Partition, before: int) -> None:
+        """The commit position has moved: compare the records, and look whether who must hold them does."""
+        replica, uid = partition.replica, partition.uid
+        for sequence in range(before + 1, replica.commit + 1):
+            entry = replica.log.get(sequence)
+            if entry is not None:
+                wrong = self.ledger.committed(uid, entry.record)
+                if wrong:
+                    self._fail(f"{node.name} p{uid}: {wrong}")
+        if replica.leading is not None:
+            self._held(node.name, uid, replica.commit)
+
+    def _held(self, leader: str, uid: int, sequence: int) -> None:
+        """Everything up to here is on the disk of every member of the node's ISR that still has its disk."""
+        found = self.mesh.coordinator.nodes.get(uid)
+        for member in found[1].isr if found is not None else ():
+            disk = self.mesh.nodes[member.broker_id].disk
+            if disk.store_id == member.store_id and not disk.holds(uid, sequence):
+                self._fail(
+                    f"{leader} has committed p{uid} up to {sequence}, which is not on the disk of {member.broker_id},"
+                    " a member of the ISR"
+                )
+
+    # -------------------------------------------------------------- what leaves for clients
+
+    def _pushed(self, name: str, push: Push) -> None:
+        """Invariant 3: never early, and only under a lease that was committed for this consumer."""
+        wall_us = self.mesh.world.wall_us + self.clock_error_us
+        rows = zip(
+            push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), push.token.tolist(), push.due.tolist(),
+            strict=True,
+        )  # fmt: skip
+        for uid, sequence, row, token, due in rows:
+            what = f"{name} pushes {name_of((uid, sequence, row))} token {token}"
+            if due * 1000 > wall_us:
+                self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
+            if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):
+                self._fail(f"{what}: there is no committed lease of it for this consumer")
+
+    def _answered(self, name: str, reply: ChangeReply) -> None:
+        """An answer is the result of applying a committed record."""
+        if reply.sequence and reply.sequence not in self.ledger.epochs(reply.uid):
+            self._fail(f"{name} answers of record {reply.sequence} of p{reply.uid}, which is not committed")
+
+    def _partition(self, name: str, uid: int) -> Partition | None:
+        core = self.mesh.nodes[name].core
+        return core.partition(uid) if core is not None else None
+
+    # -------------------------------------------------------------- crashes and starts
+
+    def started(self, node: Node) -> None:
+        """Invariant 7: what was synced before is there again. What its memory knew is forgotten."""
+        assert node.core is not None
+        for (name, uid), seen in list(self._seen.items()):
+            if name != node.name:
+                continue
+            del self._seen[name, uid]
+            log = node.recovered.get(uid)
+            if log is None or node.fresh_disk or seen.synced == 0:
+                continue
+            if log.damaged:
+                self._fail(f"{name} p{uid}: damaged after a crash: {log.damaged}")
+            if not log.installing and log.log_end < seen.synced:
+                self._fail(f"{name} p{uid}: reopened with {log.log_end} records, {seen.synced} were synced")
+            if log.epoch < seen.durable_epoch:
+                self._fail(f"{name} p{uid}: reopened in epoch {log.epoch} after {seen.durable_epoch}")
+
+    # -------------------------------------------------------------- in full
+
+    def in_full(self, *, quiet: bool) -> None:
+        """Every replica that has applied what is committed equals the reference, on disk too, payloads included.
+
+        Args:
+            quiet: the whole ISR has had the time to come level, so every member must be such a replica.
+        """
+        for uid, (_, found) in self.mesh.coordinator.nodes.items():
+            reference = self.ledger.reference(uid)
+            for member in found.isr:
+                holder = self.mesh.nodes[member.broker_id]
+                partition = self._partition(member.broker_id, uid)
+                if partition is None or holder.disk.store is None:
+                    if quiet:
+                        self._fail(f"p{uid}: {member.broker_id} is a member of the ISR and does not hold it")
+                    continue
+                applied = partition.timeline.applied
+                if quiet and applied != reference.applied:
+                    self._fail(f"{member.broker_id} p{uid}: applied {applied} of {reference.applied} records")
+                for text in differences(holder.disk.store, partition, reference):
+                    self._fail(f"{member.broker_id} p{uid}: {text}")

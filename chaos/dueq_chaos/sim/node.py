@@ -7,6 +7,7 @@ a time; a crash loses what was not committed, and sometimes half of a group (pay
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from dueq import limits
 from dueq.core.broker import BrokerCore
@@ -23,6 +24,7 @@ from dueq.core.effects import (
 from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost, StorePressure
 from dueq.core.instant import Now
 from dueq.core.membership import CoordinatorEvent, Registration
+from dueq.core.persistence import RecoveredPartition
 from dueq.core.settings import CoreSettings
 from dueq_chaos.sim.coordinator import Session, SimCoordinator
 from dueq_chaos.sim.disk import Killed, SimDisk
@@ -31,6 +33,16 @@ from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 
 Deliver = Callable[[str, BrokerMessage, list[bytes | memoryview]], None]
+
+
+class Watcher(Protocol):
+    """Who looks at brokers from outside."""
+
+    def stepped(self, node: Node, effects: list[Effect]) -> None:
+        """A broker has had a turn."""
+
+    def started(self, node: Node) -> None:
+        """A broker has begun a new life."""
 
 
 class Node:
@@ -44,6 +56,9 @@ class Node:
         pressure: how its disk stands; kept over restarts.
         failures: invariant violations and other exceptions that its core has raised.
         died: called with its name when its process ends.
+        watcher: who looks at it after every turn and start.
+        recovered: what its disk held when it started, by partition.
+        fresh_disk: that disk was not the one of its life before.
     """
 
     def __init__(
@@ -69,6 +84,10 @@ class Node:
         self.pressure: StorePressure | None = None
         self.disk.killed = self.crash
         self.died: Callable[[str], None] = lambda name: None
+        self.watcher: Watcher | None = None
+        self.recovered: dict[int, RecoveredPartition] = {}
+        self.fresh_disk = True
+        self._store_id = ""
 
     # -------------------------------------------------------------- life
 
@@ -109,6 +128,8 @@ class Node:
             self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}",
             hot_rows_total=self.hot_rows_total, log_retain_bytes=self.log_retain_bytes,
         )  # fmt: skip
+        self.recovered = {replica.uid: replica for replica in recovered}
+        self.fresh_disk, self._store_id = store.store_id != self._store_id, store.store_id
         self.core = BrokerCore(settings, recovered, self.now())
         registration = Registration(self.name, self.incarnation, store.store_id, f"sim://{self.name}")
         life = self.incarnation
@@ -116,6 +137,8 @@ class Node:
         self._world.tell(self.name, f"started, incarnation {self.incarnation:x}, store {store.store_id}")
         if self.pressure is not None:
             self._inbox.append(self.pressure)
+        if self.watcher is not None:
+            self.watcher.started(self)
         self.wake()
 
     def crash(self, *, goodbye: bool = False) -> None:
@@ -183,6 +206,8 @@ class Node:
             return
         for effect in effects:
             self._execute(effect)
+        if self.watcher is not None:
+            self.watcher.stepped(self, effects)
         if self.core is core:
             deadline_us = core.next_deadline_us(now) - now.mono_us
             self._plan(self._world.now_us + max(deadline_us, 1))

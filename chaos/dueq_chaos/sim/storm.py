@@ -111,6 +111,7 @@ class Storm:
 
     def _do(self, step: Step, workload: Workload) -> None:
         if step.kind == "calm":
+            self.invariants.in_full(quiet=False)
             self.mesh.calm()
             self._weather()
         elif step.is_fault:
@@ -149,6 +150,7 @@ class Storm:
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
             verdicts.append(f"no quiet: whole {mesh.whole()}, requests without an answer {waiting}")
         if not verdicts:
-            mesh.world.run(3_000_000)
-            self.invariants.in_full()
+            # Time for the last commit positions and checkpoints to arrive.
+            mesh.world.run(5_000_000)
+            self.invariants.in_full(quiet=True)
         return verdicts

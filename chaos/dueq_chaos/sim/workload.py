@@ -14,6 +14,7 @@ from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
 _CALL_US = 20_000_000
+_PRODUCING = ("schedule", "schedule far", "schedule long", "impatient schedule", "alter")
 
 
 class Workload:
@@ -57,7 +58,9 @@ class Workload:
         }
 
     def do(self, step: Step) -> None:
-        """Do one thing."""
+        """Do one thing; nothing, if the process that would is dead."""
+        if step.kind in _PRODUCING and self.producer.client.core is None:
+            return
         self.done[step.kind] = self.done.get(step.kind, 0) + 1
         self._kinds[step.kind](Random(step.seed))
 
@@ -76,6 +79,8 @@ class Workload:
 
     def bring_near(self) -> None:
         """Move what would be due long after the end to now."""
+        if self.producer.client.core is None:
+            self.producer.client.start()
         now_ms = self.mesh.world.wall_us // 1000
         far: list[MessageKey] = []
         for key, message in self.mesh.history.messages.items():
@@ -165,7 +170,7 @@ class Workload:
             )
 
         def created(value: object, failed: object) -> None:
-            if failed is None:
+            if failed is None and self.producer.client.core is not None:
                 self._extra_topics.append(name)
                 payloads = self._payloads(3)
                 now_ms = self.mesh.world.wall_us // 1000

@@ -1,0 +1,125 @@
+"""Whether a replica's state, in memory and as its disk would give it back, is what the log comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dueq.core.entry import FLAG_UPLOAD, Entries, keys_of
+from dueq.core.partition import Partition
+from dueq.core.persistence import (
+    ChunkRead,
+    IndexScanned,
+    PartitionRead,
+    PayloadsRead,
+    ReadChunk,
+    ReadPartition,
+    ReadPayloads,
+    ScanIndex,
+)
+from dueq.core.timeline import Timeline, canonical
+from dueq.limits import CHUNK_BYTES
+from dueq.storage.store import Store
+
+_ALL_ROWS = 1 << 30
+_DIFFERING = ("tombstones", "window")
+
+
+def differences(store: Store, partition: Partition, reference: Timeline) -> list[str]:
+    """Compare one replica with the reference state.
+
+    Args:
+        store: the replica's open store.
+        partition: the replica.
+        reference: the same records applied with everything in memory; nothing is compared while the replica has
+            applied more or less.
+
+    Returns:
+        What differs, and which payloads cannot be read; empty when all is well.
+    """
+    timeline = partition.timeline
+    if timeline.applied != reference.applied or partition.replica.installing:
+        return []
+    expected = _comparable(reference.export())
+    waiting = _waiting_on_disk(store, partition.uid)
+    wrong = _compare("memory", completed(timeline.export(), waiting), expected)
+    reopened = store.read(ReadPartition(0, partition.uid))
+    assert isinstance(reopened, PartitionRead)
+    if reopened.recovered.damaged:
+        return [*wrong, f"the disk is damaged: {reopened.recovered.damaged}"]
+    if reopened.recovered.applied == timeline.applied:
+        again = Timeline(partition.uid, reopened.recovered)
+        wrong += _compare("the disk", completed(again.export(), waiting), expected)
+    return wrong + _unreadable(store, partition.uid, _live(reference))
+
+
+def completed(state: dict[str, Any], waiting: Entries) -> dict[str, Any]:
+    """Add to an exported state the entries that only the disk has.
+
+    Args:
+        state: of `Timeline.export`.
+        waiting: every waiting entry on the disk.
+    """
+    known = {(entry[3] << 16) | entry[_ROW] for entry in state["entries"]} | set(state["tombstones"])
+    keys = keys_of(waiting).tolist() if len(waiting) else []
+    only = [at for at, key in enumerate(keys) if key not in known]
+    entries = state["entries"] + (canonical(waiting.take(only)) if only else [])
+    return _comparable(state | {"entries": sorted(entries)})
+
+
+_ROW = 11
+"""Place of the field `row` in the tuples of `canonical`."""
+
+
+def _comparable(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in state.items() if name not in _DIFFERING}
+
+
+def _compare(where: str, found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    wrong = []
+    for name, value in expected.items():
+        if found[name] != value:
+            text = f"{where} differs in {name}: {_shown(found[name])} should be {_shown(value)}"
+            if isinstance(value, list):
+                extra = [item for item in found[name] if item not in value]
+                missing = [item for item in value if item not in found[name]]
+                text = f"{where} differs in {name}: has {_shown(extra)}, lacks {_shown(missing)}"
+            wrong.append(text)
+    return wrong
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 400 else text[:400] + "…"
+
+
+def _waiting_on_disk(store: Store, uid: int) -> Entries:
+    answer = store.read(ScanIndex(0, uid, 0, -1, _ALL_ROWS))
+    assert isinstance(answer, IndexScanned)
+    return answer.entries
+
+
+def _live(reference: Timeline) -> Entries:
+    return np.concatenate([reference.waiting_hot(), reference.leased()])
+
+
+def _unreadable(store: Store, uid: int, entries: Entries) -> list[str]:
+    """Every live message's payload is there, and its checksum is right (invariant 2)."""
+    if not len(entries):
+        return []
+    uploads = (entries["flags"] & FLAG_UPLOAD) != 0
+    answer = store.read(ReadPayloads(0, uid, entries[~uploads]))
+    assert isinstance(answer, PayloadsRead)
+    lost = [
+        f"{uid}:{int(entry['sequence'])}:{int(entry['row'])}"
+        for entry, payload in zip(entries[~uploads], answer.payloads, strict=True)
+        if payload is None
+    ]
+    for entry in entries[uploads]:
+        chunks = -(-int(entry["size"]) // CHUNK_BYTES)
+        for chunk in range(chunks):
+            part = store.read(ReadChunk(0, uid, int(entry["place"]), chunk))
+            if not isinstance(part, ChunkRead) or part.data is None:
+                lost.append(f"{uid}:{int(entry['sequence'])}:{int(entry['row'])} chunk {chunk}")
+    return [f"the payloads of {lost} cannot be read"] if lost else []

@@ -1,0 +1,103 @@
+"""What a mesh has committed: the records, and the state that they come to when applied once, in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.core.timeline import Timeline
+from dueq_codecs.frames import encode_record
+from dueq_codecs.records import Record, RecordKind
+
+_HOT_ROWS = 1 << 30
+Summary = tuple[int, int, int, int]
+"""(stamp, waiting, leased, live messages) after a record."""
+
+
+class _Partition:
+    """One partition's committed records.
+
+    Attributes:
+        records: by sequence, from 1 without gaps as far as `reference` has come.
+        summaries: of the reference after each record.
+        consumers: of each LEASE, who got which row.
+    """
+
+    def __init__(self, uid: int) -> None:
+        self.records: dict[int, Record] = {}
+        self.epochs: dict[int, int] = {}
+        self.summaries: dict[int, Summary] = {0: (0, 0, 0, 0)}
+        self.leases: dict[int, dict[tuple[int, int], bytes]] = {}
+        self.reference = Timeline(uid, None, _HOT_ROWS)
+
+
+class Ledger:
+    """Of all partitions. Records are those that some replica has counted as committed."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[int, _Partition] = {}
+
+    def _of(self, uid: int) -> _Partition:
+        found = self._partitions.get(uid)
+        if found is None:
+            found = self._partitions[uid] = _Partition(uid)
+        return found
+
+    def epochs(self, uid: int) -> dict[int, int]:
+        """The epoch of each committed record."""
+        return self._of(uid).epochs
+
+    def reference(self, uid: int) -> Timeline:
+        """The state after every committed record."""
+        return self._of(uid).reference
+
+    def committed(self, uid: int, record: Record) -> str:
+        """A replica counts a record as committed; returns what is wrong with that."""
+        partition = self._of(uid)
+        known = partition.records.get(record.sequence)
+        if known is None:
+            partition.records[record.sequence] = record
+            partition.epochs[record.sequence] = record.epoch
+            self._apply(partition)
+            return ""
+        if known is record or encode_record(known) == encode_record(record):
+            return ""
+        return (
+            f"record {record.sequence} was committed as {known.kind.name} of epoch {known.epoch} and again as"
+            f" {record.kind.name} of epoch {record.epoch}: invariant 1"
+        )
+
+    def _apply(self, partition: _Partition) -> None:
+        reference = partition.reference
+        while (record := partition.records.get(reference.applied + 1)) is not None:
+            if record.kind == RecordKind.LEASE:
+                partition.leases[record.sequence] = _grants(record)
+            reference.cold(record)
+            reference.apply(record)
+            partition.summaries[record.sequence] = _summary(reference)
+
+    def leased_to(self, uid: int, token: int, sequence: int, row: int, consumer: bytes) -> bool:
+        """Whether a committed LEASE of this sequence grants the message to the consumer."""
+        grants = self._of(uid).leases.get(token)
+        return grants is not None and grants.get((sequence, row)) == consumer
+
+    def state_differs(self, uid: int, timeline: Timeline) -> str:
+        """Compare a replica's state with the reference's after the same record."""
+        expected = self._of(uid).summaries.get(timeline.applied)
+        found = _summary(timeline)
+        if expected is None or expected == found:
+            return ""
+        return (
+            f"after record {timeline.applied} (stamp, waiting, leased, live) is {found}, should be {expected}"
+        )
+
+
+def _grants(record: Record) -> dict[tuple[int, int], bytes]:
+    columns = zip(
+        record.target_sequence.tolist(), record.target_row.tolist(),
+        np.asarray(record.consumer).tolist(), strict=True,
+    )  # fmt: skip
+    return {(sequence, row): record.consumers[consumer] for sequence, row, consumer in columns}
+
+
+def _summary(timeline: Timeline) -> Summary:
+    return timeline.stamp, timeline.scheduled_count, timeline.leased_count, timeline.live_count
