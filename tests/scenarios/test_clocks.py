@@ -10,19 +10,12 @@ from dueq_chaos.scenarios.stage import Stage
 HOUR_US = 3_600_000_000
 
 
-def beats(stage: Stage, hand: Hand, *, for_ms: int) -> None:
-    """Let time pass while a consumer keeps its sessions everywhere."""
-    for _ in range(for_ms // 500):
-        stage.run_ms(500)
-        for broker in hand.attach_of:
-            hand.beat(broker, lease_ms=60_000)
-
-
 def attached(stage: Stage) -> Hand:
-    """A consumer at every broker."""
+    """A consumer at every broker, that stays."""
     hand = stage.hand("consumer")
     for broker in stage.names:
         hand.attach(broker, lease_ms=60_000)
+    hand.stay()
     return hand
 
 
@@ -32,7 +25,7 @@ def test_a_clock_that_steps_an_hour_ahead_makes_nothing_early() -> None:
     consumer = attached(stage)
     messages = [stage.stored(b"%d" % n, due=stage.now_ms + 2_000 + 300 * n)[0] for n in range(10)]
     stage.nodes["b1"].wall_error_us = HOUR_US
-    beats(stage, consumer, for_ms=15_000)
+    stage.run_ms(15_000)
     pushes = stage.delivered(consumer, *messages)
     stage.expect(all(p.at_ms >= p.due - 1 for p in pushes), "none is early")
     stage.expect(len(consumer.pushes) == len(messages), "none comes twice")
@@ -47,7 +40,7 @@ def test_a_leader_whose_clock_is_ahead_of_the_others_is_not_early(ahead_us: int)
     stage.nodes["b1"].wall_error_us = ahead_us
     stage.run_ms(1_500)
     messages = [stage.stored(b"%d" % n, due=stage.now_ms + 500 + 100 * n)[0] for n in range(10)]
-    beats(stage, consumer, for_ms=3_000)
+    stage.run_ms(3_000)
     pushes = stage.delivered(consumer, *messages)
     stage.expect(all(p.at_ms >= p.due - 1 for p in pushes), f"{[p.at_ms - p.due for p in pushes]}")
     stage.finish()
@@ -66,7 +59,6 @@ def test_what_a_leader_in_the_future_has_stamped_is_not_late_at_the_next_one() -
     for message in (second, first):
         [pushed] = stage.delivered(consumer, message)
         stage.expect(0 <= pushed.at_ms - message.due < 1_500, f"late by {pushed.at_ms - message.due} ms")
-        beats(stage, consumer, for_ms=500)
     stage.finish()
 
 

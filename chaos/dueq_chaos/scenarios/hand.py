@@ -120,6 +120,8 @@ class Hand:
         self._attaches = self._numbers = 0
         self.last_push: dict[str, int] = {}
         self.attach_of: dict[str, int] = {}
+        self._terms: dict[str, tuple[int, int]] = {}
+        self._staying = False
 
     def send(self, broker: str, message: ClientMessage, bodies: Bodies | None = None) -> None:
         """One frame, once."""
@@ -223,7 +225,8 @@ class Hand:
         """Attach to one leader, saying what is held."""
         self._attaches += 1
         self.attach_of[broker], self.last_push[broker] = self._attaches, 0
-        frame = self._frame(ConsumerAction.ATTACH, broker, credit, lease_ms)
+        self._terms[broker] = credit, lease_ms
+        frame = self._frame(ConsumerAction.ATTACH, broker)
         pairs = held or []
         frame.held_uid = np.array([pushed.uid for pushed in pairs], np.uint32)
         frame.held_sequence = np.array([pushed.sequence for pushed in pairs], np.uint64)
@@ -231,16 +234,34 @@ class Hand:
         frame.held_token = np.array([pushed.token for pushed in pairs], np.uint64)
         self.send(broker, frame)
 
-    def beat(self, broker: str, *, credit: int = 64, lease_ms: int = 5_000) -> None:
+    def beat(self, broker: str) -> None:
         """A heartbeat to a leader to which this client is attached."""
-        self.send(broker, self._frame(ConsumerAction.BEAT, broker, credit, lease_ms))
+        self.send(broker, self._frame(ConsumerAction.BEAT, broker))
+
+    def stay(self) -> None:
+        """From now on a heartbeat goes to every leader to which it is attached, twice a second."""
+        if not self._staying:
+            self._staying = True
+            self._keep_up()
+
+    def fall_silent(self) -> None:
+        """No heartbeat by itself any more."""
+        self._staying = False
+
+    def _keep_up(self) -> None:
+        if self._staying:
+            for broker in self.attach_of:
+                self.beat(broker)
+            self.stage.world.after(500_000, self._keep_up)
 
     def goodbye(self, broker: str) -> None:
         """Detach in order."""
-        self.send(broker, self._frame(ConsumerAction.GOODBYE, broker, 0, 5_000))
+        self.send(broker, self._frame(ConsumerAction.GOODBYE, broker))
+        del self.attach_of[broker]
 
-    def _frame(self, action: ConsumerAction, broker: str, credit: int, lease_ms: int) -> ConsumerFrame:
+    def _frame(self, action: ConsumerAction, broker: str) -> ConsumerFrame:
         self._numbers += 1
+        credit, lease_ms = self._terms[broker]
         return ConsumerFrame(
             action, self.stage.topic, self.client_id, self.attach_of[broker], self._numbers, credit,
             CONSUMER_CREDIT_BYTES, lease_ms, self.last_push[broker], leader=broker,

@@ -215,17 +215,17 @@ class Stage(SimMesh):
             leader = self.leader_of(uid) or self.names[0]
             self.settled(hand, hand.settle(leader, RecordKind.ACK, mine))
 
-    def drained(self, name: str = "drain", within_ms: int = _PATIENCE_MS) -> list[Pushed]:
+    def drained(self, name: str = "drain") -> list[Pushed]:
         """Attach to every broker until nothing comes any more; returns what came. Nothing is acknowledged."""
         hand = self.hand(name)
         for broker in self.names:
-            hand.attach(broker, credit=10_000, lease_ms=within_ms + 60_000)
+            hand.attach(broker, credit=10_000, lease_ms=600_000)
+        hand.stay()
         seen = -1
         while seen < len(hand.pushes):
             seen = len(hand.pushes)
             self.run_ms(1_500)
-            for broker in self.names:
-                hand.beat(broker, credit=10_000, lease_ms=within_ms + 60_000)
+        hand.fall_silent()
         return hand.pushes
 
     # -------------------------------------------------------------- the end
