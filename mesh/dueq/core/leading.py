@@ -452,21 +452,28 @@ class Leading:
         if peer is None or progress is None or not peer.registered or peer.store_id != member.store_id:
             return True
         lag_us = limits.REPLICA_LAG_MS * 1000
-        if progress.untrusted or peer.silent_for_us(now) > lag_us:
-            return True
+        return progress.untrusted or peer.silent_for_us(now) > lag_us or self._lags(progress, now)
+
+    def _lags(self, progress: Progress, now: Now) -> bool:
+        """Whether a follower lacks a record that has waited for its commit for too long."""
         if not self._appended:
             return False
         oldest, appended_us = self._appended[0]
-        return progress.match < oldest and now.mono_us - appended_us > lag_us
+        return progress.match < oldest and now.mono_us - appended_us > limits.REPLICA_LAG_MS * 1000
 
     def _is_level(self, broker_id: str, now: Now) -> bool:
-        """Whether a follower has synced this epoch's barrier and all that is committed at this instant."""
+        """Whether a follower has synced this epoch's barrier and all that is committed at this instant.
+
+        A member without which nothing can be committed lacks nothing committed: who lags must not come back by
+        that alone (its process answers, its disk hangs), in the very change that puts it out.
+        """
         progress, peer = self._progress[broker_id], self._ctx.peers.get(broker_id)
         return (
             peer is not None
             and peer.registered
             and progress.incarnation == peer.incarnation
             and progress.match >= max(self.barrier, self._replica.commit)
+            and not self._lags(progress, now)
             and peer.silent_for_us(now) <= limits.REPLICA_LAG_MS * 500
         )
 
