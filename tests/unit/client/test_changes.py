@@ -141,6 +141,17 @@ def test_a_refusal_after_a_silent_attempt_stays_unknown(stage: Stage) -> None:
     assert isinstance(failed.error, OutcomeUnknown)
 
 
+def test_a_repetition_that_is_refused_does_not_make_the_first_attempt_known(stage: Stage) -> None:
+    """The call ended while its request was on its way: it may have been appended, whatever comes later."""
+    [request] = sent(stage.insert(7, b"x", timeout_ms=200), ChangeRequest)
+    [failed] = of(stage.run_until(stage.ms + 200), Failed)
+    assert failed.repeat is not None
+    stage.step(events.Repeat(8, stage.at_us(stage.ms + 500), failed.repeat))
+    stage.receive("a", refuse(request, Code.BUSY, retry_after_ms=10_000))
+    [again] = of(stage.run_until(stage.ms + 500), Failed)
+    assert isinstance(again.error, OutcomeUnknown)
+
+
 def test_an_answer_outcome_unknown_is_asked_again(stage: Stage) -> None:
     [request] = sent(stage.insert(7, b"x"), ChangeRequest)
     stage.receive("a", refuse(request, Code.OUTCOME_UNKNOWN))

@@ -79,8 +79,10 @@ class Lanes:
             self._fail(part, self._unsent(part))
             return
         self._uploads.stop(part)
-        unknown = change.uncertain or change.link
-        error = self._unknown(change) if unknown else change.refusal or self._unreached(part)
+        if change.link:
+            # Sent and not answered. That stays so, whatever a later repetition of the request is told.
+            change.uncertain = True
+        error = self._unknown(change) if change.uncertain else change.refusal or self._unreached(part)
         change.waiting.pop(part, None)
         if not change.waiting:
             self._close(change)
