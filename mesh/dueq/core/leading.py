@@ -81,6 +81,7 @@ class Progress:
         match: synced and verified by this life of the follower in this epoch; -1: not known yet.
         incarnation, store_id: the life that `match` speaks of.
         told_commit: the commit position last sent.
+        assured_commit: the one that is repeated until the follower has answered.
         moved_at_us: (mono) when it last made progress, or was last probed.
         best, best_store: the most that earlier lives with this disk had acked.
         untrusted: it holds less than its disk had acked, or says that it has nothing: it must leave the ISR.
@@ -89,8 +90,8 @@ class Progress:
     """
 
     __slots__ = (
-        "best", "best_store", "incarnation", "match", "moved_at_us", "next", "offered_at_us", "reading", "store_id",
-        "told_commit", "untrusted",
+        "assured_commit", "best", "best_store", "incarnation", "match", "moved_at_us", "next", "offered_at_us",
+        "reading", "store_id", "told_commit", "untrusted",
     )  # fmt: skip
 
     def __init__(self, next_sequence: int) -> None:
@@ -98,7 +99,7 @@ class Progress:
         self.match = -1
         self.incarnation = 0
         self.store_id = ""
-        self.told_commit = -1
+        self.told_commit = self.assured_commit = -1
         self.moved_at_us: int | None = None
         self.best = -1
         self.best_store = ""
@@ -113,7 +114,7 @@ class Progress:
         else:
             self.best, self.best_store = -1, store_id
         self.incarnation, self.store_id = incarnation, store_id
-        self.match = self.told_commit = -1
+        self.match = self.told_commit = self.assured_commit = -1
         self.moved_at_us = None
         self.reading = False
 
@@ -357,7 +358,7 @@ class Leading:
         elif progress.next > log.end:
             if progress.match < 0 or (peer.appends and progress.told_commit < replica.commit):
                 self._send_entries(peer, progress, [], now)
-        elif progress.next - progress.match <= _WINDOW_RECORDS:
+        elif progress.match < 0 or progress.next - progress.match <= _WINDOW_RECORDS:
             entries = log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)
             if entries:
                 self._send_entries(peer, progress, entries, now)
@@ -376,19 +377,24 @@ class Leading:
         peer.appends.append(
             Append(replica.uid, self.epoch, previous, previous_epoch, replica.commit, entries)
         )
-        progress.next = previous + 1 + len(entries)
+        if progress.match >= 0:
+            # A probe that is not answered is repeated as it is: else it would run away from a silent follower,
+            # beyond the window.
+            progress.next = previous + 1 + len(entries)
         progress.told_commit = replica.commit
         self._ctx.attend(replica.uid)
 
-    def _tell_commits(self, now: Now) -> None:
-        """Followers that have everything learn of the last commits at leisure."""
+    def _tell_commits(self) -> None:
+        """Followers that have everything learn of the last commit at leisure, and surely: nothing follows it."""
         replica = self._replica
         for broker_id, progress in self._progress.items():
-            peer = self._ctx.peers.get(broker_id)
-            if peer is None or progress.match < 0 or progress.told_commit >= replica.commit:
+            peer, match = self._ctx.peers.get(broker_id), progress.match
+            if peer is None or match < replica.log.end or progress.assured_commit >= replica.commit:
                 continue
-            if progress.next > replica.log.end:
-                self._send_entries(peer, progress, [], now)
+            epoch = replica.log.epoch_at(match)
+            if epoch is not None:
+                peer.stick(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))
+                progress.told_commit = progress.assured_commit = replica.commit
 
     def _read_for(self, peer: Peer, progress: Progress) -> None:
         """Old records come from the store; the follower gets them when they are read."""
@@ -420,9 +426,9 @@ class Leading:
         self._resend(now)
         self._change_isr(now)
         self.send_all(now)
-        self._tell_commits(now)
+        self._tell_commits()
         level = all(
-            p.match >= replica.log.end and p.told_commit >= replica.commit for p in self._progress.values()
+            p.match >= replica.log.end and p.assured_commit >= replica.commit for p in self._progress.values()
         )
         whole = len(self.node.isr) == len(replica.replicas)
         return not (level and whole and self.serving and self._in_flight is None and not self._settle)

@@ -2,7 +2,8 @@
 
 Everything for a peer that comes up in a turn is gathered here and leaves as one PeerFrame. A frame can be lost,
 repeated or overtaken, so nothing depends on its arrival: appends and acks are resent by those who own them, and
-*sticky* items (leaderships, fences) go into every frame until the peer has answered a frame that held them.
+*sticky* items (leaderships, fences, last commit positions) go into every frame until the peer has answered a frame
+that held them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dueq_codecs.messages import (
 
 @dataclass(slots=True)
 class _Sticky:
-    item: Fence | Leadership
+    item: Fence | Leadership | Append
     since_us: int | None = None
     """Mono instant of the first frame that held it."""
 
@@ -87,15 +88,17 @@ class Peer:
         self.upload_acks = []
         self._pong = False
 
-    def stick(self, item: Fence | Leadership) -> None:
-        """Tell the peer, in every frame until it has answered one."""
-        kind = "fence" if isinstance(item, Fence) else "leadership"
-        self._sticky[kind, item.uid] = _Sticky(item)
+    def stick(self, item: Fence | Leadership | Append) -> None:
+        """Tell the peer, in every frame until it has answered one.
+
+        An Append is one without records, for its commit position: nothing else would repeat it.
+        """
+        self._sticky[type(item).__name__, item.uid] = _Sticky(item)
 
     def unstick(self, uid: int) -> None:
         """The partition is gone."""
-        self._sticky.pop(("fence", uid), None)
-        self._sticky.pop(("leadership", uid), None)
+        for kind in (Fence, Leadership, Append):
+            self._sticky.pop((kind.__name__, uid), None)
 
     def frame_received(self, frame: PeerFrame, now: Now) -> None:
         """Note that the peer lives, what it has answered, and its clocks for the answer."""
@@ -141,6 +144,8 @@ class Peer:
                 sticky.since_us = self._built_us
             if isinstance(sticky.item, Fence):
                 fences.append(sticky.item)
+            elif isinstance(sticky.item, Append):
+                self.appends.append(sticky.item)
             else:
                 leaderships.append(sticky.item)
         frame = PeerFrame(

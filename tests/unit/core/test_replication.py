@@ -7,9 +7,9 @@ import pytest
 from dueq.core.effects import Persist
 from dueq.core.membership import Member, SetOutcome
 from dueq.errors import InvariantViolated
-from dueq_codecs.messages import Fence, Mismatch, VoteRequest
+from dueq_codecs.messages import Fence, Mismatch, PeerFrame, VoteRequest
 
-from .replica_stage import UID, Stage
+from .replica_stage import UID, Stage, entry
 
 B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
 
@@ -312,3 +312,44 @@ def test_a_member_that_holds_less_than_its_disk_had_acked_must_leave(stage: Stag
     leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 0, 0, 0), stage.now)
     stage.pass_ms(100, "b2", "b3")
     assert stage.orders[0].node.isr == (B1, B2)
+
+
+# ---------------------------------------------------------------- what a silent or deaf follower comes to
+
+
+def test_a_follower_that_was_silent_for_long_is_still_probed(stage: Stage) -> None:
+    """The probe must not run away from it, beyond the window: it would never be sent anything again."""
+    stage.lead("b2")
+    stage.acked_by("b2", 1)
+    replica = stage.replica
+    for _ in range(700):
+        replica.append_own(entry(replica.log.end + 1, 1), stage.now)
+    for _ in range(8):
+        stage.sync()
+        stage.acked_by("b2", replica.log.end)
+        stage.pass_ms(500, "b2")
+    stage.peer("b3").appends.clear()
+    stage.pass_ms(500, "b2", "b3")
+    probes = stage.peer("b3").appends
+    assert probes
+    assert {probe.previous_sequence for probe in probes} == {0}
+
+
+def test_the_last_commit_position_is_told_until_it_was_heard(stage: Stage) -> None:
+    """No record follows it that would carry it once more."""
+    stage.lead("b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    assert stage.replica.commit == 1
+    stage.pass_ms(50, "b2", "b3")
+    peer = stage.peer("b2")
+
+    def told() -> list[int]:
+        return [append.commit for append in peer.build_frame(stage.ctx.settings, stage.now).appends]
+
+    assert told()[-1] == 1  # lost on its way
+    stage.pass_ms(200, "b2", "b3")
+    again = peer.build_frame(stage.ctx.settings, stage.now)
+    assert [append.commit for append in again.appends] == [1]
+    peer.frame_received(PeerFrame("b2", 22, "b1", 11, 1, 1, again.sent_mono_us, 1, 1, False), stage.now)
+    assert told() == []
