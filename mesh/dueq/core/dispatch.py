@@ -101,7 +101,11 @@ class TopicDispatcher:
         leased = partition.timeline.leased()
         if len(leased):
             owners = self._sessions.inherit(leased, now)
-            deadline_us = self._mono_of(leased["wait_at"], now) + leased["lease_ms"].astype(np.int64) * 1000
+            # They were granted, so they are due within the look-ahead: a clock that is behind must not hold them
+            # for as long as it is.
+            latest_us = now.mono_us + limits.LOOK_AHEAD_MS_MAX * 1000
+            due_us = np.minimum(self._mono_of(leased["wait_at"], now), latest_us)
+            deadline_us = due_us + leased["lease_ms"].astype(np.int64) * 1000
             lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
             lane.touch(int(deadline_us.min()))
         self._dirty = True

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dueq.core.events import Route
+from dueq.core.instant import Now
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply, Push, PushChunk
 from dueq_codecs.records import RecordKind
 
@@ -297,6 +298,20 @@ def test_inherited_leases_count_as_credit_and_a_goodbye_returns_them() -> None:
     pushes = new.run(160)
     assert [attempt for push in pushes for attempt in push.attempt.tolist()] == [1, 1, 1]
     assert keys[0] in keys_in(pushes[-1])
+
+
+def test_a_new_leader_whose_clock_is_an_hour_behind_does_not_keep_leases_for_an_hour() -> None:
+    """They had been granted, so they are due: its clock cannot say how long ago."""
+    old, keys = pushed(lease_ms=5_000)
+    new = Stage(partitions=0)
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    behind = Now(at(100).wall_us - 3_600_000_000, at(100).mono_us)
+    new.dispatcher.lead(led, behind)
+    new.attach(5_500, BOB)
+    (push,) = new.run(5_500)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [2])
 
 
 def test_who_is_attached_when_leases_are_inherited_is_asked_to_attach_again() -> None:
