@@ -38,10 +38,11 @@ class Violation(Exception):
 class _Seen:
     """What was last seen of one replica in one life of its broker."""
 
-    __slots__ = ("applied", "commit", "durable_epoch", "epoch", "led", "synced")
+    __slots__ = ("applied", "commit", "durable_epoch", "epoch", "installing", "led", "synced")
 
     def __init__(self) -> None:
         self.commit = self.applied = self.epoch = self.durable_epoch = self.synced = self.led = 0
+        self.installing = False
 
 
 class Invariants:
@@ -102,6 +103,13 @@ class Invariants:
             seen.led = leading.epoch
             self._led(node, partition)
         seen.synced = replica.synced
+        if replica.installing != seen.installing:
+            seen.installing = replica.installing
+            if replica.installing:
+                self._begun_anew(node, partition)
+            seen.commit = min(seen.commit, replica.commit)
+        elif replica.installing:
+            seen.commit = min(seen.commit, replica.commit)  # and once more, at once
         if replica.commit != seen.commit:
             if replica.commit < seen.commit:
                 self._fail(
@@ -114,6 +122,13 @@ class Invariants:
             wrong = self.ledger.state_differs(partition.uid, timeline)
             if wrong:
                 self._fail(f"{node.name} p{partition.uid}: invariant 6: {wrong}")
+
+    def _begun_anew(self, node: Node, partition: Partition) -> None:
+        """Its data are wiped for a snapshot: nobody may count on them."""
+        found = self.mesh.coordinator.nodes.get(partition.uid)
+        me = (node.name, node.disk.store_id)
+        if found is not None and me in [(member.broker_id, member.store_id) for member in found[1].isr]:
+            self._fail(f"{node.name} p{partition.uid}: a member of the ISR is wiped for a snapshot")
 
     # -------------------------------------------------------------- leaders and commits
 

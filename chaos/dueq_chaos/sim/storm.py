@@ -15,6 +15,8 @@ _LOOK_US = 20_000
 """So often the end of the storm is looked for."""
 _CLOCK_ERROR_US = 1_000
 """Half the best round trip: what remains of a clock that is ahead (mesh time)."""
+_DRIFT_ERROR_US = 30_000
+"""What a clock that is slewed by 500 ppm gains while one measurement of it counts (60 s)."""
 _TRACE_LINES = 4_000
 
 
@@ -65,7 +67,9 @@ class Storm:
             seed, hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes
         )
         self.random = self.mesh.world.random
-        self.invariants = Invariants(self.mesh, clock_error_us=_CLOCK_ERROR_US)
+        drifts = any(step.kind == "drift clock" for step in self.plan.steps)
+        self._clock_error_us = _CLOCK_ERROR_US + (_DRIFT_ERROR_US if drifts else 0)
+        self.invariants = Invariants(self.mesh, clock_error_us=self._clock_error_us)
         self._faults = Faults(self.mesh)
         self._workload: Workload | None = None
         self.uids: list[int] = []
@@ -145,7 +149,7 @@ class Storm:
         mesh.world.run(5_000_000)
         workload.calm()
         mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
-        verdicts = mesh.history.verdicts(clock_error_us=_CLOCK_ERROR_US) + mesh.failures()
+        verdicts = mesh.history.verdicts(clock_error_us=self._clock_error_us) + mesh.failures()
         if not (whole and mesh.whole()):
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
             verdicts.append(f"no quiet: whole {mesh.whole()}, requests without an answer {waiting}")
