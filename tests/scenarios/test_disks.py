@@ -10,6 +10,7 @@ from dueq.core.events import StorePressure
 from dueq.storage import layout
 from dueq.storage.engine import Operation
 from dueq.storage.memory import MemoryEngine
+from dueq.storage.space import Pressure
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Outcome
@@ -200,6 +201,26 @@ def test_a_full_disk_refuses_inserts_and_takes_what_frees_space() -> None:
     stage.until(lambda: stage.leader_of(stage.uid) in ("b2", "b3"), "a member with room leads")
     stage.settled(producer, refused)
     stage.doors["b1"].pass_on(StorePressure("", False))
+    stage.finish()
+
+
+def test_compactions_that_fall_behind_refuse_inserts_long_before_they_stall_acks() -> None:
+    """S3. One thread compacts for both databases and stops all writes at 12 files: inserts are refused at six."""
+    assert Pressure.judge(5, None).inserts_refused == ""
+    assert Pressure.judge(6, None).inserts_refused == "busy"
+    stage = Stage()
+    consumer, producer = stage.hand("consumer"), stage.hand("producer")
+    [leased] = stage.stored(b"a", due=stage.now_ms + 20)
+    consumer.attach("b1", lease_ms=60_000)
+    held = stage.delivered(consumer, leased)
+    stage.doors["b1"].pass_on(StorePressure("busy", False))
+    stage.run_ms(5)
+    refused = stage.answered(producer.insert("b1", [b"no"], [stage.now_ms + FAR_MS]))
+    stage.expect(refused.codes == [Code.BUSY], f"{refused.codes}")
+    stage.expect(refused.replies[0].retry_after_ms > 0, "with a time to come again")
+    stage.acked(consumer, held)
+    stage.doors["b1"].pass_on(StorePressure("", False))
+    stage.settled(producer, refused)
     stage.finish()
 
 

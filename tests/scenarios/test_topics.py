@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dueq import limits
 from dueq.core.membership import DeleteTopic, Topic, TopicOrderDone
 from dueq.limits import HEARTBEAT_MS
 from dueq.storage import layout
+from dueq_chaos.scenarios.hand import Hand
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.coordinator import Session
-from dueq_codecs.messages import Code
+from dueq_codecs.messages import Code, CreateTopicRequest, Reply
 from dueq_codecs.records import Outcome
 
 FAR_MS = 3_600_000
@@ -107,6 +111,47 @@ def test_a_broker_that_was_away_when_a_topic_was_deleted_deletes_it_when_it_read
     stage.nodes["b3"].start()
     stage.run_ms(2_000)
     stage.expect(not any(disk.timeline.keys(*layout.whole(stage.uid))), "and has no more")
+    stage.finish()
+
+
+def create(stage: Stage, hand: Hand, number: int, creation: bytes, *, replicas: int = 3) -> Reply:
+    """Order a topic at b2, and wait for the answer."""
+    hand.send("b2", CreateTopicRequest(number, creation * 16, "made", "timeline", 2, replicas))
+    stage.until(lambda: number in hand.replies, "an answer")
+    return hand.replies[number]
+
+
+def test_a_creation_whose_answer_was_lost_is_repeated_and_found_done() -> None:
+    """R19, M4. The repeat recognises its own topic by the creation id; somebody else's is told that it exists."""
+    stage = Stage()
+    admin = stage.hand("admin")
+    stage.network.cut("b2", "admin", both=False)
+    admin.send("b2", CreateTopicRequest(1, b"1" * 16, "made", "timeline", 2, 3))
+    stage.until(lambda: "made" in stage.coordinator.topics, "the topic")
+    stage.run_ms(50)
+    stage.expect(not admin.replies, "the answer is lost")
+    stage.network.heal()
+    uids = [part.uid for part in stage.coordinator.topics["made"].partitions]
+    stage.expect(create(stage, admin, 2, b"1").code == Code.OK, "the same creation is done")
+    stage.expect(create(stage, admin, 3, b"2").code == Code.TOPIC_EXISTS, "another one is not")
+    stage.expect(
+        [p.uid for p in stage.coordinator.topics["made"].partitions] == uids, "nothing was made anew"
+    )
+    refused = create(stage, admin, 4, b"3", replicas=4)
+    stage.expect(refused.code == Code.INVALID_REQUEST and "3 are alive" in refused.text, f"{refused}")
+    stage.finish()
+
+
+def test_no_consumer_holds_more_leases_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M15. The table of leases is bounded whatever credit is asked for."""
+    monkeypatch.setattr(limits, "CONSUMER_LEASES_MAX", 50)
+    stage = Stage()
+    consumer = stage.hand("consumer")
+    consumer.attach("b1", credit=1_000_000, lease_ms=60_000)
+    consumer.stay()
+    stage.stored(*[b"%d" % n for n in range(500)], due=stage.now_ms + 50)
+    stage.run_ms(3_000)
+    stage.expect(stage.replica("b1").timeline.leased_count == 50, "50 leases")
     stage.finish()
 
 

@@ -23,6 +23,7 @@ from dueq_codecs.messages import (
     ConsumerFrame,
     ConsumerReply,
     Push,
+    Reply,
 )
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -108,6 +109,7 @@ class Hand:
     Attributes:
         pushes: every delivery that arrived, repeats too.
         consumer_replies: by broker, the last answer to a consumer's frame.
+        replies: by request id, the last answer to a request that the script has sent as it is.
     """
 
     def __init__(self, stage: Stage, name: str) -> None:
@@ -115,6 +117,7 @@ class Hand:
         self.client_id = crc32(name.encode()).to_bytes(16, "big")
         self.pushes: list[Pushed] = []
         self.consumer_replies: dict[str, ConsumerReply] = {}
+        self.replies: dict[int, Reply] = {}
         self._requests: dict[int, Request] = {}
         self._sequences: dict[int, int] = {}
         self._attaches = self._numbers = 0
@@ -131,6 +134,8 @@ class Hand:
         """A frame from a broker."""
         if isinstance(message, ChangeReply):
             self._requests[message.request_id].replies.append(message)
+        elif isinstance(message, Reply):
+            self.replies[message.request_id] = message
         elif isinstance(message, ConsumerReply):
             self.consumer_replies[message.leader] = message
         elif isinstance(message, Push):

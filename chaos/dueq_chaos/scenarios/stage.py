@@ -11,8 +11,10 @@ from typing import Any
 from dueq import limits
 from dueq.core.membership import PartitionNode
 from dueq.core.partition import Partition
+from dueq.core.persistence import IndexScanned, ScanIndex
 from dueq_chaos.scenarios.hand import Bodies, Hand, Pushed, Request, Stored
 from dueq_chaos.scenarios.taps import Caught, Desk, Door, Match, Spindle
+from dueq_chaos.sim.equality import completed
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.records import RecordKind
@@ -20,8 +22,7 @@ from dueq_codecs.records import RecordKind
 _PATIENCE_MS = 30_000
 _STORY_LINES = 80
 _BEHIND_ALL = b"\xff" * 32
-_NOT_SHARED = ("tombstones", "window")
-"""What replicas of one state may differ in: how much of it they have in memory."""
+_ALL_ROWS = 1 << 30
 
 
 class StoryFailed(AssertionError):
@@ -256,7 +257,7 @@ class Stage(SimMesh):
             known = self._state(leader, uid)
             for name in self.replica(leader, uid).replicas:
                 other = self._state(name, uid)
-                unlike = [key for key in known if key in other and other[key] != known[key]]
+                unlike = [key for key in known if other.get(key, known[key]) != known[key]]
                 found += [
                     f"partition {uid}, {key}: {leader} {known[key]}, {name} {other[key]}" for key in unlike
                 ]
@@ -264,13 +265,12 @@ class Stage(SimMesh):
                     found.append(f"partition {uid}: {name} has no replica")
         return found
 
-    def _state(self, broker: str, uid: int) -> dict[str, object]:
-        core = self.nodes[broker].core
-        partition = core.partition(uid) if core is not None else None
-        if partition is None:
+    def _state(self, broker: str, uid: int) -> dict[str, Any]:
+        """Everything that a replica's memory and disk together hold."""
+        node = self.nodes[broker]
+        partition = node.core.partition(uid) if node.core is not None else None
+        if partition is None or node.disk.store is None:
             return {}
-        exported = partition.timeline.export()
-        state = {key: value for key, value in exported.items() if key not in _NOT_SHARED}
-        if exported["window"] is not None:
-            del state["entries"]  # some are only on the disk
-        return state
+        waiting = node.disk.store.read(ScanIndex(0, uid, 0, -1, _ALL_ROWS))
+        assert isinstance(waiting, IndexScanned)
+        return completed(partition.timeline.export(), waiting.entries)
