@@ -254,7 +254,8 @@ class Leading:
         if progress is None or ack.epoch != self.epoch:
             return
         self._same_life(progress, peer)
-        if ack.sequence > progress.match:
+        # An ack of 0 says that it follows, and nothing of what it holds: as if nothing were known.
+        if ack.sequence > max(progress.match, 0):
             progress.match = ack.sequence
             progress.moved_at_us = now.mono_us
             progress.next = max(progress.next, ack.sequence + 1)
@@ -325,6 +326,8 @@ class Leading:
             progress = self._progress.get(member.broker_id)
             if progress is not None and progress.match < 0:
                 return self._replica.log.start
+            if progress is not None:
+                lowest = min(lowest, progress.match + 1)
         for broker_id, progress in self._progress.items():
             peer = self._ctx.peers.get(broker_id)
             if peer is not None and peer.registered and progress.match >= 0:

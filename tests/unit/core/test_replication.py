@@ -335,6 +335,29 @@ def test_a_follower_that_was_silent_for_long_is_still_probed(stage: Stage) -> No
     assert {probe.previous_sequence for probe in probes} == {0}
 
 
+def test_a_member_that_has_verified_nothing_yet_is_not_sent_what_the_log_no_longer_holds(
+    stage: Stage,
+) -> None:
+    """It may hold all of that: asked to begin anew it cannot be, being counted on."""
+    stage.lead("b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    stage.replica.log.trim(2)
+    stage.replica.give_up(stage.now, "for this test")
+    stage.pass_ms(100, "b2", "b3")
+    stage.answer(SetOutcome.DONE)
+    stage.pass_ms(100, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    stage.answer(SetOutcome.DONE)
+    stage.sync()
+    stage.acked_by("b2", 0)
+    stage.peer("b2").appends.clear()
+    stage.pass_ms(1_000, "b2", "b3")
+    assert {append.previous_sequence for append in stage.peer("b2").appends} == {1}
+    assert stage.replica.leading is not None
+    assert stage.replica.leading.lowest_needed(stage.now) == 2
+
+
 def test_the_last_commit_position_is_told_until_it_was_heard(stage: Stage) -> None:
     """No record follows it that would carry it once more."""
     stage.lead("b2", "b3")
