@@ -41,9 +41,10 @@ class _Peer:
         judged: measured since the last verdict.
     """
 
-    __slots__ = ("_slots", "best", "fresh", "judged")
+    __slots__ = ("_slots", "_stale", "best", "fresh", "judged")
 
     def __init__(self) -> None:
+        self._stale = False
         self.best: tuple[int, int] | None = None
         self.fresh = False
         self.judged = False
@@ -52,6 +53,9 @@ class _Peer:
     def add(self, trip_us: int, base_us: int, mono_us: int) -> None:
         """Keep a measurement if it is the best of its slot."""
         self.fresh = self.judged = True
+        if self._stale:
+            self._stale = False
+            self._slots.clear()
         slot = mono_us // SLOT_US
         if self._slots and self._slots[-1][0] == slot:
             if trip_us >= self._slots[-1][1]:
@@ -70,10 +74,11 @@ class _Peer:
             self._slots.popleft()
         self.best = min(((trip, base) for _, trip, base in self._slots), default=None)
 
-    def clear(self) -> None:
-        """The measurements are worth nothing any more."""
-        self._slots.clear()
-        self.best = None
+    def doubt(self) -> None:
+        """Own wall and own mono have parted. Until the peer is measured anew the old measurement stands: it is
+        against the own mono, so a wall clock that was set has not changed it, and what is stamped meanwhile must
+        not bear the set clock's time."""
+        self._stale = True
         self.fresh = self.judged = False
 
 
@@ -167,7 +172,7 @@ class MeshTime:
             self.steps += 1
             self._stepped = now
             for peer in self._peers.values():
-                peer.clear()
+                peer.doubt()
         elif self.hold:
             self._try_release(now)
         if now.mono_us >= self._verdict_us:

@@ -103,6 +103,17 @@ def test_a_step_holds_until_a_majority_is_measured_anew() -> None:
     assert not clock.hold
 
 
+def test_a_wall_clock_that_was_set_forward_does_not_set_mesh_time_meanwhile() -> None:
+    """What is stamped before the mesh has been measured anew would wait for the set clock's time."""
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 0, at(0))
+    clock.turn(at(0))
+    clock.turn(at(10, step_ms=3_600_000))
+    assert clock.hold
+    assert clock.mesh_now_us(at(10, step_ms=3_600_000)) == at(10).wall_us + 100
+
+
 def test_frames_from_before_a_step_measure_nothing() -> None:
     clock = MeshTime()
     measure(clock, "b2", 0, at(0))
