@@ -2,18 +2,77 @@
 
 from __future__ import annotations
 
+import os
+import random
+import subprocess
+import sys
+
 import pytest
 
+from dueq_chaos.sim.plan import draw
 from dueq_chaos.sim.storm import Storm
+from dueq_chaos.sim.story import tell
+
+REGRESSIONS = {
+    0: "a LEASE that named a message twice (a hot window that had shrunk and grown)",
+    5: "the same, after a lost disk",
+    21: "wire formats, lost frames and a producer that dies",
+    110: "a request that was sent, then repeated and refused, is not known to have changed nothing",
+    144: "the last commit position was told once, and lost",
+    152: "the probe of a silent follower ran away from it",
+    175: "as 110, with a failing disk",
+    263: "as 144",
+    275: "a new leader an hour behind kept inherited leases for an hour",
+    306: "as 110, while inserts are refused as busy",
+    310: "an installation takes a replica outside the ISR back behind its commit position",
+    578: "a member that had verified nothing was left without what the log no longer held",
+    632: "a clock set forward stamped records until it was measured anew",
+    351: "as 310, again and again, while the leader's checkpoint is not on its disk yet",
+}
+"""Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed
+tells another story, and the unit tests beside each fix keep the old one."""
+FRESH = 12
+SEED_VARIABLE = "DUEQ_SIM_SEED"
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_storm_harms_no_message(seed: int) -> None:
+def survives(seed: int) -> None:
     outcome = Storm(seed).run()
-    assert not outcome.verdicts, "\n".join([*outcome.verdicts[:5], *outcome.trace[-60:]])
+    assert not outcome.verdicts, "\n".join(tell(outcome, draw(seed)))
 
 
-def test_the_same_seed_is_the_same_world() -> None:
-    first, again = Storm(7).run(), Storm(7).run()
-    assert first.trace == again.trace
-    assert first.simulated_us == again.simulated_us
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_a_seed_that_has_found_something_finds_nothing_any_more(seed: int) -> None:
+    survives(seed)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1015))
+def test_a_storm_harms_no_message(seed: int) -> None:
+    survives(seed)
+
+
+def test_fresh_storms_harm_no_message(capsys: pytest.CaptureFixture[str]) -> None:
+    """Other seeds every time; their numbers are printed, and can be given again by an environment variable."""
+    first = int(os.environ.get(SEED_VARIABLE, "0")) or random.SystemRandom().randrange(10_000, 1 << 40)
+    with capsys.disabled():
+        print(f"\nfresh seeds {first} to {first + FRESH - 1} (repeat with {SEED_VARIABLE}={first})")
+    for seed in range(first, first + FRESH):
+        survives(seed)
+
+
+_TRACE = """
+import hashlib, sys
+from dueq_chaos.sim.storm import Storm
+outcome = Storm(144).run()
+print(outcome.simulated_us, hashlib.sha256("\\n".join(outcome.trace).encode()).hexdigest())
+"""
+
+
+def test_the_same_seed_is_the_same_world_whatever_python_hashes_with() -> None:
+    traces = {
+        subprocess.run(
+            [sys.executable, "-c", _TRACE], env=os.environ | {"PYTHONHASHSEED": hashes}, check=True,
+            capture_output=True, text=True,
+        ).stdout
+        for hashes in ("1", "2")
+    }  # fmt: skip
+    assert len(traces) == 1

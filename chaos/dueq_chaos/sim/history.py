@@ -75,15 +75,14 @@ class Message:
     deliveries: list[Delivery] = field(default_factory=list)
 
     @property
+    def settled(self) -> bool:
+        """Whether nothing more can be owed to it, whatever happens."""
+        return self.acked_at_us is not None or self.cancelled_at_us is not None or bool(self.waived)
+
+    @property
     def finished(self) -> bool:
-        """Whether nothing more is owed to it."""
-        return (
-            self.acked_at_us is not None
-            or self.cancelled_at_us is not None
-            or self.cancel_asked
-            or self.maybe_acked
-            or bool(self.waived)
-        )
+        """Whether nothing is owed to it as far as anybody can know."""
+        return self.settled or self.cancel_asked or self.maybe_acked
 
     def earliest_ms(self, at_us: int) -> int:
         """The due before which a delivery at this instant was early."""
@@ -216,9 +215,8 @@ class History:
         return wrong
 
     def _still_open(self) -> list[MessageKey]:
-        still = [key for key in self._open if not self.messages[key].finished]
-        self._open = dict.fromkeys(still)
-        return still
+        self._open = {key: None for key in self._open if not self.messages[key].settled}
+        return [key for key in self._open if not self.messages[key].finished]
 
     def _known_as(self, payload: bytes, key: MessageKey) -> None:
         known = self._names.setdefault(payload, key)

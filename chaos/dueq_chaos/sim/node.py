@@ -205,7 +205,8 @@ class Node:
             self.crash()
             return
         for effect in effects:
-            self._execute(effect)
+            if self.core is core:
+                self._execute(effect)
         if self.watcher is not None:
             self.watcher.stepped(self, effects)
         if self.core is core:

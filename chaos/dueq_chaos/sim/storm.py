@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass, field
 
 from dueq_chaos.sim.faults import Faults
@@ -85,6 +86,8 @@ class Storm:
             verdicts = self._run()
         except Violation as violation:
             verdicts = [str(violation)]
+        except Exception as error:  # the simulator's own fault, or a core's that nothing else has caught
+            verdicts = [f"the run failed: {error!r}", *traceback.format_exc().splitlines()[-7:]]
         mesh, workload = self.mesh, self._workload
         return Outcome(
             mesh.world.seed,
