@@ -114,12 +114,18 @@ class Clients:
             for _, seen in sorted(self._topics.registrations.items())
         )
         if request.topic and request.topic not in self._topics.by_name:
-            text = f"there is no topic {request.topic!r}"
-            self._ctx.reply(route, MetadataReply(request.request_id, Code.TOPIC_NOT_FOUND, text, brokers))
+            missing = self._no_topic(request.topic)
+            self._ctx.reply(route, MetadataReply(request.request_id, missing.code, missing.text, brokers))
             return
         names = [request.topic] if request.topic else sorted(self._topics.by_name)
         infos = tuple(self._topic_info(self._topics.by_name[name]) for name in names)
         self._ctx.reply(route, MetadataReply(request.request_id, Code.OK, "", brokers, infos))
+
+    def _no_topic(self, name: str) -> Refusal:
+        """Why a topic is not known: a broker that has not read them yet cannot say that there is none."""
+        if not self._topics.read:
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "this broker has not read the topics yet", 200)
+        return Refusal(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
 
     def _topic_info(self, topic: Topic) -> TopicInfo:
         return TopicInfo(
@@ -144,8 +150,8 @@ class Clients:
                 self._ctx.reply(route, Reply(request.request_id, Code.NOT_LEADER, text))
             return
         if request.topic and request.topic not in self._topics.by_name:
-            text = f"there is no topic {request.topic!r}"
-            self._ctx.reply(route, Reply(request.request_id, Code.TOPIC_NOT_FOUND, text))
+            missing = self._no_topic(request.topic)
+            self._ctx.reply(route, Reply(request.request_id, missing.code, missing.text))
             return
         document = self._status.document(request, now)
         if document is None:
@@ -257,9 +263,8 @@ class Clients:
                     route, frame, Code.NOT_LEADER, f"no partition of {frame.topic!r} is here"
                 )
             else:
-                self._refuse_consumer(
-                    route, frame, Code.TOPIC_NOT_FOUND, f"there is no topic {frame.topic!r}"
-                )
+                missing = self._no_topic(frame.topic)
+                self._refuse_consumer(route, frame, missing.code, missing.text)
             return
         if len(frame.consumer_id) != 16:
             self._refuse_consumer(route, frame, Code.INVALID_REQUEST, "a consumer id has 16 bytes")

@@ -38,10 +38,12 @@ class Topics:
         of_uid: the topic of each partition.
         tombstones: uids of deleted partitions.
         registrations: every living broker, this one included.
+        read: whether the coordinator has been asked yet; before, `by_name` says nothing.
     """
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
+        self.read = False
         self.by_name: dict[str, Topic] = {}
         self.of_uid: dict[int, Topic] = {}
         self.tombstones: frozenset[int] = frozenset()
@@ -50,6 +52,7 @@ class Topics:
 
     def seen(self, topics: dict[str, Topic], tombstones: frozenset[int]) -> None:
         """All topics were read anew."""
+        self.read = True
         self.by_name = dict(topics)
         self.of_uid = {part.uid: topic for topic in topics.values() for part in topic.partitions}
         self.tombstones = tombstones

@@ -1,0 +1,48 @@
+"""A broker that has just started and has not reached the coordinator yet."""
+
+from __future__ import annotations
+
+from dueq.core.broker import BrokerCore
+from dueq.core.effects import SendClient
+from dueq.core.events import ClientFrameReceived, Event, Route
+from dueq.core.instant import Now
+from dueq.core.membership import TopicsSeen
+from dueq.core.settings import CoreSettings
+from dueq_codecs.messages import (
+    BrokerMessage,
+    ClientMessage,
+    Code,
+    ConsumerAction,
+    ConsumerFrame,
+    ConsumerReply,
+    InspectRequest,
+    MetadataReply,
+    MetadataRequest,
+    Reply,
+)
+
+NOW = Now(1_700_000_000_000_000, 1_000_000)
+QUESTIONS: list[ClientMessage] = [
+    MetadataRequest(1, "t"),
+    InspectRequest(2, "describe", "t"),
+    ConsumerFrame(ConsumerAction.ATTACH, "t", b"c" * 16, 1, 1, 1, 1, 1_000),
+]
+
+
+def answers(*before: Event) -> list[Code]:
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
+    asked = [ClientFrameReceived(Route(b"client"), question, []) for question in QUESTIONS]
+    sent: list[BrokerMessage] = [
+        effect.message for effect in core.step([*before, *asked], NOW) if isinstance(effect, SendClient)
+    ]
+    assert all(isinstance(message, MetadataReply | Reply | ConsumerReply) for message in sent)
+    return [message.code for message in sent if isinstance(message, MetadataReply | Reply | ConsumerReply)]
+
+
+def test_it_does_not_say_that_there_is_no_such_topic() -> None:
+    """A consumer that believed it gave up, and took its acknowledged messages for lost."""
+    assert answers() == [Code.COORDINATOR_UNAVAILABLE] * 3
+
+
+def test_it_says_so_once_it_has_read_them() -> None:
+    assert answers(TopicsSeen({}, frozenset())) == [Code.TOPIC_NOT_FOUND] * 3
