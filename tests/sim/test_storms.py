@@ -27,6 +27,7 @@ REGRESSIONS = {
     310: "an installation takes a replica outside the ISR back behind its commit position",
     578: "a member that had verified nothing was left without what the log no longer held",
     632: "a clock set forward stamped records until it was measured anew",
+    2034: "a broker that had not read the topics yet said that there was none",
     351: "as 310, again and again, while the leader's checkpoint is not on its disk yet",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed
