@@ -1,0 +1,1 @@
+"""Producers and consumers in processes of their own; all that they do is recorded."""

@@ -1,0 +1,184 @@
+"""All processes of the traffic."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import IO
+
+from dueq.lifeline import child_environment
+from dueq_chaos.nemesis.traffic.specification import CALM, STOP, Specification
+
+_LATENESS_KEPT = 2000
+
+
+@dataclass
+class Counters:
+    """What the processes say of themselves.
+
+    Attributes:
+        scheduled, delivered: by process.
+        late_ms: lateness of the latest first deliveries.
+    """
+
+    scheduled: dict[str, int] = field(default_factory=dict)
+    delivered: dict[str, int] = field(default_factory=dict)
+    late_ms: list[float] = field(default_factory=list)
+
+
+class _Worker:
+    """One process, with a thread that reads its counters."""
+
+    def __init__(self, specification: Specification, log: IO[bytes], counters: Counters) -> None:
+        self.specification = specification
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dueq_chaos.nemesis.traffic.worker", specification.as_text()],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+            env=child_environment(), start_new_session=True,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, args=(counters,))
+        self._reader.start()
+
+    def tell(self, word: str) -> None:
+        """Give an order; it does not matter where the process has ended."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(f"{word}\n".encode())
+            self.process.stdin.flush()
+        except OSError:
+            return
+
+    def end(self, timeout_s: float) -> bool:
+        """Wait for the end, and force it when time is over; returns whether it came by itself."""
+        try:
+            self.process.wait(timeout_s)
+            by_itself = True
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            by_itself = False
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return by_itself
+
+    def _read(self, counters: Counters) -> None:
+        assert self.process.stdout is not None
+        name = self.specification.name
+        for line in self.process.stdout:
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue  # the last line of a process that was killed
+            if "scheduled" in found:
+                counters.scheduled[name] = found["scheduled"]
+            else:
+                counters.delivered[name] = found["delivered"]
+                counters.late_ms = (counters.late_ms + found["late_ms"])[-_LATENESS_KEPT:]
+
+
+class Fleet:
+    """Producers and consumers. Start it from a thread that lives as long as it shall.
+
+    Args:
+        folder: gets histories and logs; made here.
+        endpoints: of the mesh.
+        topic: an existing one.
+        rate: messages per second.
+        seed: of everybody's whims.
+
+    Attributes:
+        counters: as last heard.
+        failures: processes that ended by themselves: name and exit code.
+    """
+
+    def __init__(self, folder: Path, endpoints: Sequence[str], topic: str, rate: float, seed: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._log = (folder / "traffic.log").open("ab")
+        self._random = Random(seed)
+        self._numbers = itertools.count(1)
+        self._base = Specification("", "", tuple(endpoints), topic, "", seed)
+        self._rate = rate
+        self.counters = Counters()
+        self.failures: list[str] = []
+        self._producers: list[_Worker] = []
+        self._consumers: list[_Worker] = []
+        self._missing: list[_Worker] = []
+
+    @property
+    def histories(self) -> list[Path]:
+        """Every process's history file, sorted."""
+        return sorted(self._folder.glob("*.jsonl"))
+
+    def start(self) -> None:
+        """Start a producer and two consumers."""
+        self._producers.append(self._worker(replace(self._base, role="producer", name="p1", rate=self._rate)))
+        for careless in (0.02, 0.15):
+            self._add_consumer(replace(self._base, role="consumer", careless=careless))
+
+    def kill_consumer(self) -> str:
+        """`kill -9` one consumer, and return its name."""
+        if not self._consumers:
+            return "no consumer"
+        worker = self._consumers.pop(self._random.randrange(len(self._consumers)))
+        worker.process.kill()
+        self._missing.append(worker)
+        return worker.specification.name
+
+    def restore_consumers(self) -> None:
+        """Start another consumer for each that was killed."""
+        missing, self._missing = self._missing, []
+        for worker in missing:
+            worker.end(5)
+            self._add_consumer(worker.specification)
+
+    def look(self) -> None:
+        """Note who has ended without being told to."""
+        for workers in (self._producers, self._consumers):
+            for worker in [worker for worker in workers if worker.process.poll() is not None]:
+                workers.remove(worker)
+                worker.end(5)
+                self.failures.append(f"{worker.specification.name} ended with {worker.process.returncode}")
+
+    def stop_producing(self) -> None:
+        """Let producers find out what is open and end; consumers acknowledge all from now on."""
+        for worker in self._producers:
+            worker.tell(STOP)
+        for worker in self._consumers:
+            worker.tell(CALM)
+
+    def producing(self) -> bool:
+        """Whether a producer still runs."""
+        return any(worker.process.poll() is None for worker in self._producers)
+
+    def stop(self, timeout_s: float) -> None:
+        """End everybody; may be called at any time, also again.
+
+        Args:
+            timeout_s: until who still runs is killed.
+        """
+        workers = [*self._producers, *self._consumers]
+        for worker in workers:
+            worker.tell(STOP)
+        for worker in [*workers, *self._missing]:
+            worker.end(timeout_s)
+        self._producers, self._consumers, self._missing = [], [], []
+        if not self._log.closed:
+            self._log.close()
+
+    def _add_consumer(self, specification: Specification) -> None:
+        self._consumers.append(self._worker(replace(specification, name=f"c{next(self._numbers)}")))
+
+    def _worker(self, specification: Specification) -> _Worker:
+        path = self._folder / f"{specification.name}.jsonl"
+        seed = self._random.getrandbits(32)
+        return _Worker(replace(specification, history=str(path), seed=seed), self._log, self.counters)

@@ -1,0 +1,52 @@
+"""What a process of the traffic is told at its start."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Self
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    """One process.
+
+    Attributes:
+        role: "producer" or "consumer".
+        name: its own in the whole history.
+        endpoints: of the mesh.
+        topic: an existing one.
+        history: path of its own history file.
+        seed: of its whims.
+        rate: messages per second (producers).
+        careless: share of messages (0–1) that a consumer does not simply acknowledge.
+        lease_s: of its leases (consumers).
+    """
+
+    role: str
+    name: str
+    endpoints: tuple[str, ...]
+    topic: str
+    history: str
+    seed: int
+    rate: float = 0
+    careless: float = 0
+    lease_s: float = 4.0
+
+    def as_text(self) -> str:
+        """One word of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The opposite of `as_text`."""
+        found = json.loads(text)
+        return cls(**{**found, "endpoints": tuple(found["endpoints"])})
+
+
+CALM = "calm"
+"""To a consumer: from now on acknowledge everything."""
+STOP = "stop"
+"""To a producer: begin nothing new, find out what is open, end. To a consumer: give back and end."""
+EVERY_S = 0.25
+"""So often a process prints its counters, as one JSON line."""
