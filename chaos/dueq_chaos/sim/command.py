@@ -12,7 +12,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    SpinnerColumn,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -147,16 +146,16 @@ def _campaign(console: Console, seeds: range, jobs: int, minutes: float, shrink_
 
 def _progress(console: Console) -> Progress:
     return Progress(
-        SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(), console=console,
+        BarColumn(bar_width=8), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(compact=True), console=console,
     )  # fmt: skip
 
 
 def _rate(tally: Tally, seconds: float) -> str:
     seconds = max(seconds, 1e-3)
     return (
-        f"{tally.seeds / seconds:.1f} seeds/s · {tally.simulated_us / 60e6 / seconds:.1f} simulated min/s · "
-        f"{tally.faults.total():,} faults · {len(tally.failures)} failures"
+        f"{tally.seeds / seconds:.1f} seeds/s · {tally.simulated_us / 60e6 / seconds:.1f} sim. min/s · "
+        f"{tally.faults.total():,} faults · {len(tally.failures)} failed"
     )
 
 

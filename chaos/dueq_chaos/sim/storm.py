@@ -48,6 +48,12 @@ class Outcome:
     deliveries: int = 0
 
 
+def _clock_error_us(plan: Plan) -> int:
+    """How early a delivery may be by true time: not at all, while every clock is right."""
+    wrong = {step.kind for step in plan.steps} & {"set clock", "drift clock"}
+    return (_CLOCK_ERROR_US if wrong else 0) + (_DRIFT_ERROR_US if "drift clock" in wrong else 0)
+
+
 class Storm:
     """A mesh of three, its users, and weather: all of it decided by the seed.
 
@@ -68,8 +74,7 @@ class Storm:
             seed, hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes
         )
         self.random = self.mesh.world.random
-        drifts = any(step.kind == "drift clock" for step in self.plan.steps)
-        self._clock_error_us = _CLOCK_ERROR_US + (_DRIFT_ERROR_US if drifts else 0)
+        self._clock_error_us = _clock_error_us(self.plan)
         self.invariants = Invariants(self.mesh, clock_error_us=self._clock_error_us)
         self._faults = Faults(self.mesh)
         self._workload: Workload | None = None
