@@ -128,11 +128,11 @@ def test_restarts_at_different_checkpoints_answer_and_hold_the_same() -> None:
     cancels = [producer.cancel(stage.leader, [message]) for message in messages[:10]]
     for cancel in cancels:
         stage.settled(producer, cancel)
-    for name in ("b2", "b3", "b1"):
+    for name, later_ms in (("b2", 100), ("b3", 2_500), ("b1", 700), ("b2", 2_500), ("b3", 10)):
         stage.nodes[name].crash()
         stage.nodes[name].start()
         stage.until(stage.whole, "a whole mesh")
-        stage.run_ms(700)
+        stage.run_ms(later_ms)
     stage.step("every retry is answered as before, everywhere")
     for cancel in cancels:
         cancel.replies.clear()

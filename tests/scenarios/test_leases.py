@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dueq.core.events import ClientFrameReceived, PeerFrameReceived
+from dueq.core.persistence import PayloadsRead
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import peer_frames
 from dueq_codecs.messages import Code, ConsumerFrame
@@ -134,13 +135,25 @@ def test_a_leader_that_was_paused_and_not_replaced_lets_no_lease_run_out() -> No
 
 
 def test_a_leader_pushes_only_while_its_isr_answers() -> None:
-    """B13. b1 hears nobody for half a second: what is due waits, and comes when they are heard again."""
+    """B13. The lease is committed, its payload comes late from the disk, and b1 has heard nobody for half a second."""
     stage = Stage()
-    consumer = stage.hand("consumer")
-    consumer.attach("b1", lease_ms=30_000)
-    [message] = stage.stored(b"m", due=stage.now_ms + 700)
-    deaf = stage.hold("b1", peer_frames())
-    stage.run_ms(1_000)
+    [message] = stage.stored(b"m", due=stage.now_ms + 12_000)
+    stage.step("restarts have emptied the memory: the payload has to be read")
+    stage.run_ms(3_000)
+    for node in stage.nodes.values():
+        node.crash()
+        node.start()
+    stage.until(stage.whole, "a whole mesh")
+    leader, consumer = stage.leader, stage.hand("consumer")
+    consumer.attach(leader, lease_ms=30_000)
+    consumer.stay()
+    payload = stage.hold(leader, lambda event: isinstance(event, PayloadsRead))
+    stage.until(lambda: stage.replica(leader).timeline.leased_count and payload.events, "a committed lease")
+    stage.step("nobody is heard; then the payload is there")
+    deaf = stage.hold(leader, peer_frames())
+    stage.run_ms(700)
+    payload.let_go()
+    stage.run_ms(300)
     stage.expect(not consumer.pushes, "no push")
     deaf.forget()
     [pushed] = stage.delivered(consumer, message)

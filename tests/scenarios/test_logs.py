@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dueq.core.events import PeerFrameReceived
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.scenarios.taps import appends, peer_frames
+from dueq_chaos.scenarios.taps import appends, for_life, peer_frames, without_records
 from dueq_codecs.messages import Code, PeerFrame
 
 
@@ -76,8 +74,17 @@ def test_a_followers_leftovers_of_an_older_epoch_are_not_acked_to_the_next_leade
     stage.run_ms(5)
     lost.forget()
 
-    stage.step("b2 leads: its barrier stands where b3 holds the orphan")
-    stage.until(lambda: stage.leads("b2"), "b2 leads")
+    stage.step(
+        "b2 leads: its barrier stands where b3 holds the orphan; b3 hears b2's probes, and none of its records"
+    )
+    barriers = stage.hold("b3", appends("b2"))
+    stage.until(lambda: stage.leads("b2") and barriers.events, "b2 leads, and sends its barrier")
+    for _ in range(10):
+        stage.doors["b3"].pass_on(without_records(barriers.events[-1]))
+        stage.run_ms(100)
+    stage.expect("b3" not in stage.isr(), "b3 is not level")
+    stage.expect(stage.leader_of(stage.uid) is None, "and b2's barrier not committed")
+    barriers.forget()
     stage.until(lambda: stage.leader_of(stage.uid) == "b2", "b2 serves, with b3 in place of b1")
     stage.expect(stage.log_of("b3")[end] == stage.node_of().epoch, "b3 has the barrier, not the orphan")
     stage.expect(Code.OK not in orphan.codes, "the orphan was never acknowledged")
@@ -184,28 +191,29 @@ def test_nothing_of_an_epoch_is_seen_before_its_leader_could_forget_it() -> None
 def test_a_restarted_replica_still_refuses_the_epoch_that_it_left() -> None:
     """V1, KIP-380. The largest epoch is on the disk before anything is acked in it: a start changes nothing."""
     stage = Stage()
-    stage.step("b1 leads epoch 1; a frame of it to b2 gets stuck")
-    stuck = stage.hold("b2", appends("b1"))
+    stage.step("b1 leads epoch 1; a record of it gets stuck")
+    stuck = [stage.hold(name, appends("b1")) for name in ("b2", "b3")]
     orphan = stage.hand("producer").insert("b1", [b"orphan"], [stage.now_ms + 60_000])
-    stage.until(lambda: stuck.events, "the append is stuck")
-    stuck.forget()
+    stage.until(lambda: all(held.events for held in stuck), "the appends are stuck")
     stage.isolate("b1")
-    stage.until(lambda: stage.leader_of(stage.uid) in ("b2", "b3"), "epoch 2")
+    stage.step("b2 leads epoch 2; b3 has heard of it, and has no record of it")
+    barriers = stage.hold("b3", appends("b2"))
+    stage.until(lambda: stage.leads("b2") and barriers.events, "b2 leads, and sends its barrier")
+    stage.doors["b3"].pass_on(without_records(barriers.events[-1]))
+    stage.run_ms(50)
+    stage.expect(stage.replica("b3").replica.durable_epoch == 2, "b3 has saved epoch 2")
 
-    stage.step("b2 restarts; the frame arrives, as if it had been meant for this life")
-    b2 = stage.nodes["b2"]
-    b2.crash()
-    b2.start()
-    stage.until(lambda: b2.core is not None and b2.core.partition(stage.uid) is not None, "b2's replica")
+    stage.step("b3 restarts; b1's record arrives, as if it had been meant for this life")
+    b3 = stage.nodes["b3"]
+    b3.crash()
+    b3.start()
+    stage.until(lambda: b3.core is not None and b3.core.partition(stage.uid) is not None, "b3's replica")
     stage.run_ms(20)
-    [event] = stuck.events[:1]
-    assert isinstance(event, PeerFrameReceived)
-    assert isinstance(event.message, PeerFrame)
-    stage.doors["b2"].pass_on(
-        PeerFrameReceived(replace(event.message, receiver_incarnation=b2.incarnation), event.bodies)
-    )
+    end = stage.replica("b3").replica.log.end
+    stage.doors["b3"].pass_on(for_life(stuck[1].events[0], b3))
     stage.run_ms(20)
-    stage.expect(stage.replica("b2").replica.epoch >= 2, "b2 is still in epoch 2 or later")
+    stage.expect(stage.replica("b3").replica.epoch == 2, "b3 is still in epoch 2")
+    stage.expect(stage.replica("b3").replica.log.end == end, "and has taken nothing of epoch 1")
     stage.expect(Code.OK not in orphan.codes, "the orphan is not acknowledged")
     stage.finish()
 

@@ -7,6 +7,7 @@ coordinator), what it orders its disk to write, and what it orders the coordinat
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from dueq.core.effects import Persist
 from dueq.core.events import Event, PeerFrameReceived
@@ -44,6 +45,21 @@ def appends(sender: str = "") -> Match:
         )
 
     return match
+
+
+def without_records(event: Event) -> PeerFrameReceived:
+    """The same frame as a leader sends it that does not know yet what its follower has: probes, no records."""
+    assert isinstance(event, PeerFrameReceived)
+    assert isinstance(event.message, PeerFrame)
+    probes = [replace(append, entries=[]) for append in event.message.appends]
+    return PeerFrameReceived(replace(event.message, appends=probes), event.bodies)
+
+
+def for_life(event: Event, node: Node) -> PeerFrameReceived:
+    """The same frame, as if it had been meant for the broker's present life."""
+    assert isinstance(event, PeerFrameReceived)
+    assert isinstance(event.message, PeerFrame)
+    return PeerFrameReceived(replace(event.message, receiver_incarnation=node.incarnation), event.bodies)
 
 
 class Caught:
