@@ -64,6 +64,14 @@ class Placement:
             return None
         return sum(number or 0 for row in counts for number in row)
 
+    def text(self) -> str:
+        """What is not as it should be, for people."""
+        return ", ".join(
+            f"partition {uid}: " + (f"in sync {', '.join(p['isr'])}" if p["serving"] else "not served")
+            for uid, p in sorted(self._seen.items())
+            if not p["serving"] or len(p["isr"]) < len(p["replicas"])
+        )
+
     def _watch(self) -> None:
         with Client(self._endpoints, timeout=_PATIENCE_S) as client:
             while not self._stop.wait(_EVERY_S):

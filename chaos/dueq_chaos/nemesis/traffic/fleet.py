@@ -7,13 +7,15 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import IO
 
 from dueq.lifeline import child_environment
+from dueq_chaos.history.operations import VERSION
 from dueq_chaos.nemesis.traffic.specification import CALM, STOP, Specification
 
 _LATENESS_KEPT = 2000
@@ -113,6 +115,7 @@ class Fleet:
         self._producers: list[_Worker] = []
         self._consumers: list[_Worker] = []
         self._missing: list[_Worker] = []
+        self._going_on = True
 
     @property
     def histories(self) -> list[Path]:
@@ -147,10 +150,27 @@ class Fleet:
             for worker in [worker for worker in workers if worker.process.poll() is not None]:
                 workers.remove(worker)
                 worker.end(5)
+                if worker.process.returncode == 0 and not self._going_on:
+                    continue
                 self.failures.append(f"{worker.specification.name} ended with {worker.process.returncode}")
+
+    def note_faults(self, faults: Iterable[tuple[float, str]]) -> None:
+        """Write faults into a history of their own, beside the clients'.
+
+        Args:
+            faults: (`time.monotonic()`, text).
+        """
+        lines = [
+            {"event": "note", "text": text, "us": _wall_us(at_s), "mono": int(at_s * 1e6)}
+            for at_s, text in faults
+        ]
+        head = {"dueq_history": VERSION}
+        text = "".join(json.dumps(line) + "\n" for line in (head, *lines))
+        (self._folder / "faults.jsonl").write_text(text, encoding="utf-8")
 
     def stop_producing(self) -> None:
         """Let producers find out what is open and end; consumers acknowledge all from now on."""
+        self._going_on = False
         for worker in self._producers:
             worker.tell(STOP)
         for worker in self._consumers:
@@ -182,3 +202,7 @@ class Fleet:
         path = self._folder / f"{specification.name}.jsonl"
         seed = self._random.getrandbits(32)
         return _Worker(replace(specification, history=str(path), seed=seed), self._log, self.counters)
+
+
+def _wall_us(at_s: float) -> int:
+    return time.time_ns() // 1000 - int((time.monotonic() - at_s) * 1e6)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -68,10 +69,10 @@ class Producing:
             if recent and random.random() < _MOVED:
                 chosen = random.sample(recent, min(3, len(recent)))
                 due = _now_ms() + random.randint(*_SOON_MS)
-                insist(lambda chosen=chosen, due=due: producer.move_many(chosen, due, timeout=_CALL_S))
+                insist(partial(producer.move_many, chosen, due, timeout=_CALL_S))
             if recent and random.random() < _CANCELLED:
                 chosen = random.sample(recent, min(2, len(recent)))
-                insist(lambda chosen=chosen: producer.cancel_many(chosen, timeout=_CALL_S))
+                insist(partial(producer.cancel_many, chosen, timeout=_CALL_S))
             turn += 1
 
     def _schedule(
@@ -100,8 +101,7 @@ def insist(call: Callable[[], T]) -> T | None:
         try:
             return call()
         except (OutcomeUnknown, PartialFailure) as error:
-            retry = error.retry
-            call = lambda retry=retry: retry(_CALL_S)  # noqa: E731
+            call = partial(error.retry, _CALL_S)
         except DueqError:
             return None
     return None

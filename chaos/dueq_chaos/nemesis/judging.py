@@ -1,0 +1,76 @@
+"""From the traffic's histories to an outcome's numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from dueq_chaos.history.checker import Judgement, check
+from dueq_chaos.history.columns import History
+from dueq_chaos.history.judging import Rules
+from dueq_chaos.history.operations import VERSION
+
+_EXAMPLES = 5
+_EMPTIED_GRACE_US = 2_000_000
+
+
+def join(histories: Iterable[Path], path: Path, **facts: str) -> None:
+    """Put the histories of several processes into one file; an older one is replaced.
+
+    What a killed process has left of its last line is left out.
+
+    Args:
+        histories: the files.
+        path: of the result.
+        facts: for the header line.
+    """
+    with path.open("wb") as whole:
+        whole.write(json.dumps({"dueq_history": VERSION, **facts}).encode() + b"\n")
+        for history in histories:
+            with history.open("rb") as part:
+                part.readline()
+                whole.writelines(line for line in part if line.endswith(b"\n"))
+
+
+def judge(history: History, emptied: bool) -> Judgement:
+    """Judge a history.
+
+    Args:
+        history: of all clients.
+        emptied: at the end every leader said that nothing waits any more, and consumers went on to listen: then
+            almost nothing can still be pending.
+    """
+    return check(history, Rules(grace_us=_EMPTIED_GRACE_US) if emptied else Rules())
+
+
+def verdicts(judgement: Judgement) -> dict[str, int]:
+    """How often each thing happened that must not, zeros too."""
+    return {verdict.value: len(findings) for verdict, findings in judgement.findings.items()}
+
+
+def examples(judgement: Judgement, history: History) -> list[str]:
+    """Some findings of each verdict, in a sentence each."""
+    return [
+        f"{verdict.value}: message {history.ids[finding.message].decode()}: {finding.reason}"
+        for verdict, findings in judgement.findings.items()
+        for finding in findings[:_EXAMPLES]
+    ]
+
+
+def counts(judgement: Judgement) -> dict[str, int]:
+    """How much of what there was."""
+    found = judgement.counts
+    return {
+        "calls of clients": found.calls,
+        "messages acknowledged": found.acknowledged,
+        "inserts refused": found.refused,
+        "inserts of unknown outcome": found.unknown,
+        "of these appeared": found.appeared,
+        "messages moved": found.moved,
+        "messages cancelled": found.cancelled,
+        "messages delivered": found.delivered,
+        "repeated deliveries": found.redelivered,
+        "messages acked": found.acked,
+        "pending at the end": found.pending,
+    }
