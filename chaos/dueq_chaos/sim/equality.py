@@ -26,7 +26,7 @@ _ALL_ROWS = 1 << 30
 _DIFFERING = ("tombstones", "window")
 
 
-def differences(store: Store, partition: Partition, reference: Timeline) -> list[str]:
+def differences(store: Store, partition: Partition, reference: Timeline, *, reopen: bool) -> list[str]:
     """Compare one replica with the reference state.
 
     Args:
@@ -34,6 +34,7 @@ def differences(store: Store, partition: Partition, reference: Timeline) -> list
         partition: the replica.
         reference: the same records applied with everything in memory; nothing is compared while the replica has
             applied more or less.
+        reopen: also compare what a process that starts now would find on the disk (it verifies the whole log).
 
     Returns:
         What differs, and which payloads cannot be read; empty when all is well.
@@ -44,14 +45,20 @@ def differences(store: Store, partition: Partition, reference: Timeline) -> list
     expected = _comparable(reference.export())
     waiting = _waiting_on_disk(store, partition.uid)
     wrong = _compare("memory", completed(timeline.export(), waiting), expected)
+    if reopen:
+        wrong += _reopened(store, partition, waiting, expected)
+    return wrong + _unreadable(store, partition.uid, _live(reference))
+
+
+def _reopened(store: Store, partition: Partition, waiting: Entries, expected: dict[str, Any]) -> list[str]:
     reopened = store.read(ReadPartition(0, partition.uid))
     assert isinstance(reopened, PartitionRead)
     if reopened.recovered.damaged:
-        return [*wrong, f"the disk is damaged: {reopened.recovered.damaged}"]
-    if reopened.recovered.applied == timeline.applied:
-        again = Timeline(partition.uid, reopened.recovered)
-        wrong += _compare("the disk", completed(again.export(), waiting), expected)
-    return wrong + _unreadable(store, partition.uid, _live(reference))
+        return [f"the disk is damaged: {reopened.recovered.damaged}"]
+    if reopened.recovered.applied != partition.timeline.applied:
+        return []
+    again = Timeline(partition.uid, reopened.recovered)
+    return _compare("the disk", completed(again.export(), waiting), expected)
 
 
 def completed(state: dict[str, Any], waiting: Entries) -> dict[str, Any]:

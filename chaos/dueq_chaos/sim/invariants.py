@@ -235,5 +235,5 @@ class Invariants:
                 applied = partition.timeline.applied
                 if quiet and applied != reference.applied:
                     self._fail(f"{member.broker_id} p{uid}: applied {applied} of {reference.applied} records")
-                for text in differences(holder.disk.store, partition, reference):
+                for text in differences(holder.disk.store, partition, reference, reopen=quiet):
                     self._fail(f"{member.broker_id} p{uid}: {text}")
