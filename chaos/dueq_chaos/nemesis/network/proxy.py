@@ -18,6 +18,8 @@ import asyncio
 import json
 import os
 import random
+import socket
+import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -136,6 +138,10 @@ class Line:
                 half.pump.stop()
             if half.transport is not None and not half.closed:
                 half.closed = True
+                # Without lingering the kernel sends a RST, as for a process that has died, and no FIN.
+                half.transport.get_extra_info("socket").setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 half.transport.abort()
 
 
