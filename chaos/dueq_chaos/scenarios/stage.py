@@ -20,6 +20,7 @@ from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.records import RecordKind
 
 _PATIENCE_MS = 30_000
+_ROUNDS = 20
 _STORY_LINES = 80
 _BEHIND_ALL = b"\xff" * 32
 _ALL_ROWS = 1 << 30
@@ -222,10 +223,12 @@ class Stage(SimMesh):
         for broker in self.names:
             hand.attach(broker, credit=10_000, lease_ms=600_000)
         hand.stay()
-        seen = -1
-        while seen < len(hand.pushes):
+        for _ in range(_ROUNDS):
             seen = len(hand.pushes)
             self.run_ms(1_500)
+            if seen == len(hand.pushes):
+                break
+        self.expect(seen == len(hand.pushes), "an end of the deliveries")
         hand.fall_silent()
         return hand.pushes
 
