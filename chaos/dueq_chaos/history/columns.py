@@ -7,6 +7,7 @@ median difference of the two clocks over the minute around.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -104,11 +105,10 @@ class Clock:
 
     def __init__(self, mono: I64, us: I64) -> None:
         difference = us - mono
-        minute = (mono - mono[0]) // _MINUTE_US if len(mono) else mono
-        first = np.flatnonzero(np.diff(minute, prepend=-1))
-        after = np.append(first[1:], len(mono))
-        self._mono = [int(np.median(mono[a:b])) for a, b in zip(first, after, strict=True)] or [0]
-        self._difference = [int(np.median(difference[a:b])) for a, b in zip(first, after, strict=True)] or [0]
+        minutes = (mono - mono[:1]) // _MINUTE_US
+        edges = [0, *(np.flatnonzero(np.diff(minutes)) + 1).tolist(), len(mono)] if len(mono) else []
+        self._mono = [int(np.median(mono[a:b])) for a, b in pairwise(edges)] or [0]
+        self._difference = [int(np.median(difference[a:b])) for a, b in pairwise(edges)] or [0]
         usual = self._usual(mono)
         self.spread_us = int(np.max(np.abs(difference - usual))) if len(mono) else 0
         """The farthest that a line's wall clock was from the usual."""

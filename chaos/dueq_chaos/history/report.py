@@ -58,6 +58,12 @@ class Report:
             console.print(f"{file}: the last line was cut off (a crash?) and is passed over", style="yellow")
         console.print(_counts_table(self._judgement.counts))
         console.print(_doubt(self._judgement.rules), style="dim", highlight=False)
+        clocks_ms = self._judgement.counts.clocks_ms
+        if clocks_ms * 1000 > self._judgement.rules.clock_us:
+            told = (
+                f"A client's wall clock was {clocks_ms:g} ms from the usual: are all on one machine's clock?"
+            )
+            console.print(told, style="yellow")
         console.print(self._verdicts_table())
         for verdict, found in self._judgement.findings.items():
             for finding in found[: self._examples]:
