@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dueq.local.ports import free_ports
-from dueq_chaos.nemesis.network.proxy import Port, owner_of
+from dueq_chaos.nemesis.network.proxy import owner_of
 from dueq_chaos.nemesis.network.rules import CLIENTS, FREE, Rule, merge, ways
 from dueq_chaos.nemesis.network.wires import ProxyWires
 
@@ -69,15 +68,15 @@ def echo() -> Iterator[_Echo]:
 
 
 @pytest.fixture
-def port(echo: _Echo) -> int:
-    return free_ports(1)[0]
+def wires(echo: _Echo) -> Iterator[ProxyWires]:
+    found = ProxyWires({"b1": echo.port}, zookeeper_port=1)
+    yield found
+    found.close()
 
 
 @pytest.fixture
-def wires(echo: _Echo, port: int) -> Iterator[ProxyWires]:
-    found = ProxyWires([Port(_HOST, port, _HOST, echo.port, "b1")])
-    yield found
-    found.close()
+def port(wires: ProxyWires) -> int:
+    return int(wires.advertised("b1").rpartition(":")[2])
 
 
 @pytest.fixture

@@ -39,6 +39,10 @@ _SEED_BITS = 32
     help="Messages scheduled per second.",
 )
 @click.option(
+    "--network", type=click.Choice(["proxy", "namespaces"]), default="proxy", show_default=True,
+    help="What cuts: a proxy between all processes, or network namespaces (root; real packets vanish, only cuts).",
+)  # fmt: skip
+@click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of what happened (HTML)."
 )
 @click.option(
@@ -50,7 +54,7 @@ _SEED_BITS = 32
     help="New folder for the mesh, kept.  [default: a temporary one, kept when something is found]",
 )  # fmt: skip
 def run(
-    scenarios: tuple[str, ...], listing: bool, duration: float, seed: int | None, rate: float,
+    scenarios: tuple[str, ...], listing: bool, duration: float, seed: int | None, rate: float, network: str,
     report: Path | None, history: Path | None, data: Path | None,
 ) -> int:  # fmt: skip
     """Break a mesh of real processes under traffic, and judge what its clients saw.
@@ -60,7 +64,7 @@ def run(
     """
     console = Console(highlight=False)
     if listing:
-        _list(console)
+        _list(console, network == "namespaces")
         return 0
     names = scenarios or (RANDOM,)
     if unknown := [name for name in names if name not in SCENARIOS and name != RANDOM]:
@@ -70,7 +74,9 @@ def run(
     folder = data or Path(tempfile.mkdtemp(prefix="dueq-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
-    settings = Settings(names, duration, seed, rate, folder, history or folder / "history.jsonl")
+    settings = Settings(
+        names, duration, seed, rate, folder, history or folder / "history.jsonl", network == "namespaces"
+    )
     outcome = _carried_out(settings, console)
     if report is not None:
         write_report(outcome, report)
@@ -84,7 +90,7 @@ def run(
 
 
 def _carried_out(settings: Settings, console: Console) -> Outcome:
-    impossible = impossible_here()
+    impossible = impossible_here(settings.namespaces)
     for kind, reason in impossible.items():
         console.print(f"not possible here: {kind}: {reason}")
     console.print(f"dueq-chaos run {' '.join(settings.scenarios)} --seed {settings.seed}", soft_wrap=True)
@@ -92,8 +98,8 @@ def _carried_out(settings: Settings, console: Console) -> Outcome:
         return Run(settings, impossible, screen).carry_out()
 
 
-def _list(console: Console) -> None:
-    impossible = impossible_here()
+def _list(console: Console, namespaces: bool) -> None:
+    impossible = impossible_here(namespaces)
     table = Table.grid(padding=(0, 2))
     table.add_row(RANDOM, "Anything, weighted by the seed, up to three at once (the default).")
     for name, scenario in SCENARIOS.items():

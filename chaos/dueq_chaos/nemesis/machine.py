@@ -95,28 +95,6 @@ def no_namespaces() -> str:
     return ""
 
 
-def no_netem() -> str:
-    """Why the kernel cannot delay and lose packets here; empty when it can."""
-    if reason := no_namespaces():
-        return reason
-    if shutil.which("tc") is None:
-        return "`tc` is not installed (Debian package iproute2)"
-    name = f"dueq-try-{os.getpid()}"
-    subprocess.run(["ip", "netns", "add", name], check=True, timeout=_TRY_S)
-    try:
-        tried = subprocess.run(
-            ["tc", "-n", name, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],
-            capture_output=True, text=True, timeout=_TRY_S, check=False,
-        )  # fmt: skip
-    finally:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=_TRY_S, check=False)
-    return "" if tried.returncode == 0 else "the kernel has no netem (tc: " + _last_line(tried.stderr) + ")"
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no reason given"])[-1]
-
-
 def impossible_kinds(reasons: Mapping[str, str], needs: Mapping[str, str]) -> dict[str, str]:
     """Return the kinds of faults that cannot be had, each with the reason.
 

@@ -33,6 +33,7 @@ _PATIENCE_INTERRUPTED_S = 20.0
 _LISTEN_ON_S = 4.0
 _STOP_S = 15.0
 _TICK_S = 0.1
+_CUTS_ONLY = "network namespaces only cut here: the proxy also delays, loses and resets"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Settings:
         rate: messages scheduled per second.
         folder: for the mesh's data and logs; new or empty.
         history: where to write the history.
+        namespaces: whether partitions are made by network namespaces instead of a proxy.
     """
 
     scenarios: tuple[str, ...]
@@ -54,6 +56,7 @@ class Settings:
     rate: float
     folder: Path
     history: Path
+    namespaces: bool = False
 
     def as_texts(self) -> dict[str, str]:
         """For people."""
@@ -63,16 +66,21 @@ class Settings:
             "seed": str(self.seed),
             "rate": f"{self.rate:g} messages/s",
             "mesh": f"3 brokers, {_PARTITIONS} partitions, 3 replicas",
+            "network": "namespaces" if self.namespaces else "proxy",
             "again": f"dueq-chaos run {' '.join(self.scenarios)} --seed {self.seed} --duration {self.duration_s:g} "
-            f"--rate {self.rate:g}",
+            f"--rate {self.rate:g}{' --network namespaces' if self.namespaces else ''}",
         }
 
 
-def impossible_here() -> dict[str, str]:
-    """Return the kinds of faults that this machine does not allow, each with the reason."""
+def impossible_here(namespaces: bool = False) -> dict[str, str]:
+    """Return the kinds of faults that this machine does not allow, each with the reason.
+
+    Args:
+        namespaces: whether the network is to be made of namespaces.
+    """
     reasons = {
-        "wires": machine.no_proxies(),
-        "delays": machine.no_proxies(),
+        "wires": machine.no_namespaces() if namespaces else machine.no_proxies(),
+        "delays": _CUTS_ONLY if namespaces else machine.no_proxies(),
         "clocks": machine.no_clocks(),
         "small disks": machine.no_small_disks(),
     }
@@ -121,6 +129,7 @@ class Run:
             self._settings.seed,
             clocks="clock" in kinds,
             small_disk="fill-disk" in kinds,
+            namespaces=self._settings.namespaces,
         )
         with self._signals(), target:
             with Client(target.endpoints) as client:

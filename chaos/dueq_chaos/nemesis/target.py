@@ -11,14 +11,11 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from dueq.local import LocalMesh
-from dueq.local.ports import free_ports
 from dueq_chaos.nemesis.broker import FalseClock, SmallDisk, TamperedBroker
-from dueq_chaos.nemesis.network.proxy import Port
-from dueq_chaos.nemesis.network.rules import ZOOKEEPER
+from dueq_chaos.nemesis.network.namespaces import NamespaceWires
 from dueq_chaos.nemesis.network.wires import ProxyWires, Wires
 from dueq_chaos.nemesis.placement import Placement
 
-_HOST = "127.0.0.1"
 _RESTART_S = 1.0
 _SMALL_DISK_BYTES = 192 << 20
 EXIT_REFUSED, EXIT_STORE_FAILED = 1, 75
@@ -64,17 +61,23 @@ class Target:
         seed: for the choice of "follower".
         clocks: whether brokers run with clocks that can be set.
         small_disk: whether the last broker has a small disk (needs root).
+        namespaces: whether brokers have network namespaces of their own (needs root); else a proxy is between them.
 
     Attributes:
         mesh: the local mesh below.
         brokers: broker ids.
         endpoints: where clients shall connect.
         deaths: brokers that ended by themselves.
-        placement: who leads what.
     """
 
     def __init__(
-        self, folder: Path, seed: int = 0, *, clocks: bool = False, small_disk: bool = False
+        self,
+        folder: Path,
+        seed: int = 0,
+        *,
+        clocks: bool = False,
+        small_disk: bool = False,
+        namespaces: bool = False,
     ) -> None:
         self.mesh = LocalMesh(folder, brokers=3)
         self._random = Random(seed)
@@ -93,9 +96,9 @@ class Target:
         self.brokers = [broker.broker_id for broker in self.mesh.brokers]
         if clocks:
             self._clocks = {b: FalseClock(folder.absolute() / "clocks", b) for b in self.brokers}
-        self.ports = _ports(self.mesh)
-        self.endpoints = [f"tcp://{_HOST}:{port.port}" for port in self.ports if not port.source]
-        self.placement = Placement(self.mesh.endpoints)
+        self._namespaces = namespaces
+        self.endpoints: list[str] = []
+        self._placement: Placement | None = None
 
     # ------------------------------------------------------------ the whole
 
@@ -104,7 +107,8 @@ class Target:
             if self._want_disk:
                 broker = self.brokers[-1]
                 self._disk = SmallDisk(self.mesh.folder / "disks" / broker, broker, _SMALL_DISK_BYTES)
-            self._wires = ProxyWires(self.ports)
+            self._wires = self._lay_wires()
+            self.endpoints = [f"tcp://{self._wires.advertised(broker)}" for broker in self.brokers]
             self.mesh.brokers = [self._tampered(number) for number in range(len(self.brokers))]
             self.mesh.start()
             for child in self.mesh.brokers:
@@ -112,7 +116,8 @@ class Target:
             # Links that were made before the wires knew who is who count as clients': let them be made again.
             for name in self.brokers:
                 self.wires.reset(name)
-            self.placement.start()
+            self._placement = Placement(self.mesh.endpoints)
+            self._placement.start()
         except BaseException:
             self.close()
             raise
@@ -125,7 +130,8 @@ class Target:
 
     def close(self) -> None:
         """End everything; may be called at any time, also again."""
-        self.placement.stop()
+        if self._placement is not None:
+            self._placement.stop()
         if self.mesh.zookeeper is not None and self._zookeeper_paused:
             self.mesh.zookeeper.resume()
         self.mesh.stop()
@@ -135,6 +141,12 @@ class Target:
         if self._disk is not None:
             self._disk.unmount()
             self._disk = None
+
+    @property
+    def placement(self) -> Placement:
+        """Who leads what."""
+        assert self._placement is not None, "the target is not entered"
+        return self._placement
 
     @property
     def wires(self) -> Wires:
@@ -267,21 +279,36 @@ class Target:
 
     # ------------------------------------------------------------ inside
 
+    def _lay_wires(self) -> Wires:
+        ports = {broker.broker_id: _port(broker.endpoint) for broker in self.mesh.brokers}
+        arguments = list(self.mesh.brokers[0].arguments)
+        zookeeper = _port(arguments[arguments.index("--zookeeper") + 1])
+        return NamespaceWires(ports, zookeeper) if self._namespaces else ProxyWires(ports, zookeeper)
+
     def _tampered(self, number: int) -> TamperedBroker:
-        plain = self.mesh.brokers[number]
+        plain, wires = self.mesh.brokers[number], self.wires
         name = plain.broker_id
-        to_zookeeper = next(port for port in self.ports if port.source == name)
+        listen = wires.listen(name)
         disk = self._disk if self._disk is not None and self._disk.broker == name else None
         return TamperedBroker(
-            name, plain.endpoint, plain.metrics, disk.data if disk else plain.data, plain.log,
+            name,
+            f"tcp://{listen}",
+            f"{listen.rpartition(':')[0]}:{_port(plain.metrics)}",
+            disk.data if disk else plain.data,
+            plain.log,
             arguments=(
-                "--zookeeper", f"{_HOST}:{to_zookeeper.port}",
-                "--advertise", self.endpoints[number],
+                "--zookeeper", wires.zookeeper(name),
+                "--advertise", f"tcp://{wires.advertised(name)}",
                 "--log-format", "json",
             ),
+            namespace=wires.namespace(name),
             variables=self._clocks[name].variables if name in self._clocks else {},
             entry="dueq_chaos.nemesis.clocked" if name in self._clocks else "dueq.cli.main",
         )  # fmt: skip
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 def _forget(held: dict[str, set[object]], fault: object) -> Collection[str]:
@@ -290,19 +317,3 @@ def _forget(held: dict[str, set[object]], fault: object) -> Collection[str]:
     for broker in found:
         held[broker].discard(fault)
     return found
-
-
-def _ports(mesh: LocalMesh) -> list[Port]:
-    """One port of the proxy for each broker, then one for each broker's way to ZooKeeper."""
-    used = [int(broker.endpoint.rpartition(":")[2]) for broker in mesh.brokers]
-    arguments = list(mesh.brokers[0].arguments)
-    zookeeper = int(arguments[arguments.index("--zookeeper") + 1].rpartition(":")[2])
-    names = [broker.broker_id for broker in mesh.brokers]
-    chosen = free_ports(2 * len(names), avoid=[*used, zookeeper])
-    return [
-        *(Port(_HOST, chosen[i], _HOST, used[i], name) for i, name in enumerate(names)),
-        *(
-            Port(_HOST, chosen[len(names) + i], _HOST, zookeeper, ZOOKEEPER, name)
-            for i, name in enumerate(names)
-        ),
-    ]

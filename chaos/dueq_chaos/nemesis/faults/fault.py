@@ -15,7 +15,7 @@ class Fault(ABC):
 
     Attributes:
         kind: its name in a plan.
-        needs: what the machine must allow: "", "wires", "delays", "clocks", "small disks".
+        needs: what the machine must allow: "", "wires" (cuts), "delays" (and loss, resets), "clocks", "small disks".
         lane: under which heading the report shows it.
     """
 

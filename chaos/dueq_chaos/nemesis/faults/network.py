@@ -145,7 +145,7 @@ class Reset(Fault):
     """All connections of the chosen brokers break at once; new ones are fine."""
 
     kind: ClassVar[str] = "reset"
-    needs: ClassVar[str] = "wires"
+    needs: ClassVar[str] = "delays"
     lane: ClassVar[str] = "network"
 
     def begin(self, target: Target) -> str:

@@ -10,8 +10,11 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from dueq.errors import DueqError
+from dueq.local.ports import free_ports
 from dueq_chaos.nemesis.network.proxy import Port
-from dueq_chaos.nemesis.network.rules import Rule, Way, merge
+from dueq_chaos.nemesis.network.rules import ZOOKEEPER, Rule, Way, merge
+
+HOST = "127.0.0.1"
 
 
 class WiresError(DueqError):
@@ -19,7 +22,19 @@ class WiresError(DueqError):
 
 
 class Wires(Protocol):
-    """What faults do to the network; every implementation can cut single directions."""
+    """The network of a mesh: where everybody is, and what faults do to it."""
+
+    def listen(self, broker: str) -> str:
+        """`host:port` where a broker listens."""
+
+    def advertised(self, broker: str) -> str:
+        """`host:port` where peers and clients reach it, through what can be cut."""
+
+    def zookeeper(self, broker: str) -> str:
+        """`host:port` where a broker reaches ZooKeeper, through what can be cut."""
+
+    def namespace(self, broker: str) -> str:
+        """The network namespace that a broker shall run in; empty for this process's."""
 
     def add(self, fault: object, table: Mapping[Way, Rule]) -> None:
         """Let a fault's rules hold until `remove`."""
@@ -41,40 +56,99 @@ class ProxyWires:
     """Wires through a proxy process on loopback; works everywhere, needs no rights.
 
     Args:
-        ports: what the proxy listens on.
+        ports: each broker's listening port, by id.
+        zookeeper_port: of the real ZooKeeper, on loopback.
+
+    Raises:
+        WiresError: the proxy does not start.
+    """
+
+    def __init__(self, ports: Mapping[str, int], zookeeper_port: int) -> None:
+        self._ports = dict(ports)
+        chosen = free_ports(2 * len(ports), avoid=[*ports.values(), zookeeper_port])
+        self._in_front = dict(zip(ports, chosen, strict=False))
+        self._to_zookeeper = dict(zip(ports, chosen[len(ports) :], strict=True))
+        self._proxy = ProxyProcess(
+            [
+                *(Port(HOST, self._in_front[name], HOST, port, name) for name, port in ports.items()),
+                *(
+                    Port(HOST, port, HOST, zookeeper_port, ZOOKEEPER, name)
+                    for name, port in self._to_zookeeper.items()
+                ),
+            ]
+        )
+        self._tables: dict[object, Mapping[Way, Rule]] = {}
+
+    def listen(self, broker: str) -> str:
+        """See Wires."""
+        return f"{HOST}:{self._ports[broker]}"
+
+    def advertised(self, broker: str) -> str:
+        """See Wires."""
+        return f"{HOST}:{self._in_front[broker]}"
+
+    def zookeeper(self, broker: str) -> str:
+        """See Wires."""
+        return f"{HOST}:{self._to_zookeeper[broker]}"
+
+    def namespace(self, broker: str) -> str:
+        """See Wires."""
+        return ""
+
+    def add(self, fault: object, table: Mapping[Way, Rule]) -> None:
+        """See Wires."""
+        self._tables[fault] = table
+        self._proxy.obey(merge(self._tables.values()))
+
+    def remove(self, fault: object) -> None:
+        """See Wires."""
+        if self._tables.pop(fault, None) is not None:
+            self._proxy.obey(merge(self._tables.values()))
+
+    def reset(self, who: str) -> None:
+        """See Wires."""
+        self._proxy.reset(who)
+
+    def started(self, broker: str, pid: int) -> None:
+        """See Wires."""
+        self._proxy.started(broker, pid)
+
+    def close(self) -> None:
+        """See Wires."""
+        self._proxy.close()
+
+
+class ProxyProcess:
+    """The proxy process and the way to it.
+
+    Args:
+        ports: what it listens on.
 
     Raises:
         WiresError: it does not start.
     """
 
     def __init__(self, ports: Sequence[Port]) -> None:
-        self._tables: dict[object, Mapping[Way, Rule]] = {}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "dueq_chaos.nemesis.network.proxy", json.dumps([asdict(p) for p in ports])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         self._await_answer()
 
-    def add(self, fault: object, table: Mapping[Way, Rule]) -> None:
-        """See Wires."""
-        self._tables[fault] = table
-        self._apply()
-
-    def remove(self, fault: object) -> None:
-        """See Wires."""
-        if self._tables.pop(fault, None) is not None:
-            self._apply()
+    def obey(self, rules: Mapping[Way, Rule]) -> None:
+        """Let exactly these rules hold."""
+        self._order({"rules": [[one, other, rule.as_json()] for (one, other), rule in rules.items()]})
 
     def reset(self, who: str) -> None:
-        """See Wires."""
+        """Break all connections of somebody."""
         self._order({"reset": who})
 
     def started(self, broker: str, pid: int) -> None:
-        """See Wires."""
+        """Say which process a broker is."""
         self._order({"brokers": {broker: pid}})
 
     def close(self) -> None:
-        """See Wires."""
+        """End it; may be called again."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             self._process.stdin.close()
             try:
@@ -84,10 +158,6 @@ class ProxyWires:
                 self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
-
-    def _apply(self) -> None:
-        merged = merge(self._tables.values())
-        self._order({"rules": [[one, other, rule.as_json()] for (one, other), rule in merged.items()]})
 
     def _order(self, order: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
