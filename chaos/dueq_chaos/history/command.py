@@ -38,7 +38,8 @@ def check(
 ) -> int:
     """Judge the recorded history of all clients of a run.
 
-    Several files are one history: one from each process. Exit codes: 0 nothing happened that must not happen,
+    Several files are one history: one from each process. The run must have ended with a quiet in which a healthy
+    mesh delivered what was due. Exit codes: 0 nothing happened that must not happen,
     1 something did, 2 a file cannot be read (the error names the line).
     """
     from dueq_chaos.history.checker import check as judge
