@@ -244,7 +244,10 @@ class Hand:
         self.send(broker, self._frame(ConsumerAction.BEAT, broker))
 
     def stay(self) -> None:
-        """From now on a heartbeat goes to every leader to which it is attached, twice a second."""
+        """From now on a heartbeat goes to every broker to which it is attached, twice a second.
+
+        Who does not know it (it did not lead when this client attached) is attached to anew.
+        """
         if not self._staying:
             self._staying = True
             self._keep_up()
@@ -255,8 +258,13 @@ class Hand:
 
     def _keep_up(self) -> None:
         if self._staying:
-            for broker in self.attach_of:
-                self.beat(broker)
+            for broker in list(self.attach_of):
+                answer = self.consumer_replies.get(broker)
+                if answer is None or answer.code == Code.OK:
+                    self.beat(broker)
+                else:
+                    credit, lease_ms = self._terms[broker]
+                    self.attach(broker, credit=credit, lease_ms=lease_ms, held=self.pushes)
             self.stage.world.after(500_000, self._keep_up)
 
     def goodbye(self, broker: str) -> None:
