@@ -24,9 +24,11 @@ from dueq import limits
 from dueq.core.instant import Now
 
 LONE_HOLD_US: Final = 1_000_000
-SLOT_US: Final = 4_000_000
-SLOTS: Final = 15
-"""The best measurement of each slot is kept, for 60 s in all."""
+SLOT_US: Final = 1_000_000
+SLOTS: Final = 10
+"""The best measurement of each slot is kept, for 10 s in all."""
+DRIFT_PPM: Final = 500
+"""How fast clocks may part while one is slewed (the most that adjtimex does): an old measurement is the less worth."""
 VERDICT_US: Final = 1_000_000
 """Least time between two of the three measurements that convict a clock."""
 VERDICTS: Final = 3
@@ -36,7 +38,7 @@ class _Peer:
     """One peer's clock as measured.
 
     Attributes:
-        best: (round trip, peer's wall − own mono), µs, of the shortest round trip kept; None: none.
+        best: (round trip, peer's wall − own mono), µs, of the measurement that may be wrong by least; None: none.
         fresh: measured since the last step.
         judged: measured since the last verdict.
     """
@@ -63,16 +65,15 @@ class _Peer:
             self._slots.pop()
         self._slots.append((slot, trip_us, base_us))
         self.expire(mono_us)
-        self.best = min((trip, base) for _, trip, base in self._slots)
 
     def expire(self, mono_us: int) -> None:
-        """Drop what is too old."""
-        oldest = mono_us // SLOT_US - SLOTS
-        if not self._slots or self._slots[0][0] > oldest:
-            return
-        while self._slots and self._slots[0][0] <= oldest:
+        """Drop what is too old, and choose anew: half a round trip, and what the clocks may have drifted since."""
+        latest = mono_us // SLOT_US
+        while self._slots and self._slots[0][0] <= latest - SLOTS:
             self._slots.popleft()
-        self.best = min(((trip, base) for _, trip, base in self._slots), default=None)
+        drift_us = 2 * SLOT_US * DRIFT_PPM // 1_000_000
+        ranked = [(trip + (latest - slot) * drift_us, trip, base) for slot, trip, base in self._slots]
+        self.best = min(ranked)[1:] if ranked else None
 
     def doubt(self) -> None:
         """Own wall and own mono have parted. Until the peer is measured anew the old measurement stands: it is

@@ -57,7 +57,17 @@ def test_of_two_clocks_the_one_behind_counts() -> None:
     assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 + 100
 
 
-def test_the_shortest_round_trip_of_the_last_minute_counts() -> None:
+def test_an_old_measurement_counts_no_longer_than_clocks_may_have_parted() -> None:
+    clock = MeshTime()
+    for ms in range(0, 6_001, 1_000):
+        measure(clock, "b2", 0, at(ms), trip_us=3_000 if ms else 200)
+        measure(clock, "b3", 0, at(ms), trip_us=3_000 if ms else 200)
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -3, at(6_000), trip_us=1_000)
+    assert clock.mesh_now_us(at(6_000)) == at(6_000).wall_us - 3_000 + 500
+
+
+def test_the_shortest_round_trip_of_the_last_seconds_counts() -> None:
     clock = MeshTime()
     measure(clock, "b2", -40, at(0), trip_us=100)
     measure(clock, "b2", -55, at(1000), trip_us=30_000)
@@ -68,7 +78,7 @@ def test_the_shortest_round_trip_of_the_last_minute_counts() -> None:
     assert clock.offset_us("b2") == -41_000
 
 
-def test_measurements_end_after_a_minute_of_silence_and_with_the_registration() -> None:
+def test_measurements_end_after_seconds_of_silence_and_with_the_registration() -> None:
     clock = MeshTime()
     measure(clock, "b2", -40, at(0))
     clock.turn(at(0))
