@@ -1,0 +1,22 @@
+"""Planted bugs: the simulator is itself tested by putting known mistakes into the product.
+
+with BUGS["due-minus-one"].planted():
+    assert Storm(0).run().verdicts
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug
+from dueq_chaos.bugs.clients import CLIENTS
+from dueq_chaos.bugs.delivering import DELIVERING
+from dueq_chaos.bugs.elections import ELECTIONS
+from dueq_chaos.bugs.replication import REPLICATION
+from dueq_chaos.bugs.state import STATE
+from dueq_chaos.bugs.storage import STORAGE
+
+BUGS: Final[dict[str, Bug]] = {
+    bug.name: bug for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS)
+}
+"""Every planted bug by its name."""

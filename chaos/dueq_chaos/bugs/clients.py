@@ -1,0 +1,97 @@
+"""Planted bugs of the SDK's session machine: repeated requests, outcomes, the end of leases."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_LANES = "client.core.lanes:Lanes"
+
+CLIENTS: Final = (
+    Bug(
+        "retry-under-new-number",
+        "A request that was not answered is sent again as a new one.",
+        "Kafka KIP-98: producer retries without a sequence; Jepsen Bufstream",
+        (
+            change(
+                f"{_LANES}._silent",
+                "    change.uncertain = True\n",
+                "    change.uncertain = True\n"
+                "    change.lane.open.pop(change.sequence, None)\n"
+                "    change.request = __import__('copy').copy(change.request)\n"
+                "    change.request.sequence = change.lane.next_sequence\n"
+                "    change.lane.next_sequence += 1\n"
+                "    change.lane.open[change.sequence] = change\n",
+            ),
+        ),
+    ),
+    Bug(
+        "unknown-taken-for-refused",
+        "A request that was sent and not answered in time is reported as not done.",
+        "Jepsen MongoDB and etcd clients: a time-out reported as a failure",
+        (
+            change(
+                f"{_LANES}.expire",
+                "self._unknown(change) if change.uncertain else change.refusal",
+                "change.refusal",
+            ),
+        ),
+    ),
+    Bug(
+        "lease-counted-from-arrival",
+        "A consumer counts its lease from the arrival of the push, not from its release.",
+        "SQS visibility time-out: it begins at the server, not at the receiver",
+        (
+            change(
+                "client.core.arrivals:Arrivals.push",
+                "released_us + left_ms * 1000",
+                "context.mono_us + left_ms * 1000",
+            ),
+        ),
+    ),
+    Bug(
+        "extension-believed-at-once",
+        "A consumer relies on an extension whatever the leader has answered to it.",
+        "BullMQ: a lock that was not extended is still worked under",
+        (
+            change(
+                "client.core.settling:Settling._done",
+                "    if batch.kind is not RecordKind.EXTEND:",
+                "    if batch.kind is RecordKind.EXTEND:\n"
+                "        outcomes = [Outcome.DONE] * part.rows\n"
+                "    if batch.kind is not RecordKind.EXTEND:",
+            ),
+        ),
+    ),
+    Bug(
+        "repeated-push-handed-out",
+        "A consumer hands out a push that it has seen before.",
+        "ZeroMQ reconnects and Pulsar redelivery: the same message twice in one consumer",
+        (
+            change(
+                "client.core.arrivals:Arrivals._is_seen",
+                "if token <= self._seen.get(name, 0) or token <= self._seen_before.get(name, 0):",
+                "if False:",
+            ),
+            change(
+                "client.core.arrivals:Arrivals._is_seen",
+                "return held is not None and token <= held.token",
+                "return False",
+            ),
+        ),
+    ),
+    Bug(
+        "late-message-handed-out",
+        "A consumer does not look whether the leases of what it holds are over.",
+        "BullMQ stalled jobs, SQS: work goes on after the visibility time-out",
+        (change("client.core.consumer:Consumer._check_leases", "if at_us <= now_us:", "if False:"),),
+    ),
+    Bug(
+        "damaged-payload-handed-out",
+        "A consumer does not compare the payload with its checksum.",
+        "nats-server #7549: checksums that nobody looks at",
+        (change("client.core.arrivals:Arrivals.push", "crc32(payload) == crc", "True"),),
+    ),
+)
+"""All of them."""

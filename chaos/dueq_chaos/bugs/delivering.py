@@ -1,0 +1,181 @@
+"""Planted bugs of dispatch: due instants, leases, credit, pauses, clocks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_DISPATCH = "core.dispatch:TopicDispatcher"
+_LANE = "core.lane:Lane"
+
+DELIVERING: Final = (
+    Bug(
+        "due-minus-one",
+        "A message is pushed one millisecond before it is due.",
+        "Pulsar and RocketMQ timers: ticks rounded down; rocketmq-rust #9154",
+        (change(f"{_DISPATCH}._push", "mesh_ms = mesh_us // 1000", "mesh_ms = mesh_us // 1000 + 1"),),
+    ),
+    Bug(
+        "own-clock-trusted",
+        "Due is compared with the broker's own clock, not with mesh time.",
+        "CockroachDB: a clock that jumps forward, --clock-device bug",
+        (
+            change(
+                "core.mesh_time:MeshTime.mesh_now_us",
+                "now.wall_us + min(0, correction_us + trip_us // 2)",
+                "now.wall_us",
+            ),
+        ),
+    ),
+    Bug(
+        "step-not-held",
+        "A clock that was set is believed before it is measured anew.",
+        "RocketMQ #10872; CockroachDB: forward jumps after a migration",
+        (
+            change("core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=False"),
+            change(
+                "core.mesh_time:MeshTime.mesh_now_us",
+                "correction_us, trip_us = self._median(now)",
+                "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
+            ),
+        ),
+    ),
+    Bug(
+        "push-before-grant",
+        "A lease is pushed when it is proposed; whether it commits is seen later.",
+        "fpj.systems 2016-02-10: a lock that is used before it is held",
+        (
+            change(
+                f"{_DISPATCH}._propose",
+                "    slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)",
+                "    slots = lane.leases.add(entries, numbers, token, Phase.GRANTED, NEVER_US - 1)\n"
+                "    lane.schedule(slots, np.ascontiguousarray(entries['wait_at']))",
+            ),
+        ),
+    ),
+    Bug(
+        "push-unconfirmed",
+        "A leader that wakes after a pause pushes what it had leased, though another may lead by then.",
+        "etcd 3.4.3 Jepsen; rocketmq-rust #9154: a stale broker finishes its batch",
+        (
+            change(
+                "core.partition:Partition.confirmed",
+                "return leading is not None and leading.confirmed(now)",
+                "return leading is not None",
+            ),
+            change(f"{_DISPATCH}.shift", "lane.leases.shift(gap_us)", "lane.leases.shift(gap_us)"),
+        ),
+    ),
+    Bug(
+        "deadlines-not-shifted",
+        "After a pause every lease and session looks as old as the clock says.",
+        "BullMQ stalled jobs: a blocked loop ends the leases of those who work",
+        (
+            change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
+            change(f"{_DISPATCH}.shift", "self._sessions.shift(gap_us)", "pass"),
+        ),
+    ),
+    Bug(
+        "timers-before-input",
+        "A loop turn looks at its timers before the input that is there.",
+        "BullMQ stalled jobs; River #1331: the sweep races the worker",
+        (
+            change(
+                "core.broker:BrokerCore.step",
+                "    for event in events:",
+                "    self._dispatch(now)\n    for event in events:",
+            ),
+            change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
+        ),
+    ),
+    Bug(
+        "leases-end-by-wall-clock",
+        "A lease runs out by the wall clock, which may be set.",
+        "procrastinate, River #1331: deadlines in wall time",
+        (
+            change(
+                f"{_LANE}.end_leases",
+                "    slots = self.leases.to_end(now.mono_us)",
+                "    base_us = self.__dict__.setdefault('base_us', now.wall_us - now.mono_us)\n"
+                "    slots = self.leases.to_end(now.wall_us - base_us)",
+            ),
+            change(f"{_DISPATCH}.tick", "if lane.act_us <= now.mono_us:", "if True:"),
+        ),
+    ),
+    Bug(
+        "inherited-leases-returned",
+        "A new leader takes back the leases of consumers that have not attached to it yet.",
+        "River #1331; Celery visibility time-out: redelivery to another worker while the first one works",
+        (
+            change(
+                f"{_DISPATCH}.lead",
+                'deadline_us = due_us + leased["lease_ms"].astype(np.int64) * 1000',
+                "deadline_us = due_us",
+            ),
+        ),
+    ),
+    Bug(
+        "inherited-leases-never-end",
+        "A new leader never ends the leases that it has inherited.",
+        "procrastinate: jobs of a crashed worker stay in the state doing",
+        (
+            change(
+                f"{_DISPATCH}.lead",
+                'deadline_us = due_us + leased["lease_ms"].astype(np.int64) * 1000',
+                "deadline_us = due_us + NEVER_US // 2",
+            ),
+        ),
+    ),
+    Bug(
+        "expired-not-requeued",
+        "A message whose lease has run out waits, and nobody looks at it again.",
+        "Pulsar #25996: a strict timer forgets to arm itself",
+        (
+            change(
+                f"{_DISPATCH}.applied",
+                "if len(applied.waiting):",
+                "if len(applied.waiting) and not len(applied.ended):",
+            ),
+        ),
+    ),
+    Bug(
+        "token-reused",
+        "Lease tokens are numbers from 0 to 15, over and over.",
+        "fencing tokens must grow: fpj.systems 2016-02-10, etcd lock reports",
+        (
+            change(
+                "core.live:LiveMessages._grant",
+                'rows["token"] = record.sequence',
+                'rows["token"] = record.sequence % 16',
+            ),
+            change(
+                f"{_DISPATCH}._propose",
+                "numbers, token, Phase.PROPOSED",
+                "numbers, token % 16, Phase.PROPOSED",
+            ),
+        ),
+    ),
+    Bug(
+        "credit-leaks",
+        "Of several leases that end together the credit of one only is free again.",
+        "AMQP and Pulsar flow control: permits lost at a reconnect",
+        (change("core.consumers:Consumers._returned", "session.rows_out -= rows", "session.rows_out -= 1"),),
+    ),
+    Bug(
+        "lost-push-not-repeated",
+        "A push that was lost on its way is not missed by anybody.",
+        "ZeroMQ guide: ROUTER drops what it cannot deliver",
+        (
+            change("core.sessions:Sessions._resend", "self._push_again(lane, slots[still])", "pass"),
+            change("core.sessions:Sessions._settle_held", "self._push_again(lane, pushed[missing])", "pass"),
+        ),
+    ),
+    Bug(
+        "wakes-too-late",
+        "The loop is not woken for the next due instant.",
+        "Pulsar #25996: strictness makes the timer forget to re-arm",
+        (change(f"{_DISPATCH}.next_deadline_us", "if soonest_ms < NEVER_MS:", "if False:"),),
+    ),
+)
+"""All of them."""

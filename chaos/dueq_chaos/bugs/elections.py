@@ -1,0 +1,135 @@
+"""Planted bugs of leadership: who may lead, epochs, the coordinator's answers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_REPLICA = "core.replica:Replica"
+_LEADING = "core.leading:Leading"
+_CANDIDACY = "core.election:Candidacy"
+
+ELECTIONS: Final = (
+    Bug(
+        "epoch-not-durable",
+        "A replica that starts knows only the epoch of its last record.",
+        "Raft §5.1: currentTerm is on stable storage; ZooKeeper ZOOKEEPER-4646",
+        (change(f"{_REPLICA}.reset", "max(recovered.epoch, self.log.last_epoch)", "self.log.last_epoch"),),
+    ),
+    Bug(
+        "unclean-election",
+        "A replica outside the ISR takes over without asking anybody.",
+        "Kafka unclean.leader.election, Jepsen Kafka 2013",
+        (
+            change(f"{_REPLICA}.tick", "not self.in_isr", "False"),
+            change(
+                f"{_CANDIDACY}._decide",
+                "consenting = {broker_id for broker_id, vote in self._votes.items() if vote.consent}",
+                "consenting = set(self._votes)",
+            ),
+            change(
+                f"{_CANDIDACY}._members",
+                "return node.isr if node is not None else ()",
+                "return tuple(dict.fromkeys((self._ctx.me, *node.isr))) if node is not None else ()",
+            ),
+        ),
+    ),
+    Bug(
+        "incarnation-ignored",
+        "A broker that starts leads what its last life led, in the same epoch.",
+        "Kafka KIP-380, KAFKA-7235; KAFKA-7165",
+        (
+            change(f"{_REPLICA}.node_seen", "and node.incarnation == self.ctx.settings.incarnation", ""),
+            change(f"{_REPLICA}.node_seen", "elif mine and node.epoch > self.epoch:", "elif mine:"),
+            change(f"{_REPLICA}.lead", "epoch > self.epoch, ", "True, "),
+        ),
+    ),
+    Bug(
+        "new-store-trusted",
+        "A broker that comes back with an empty disk is still the member that it was.",
+        "Kafka KIP-903, KAFKA-14617",
+        (
+            change(f"{_LEADING}._is_out", "or peer.store_id != member.store_id", ""),
+            change(f"{_LEADING}.advance", "or progress.store_id != member.store_id", ""),
+            change(f"{_LEADING}.mismatch_received", "progress.best_store == peer.store_id and", "False and"),
+            change(
+                f"{_REPLICA}.in_isr",
+                "self.ctx.me in self.node.isr",
+                "self.ctx.me[0] in [member.broker_id for member in self.node.isr]",
+            ),
+            change(f"{_CANDIDACY}._decide", "member == self._ctx.me or", "member[0] == self._ctx.me[0] or"),
+            change(f"{_CANDIDACY}._voters", "and peer.store_id == member.store_id", ""),
+        ),
+    ),
+    Bug(
+        "unknown-set-taken-for-failed",
+        "A change of the ISR whose outcome is unknown counts as not made.",
+        "python-zk/kazoo lock recipe, Curator: a set may have happened though its answer was lost",
+        (change(f"{_LEADING}._set_ended", "self._unknown.update(node.isr)", "pass"),),
+    ),
+    Bug(
+        "unknown-set-settled-by-reading",
+        "A read decides what became of a change of unknown outcome, though the request may still be on its way.",
+        "Kafka KIP-497; ZooKeeper: a lost request may be executed after a read of another session",
+        (
+            change(
+                f"{_LEADING}.node_read",
+                "    self.advance(now)",
+                "    self._unknown.clear()\n    self.advance(now)",
+            ),
+        ),
+    ),
+    Bug(
+        "unknown-set-taken-for-done",
+        "A change of the ISR whose outcome is unknown counts as made.",
+        "python-zk/kazoo: ConnectionLoss does not say what has happened",
+        (
+            change(
+                f"{_LEADING}._set_ended",
+                "    if done.outcome is SetOutcome.DONE:",
+                "    if done.outcome is SetOutcome.UNKNOWN:\n"
+                "        done = CompareAndSetDone(done.token, done.uid, SetOutcome.DONE, replica.node_version + 1)\n"
+                "    if done.outcome is SetOutcome.DONE:",
+            ),
+        ),
+    ),
+    Bug(
+        "unknown-takeover-taken-for-done",
+        "A candidate leads though it does not know whether its compare-and-set has happened.",
+        "Kafka KAFKA-9307; Helix #642",
+        (
+            change(
+                f"{_REPLICA}.candidacy_ended",
+                "    if done.outcome is SetOutcome.DONE:",
+                "    if done.outcome is SetOutcome.UNKNOWN:\n"
+                "        done = CompareAndSetDone(done.token, done.uid, SetOutcome.DONE, self.node_version + 1)\n"
+                "    if done.outcome is SetOutcome.DONE:",
+            ),
+        ),
+    ),
+    Bug(
+        "unknown-takeover-forgotten",
+        "A takeover whose answer was lost is not recognised when the node is read.",
+        "python-zk/kazoo lock recipe: create succeeded, its answer was lost, and nobody holds the lock",
+        (change(f"{_REPLICA}.node_seen", "elif mine and node.epoch > self.epoch:", "elif False:"),),
+    ),
+    Bug(
+        "serves-before-its-barrier",
+        "A new leader dispatches from what it has applied when it is elected.",
+        "Raft §8: a leader must first commit an entry of its own term; Kafka KAFKA-13790",
+        (
+            change(
+                f"{_REPLICA}.lead",
+                "self.leading.begin(now)",
+                "self.leading.begin(now)\n    self.leading.serve()\n    self._owner.dispatcher.lead(self._owner, now)",
+            ),
+            change(
+                "core.partition:Partition._applied_leading",
+                "        leading.serve()\n        self.dispatcher.lead(self, now)\n",
+                "",
+            ),
+        ),
+    ),
+)
+"""All of them, in the order of the rules."""

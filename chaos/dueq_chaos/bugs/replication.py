@@ -1,0 +1,197 @@
+"""Planted bugs of the log: matching, truncation, syncing, commits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_REPLICA = "core.replica:Replica"
+_LEADING = "core.leading:Leading"
+
+_NO_ASSERTIONS = (
+    change(f"{_REPLICA}._truncate", 'from_sequence > self.commit, "a', 'True, "a'),
+    change(f"{_REPLICA}._truncate", "self.log.epoch_at(from_sequence) != self.epoch", "True"),
+)
+"""The product's own assertions would tell at once: the simulator has to see the harm itself."""
+
+REPLICATION: Final = (
+    Bug(
+        "epoch-ignored",
+        "A follower takes records from a leader of an older epoch.",
+        "Kafka KAFKA-1211, KIP-101; ZooKeeper-fenced writers of fpj.systems 2016-02-10; Jepsen etcd 3.4.3",
+        (
+            change(f"{_REPLICA}.append_received", "if append.epoch < self.epoch:", "if False:"),
+            change(
+                f"{_REPLICA}.append_received",
+                "self.leading is None or append.epoch >",
+                "True or append.epoch >",
+            ),
+            *_NO_ASSERTIONS,
+        ),
+    ),
+    Bug(
+        "follower-acks-before-sync",
+        "A follower acknowledges records that are not on its disk yet.",
+        "Jepsen NATS 2.12.1, nats-server #7567; Kafka KIP-966",
+        (
+            change(f"{_REPLICA}._ack", "min(self.synced, self.verified)", "self.verified"),
+            change(f"{_REPLICA}.append_received", "if not self._dirty:", "if True:"),
+        ),
+    ),
+    Bug(
+        "leader-counts-before-sync",
+        "A leader counts itself among those who hold a record before its own disk does.",
+        "Jepsen NATS 2.12.1, nats-server #7567",
+        (change(f"{_LEADING}.advance", "lowest = replica.synced", "lowest = replica.log.end"),),
+    ),
+    Bug(
+        "truncate-to-high-watermark",
+        "A replica that starts cuts its log at the commit position that it knows.",
+        "Kafka KIP-101, KAFKA-1211",
+        (
+            change(
+                f"{_REPLICA}.reset",
+                "        self.log = self._restored_log(recovered)",
+                "        keep = max(recovered.commit, recovered.applied)\n"
+                "        if keep < recovered.log_end:\n"
+                "            self.ctx.persist(TruncateLog(self.uid, keep + 1))\n"
+                "        recovered.tail[:] = [e for e in recovered.tail if e.record.sequence <= keep]\n"
+                "        recovered.epochs[:] = [p for p in recovered.epochs if p[1] <= keep] or [(0, 0)]\n"
+                "        recovered.log_end = keep\n"
+                "        self.log = self._restored_log(recovered)",
+            ),
+        ),
+    ),
+    Bug(
+        "epoch-answer-ignored",
+        "A leader goes on where the follower's log ends, not where their epochs part.",
+        "Kafka KIP-279, KAFKA-6361",
+        (
+            change(
+                f"{_LEADING}.mismatch_received",
+                "previous = min(mismatch.known_end, own_end, log.end)",
+                "previous = min(mismatch.end, log.end)",
+            ),
+        ),
+    ),
+    Bug(
+        "cut-at-late-duplicate",
+        "A late copy of an old append cuts what was acknowledged after it.",
+        "Raft, figure 2: entries are deleted only where they conflict",
+        (
+            change(
+                f"{_REPLICA}._take",
+                "    end = previous\n",
+                "    end = previous\n"
+                "    if entries and entries[-1].record.sequence < self.log.end:\n"
+                "        self._truncate(entries[-1].record.sequence + 1)\n",
+            ),
+            *_NO_ASSERTIONS,
+        ),
+    ),
+    Bug(
+        "ack-of-own-end",
+        "A follower acknowledges the end of its own log, whether or not it equals the leader's.",
+        "Kafka KAFKA-13141, PR apache/kafka#11136",
+        (
+            change(
+                f"{_REPLICA}.append_received",
+                "self.verified = max(self.verified, grown)",
+                "self.verified = max(grown, self.log.end)",
+            ),
+        ),
+    ),
+    Bug(
+        "commit-beyond-verified",
+        "A follower takes over the leader's commit position for records that it has not compared.",
+        "Raft, figure 2: commitIndex = min(leaderCommit, index of last new entry)",
+        (
+            change(
+                f"{_REPLICA}.append_received",
+                "min(append.commit, self.verified)",
+                "min(append.commit, self.log.end)",
+            ),
+        ),
+    ),
+    Bug(
+        "shrunk-isr-counts-early",
+        "A leader commits without a member from the moment it asks for it to leave.",
+        "Kafka KIP-497, KAFKA-2729: ISR changes applied before they are confirmed",
+        (
+            change(
+                f"{_LEADING}.maximal_isr",
+                "members.update(self._in_flight.isr)",
+                "members = set(self._in_flight.isr)",
+            ),
+        ),
+    ),
+    Bug(
+        "grown-isr-counts-late",
+        "A leader commits without a joining member until it has heard that it has joined.",
+        "Kafka KAFKA-7128, KIP-497",
+        (change(f"{_LEADING}.maximal_isr", "members.update(self._in_flight.isr)", "pass"),),
+    ),
+    Bug(
+        "level-by-known-commit",
+        "A new leader lets a follower join that has what the new leader knows to be committed, not its barrier.",
+        "Kafka KAFKA-7128, PR apache/kafka#5557",
+        (
+            change(
+                f"{_LEADING}._is_level",
+                "max(self.barrier, self._replica.commit)",
+                "self._replica.commit",
+            ),
+        ),
+    ),
+    Bug(
+        "min-isr-of-requests-only",
+        "The ISR shrinks below min_isr, so one disk is enough for a commit.",
+        "Jepsen Kafka 2013; Kafka KIP-966",
+        (
+            change(
+                f"{_LEADING}._change_isr", "if len(wanted) < self._replica.min_isr:", "if len(wanted) < 1:"
+            ),
+            change(f"{_LEADING}.advance", "if len(self.node.isr) < replica.min_isr:", "if False:"),
+            change(f"{_LEADING}._enough_replicas", "return heard >= self._replica.min_isr", "return True"),
+            change(f"{_LEADING}.healthy", "return alive >= self._replica.min_isr", "return True"),
+        ),
+    ),
+    Bug(
+        "trimmed-follower-left-alone",
+        "A log is trimmed below what a follower lacks, and no snapshot is offered to it.",
+        "nats-server #4410; Pulsar #26251",
+        (
+            change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
+            change("core.partition:Partition.offer_snapshot", "self._snapshots.offer(peer)", "pass"),
+        ),
+    ),
+    Bug(
+        "member-wiped-for-snapshot",
+        "A log is trimmed below what a member of the ISR lacks, and the member is begun anew from a snapshot.",
+        "nats-server #7556, PR #7566",
+        (
+            change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
+            change(f"{_LEADING}._offer_snapshot", "and not progress.untrusted", "and False"),
+        ),
+    ),
+    Bug(
+        "answer-of-another-record",
+        "A deposed leader keeps those who wait, and answers them when another record of that number commits.",
+        "Kafka KAFKA-20634, PR apache/kafka#22444",
+        (
+            change(
+                "core.partition:Partition.leadership_lost",
+                "    for waiting in self._waiting.values():",
+                "    for waiting in ():",
+            ),
+            change("core.partition:Partition.leadership_lost", "    self._waiting.clear()\n", ""),
+            change(
+                "core.partition:Partition._applied_leading",
+                "zip(waiting, applied.results, strict=True)",
+                "zip(waiting, applied.results)",
+            ),
+        ),
+    ),
+)
+"""All of them, in the order of the rules."""

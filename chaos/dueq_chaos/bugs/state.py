@@ -1,0 +1,126 @@
+"""Planted bugs of the replicated state: what applying a record does, and the memory of past requests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_LIVE = "core.live:LiveMessages"
+_OTHER_STAMP = (
+    "(lambda record: (setattr(record, 'stamp', now.wall_us // 1000), record)[1])"
+    "(__import__('copy').copy(entry.record))"
+)
+
+STATE: Final = (
+    Bug(
+        "local-clock-in-apply",
+        "Applying a record reads the clock of whoever applies it.",
+        "CockroachDB and every replicated state machine: apply must be deterministic",
+        (
+            change(
+                "core.partition:Partition._pump",
+                "timeline.apply(entry.record)",
+                f"timeline.apply({_OTHER_STAMP})",
+            ),
+        ),
+    ),
+    Bug(
+        "answers-expire-by-local-clock",
+        "Remembered answers leave when the own clock says so, not the record's stamp.",
+        "Kafka KIP-890: producer ids expire at different times on different replicas",
+        (
+            change(
+                "core.partition:Partition._pump",
+                "        try:\n",
+                "        timeline._dedup.expire(now.wall_us // 1000)\n        try:\n",
+            ),
+        ),
+    ),
+    Bug(
+        "answers-dropped-at-failover",
+        "A new leader begins with an empty memory of past requests.",
+        "Kafka KIP-890; NATS: the deduplication window is in the leader's memory",
+        (
+            change(
+                "core.partition:Partition._applied_leading",
+                "        leading.serve()\n",
+                "        leading.serve()\n        self.timeline._dedup = type(self.timeline._dedup)()\n",
+            ),
+        ),
+    ),
+    Bug(
+        "retries-not-recognised",
+        "A request that comes again takes effect again.",
+        "Kafka KIP-98; Jepsen NATS and Bufstream: retries that are not idempotent",
+        (
+            change("core.dedup:Deduplication.judge", "if known is not None:", "if False:"),
+            change("core.dedup:Deduplication.judge", "if request.sequence <= client.floor:", "if False:"),
+        ),
+    ),
+    Bug(
+        "window-too-small-without-floor",
+        "Only two answers are kept of each client, and what has left is taken for new.",
+        "Kafka KAFKA-5494: more requests in flight than the window remembers",
+        (
+            change("core.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
+            change("core.dedup:Deduplication.judge", "if request.sequence <= client.floor:", "if False:"),
+        ),
+    ),
+    Bug(
+        "cancel-done-though-pushed",
+        "A cancel is answered done though the message is with a consumer.",
+        "RocketMQ #8974; NATS ADR-51: deletion races delivery",
+        (
+            change(
+                f"{_LIVE}._withdraw",
+                'revoked = leased & (token != 0) & (rows["token"] == token)',
+                "revoked = leased",
+            ),
+        ),
+    ),
+    Bug(
+        "withheld-push-leaves",
+        "A cancel takes a lease back whose push is not held back.",
+        "RocketMQ #8974: cancel and delivery race",
+        (change("core.dispatch:TopicDispatcher.withhold", "leases.phase[slot] = Phase.WITHHELD", "pass"),),
+    ),
+    Bug(
+        "stale-token-accepted",
+        "An ack is taken whatever lease it names.",
+        "FOQS lease tokens; SQS receipt handles: a late delete removes the new delivery",
+        (change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),),
+    ),
+    Bug(
+        "attempt-reset-at-failover",
+        "A new leadership begins to count deliveries at one again.",
+        "RabbitMQ quorum queues: delivery count lost on leader change",
+        (
+            change(
+                "core.timeline:Timeline._change",
+                "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
+                "        self._table.rows['attempt'][self._table.state == State.LEASED] = 0\n"
+                "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
+            ),
+        ),
+    ),
+    Bug(
+        "lease-without-state-check",
+        "A lease is granted though the message is leased or gone by then.",
+        "River #1331; fencing: a grant must be checked where it takes effect",
+        (change(f"{_LIVE}._grant", 'free = rows["state"] == State.WAITING', 'free = rows["state"] >= 0'),),
+    ),
+    Bug(
+        "nack-forgets-due",
+        "A message that was given back waits from the stamp on, though it was leased before its due instant.",
+        "BullMQ, Celery: a retried ETA task runs at once",
+        (change(f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'),),
+    ),
+    Bug(
+        "move-waits-at-old-due",
+        "A move is answered done, and the message stays where it was.",
+        "RocketMQ #8974: the timer of the old instant still fires",
+        (change(f"{_LIVE}._moved_or_cancelled", 'rows["due"] = record.due[at]', "pass"),),
+    ),
+)
+"""All of them."""

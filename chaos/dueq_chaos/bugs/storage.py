@@ -1,0 +1,168 @@
+"""Planted bugs of the disk: order of writes, checkpoints, snapshots, recovery, the hot window."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+STORAGE: Final = (
+    Bug(
+        "payload-after-record",
+        "Records are synced before their payloads.",
+        "rocketmq-rust #9154: a position is durable before its data",
+        (
+            change(
+                "storage.store:Store._flush",
+                "    if payload:\n        self._payload.write(payload, sync=True)\n"
+                "    if timeline:\n        self._timeline.write(timeline, sync=True)\n",
+                "    if timeline:\n        self._timeline.write(timeline, sync=True)\n"
+                "    if payload:\n        self._payload.write(payload, sync=True)\n",
+            ),
+        ),
+    ),
+    Bug(
+        "checkpoint-position-first",
+        "A checkpoint's position is written before its rows, in a batch of its own.",
+        "rocketmq-rust #9154; Pulsar #26251: index and log disagree after a crash",
+        (
+            change(
+                "storage.store:Store._checkpoint",
+                "    if len(write.unwait):",
+                "    self._flush()\n"
+                "    epoch = self._logs[uid].epoch_at(write.applied)\n"
+                "    position = CHECKPOINT.pack(write.applied, epoch, write.low_water)\n"
+                "    self._timeline.write([(layout.head(uid, b'C'), position + write.summary)], sync=True)\n"
+                "    batch = self._timeline_batch\n"
+                "    if len(write.unwait):",
+            ),
+        ),
+    ),
+    Bug(
+        "snapshot-without-leases",
+        "A snapshot holds the waiting messages, but not the leased ones.",
+        "nats-server #7556: a snapshot of less than the state",
+        (
+            change(
+                "storage.snapshots:_Open._all_rows",
+                "for tag in _TIMELINE_TAGS:",
+                "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'l']:",
+            ),
+        ),
+    ),
+    Bug(
+        "snapshot-without-cold-rows",
+        "A snapshot holds only the messages that wait soonest, as memory does.",
+        "Pulsar #26230, #5489: what was not loaded is not in the rebuilt index",
+        (
+            change(
+                "storage.snapshots:_Open._all_rows",
+                "in self._timeline.scan(prefix, layout.after(prefix)):",
+                "in list(self._timeline.scan(prefix, layout.after(prefix)))[: 16 if tag == b'i' else None]:",
+            ),
+        ),
+    ),
+    Bug(
+        "snapshot-without-answers",
+        "A snapshot holds the messages, but not what was answered to whom.",
+        "Kafka KIP-890: producer state lost on reassignment",
+        (
+            change(
+                "storage.snapshots:_Open._all_rows",
+                "for tag in _TIMELINE_TAGS:",
+                "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'd']:",
+            ),
+        ),
+    ),
+    Bug(
+        "installation-not-marked",
+        "A replica that is being filled does not say so on its disk.",
+        "nats-server #7549: a node with part of the data becomes leader",
+        (
+            change("storage.store:Store._install_begin", '(mark, b"1"), ', ""),
+            change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
+        ),
+    ),
+    Bug(
+        "move-keeps-old-index-row",
+        "A moved message stays in the index on disk under its old instant too.",
+        "Pulsar #26251: index and log disagree after a merge",
+        (
+            change(
+                "core.checkpoint:write_rows",
+                "unwait = np.flatnonzero((disk == OnDisk.WAITING) & ~stays)",
+                "unwait = np.flatnonzero((disk == OnDisk.WAITING) & (state != State.WAITING))",
+            ),
+        ),
+    ),
+    Bug(
+        "low-water-above-waiting",
+        "The mark below which no seek goes is the latest stamp, whatever still waits below it.",
+        "RocksDB wiki, queues: a remembered first id; RocketMQ #8974: a timer behind the cursor is missed",
+        (change("core.checkpoint:low_water_of", "mark = min(mark, int(waiting.min()))", "pass"),),
+    ),
+    Bug(
+        "stale-read-wins",
+        "Memory forgets rows while an older read is under way, whose answer then brings them back.",
+        "Pulsar #26251, #26230: a lazily loaded index overwrites a newer one",
+        (
+            change("core.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
+            change("core.cold:ColdReads.settled", "return False", "return True"),
+        ),
+    ),
+    Bug(
+        "window-forgets-pinned-rows",
+        "What a record in the log names may leave memory before the record is applied.",
+        "Pulsar #5489: entries dropped from memory while they are in use",
+        (
+            change(
+                "core.residency:Residency.cold", "    table.pins[slots] += 1\n", "    hold.unresolved += 0\n"
+            ),
+        ),
+    ),
+    Bug(
+        "block-deleted-with-first-row",
+        "A block of payloads is garbage when the first of its messages ends.",
+        "RocketMQ #6984: the fate of one decides for its batch",
+        (change("storage.store:Store._count_down", "    if left > 0:", "    if False:"),),
+    ),
+    Bug(
+        "garbage-before-the-log",
+        "A payload goes as soon as its message ends, though the log still holds the record.",
+        "RocketMQ: a cleaned commit log that a lagging replica still needs",
+        (
+            change(
+                "storage.store:Store._count_down",
+                '    self._timeline_batch.append((garbage, b""))',
+                "    self._payload_batch.append((layout.block_key(uid, sequence, block_row), None))",
+            ),
+        ),
+    ),
+    Bug(
+        "chunks-not-waited-for",
+        "A follower takes a record whose uploaded payload it does not have.",
+        "rocketmq-rust #9154: a position is durable before its data",
+        (
+            change(
+                "core.partition:Partition.missing_upload",
+                "return self.uploads.missing(entry, leader, self.ctx.turn)",
+                "return False",
+            ),
+        ),
+    ),
+    Bug(
+        "torn-tail-trusted",
+        "Recovery takes a log that has a hole, and records that have lost their payloads, as they are.",
+        "LevelDB skips damaged blocks unless paranoid_checks is set; nats-server #7549",
+        (
+            change("storage.recovery:Recovery._verify_log", "if sequence != log.end + 1:", "if False:"),
+            change(
+                "storage.recovery:Recovery._verify_log",
+                "if LINK.unpack_from(row)[0] != crc32(encoded, log.link):",
+                "if False:",
+            ),
+            change("storage.recovery:Recovery._verify_log", "self._cut_payloads(uid, log.end)", "pass"),
+        ),
+    ),
+)
+"""All of them, in the order of writing."""

@@ -1,0 +1,86 @@
+"""The simulator is itself tested: every planted bug is found, and without one the same seeds find nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq_chaos.bugs import BUGS
+from dueq_chaos.bugs.bug import Bug
+from dueq_chaos.bugs.finding import run_seed, search, seeds_of
+from dueq_chaos.bugs.patching import BugRotten, Rewrite, function_of, rewritten
+from dueq_chaos.sim.storm import Storm
+
+FOUND = {name: bug for name, bug in BUGS.items() if bug.seeds}
+UNFOUND = {name: bug for name, bug in BUGS.items() if not bug.seeds}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_simulator_finds_it_within_its_bound(name: str) -> None:
+    """Seeds that are known to find it come first, so this takes seconds; nothing rests on them."""
+    bug = FOUND[name]
+    found = search(bug, seeds_of(bug, hinted=True))
+    assert found.outcome is not None, f"{bug.name} was not found in {found.runs} storms: {bug.does}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOUND)
+def test_the_simulator_finds_it_without_being_told_where(name: str) -> None:
+    bug = FOUND[name]
+    found = search(bug, seeds_of(bug, hinted=False))
+    assert found.outcome is not None, f"{bug.name} was not found in {found.runs} storms: {bug.does}"
+
+
+@pytest.mark.parametrize("seed", sorted({bug.finders[0] for bug in FOUND.values() if bug.finders}))
+def test_without_a_bug_the_same_seed_reports_nothing(seed: int) -> None:
+    assert not Storm(seed).run().verdicts
+
+
+def test_there_are_at_least_twenty_eight_that_are_found() -> None:
+    assert len(FOUND) >= 28
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_fits_the_product_and_leaves_it_as_it_was(name: str) -> None:
+    """It changes what it says it changes, and everything is as before afterwards."""
+    bug = BUGS[name]
+    functions = [function_of(rewrite.target) for rewrite in bug.rewrites]
+    before = [function.__code__ for function in functions]
+    with bug.planted():
+        assert all(function.__code__ != code for function, code in zip(functions, before, strict=True))
+    assert [function.__code__ for function in functions] == before
+
+
+@pytest.mark.parametrize("bug", UNFOUND.values(), ids=UNFOUND)
+def test_a_bug_that_is_not_found_says_why(bug: Bug) -> None:
+    assert bug.unfound
+
+
+@pytest.mark.parametrize(
+    ("target", "old"),
+    [
+        ("dueq.core.replica:Replica.no_such_method", "pass"),
+        ("dueq.core.no_such_module:function", "pass"),
+        ("dueq.core.replica:Replica._truncate", "a text that is not there"),
+        ("dueq.core.replica:Replica._truncate", "self."),
+        ("dueq.limits:RECORD_ROWS_MAX", "2048"),
+    ],
+    ids=["method gone", "module gone", "text gone", "text there more than once", "no function"],
+)
+def test_a_bug_whose_place_is_gone_fails_loudly(target: str, old: str) -> None:
+    with pytest.raises(BugRotten, match="no longer fits"), rewritten([Rewrite(target, old, "")]):
+        pass
+
+
+def test_a_bug_that_does_not_fit_changes_nothing() -> None:
+    fits = Rewrite("dueq.core.replica:Replica.in_isr", "self.ctx.me in self.node.isr", "True")
+    before = function_of(fits.target).__code__
+    with pytest.raises(BugRotten), rewritten([fits, Rewrite(fits.target, "not there", "")]):
+        pass
+    assert function_of(fits.target).__code__ is before
+
+
+def test_a_storm_with_a_bug_can_be_run_by_name() -> None:
+    outcome = run_seed("due-minus-one", 0)
+    assert outcome.seed == 0
+    assert "before it is due" in outcome.verdicts[0]
+    assert not run_seed.__closure__, "it can be sent to another process"
