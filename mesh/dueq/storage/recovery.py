@@ -7,6 +7,7 @@ the broker is a stranger to that partition, not to the others.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from zlib import crc32
 
@@ -193,20 +194,17 @@ class Recovery:
                 for which, engine in enumerate((self._timeline, self._payload)):
                     for key, value in engine.scan(*layout.whole(uid)):
                         file.write(pack_row(which, key, value))
+                file.flush()
+                os.fsync(file.fileno())
             name = str(path)
-        mark: list[Operation] = [
-            (layout.head(uid, b"X"), b"1"),
-            (layout.head(uid, b"P"), topic.encode()),
-        ]
-        meta = self._timeline.get(layout.head(uid, b"M"))
-        self._timeline.write(mark, sync=True)
-        self._wipe(uid)
-        if meta is not None:
-            mark.append((layout.head(uid, b"M"), meta))
-        self._timeline.write(mark, sync=True)
+        mark, partition, meta = (layout.head(uid, tag) for tag in (b"X", b"P", b"M"))
+        # The mark comes first and stays: a crash in the middle must not leave an empty replica that is trusted.
+        self._timeline.write([(mark, b"1"), (partition, topic.encode())], sync=True)
+        self._wipe(uid, keep=(mark, partition, meta))
         self.logs[uid] = LogState()
         return name
 
-    def _wipe(self, uid: int) -> None:
+    def _wipe(self, uid: int, keep: tuple[bytes, ...] = ()) -> None:
         for engine in (self._payload, self._timeline):
-            engine.write([(key, None) for key in engine.keys(*layout.whole(uid))], sync=True)
+            gone = [key for key in engine.keys(*layout.whole(uid)) if key not in keep]
+            engine.write([(key, None) for key in gone], sync=True)

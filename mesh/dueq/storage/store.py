@@ -84,6 +84,7 @@ class Store:
         self._recovery = recovery
         self._logs = recovery.logs
         self._counters: dict[bytes, int] = {}
+        self._metas: dict[int, SaveMeta] = {}
         self._timeline_batch: list[Operation] = []
         self._payload_batch: list[Operation] = []
         self._reading = Reading(timeline, payload)
@@ -174,7 +175,8 @@ class Store:
 
     def _read(self, request: StoreRead) -> StoreReadDone | None:
         if isinstance(request, ReadPartition):
-            return PartitionRead(request.token, request.uid, self._recovery.one(request.uid))
+            with self._lock:  # what it finds damaged is set aside: no commit may come in between
+                return PartitionRead(request.token, request.uid, self._recovery.one(request.uid))
         return (
             self._snapshots.read(request) if self._snapshots.serves(request) else self._reading.read(request)
         )
@@ -210,6 +212,7 @@ class Store:
         """
         with self._lock:
             self._recovery.outdated()
+            self._metas = {write.uid: write for write in writes if isinstance(write, SaveMeta)}
             for write in writes:
                 self._writers[type(write)](write)
             self._flush()
@@ -266,10 +269,20 @@ class Store:
                 self._payload_batch.append((layout.block_key(uid, sequence, row), bytes(body[start:end])))
 
     def _truncate(self, write: TruncateLog) -> None:
+        """Cut the log, together with the epoch that asked for it, before anything happens to the payloads.
+
+        Other records will have the same sequences: their payloads must not take the place of those of records that
+        a crash would bring back.
+        """
         self._flush()
         log, uid = self._logs[write.uid], write.uid
         for sequence in range(write.from_sequence, log.end + 1):
             self._timeline_batch.append((layout.log_key(uid, sequence), None))
+        meta = self._metas.get(uid)
+        if meta is not None:
+            commit = min(meta.commit, write.from_sequence - 1)
+            self._timeline_batch.append((layout.head(uid, b"M"), META.pack(meta.epoch, commit)))
+        self._flush()
         first = layout.block_key(uid, write.from_sequence, 0)
         self._payload_batch.extend((key, None) for key in self._payload.keys(first, layout.head(uid, b"c")))
         log.cut(write.from_sequence, self._link_at(uid, log, write.from_sequence - 1))

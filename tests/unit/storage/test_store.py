@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from zlib import crc32
 
@@ -34,7 +36,7 @@ from dueq.core.persistence import (
 )
 from dueq.errors import InvalidRequest, StoreDamaged
 from dueq.storage import layout
-from dueq.storage.engine import StoreFailed
+from dueq.storage.engine import Operation, StoreFailed
 from dueq.storage.memory import MemoryEngine
 from dueq.storage.store import Store
 from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
@@ -132,6 +134,67 @@ def test_a_crash_between_the_payloads_and_their_record_leaves_neither(disk: Disk
     store.commit([AppendLog(UID, [insert(2, [b"other"])])])
     (found,) = disk.open().recover()
     assert bodies(found.tail)[1] == (2, 1, b"other")
+
+
+def crash_after(disk: Disk, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    """Let so many writes of either engine through, and no more."""
+    left = [writes]
+
+    def limited(write: Callable[..., None]) -> Callable[..., None]:
+        def attempt(operations: Iterable[Operation], *, sync: bool) -> None:
+            if not left[0]:
+                raise StoreFailed("the power is gone")
+            left[0] -= 1
+            write(operations, sync=sync)
+
+        return attempt
+
+    for engine in (disk.timeline, disk.payload):
+        monkeypatch.setattr(engine, "write", limited(engine.write))
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_a_crash_while_a_log_is_cut_leaves_it_whole(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    disk.store.commit(
+        [AppendLog(UID, [insert(n, [b"old %d" % n]) for n in range(1, 11)]), SaveMeta(UID, 1, 8)]
+    )
+    with monkeypatch.context() as patch:
+        crash_after(disk, patch, writes)
+        cut = [
+            TruncateLog(UID, 9),
+            AppendLog(UID, [insert(9, [b"new, and longer"], epoch=2)]),
+            SaveMeta(UID, 2, 9),
+        ]
+        with contextlib.suppress(StoreFailed):
+            disk.store.commit(cut)
+    (found,) = disk.open().recover()
+    assert not found.damaged
+    old = [(n, 1, b"old %d" % n) for n in range(1, 11)]
+    if found.epoch == 1:
+        assert bodies(found.tail) == old
+    else:
+        assert found.commit >= 8
+        assert bodies(found.tail) in (old[:8], [*old[:8], (9, 2, b"new, and longer")])
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_a_crash_while_a_replica_is_set_aside_never_leaves_an_empty_one_that_is_trusted(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    disk.store.commit([AppendLog(UID, [insert(n, [b"x"]) for n in range(1, 4)]), SaveMeta(UID, 5, 2)])
+    key = layout.log_key(UID, 2)
+    row = disk.timeline.get(key)
+    assert row is not None
+    disk.timeline.write([(key, row[:-1] + bytes([row[-1] ^ 1]))], sync=True)
+    with monkeypatch.context() as patch:
+        crash_after(disk, patch, writes)
+        with contextlib.suppress(StoreFailed):
+            disk.open().recover()
+    (found,) = disk.open().recover()
+    assert found.damaged or found.installing
+    assert found.epoch == 5
 
 
 def test_a_trimmed_log_knows_what_went_before_it(disk: Disk) -> None:
