@@ -71,7 +71,15 @@ class MessageLeased(Refused):
 
 
 class StaleLease(Refused):
-    """The lease is over, or another one has followed it; nothing was changed."""
+    """The lease is over, or another one has followed it; nothing was changed.
+
+    Attributes:
+        outcomes: of a call for several messages, one `Outcome` each: those that are DONE are settled all the same.
+    """
+
+    def __init__(self, text: str, outcomes: Sequence[Any] = ()) -> None:
+        super().__init__(text)
+        self.outcomes = list(outcomes)
 
 
 class SequenceReused(Refused):

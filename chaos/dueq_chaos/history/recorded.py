@@ -29,15 +29,10 @@ class _Call:
     Args:
         recorder, client, kind, columns: for its invocation, which is written now.
         rows: how many messages it names.
-        settling: the messages themselves, if it settles them.
     """
 
-    def __init__(
-        self, recorder: Recorder, client: str, kind: Kind, rows: int, settling: Sequence[Message] = (),
-        **columns: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, recorder: Recorder, client: str, kind: Kind, rows: int, **columns: Any) -> None:
         self._recorder, self._client, self._insert = recorder, client, kind is Kind.SCHEDULE
-        self._settling = settling
         self._outcome = ["refused"] * rows
         self._ids = [""] * rows
         self._number = recorder.invoke(client, kind, **columns)
@@ -58,9 +53,8 @@ class _Call:
             self._complete(error.outcomes, error)
             raise PartialFailure(str(error), error.outcomes, self._again(error.retry, rows_of)) from error
         except StaleLease as error:
-            # The error names only the first; a refused row's lease is lost, all others are done.
-            found = [Outcome.STALE if message.lost else Outcome.DONE for message in self._settling]
-            self._complete(found, error)
+            # Not `message.lost`: a lease that is over by the consumer's clock may have been settled all the same.
+            self._complete(error.outcomes, error)
             raise
         except DueqError as error:
             self._complete([error] * len(self._outcome), error)
@@ -252,9 +246,7 @@ class RecordedConsumer:
         if not messages:
             return []
         ids, tokens = [message.id for message in messages], [message.token for message in messages]
-        call = _Call(
-            self._recorder, self.name, kind, len(messages), messages, id=ids, token=tokens, **columns
-        )
+        call = _Call(self._recorder, self.name, kind, len(messages), id=ids, token=tokens, **columns)
         return call.carry_out(settle, list)
 
     def _lost(self, message: Message) -> None:

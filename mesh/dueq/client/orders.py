@@ -236,7 +236,8 @@ def settle(
         if refused:
             raise StaleLease(
                 f"{kind.name}: the leases of {len(refused)} of {len(deliveries)} messages are over or others have "
-                f"followed, first {refused[0].id} (token {refused[0].token}); the rest is done"
+                f"followed, first {refused[0].id} (token {refused[0].token}); the rest is done",
+                outcomes,
             )
         return outcomes
 

@@ -230,6 +230,21 @@ def test_iteration_waits_for_messages_and_ends_when_closed(client: Client, broke
     assert not broker.rows
 
 
+def test_of_a_batch_with_stale_leases_it_is_told_which_were_settled(
+    client: Client, broker: FakeBroker
+) -> None:
+    with client.consumer("departures") as consumer:
+        broker.push([b"x", b"y"])
+        batch = consumer.receive(timeout=5)
+        while len(batch) < 2:
+            batch += consumer.receive(timeout=5)
+        del broker.rows[next(iter(broker.rows))]
+        with pytest.raises(StaleLease) as caught:
+            consumer.ack(batch)
+    assert caught.value.outcomes.count(Outcome.DONE) == 1
+    assert len(caught.value.outcomes) == 2
+
+
 def test_refused_leases_are_told_in_the_users_thread(client: Client, broker: FakeBroker) -> None:
     told: list[tuple[Message, int]] = []
     with client.consumer(
