@@ -29,6 +29,7 @@ from dueq.core.instant import Now
 from dueq.core.membership import (
     CompareAndSetDone,
     CoordinatorChanged,
+    CoordinatorState,
     NodeSeen,
     ReadNode,
     RegistrationsSeen,
@@ -92,6 +93,7 @@ class BrokerCore:
             self._ctx, self._clock, self._routing, self._partitions, self._clients
         )
         self._silent: set[str] = set()
+        self._disk_almost_full = False
         self._reconnect_at_us: dict[str, int] = {}
         self._tick_at_us = now.mono_us
         self._armed_us: int | None = None
@@ -226,8 +228,7 @@ class BrokerCore:
         ctx = self._ctx
         self._tick_at_us = now.mono_us + _TICK_US
         self._watch_peers(now)
-        if self._clock.excess(now):
-            self._step_aside(now, self._clock.alarm(now))
+        self._maybe_step_aside(now)
         attention, ctx.attention = ctx.attention, {}
         for uid in attention:
             partition = self._partitions.get(uid)
@@ -254,6 +255,15 @@ class BrokerCore:
         for partition in self._partitions.values():
             if broker_id in partition.replicas:
                 self._ctx.attend(partition.uid)
+
+    def _maybe_step_aside(self, now: Now) -> None:
+        """Hand over where this broker should not lead; not while nobody could be elected in its place."""
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            return
+        if self._disk_almost_full and now.mono_us >= self._ctx.step_aside_until_us:
+            self._step_aside(now, "the disk is almost full")
+        if self._clock.excess(now):
+            self._step_aside(now, self._clock.alarm(now))
 
     def _step_aside(self, now: Now, why: str) -> None:
         """Hand leadership over wherever another member of the ISR could take it."""
@@ -285,8 +295,8 @@ class BrokerCore:
         if event.inserts_refused != self._ctx.inserts_refused:
             self._ctx.log("warning", "store.pressure_changed", inserts_refused=event.inserts_refused or "no")
         self._ctx.inserts_refused = event.inserts_refused
-        if event.hand_over and now.mono_us >= self._ctx.step_aside_until_us:
-            self._step_aside(now, "the disk is almost full")
+        self._disk_almost_full = event.hand_over
+        self._maybe_step_aside(now)
 
     # -------------------------------------------------------------- clients
 

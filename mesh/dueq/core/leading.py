@@ -320,7 +320,10 @@ class Leading:
             progress.offered_at_us = None
 
     def lowest_needed(self, now: Now) -> int:
-        """The first sequence that a living follower, or any member of the ISR, may still lack."""
+        """The first sequence that any member of the ISR, or another follower within reach, may still lack.
+
+        Who has not been heard for long and is counted on no more does not hold the log: it gets a snapshot.
+        """
         lowest = self._replica.log.end + 1
         for member in self.maximal_isr():
             progress = self._progress.get(member.broker_id)
@@ -331,7 +334,8 @@ class Leading:
         for broker_id, progress in self._progress.items():
             peer = self._ctx.peers.get(broker_id)
             if peer is not None and peer.registered and progress.match >= 0:
-                lowest = min(lowest, progress.match + 1)
+                if peer.silent_for_us(now) <= limits.SNAPSHOT_IDLE_MS * 1000:
+                    lowest = min(lowest, progress.match + 1)
         return lowest
 
     def lag(self) -> dict[str, int]:
