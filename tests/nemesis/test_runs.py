@@ -38,7 +38,7 @@ def test_a_leader_killed_and_then_cut_off_costs_no_message(tmp_path: Path) -> No
 
 def test_ctrl_c_undoes_the_faults_judges_what_is_there_and_exits_with_130(tmp_path: Path) -> None:
     command = [
-        sys.executable, "-m", "dueq_chaos.cli", "run", "pause-leader", "--duration", "600", "--rate", "50",
+        sys.executable, "-m", "dueq_chaos.cli", "run", "pause-leader", "--duration", "40", "--rate", "50",
         "--data", str(tmp_path / "run"), "--report", str(tmp_path / "report.html"),
     ]  # fmt: skip
     with subprocess.Popen(
