@@ -189,6 +189,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("waiting", "Q"),
         Scalar("push_sent", "Q"),
         Text("leader"),
+        Scalar("coming", "I"),
     ),
     Kind.PUSH: Layout(
         m.Push,

@@ -348,6 +348,8 @@ class ConsumerReply:
     """The number of the last push of this attach."""
     leader: str = ""
     """The broker that answers."""
+    coming: int = 0
+    """Leases here whose push has not left: they take credit, although the limit may have been lowered since."""
 
 
 @dataclass(slots=True)

@@ -196,7 +196,7 @@ BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.CHUNK_REPLY: alone(st.builds(m.ChunkReply, u64, codes, texts, u64, u32, u32, texts)),
     Kind.CONSUMER_FRAME: alone(consumer_frames()),
     Kind.CONSUMER_REPLY: alone(
-        st.builds(m.ConsumerReply, texts, ids, u64, u64, codes, texts, u64, u64, texts)
+        st.builds(m.ConsumerReply, texts, ids, u64, u64, codes, texts, u64, u64, texts, u32)
     ),
     Kind.PUSH: with_body(pushes()),
     Kind.PUSH_CHUNK: with_body(st.builds(m.PushChunk, texts, ids, u64, u32, u64, u16, u64, u32, u32, texts)),

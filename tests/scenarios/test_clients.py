@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dueq.limits import CHUNK_BYTES, CONSUMER_SESSION_MS
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
@@ -72,9 +70,6 @@ def test_a_credit_of_one_reaches_messages_of_three_leaders() -> None:
     well(stage, 18)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a lowered limit is confirmed while a lease above it is on its way to the consumer"
-)
 def test_a_credit_of_one_holds_one_message() -> None:
     """B14, L9. Granted to each leader it would hold three: two would wait behind a slow handler, leases running."""
     stage = Stage(partitions=3)

@@ -108,8 +108,15 @@ class ConsumerReply(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # ConsumerReply
+    def Coming(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def ConsumerReplyStart(builder):
-    builder.StartObject(9)
+    builder.StartObject(10)
 
 def Start(builder):
     ConsumerReplyStart(builder)
@@ -174,6 +181,12 @@ def ConsumerReplyAddLeader(builder, leader):
 def AddLeader(builder, leader):
     ConsumerReplyAddLeader(builder, leader)
 
+def ConsumerReplyAddComing(builder, coming):
+    builder.PrependUint32Slot(9, coming, 0)
+
+def AddComing(builder, coming):
+    ConsumerReplyAddComing(builder, coming)
+
 def ConsumerReplyEnd(builder):
     return builder.EndObject()
 
@@ -199,6 +212,7 @@ class ConsumerReplyT(object):
         waiting = 0,
         pushSent = 0,
         leader = None,
+        coming = 0,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -209,6 +223,7 @@ class ConsumerReplyT(object):
         self.waiting = waiting  # type: int
         self.pushSent = pushSent  # type: int
         self.leader = leader  # type: Optional[str]
+        self.coming = coming  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -246,6 +261,7 @@ class ConsumerReplyT(object):
         self.waiting = consumerReply.Waiting()
         self.pushSent = consumerReply.PushSent()
         self.leader = consumerReply.Leader()
+        self.coming = consumerReply.Coming()
 
     # ConsumerReplyT
     def Pack(self, builder):
@@ -277,5 +293,6 @@ class ConsumerReplyT(object):
         ConsumerReplyAddPushSent(builder, self.pushSent)
         if self.leader is not None:
             ConsumerReplyAddLeader(builder, leader)
+        ConsumerReplyAddComing(builder, self.coming)
         consumerReply = ConsumerReplyEnd(builder)
         return consumerReply

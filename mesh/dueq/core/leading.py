@@ -333,9 +333,10 @@ class Leading:
                 lowest = min(lowest, progress.match + 1)
         for broker_id, progress in self._progress.items():
             peer = self._ctx.peers.get(broker_id)
-            if peer is not None and peer.registered and progress.match >= 0:
-                if peer.silent_for_us(now) <= limits.SNAPSHOT_IDLE_MS * 1000:
-                    lowest = min(lowest, progress.match + 1)
+            if peer is None or not peer.registered or progress.match < 0:
+                continue
+            if peer.silent_for_us(now) <= limits.SNAPSHOT_IDLE_MS * 1000:
+                lowest = min(lowest, progress.match + 1)
         return lowest
 
     def lag(self) -> dict[str, int]:

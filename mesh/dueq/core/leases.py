@@ -156,6 +156,12 @@ class LeaseTable:
         mine = (self.owner[: self.high] == owner) & (self.phase[: self.high] != Phase.FREE)
         return np.flatnonzero(mine)
 
+    def unpushed(self, owner: int) -> int:
+        """Return how many leases of one session are proposed or granted and have not been pushed."""
+        phase = self.phase[: self.high]
+        mine = (self.owner[: self.high] == owner) & (phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)
+        return int(np.count_nonzero(mine))
+
     def all_pushable(self, slots: list[int], tokens: list[int], now_us: int) -> bool:
         """Return whether all of these few leases are granted, in time, and have their payload at hand."""
         phase, token, act_us, ready = self.phase, self.token, self.act_us, self.ready

@@ -386,9 +386,13 @@ class Sessions:
             session.route,
             ConsumerReply(
                 self._topic, session.consumer_id, session.attach, session.credit_number, code, text, waiting,
-                session.push_number, self._broker_id,
+                session.push_number, self._broker_id, self._coming(session),
             ),
         )  # fmt: skip
+
+    def _coming(self, session: ConsumerSession) -> int:
+        """Leases of a session whose push has not left."""
+        return sum(lane.leases.unpushed(session.number_here) for lane in self._lanes.values())
 
     def _count_waiting(self, now: Now) -> int:
         if not self._demand.has_waiting(now):

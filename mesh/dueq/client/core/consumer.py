@@ -150,7 +150,7 @@ class Consumer:
             return
         session.attached = True
         session.confirm(reply.number)
-        session.waiting = reply.waiting
+        session.waiting, session.coming = reply.waiting, reply.coming
         for uid, _ in session.uids:
             self._alive_us[uid] = max(self._alive_us.get(uid, 0), session.answered_us)
         if session.goodbye and reply.number >= session.goodbye:

@@ -23,6 +23,7 @@ class Session:
         limit: the highest credit that may be in force there: as stated in any frame not yet overtaken by a
             confirmed one.
         waiting: due messages there that wait for credit, as last reported.
+        coming: leases there whose push has not arrived, as last reported.
         served: when the credit was last raised (counts up).
         promised: how much it was raised by and has not been used; it counts until `promised_until_us`.
         push_seen: every push of this attach up to this number has arrived.
@@ -42,6 +43,7 @@ class Session:
         self.asked = 0
         self.limit = 0
         self.waiting = 0
+        self.coming = 0
         self.served = 0
         self.promised = 0
         self.promised_until_us = 0
@@ -86,6 +88,7 @@ class Session:
         """Attach anew: pushes count from one again."""
         self.attach = attach
         self.attached = False
+        self.coming = 0
         self.push_seen = self.push_sent = 0
         self.pushes_ahead.clear()
 
@@ -104,6 +107,7 @@ class Session:
 
     def used(self, count: int) -> None:
         """Messages have come: those that the raised credit was for wait no more."""
+        self.coming = max(self.coming - count, 0)
         count = min(count, self.promised)
         self.promised -= count
         self.waiting = max(self.waiting - count, 0)
@@ -111,4 +115,5 @@ class Session:
     def share(self, held: int, now_us: int) -> Share:
         """This session as the division of credit sees it."""
         promised = self.promised if now_us < self.promised_until_us else 0
-        return Share(self.limit, held, self.waiting, promised, self.served)
+        limit = max(self.limit, held + self.coming)
+        return Share(limit, held, self.waiting, promised, self.served)
