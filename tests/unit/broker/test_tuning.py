@@ -1,0 +1,30 @@
+"""What all sockets of a broker have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import zmq
+
+from dueq.broker.tuning import tune
+
+
+@pytest.fixture
+def socket() -> Iterator[zmq.Socket[bytes]]:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as found:
+        tune(found)
+        yield found
+
+
+def test_libzmq_sends_no_heartbeats_which_could_abort_the_process(socket: zmq.Socket[bytes]) -> None:
+    """With them, a reset connection whose input waits for a full pipe is the end of a broker (libzmq 4.3.5)."""
+    assert socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
+
+
+def test_the_kernel_finds_connections_that_are_dead_without_a_word(socket: zmq.Socket[bytes]) -> None:
+    assert socket.getsockopt(zmq.TCP_KEEPALIVE) == 1
+    probed_s = socket.getsockopt(zmq.TCP_KEEPALIVE_IDLE) + socket.getsockopt(
+        zmq.TCP_KEEPALIVE_INTVL
+    ) * socket.getsockopt(zmq.TCP_KEEPALIVE_CNT)
+    assert probed_s == socket.getsockopt(zmq.TCP_MAXRT) / 1000 == 10
