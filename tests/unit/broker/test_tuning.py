@@ -23,8 +23,11 @@ def test_libzmq_sends_no_heartbeats_which_could_abort_the_process(socket: zmq.So
 
 
 def test_the_kernel_finds_connections_that_are_dead_without_a_word(socket: zmq.Socket[bytes]) -> None:
-    assert socket.getsockopt(zmq.TCP_KEEPALIVE) == 1
-    probed_s = socket.getsockopt(zmq.TCP_KEEPALIVE_IDLE) + socket.getsockopt(
-        zmq.TCP_KEEPALIVE_INTVL
-    ) * socket.getsockopt(zmq.TCP_KEEPALIVE_CNT)
-    assert probed_s == socket.getsockopt(zmq.TCP_MAXRT) / 1000 == 10
+    def option(number: int) -> int:
+        return int(socket.getsockopt(number))
+
+    probed_s = option(zmq.TCP_KEEPALIVE_IDLE) + option(zmq.TCP_KEEPALIVE_INTVL) * option(
+        zmq.TCP_KEEPALIVE_CNT
+    )
+    assert option(zmq.TCP_KEEPALIVE) == 1
+    assert probed_s * 1000 == option(zmq.TCP_MAXRT) == 10_000
