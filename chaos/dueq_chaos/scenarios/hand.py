@@ -6,12 +6,13 @@ The SDK would follow leaders, repeat and drop by itself; a scenario must be able
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
 
 from dueq.limits import CONSUMER_CREDIT_BYTES
+from dueq_chaos.sim.world import World
 from dueq_codecs.digest import request_digest
 from dueq_codecs.messages import (
     BrokerMessage,
@@ -27,10 +28,23 @@ from dueq_codecs.messages import (
 )
 from dueq_codecs.records import Outcome, RecordKind
 
-if TYPE_CHECKING:
-    from dueq_chaos.scenarios.stage import Stage
-
 Bodies = list[bytes | memoryview]
+
+
+class Place(Protocol):
+    """Where the script plays, as far as a client by hand deals with it (see `stage.Stage`)."""
+
+    world: World
+    topic: str
+
+    @property
+    def uid(self) -> int:
+        """The topic's first partition."""
+        ...
+
+    def client_send(self, client: str, broker: str, message: ClientMessage, bodies: Bodies) -> None:
+        """Send a frame to a broker."""
+        ...
 
 
 class Stored(NamedTuple):
@@ -112,7 +126,7 @@ class Hand:
         replies: by request id, the last answer to a request that the script has sent as it is.
     """
 
-    def __init__(self, stage: Stage, name: str) -> None:
+    def __init__(self, stage: Place, name: str) -> None:
         self.stage, self.name = stage, name
         self.client_id = crc32(name.encode()).to_bytes(16, "big")
         self.pushes: list[Pushed] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 from zlib import crc32
 
 import numpy as np
@@ -16,6 +16,7 @@ from dueq_codecs.messages import (
     BrokerMessage,
     ChangeReply,
     ChangeRequest,
+    ClientMessage,
     Code,
     ConsumerAction,
     ConsumerFrame,
@@ -24,14 +25,25 @@ from dueq_codecs.messages import (
 )
 from dueq_codecs.records import Outcome, RecordKind
 
-if TYPE_CHECKING:
-    from dueq_chaos.sim.mesh import SimMesh
-
 _RETRY_US = 700_000
 _RETRIABLE = frozenset(
     {Code.NOT_LEADER, Code.BUSY, Code.NOT_ENOUGH_REPLICAS, Code.OUTCOME_UNKNOWN, Code.DISK_FULL}
 )
 Bodies = list[bytes | memoryview]
+
+
+class Brokers(Protocol):
+    """The mesh, as far as its clients deal with it."""
+
+    names: list[str]
+
+    def leader_of(self, uid: int) -> str | None:
+        """Who leads a partition."""
+        ...
+
+    def client_send(self, client: str, broker: str, message: ClientMessage, bodies: Bodies) -> None:
+        """Send a frame to a broker."""
+        ...
 
 
 class _Call:
@@ -44,7 +56,7 @@ class _Call:
 class Asker:
     """Sends changing requests until they are answered for good: always the same request."""
 
-    def __init__(self, name: str, world: World, mesh: SimMesh) -> None:
+    def __init__(self, name: str, world: World, mesh: Brokers) -> None:
         self.name, self.world, self.mesh = name, world, mesh
         self.client_id = crc32(name.encode()).to_bytes(16, "big")
         self._sequences: dict[int, int] = {}
@@ -83,7 +95,7 @@ class Asker:
 class SimProducer(Asker):
     """Schedules, moves and cancels."""
 
-    def __init__(self, name: str, world: World, mesh: SimMesh, history: History) -> None:
+    def __init__(self, name: str, world: World, mesh: Brokers, history: History) -> None:
         super().__init__(name, world, mesh)
         self.history = history
 
@@ -159,7 +171,7 @@ class SimConsumer(Asker):
     """
 
     def __init__(
-        self, name: str, world: World, mesh: SimMesh, history: History, topic: str, *, credit: int = 64,
+        self, name: str, world: World, mesh: Brokers, history: History, topic: str, *, credit: int = 64,
         lease_ms: int = 5_000,
     ) -> None:  # fmt: skip
         super().__init__(name, world, mesh)

@@ -83,7 +83,7 @@ class SimMesh:
             name: the end of the network at which it is.
             reach: brokers that it can connect to; all of them by default.
         """
-        client = SimClient(name, self.world, self, self.history, reach or self.names)
+        client = SimClient(name, self.world, self.nodes, self.network, self.history, reach or self.names)
         self.sdks[name] = client
         return client
 

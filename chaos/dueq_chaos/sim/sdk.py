@@ -6,20 +6,18 @@ simulated network: in order, once, and silent when they break.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from dueq.client.core import ClientCore, effects
 from dueq.client.core.events import Event, FrameReceived, LinkLost, LinkReady
 from dueq.core.instant import Now
 from dueq_chaos.sim.history import History
-from dueq_chaos.sim.network import Line
+from dueq_chaos.sim.network import Line, Network
+from dueq_chaos.sim.node import Node
 from dueq_chaos.sim.world import World
 from dueq_codecs import frames
 from dueq_codecs.messages import BrokerMessage, ClientMessage
-
-if TYPE_CHECKING:
-    from dueq_chaos.sim.mesh import SimMesh
 
 Answer = Callable[[Any, effects.Failed | None], None]
 """Called once: with the value of Completed and None, or with None and the failure."""
@@ -49,9 +47,16 @@ class SimClient:
     """
 
     def __init__(
-        self, name: str, world: World, mesh: SimMesh, history: History, reach: Sequence[str]
+        self,
+        name: str,
+        world: World,
+        nodes: Mapping[str, Node],
+        network: Network,
+        history: History,
+        reach: Sequence[str],
     ) -> None:
-        self.name, self.world, self.mesh, self.history = name, world, mesh, history
+        self.name, self.world, self.history = name, world, history
+        self._nodes, self._network = nodes, network
         self.reach = list(reach)
         self.wire = False
         self.core: ClientCore | None = None
@@ -182,13 +187,13 @@ class SimClient:
 
     def _open(self, link: int, broker: str) -> None:
         identity = f"{self.name}/{self.life}/{link}"
-        node = self.mesh.nodes.get(broker)
+        node = self._nodes.get(broker)
         socket = self._sockets[link] = _Socket(link, broker, 0, identity)
 
         def answered() -> None:
             if self._sockets.get(link) is not socket or self.core is None:
                 return
-            network = self.mesh.network
+            network = self._network
             if not (network.connected(self.name, broker) and network.connected(broker, self.name)):
                 return  # silence: the session machine gives up by itself
             if node is None or node.core is None or broker not in self.reach:
@@ -210,7 +215,7 @@ class SimClient:
         def heard() -> None:
             line.hung_up = True
 
-        if self.mesh.network.connected(self.name, socket.broker):
+        if self._network.connected(self.name, socket.broker):
             self.world.after(self.world.random.randint(100, 1_000), heard)
 
     def _send(self, order: effects.Send) -> None:
@@ -218,7 +223,7 @@ class SimClient:
         if socket is None:
             return
         broker, life, identity = socket.broker, socket.life, socket.identity
-        node = self.mesh.nodes[broker]
+        node = self._nodes[broker]
         message, bodies = self._carried(order.message, order.bodies)
 
         def arrive() -> None:
@@ -227,7 +232,7 @@ class SimClient:
             else:
                 node.client_frame(identity, message, bodies)
 
-        self.mesh.network.stream(socket.line.up, self.name, broker, arrive)
+        self._network.stream(socket.line.up, self.name, broker, arrive)
 
     def _reset(self, socket: _Socket) -> None:
         """The broker's life to which this connection belonged is over: its machine says so."""
@@ -242,7 +247,7 @@ class SimClient:
     def broker_died(self, broker: str) -> None:
         """A broker's process is gone; its machine closes its connections."""
         for socket in list(self._sockets.values()):
-            if socket.broker == broker and self.mesh.network.connected(broker, self.name):
+            if socket.broker == broker and self._network.connected(broker, self.name):
                 self._reset(socket)
 
     def received(self, identity: str, message: BrokerMessage, bodies: Bodies) -> None:
