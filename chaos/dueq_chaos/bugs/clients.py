@@ -25,6 +25,8 @@ CLIENTS: Final = (
                 "    change.lane.open[change.sequence] = change\n",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "unknown-taken-for-refused",
@@ -37,6 +39,8 @@ CLIENTS: Final = (
                 "change.refusal",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "lease-counted-from-arrival",
@@ -49,6 +53,8 @@ CLIENTS: Final = (
                 "context.mono_us + left_ms * 1000",
             ),
         ),
+        seeds=18,
+        finders=(5,),
     ),
     Bug(
         "extension-believed-at-once",
@@ -63,6 +69,7 @@ CLIENTS: Final = (
                 "    if batch.kind is not RecordKind.EXTEND:",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "repeated-push-handed-out",
@@ -80,18 +87,22 @@ CLIENTS: Final = (
                 "return False",
             ),
         ),
+        seeds=84,
+        finders=(27,),
     ),
     Bug(
         "late-message-handed-out",
         "A consumer does not look whether the leases of what it holds are over.",
         "BullMQ stalled jobs, SQS: work goes on after the visibility time-out",
         (change("client.core.consumer:Consumer._check_leases", "if at_us <= now_us:", "if False:"),),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "damaged-payload-handed-out",
         "A consumer does not compare the payload with its checksum.",
         "nats-server #7549: checksums that nobody looks at",
         (change("client.core.arrivals:Arrivals.push", "crc32(payload) == crc", "True"),),
+        unfound="not found in the storms tried so far",
     ),
 )
 """All of them."""

@@ -15,6 +15,8 @@ DELIVERING: Final = (
         "A message is pushed one millisecond before it is due.",
         "Pulsar and RocketMQ timers: ticks rounded down; rocketmq-rust #9154",
         (change(f"{_DISPATCH}._push", "mesh_ms = mesh_us // 1000", "mesh_ms = mesh_us // 1000 + 1"),),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "own-clock-trusted",
@@ -27,6 +29,8 @@ DELIVERING: Final = (
                 "now.wall_us",
             ),
         ),
+        seeds=63,
+        finders=(20,),
     ),
     Bug(
         "step-not-held",
@@ -40,6 +44,7 @@ DELIVERING: Final = (
                 "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "push-before-grant",
@@ -53,19 +58,39 @@ DELIVERING: Final = (
                 "    lane.schedule(slots, np.ascontiguousarray(entries['wait_at']))",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
-        "push-unconfirmed",
-        "A leader that wakes after a pause pushes what it had leased, though another may lead by then.",
-        "etcd 3.4.3 Jepsen; rocketmq-rust #9154: a stale broker finishes its batch",
+        "push-on-waking",
+        "A leader that wakes after a pause pushes what it had leased before it looks at what has come, and asks nobody.",
+        "Jepsen etcd 3.4.3; rocketmq-rust #9154: a stale broker finishes its batch",
         (
             change(
                 "core.partition:Partition.confirmed",
                 "return leading is not None and leading.confirmed(now)",
                 "return leading is not None",
             ),
-            change(f"{_DISPATCH}.shift", "lane.leases.shift(gap_us)", "lane.leases.shift(gap_us)"),
+            change(
+                "core.broker:BrokerCore.step",
+                "    for event in events:",
+                "    self._dispatch(now)\n    for event in events:",
+            ),
         ),
+        unfound="not found in the storms tried so far",
+    ),
+    Bug(
+        "push-unconfirmed",
+        "A leader pushes though the members of its ISR have not answered lately.",
+        "ZooKeeper lock recipes: a session that is over at the server, and not yet at its owner",
+        (
+            change(
+                "core.partition:Partition.confirmed",
+                "return leading is not None and leading.confirmed(now)",
+                "return leading is not None",
+            ),
+        ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "deadlines-not-shifted",
@@ -75,6 +100,7 @@ DELIVERING: Final = (
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
             change(f"{_DISPATCH}.shift", "self._sessions.shift(gap_us)", "pass"),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "timers-before-input",
@@ -88,6 +114,7 @@ DELIVERING: Final = (
             ),
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "leases-end-by-wall-clock",
@@ -102,6 +129,8 @@ DELIVERING: Final = (
             ),
             change(f"{_DISPATCH}.tick", "if lane.act_us <= now.mono_us:", "if True:"),
         ),
+        seeds=36,
+        finders=(11,),
     ),
     Bug(
         "inherited-leases-returned",
@@ -114,6 +143,8 @@ DELIVERING: Final = (
                 "deadline_us = due_us",
             ),
         ),
+        seeds=12,
+        finders=(2,),
     ),
     Bug(
         "inherited-leases-never-end",
@@ -126,6 +157,8 @@ DELIVERING: Final = (
                 "deadline_us = due_us + NEVER_US // 2",
             ),
         ),
+        seeds=102,
+        finders=(33,),
     ),
     Bug(
         "expired-not-requeued",
@@ -138,6 +171,8 @@ DELIVERING: Final = (
                 "if len(applied.waiting) and not len(applied.ended):",
             ),
         ),
+        seeds=12,
+        finders=(1,),
     ),
     Bug(
         "token-reused",
@@ -155,12 +190,16 @@ DELIVERING: Final = (
                 "numbers, token % 16, Phase.PROPOSED",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "credit-leaks",
         "Of several leases that end together the credit of one only is free again.",
         "AMQP and Pulsar flow control: permits lost at a reconnect",
         (change("core.consumers:Consumers._returned", "session.rows_out -= rows", "session.rows_out -= 1"),),
+        seeds=27,
+        finders=(8,),
     ),
     Bug(
         "lost-push-not-repeated",
@@ -170,12 +209,14 @@ DELIVERING: Final = (
             change("core.sessions:Sessions._resend", "self._push_again(lane, slots[still])", "pass"),
             change("core.sessions:Sessions._settle_held", "self._push_again(lane, pushed[missing])", "pass"),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "wakes-too-late",
         "The loop is not woken for the next due instant.",
         "Pulsar #25996: strictness makes the timer forget to re-arm",
         (change(f"{_DISPATCH}.next_deadline_us", "if soonest_ms < NEVER_MS:", "if False:"),),
+        unfound="not found in the storms tried so far",
     ),
 )
 """All of them."""

@@ -16,6 +16,8 @@ ELECTIONS: Final = (
         "A replica that starts knows only the epoch of its last record.",
         "Raft §5.1: currentTerm is on stable storage; ZooKeeper ZOOKEEPER-4646",
         (change(f"{_REPLICA}.reset", "max(recovered.epoch, self.log.last_epoch)", "self.log.last_epoch"),),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "unclean-election",
@@ -34,6 +36,8 @@ ELECTIONS: Final = (
                 "return tuple(dict.fromkeys((self._ctx.me, *node.isr))) if node is not None else ()",
             ),
         ),
+        seeds=18,
+        finders=(5,),
     ),
     Bug(
         "incarnation-ignored",
@@ -44,6 +48,8 @@ ELECTIONS: Final = (
             change(f"{_REPLICA}.node_seen", "elif mine and node.epoch > self.epoch:", "elif mine:"),
             change(f"{_REPLICA}.lead", "epoch > self.epoch, ", "True, "),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "new-store-trusted",
@@ -61,12 +67,15 @@ ELECTIONS: Final = (
             change(f"{_CANDIDACY}._decide", "member == self._ctx.me or", "member[0] == self._ctx.me[0] or"),
             change(f"{_CANDIDACY}._voters", "and peer.store_id == member.store_id", ""),
         ),
+        seeds=372,
+        finders=(123,),
     ),
     Bug(
         "unknown-set-taken-for-failed",
         "A change of the ISR whose outcome is unknown counts as not made.",
         "python-zk/kazoo lock recipe, Curator: a set may have happened though its answer was lost",
         (change(f"{_LEADING}._set_ended", "self._unknown.update(node.isr)", "pass"),),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "unknown-set-settled-by-reading",
@@ -79,6 +88,7 @@ ELECTIONS: Final = (
                 "    self._unknown.clear()\n    self.advance(now)",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "unknown-set-taken-for-done",
@@ -93,6 +103,8 @@ ELECTIONS: Final = (
                 "    if done.outcome is SetOutcome.DONE:",
             ),
         ),
+        seeds=15,
+        finders=(4,),
     ),
     Bug(
         "unknown-takeover-taken-for-done",
@@ -107,12 +119,15 @@ ELECTIONS: Final = (
                 "    if done.outcome is SetOutcome.DONE:",
             ),
         ),
+        seeds=15,
+        finders=(4,),
     ),
     Bug(
         "unknown-takeover-forgotten",
         "A takeover whose answer was lost is not recognised when the node is read.",
         "python-zk/kazoo lock recipe: create succeeded, its answer was lost, and nobody holds the lock",
         (change(f"{_REPLICA}.node_seen", "elif mine and node.epoch > self.epoch:", "elif False:"),),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "serves-before-its-barrier",
@@ -130,6 +145,8 @@ ELECTIONS: Final = (
                 "",
             ),
         ),
+        seeds=27,
+        finders=(8,),
     ),
 )
 """All of them, in the order of the rules."""

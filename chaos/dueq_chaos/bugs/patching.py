@@ -8,11 +8,12 @@ has the bug. The text must be there exactly once, so a bug whose place has moved
 from __future__ import annotations
 
 import inspect
+import linecache
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from textwrap import dedent
+from textwrap import dedent, indent
 from types import CodeType, FunctionType
 
 
@@ -97,19 +98,34 @@ def changed_code(target: str, changes: list[Rewrite]) -> CodeType:
         BugRotten: a text is not there exactly once.
     """
     function = function_of(target)
-    source = dedent(inspect.getsource(function))
+    before = function.__code__
+    lines, first = inspect.getsourcelines(function)
+    module_lines = linecache.getlines(before.co_filename)
+    above, below = module_lines[: first - 1], module_lines[first - 1 + len(lines) :]
+    original = "".join(lines)
+    if _compiled(before, [*above, original, *below]) != before:
+        raise BugRotten(target, "its source is not what runs: edited since, or another bug is there")
+    source = dedent(original)
     for change in changes:
         count = source.count(change.old)
         if count != 1:
             raise BugRotten(target, f"the text {change.old!r} is there {count} times")
         source = source.replace(change.old, change.new)
-    # Line numbers as in the file: a traceback out of a planted bug leads to its place.
-    padded = "\n" * (function.__code__.co_firstlineno - 1) + source
+    margin = original[: len(original) - len(original.lstrip())]
+    changed = _compiled(before, [*above, indent(source, margin), *below])
+    if changed is None:
+        raise BugRotten(target, "its source does not define it")
+    return changed
+
+
+def _compiled(before: CodeType, lines: list[str]) -> CodeType | None:
+    """Compile a whole module, since what is imported decides how a call is compiled; return the one function."""
     # The name `annotations` is that of the import at the top: the feature, with its flag for the compiler.
-    module = compile(
-        padded, function.__code__.co_filename, "exec", annotations.compiler_flag, dont_inherit=True
-    )
-    for constant in module.co_consts:
-        if isinstance(constant, CodeType) and constant.co_name == function.__name__:
-            return constant.replace(co_qualname=function.__code__.co_qualname)
-    raise BugRotten(target, "its source does not define it")
+    flags = annotations.compiler_flag
+    found: list[CodeType] = [compile("".join(lines), before.co_filename, "exec", flags, dont_inherit=True)]
+    while found:
+        code = found.pop()
+        if code.co_qualname == before.co_qualname:
+            return code
+        found += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return None

@@ -29,6 +29,7 @@ REPLICATION: Final = (
             ),
             *_NO_ASSERTIONS,
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "follower-acks-before-sync",
@@ -38,12 +39,16 @@ REPLICATION: Final = (
             change(f"{_REPLICA}._ack", "min(self.synced, self.verified)", "self.verified"),
             change(f"{_REPLICA}.append_received", "if not self._dirty:", "if True:"),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "leader-counts-before-sync",
         "A leader counts itself among those who hold a record before its own disk does.",
         "Jepsen NATS 2.12.1, nats-server #7567",
         (change(f"{_LEADING}.advance", "lowest = replica.synced", "lowest = replica.log.end"),),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "truncate-to-high-watermark",
@@ -62,6 +67,8 @@ REPLICATION: Final = (
                 "        self.log = self._restored_log(recovered)",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "epoch-answer-ignored",
@@ -74,6 +81,7 @@ REPLICATION: Final = (
                 "previous = min(mismatch.end, log.end)",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "cut-at-late-duplicate",
@@ -89,6 +97,7 @@ REPLICATION: Final = (
             ),
             *_NO_ASSERTIONS,
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "ack-of-own-end",
@@ -101,6 +110,7 @@ REPLICATION: Final = (
                 "self.verified = max(grown, self.log.end)",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "commit-beyond-verified",
@@ -113,6 +123,7 @@ REPLICATION: Final = (
                 "min(append.commit, self.log.end)",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "shrunk-isr-counts-early",
@@ -124,13 +135,22 @@ REPLICATION: Final = (
                 "members.update(self._in_flight.isr)",
                 "members = set(self._in_flight.isr)",
             ),
+            change(
+                f"{_LEADING}._change_isr",
+                "self.set_node(PartitionNode(node.leader, node.incarnation, self.epoch, wanted))",
+                "self.set_node(PartitionNode(node.leader, node.incarnation, self.epoch, wanted))\n"
+                "        self.advance(now)",
+            ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "grown-isr-counts-late",
         "A leader commits without a joining member until it has heard that it has joined.",
         "Kafka KAFKA-7128, KIP-497",
         (change(f"{_LEADING}.maximal_isr", "members.update(self._in_flight.isr)", "pass"),),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "level-by-known-commit",
@@ -143,6 +163,20 @@ REPLICATION: Final = (
                 "self._replica.commit",
             ),
         ),
+        unfound="not found in the storms tried so far",
+    ),
+    Bug(
+        "joins-when-it-answers",
+        "A follower joins the ISR as soon as it has answered, whatever it holds.",
+        "Kafka KAFKA-7128; etcd and nats-server #7545: a member that votes before it has caught up",
+        (
+            change(
+                f"{_LEADING}._is_level",
+                "progress.match >= max(self.barrier, self._replica.commit)",
+                "progress.match >= 0",
+            ),
+        ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "min-isr-of-requests-only",
@@ -156,6 +190,7 @@ REPLICATION: Final = (
             change(f"{_LEADING}._enough_replicas", "return heard >= self._replica.min_isr", "return True"),
             change(f"{_LEADING}.healthy", "return alive >= self._replica.min_isr", "return True"),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "trimmed-follower-left-alone",
@@ -165,6 +200,8 @@ REPLICATION: Final = (
             change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
             change("core.partition:Partition.offer_snapshot", "self._snapshots.offer(peer)", "pass"),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "member-wiped-for-snapshot",
@@ -174,6 +211,7 @@ REPLICATION: Final = (
             change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
             change(f"{_LEADING}._offer_snapshot", "and not progress.untrusted", "and False"),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "answer-of-another-record",
@@ -192,6 +230,7 @@ REPLICATION: Final = (
                 "zip(waiting, applied.results)",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
 )
 """All of them, in the order of the rules."""

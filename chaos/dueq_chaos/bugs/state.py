@@ -24,6 +24,8 @@ STATE: Final = (
                 f"timeline.apply({_OTHER_STAMP})",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "answers-expire-by-local-clock",
@@ -36,6 +38,8 @@ STATE: Final = (
                 "        timeline._dedup.expire(now.wall_us // 1000)\n        try:\n",
             ),
         ),
+        seeds=63,
+        finders=(20,),
     ),
     Bug(
         "answers-dropped-at-failover",
@@ -48,6 +52,8 @@ STATE: Final = (
                 "        leading.serve()\n        self.timeline._dedup = type(self.timeline._dedup)()\n",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "retries-not-recognised",
@@ -57,6 +63,8 @@ STATE: Final = (
             change("core.dedup:Deduplication.judge", "if known is not None:", "if False:"),
             change("core.dedup:Deduplication.judge", "if request.sequence <= client.floor:", "if False:"),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "window-too-small-without-floor",
@@ -66,6 +74,8 @@ STATE: Final = (
             change("core.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
             change("core.dedup:Deduplication.judge", "if request.sequence <= client.floor:", "if False:"),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "cancel-done-though-pushed",
@@ -78,18 +88,24 @@ STATE: Final = (
                 "revoked = leased",
             ),
         ),
+        seeds=15,
+        finders=(4,),
     ),
     Bug(
         "withheld-push-leaves",
         "A cancel takes a lease back whose push is not held back.",
         "RocketMQ #8974: cancel and delivery race",
         (change("core.dispatch:TopicDispatcher.withhold", "leases.phase[slot] = Phase.WITHHELD", "pass"),),
+        seeds=192,
+        finders=(63,),
     ),
     Bug(
         "stale-token-accepted",
         "An ack is taken whatever lease it names.",
         "FOQS lease tokens; SQS receipt handles: a late delete removes the new delivery",
         (change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "attempt-reset-at-failover",
@@ -103,24 +119,31 @@ STATE: Final = (
                 "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "lease-without-state-check",
         "A lease is granted though the message is leased or gone by then.",
         "River #1331; fencing: a grant must be checked where it takes effect",
         (change(f"{_LIVE}._grant", 'free = rows["state"] == State.WAITING', 'free = rows["state"] >= 0'),),
+        seeds=60,
+        finders=(19,),
     ),
     Bug(
         "nack-forgets-due",
         "A message that was given back waits from the stamp on, though it was leased before its due instant.",
         "BullMQ, Celery: a retried ETA task runs at once",
         (change(f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'),),
+        seeds=66,
+        finders=(21,),
     ),
     Bug(
         "move-waits-at-old-due",
         "A move is answered done, and the message stays where it was.",
         "RocketMQ #8974: the timer of the old instant still fires",
         (change(f"{_LIVE}._moved_or_cancelled", 'rows["due"] = record.due[at]', "pass"),),
+        seeds=12,
+        finders=(0,),
     ),
 )
 """All of them."""

@@ -20,6 +20,8 @@ STORAGE: Final = (
                 "    if payload:\n        self._payload.write(payload, sync=True)\n",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "checkpoint-position-first",
@@ -37,6 +39,8 @@ STORAGE: Final = (
                 "    if len(write.unwait):",
             ),
         ),
+        seeds=30,
+        finders=(9,),
     ),
     Bug(
         "snapshot-without-leases",
@@ -49,6 +53,8 @@ STORAGE: Final = (
                 "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'l']:",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "snapshot-without-cold-rows",
@@ -61,6 +67,8 @@ STORAGE: Final = (
                 "in list(self._timeline.scan(prefix, layout.after(prefix)))[: 16 if tag == b'i' else None]:",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "snapshot-without-answers",
@@ -73,6 +81,8 @@ STORAGE: Final = (
                 "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'd']:",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "installation-not-marked",
@@ -82,6 +92,7 @@ STORAGE: Final = (
             change("storage.store:Store._install_begin", '(mark, b"1"), ', ""),
             change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "move-keeps-old-index-row",
@@ -94,12 +105,16 @@ STORAGE: Final = (
                 "unwait = np.flatnonzero((disk == OnDisk.WAITING) & (state != State.WAITING))",
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "low-water-above-waiting",
         "The mark below which no seek goes is the latest stamp, whatever still waits below it.",
         "RocksDB wiki, queues: a remembered first id; RocketMQ #8974: a timer behind the cursor is missed",
         (change("core.checkpoint:low_water_of", "mark = min(mark, int(waiting.min()))", "pass"),),
+        seeds=210,
+        finders=(69,),
     ),
     Bug(
         "stale-read-wins",
@@ -109,6 +124,7 @@ STORAGE: Final = (
             change("core.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
             change("core.cold:ColdReads.settled", "return False", "return True"),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "window-forgets-pinned-rows",
@@ -119,12 +135,16 @@ STORAGE: Final = (
                 "core.residency:Residency.cold", "    table.pins[slots] += 1\n", "    hold.unresolved += 0\n"
             ),
         ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "block-deleted-with-first-row",
         "A block of payloads is garbage when the first of its messages ends.",
         "RocketMQ #6984: the fate of one decides for its batch",
         (change("storage.store:Store._count_down", "    if left > 0:", "    if False:"),),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "garbage-before-the-log",
@@ -137,6 +157,7 @@ STORAGE: Final = (
                 "    self._payload_batch.append((layout.block_key(uid, sequence, block_row), None))",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "chunks-not-waited-for",
@@ -149,6 +170,7 @@ STORAGE: Final = (
                 "return False",
             ),
         ),
+        unfound="not found in the storms tried so far",
     ),
     Bug(
         "torn-tail-trusted",
@@ -163,6 +185,7 @@ STORAGE: Final = (
             ),
             change("storage.recovery:Recovery._verify_log", "self._cut_payloads(uid, log.end)", "pass"),
         ),
+        unfound="not found in the storms tried so far",
     ),
 )
 """All of them, in the order of writing."""
