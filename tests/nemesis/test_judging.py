@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +25,14 @@ def _produce(path: Path, ids: list[str]) -> None:
         recorder.complete("p", operation, id=ids)
 
 
-def _consume(path: Path, ids: list[str]) -> None:
+def _consume(path: Path, ids: list[str], released_us: int = _DUE_MS * 1000 + 1) -> None:
     """Receive and acknowledge, then be killed while writing."""
     with Recorder(path) as recorder:
         operation = recorder.invoke("c", Kind.RECEIVE, topic="t")
         count = len(ids)
         recorder.complete(
             "c", operation, id=ids, due=_DUE_MS, token=list(range(1, count + 1)), attempt=1,
-            released=_DUE_MS * 1000 + 1, lease_ms=4_000, crc=list(range(count)), size=5,
+            released=released_us, lease_ms=4_000, crc=list(range(count)), size=5,
         )  # fmt: skip
         operation = recorder.invoke("c", Kind.ACK, id=ids, token=list(range(1, count + 1)))
         recorder.complete("c", operation)
@@ -42,6 +43,7 @@ def _consume(path: Path, ids: list[str]) -> None:
 
 
 def _joined(folder: Path, came: int) -> Path:
+    folder.mkdir(exist_ok=True)
     ids = [f"M{number}" for number in range(10)]
     _produce(folder / "p.jsonl", ids)
     _consume(folder / "c.jsonl", ids[:came])
@@ -81,3 +83,15 @@ def test_a_series_counts_by_the_second_and_knows_no_lateness_where_nothing_came(
     came = ~np.isnan(series.p50_ms)
     assert list(came) == list(series.delivered > 0)
     assert np.all(series.max_ms[came] >= series.p50_ms[came])
+
+
+def test_where_clocks_were_set_early_and_lost_are_judged_as_ever(tmp_path: Path) -> None:
+    history = read_history(_joined(tmp_path, 7))
+    assert judging.verdicts(judging.judge(history, emptied=True, clocks_off_s=3600))["lost"] == 3
+
+
+def test_a_release_later_than_the_arrival_is_a_mesh_time_that_was_ahead(tmp_path: Path) -> None:
+    _produce(tmp_path / "p.jsonl", ["M0", "M1"])
+    _consume(tmp_path / "c.jsonl", ["M0", "M1"], time.time_ns() // 1000 + 20_000_000)
+    assert judging.stamped_ahead(read_history(tmp_path / "p.jsonl", tmp_path / "c.jsonl")) == 2
+    assert judging.stamped_ahead(read_history(_joined(tmp_path / "fine", 7))) == 0
