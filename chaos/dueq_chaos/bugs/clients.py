@@ -25,7 +25,7 @@ CLIENTS: Final = (
                 "    change.lane.open[change.sequence] = change\n",
             ),
         ),
-        seeds=12,
+        seeds=24,
         finders=(0,),
     ),
     Bug(
@@ -39,7 +39,7 @@ CLIENTS: Final = (
                 "change.refusal",
             ),
         ),
-        seeds=12,
+        seeds=24,
         finders=(0,),
     ),
     Bug(
@@ -53,23 +53,26 @@ CLIENTS: Final = (
                 "context.mono_us + left_ms * 1000",
             ),
         ),
-        seeds=18,
+        seeds=24,
         finders=(5,),
     ),
     Bug(
         "extension-believed-at-once",
-        "A consumer relies on an extension whatever the leader has answered to it.",
+        "A consumer relies on an extension from the moment it asks for it.",
         "BullMQ: a lock that was not extended is still worked under",
         (
             change(
-                "client.core.settling:Settling._done",
-                "    if batch.kind is not RecordKind.EXTEND:",
-                "    if batch.kind is RecordKind.EXTEND:\n"
-                "        outcomes = [Outcome.DONE] * part.rows\n"
-                "    if batch.kind is not RecordKind.EXTEND:",
+                "client.core.settling:Settling.settle",
+                "            batch.decided_us.append(self._context.mono_us)",
+                "            batch.decided_us.append(self._context.mono_us)\n"
+                "            if not final:\n"
+                "                delivery.deadline_us = self._context.mono_us + event.amount_ms * 1000",
             ),
         ),
-        unfound="not found in the storms tried so far",
+        unfound=(
+            "the history notes the end of a lease when the extension is confirmed: wanted, what the "
+            "SDK believes at each instant"
+        ),
     ),
     Bug(
         "repeated-push-handed-out",
@@ -91,18 +94,11 @@ CLIENTS: Final = (
         finders=(27,),
     ),
     Bug(
-        "late-message-handed-out",
-        "A consumer does not look whether the leases of what it holds are over.",
-        "BullMQ stalled jobs, SQS: work goes on after the visibility time-out",
-        (change("client.core.consumer:Consumer._check_leases", "if at_us <= now_us:", "if False:"),),
-        unfound="not found in the storms tried so far",
-    ),
-    Bug(
         "damaged-payload-handed-out",
         "A consumer does not compare the payload with its checksum.",
         "nats-server #7549: checksums that nobody looks at",
         (change("client.core.arrivals:Arrivals.push", "crc32(payload) == crc", "True"),),
-        unfound="not found in the storms tried so far",
+        unfound=("wanted: a disk that damages a payload"),
     ),
 )
 """All of them."""

@@ -20,7 +20,7 @@ STORAGE: Final = (
                 "    if payload:\n        self._payload.write(payload, sync=True)\n",
             ),
         ),
-        seeds=12,
+        seeds=24,
         finders=(0,),
     ),
     Bug(
@@ -53,8 +53,11 @@ STORAGE: Final = (
                 "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'l']:",
             ),
         ),
-        seeds=12,
-        finders=(0,),
+        seeds=24,
+        finders=(
+            4,
+            0,
+        ),
     ),
     Bug(
         "snapshot-without-cold-rows",
@@ -67,8 +70,11 @@ STORAGE: Final = (
                 "in list(self._timeline.scan(prefix, layout.after(prefix)))[: 16 if tag == b'i' else None]:",
             ),
         ),
-        seeds=12,
-        finders=(0,),
+        seeds=24,
+        finders=(
+            4,
+            0,
+        ),
     ),
     Bug(
         "snapshot-without-answers",
@@ -81,8 +87,11 @@ STORAGE: Final = (
                 "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'd']:",
             ),
         ),
-        seeds=12,
-        finders=(0,),
+        seeds=24,
+        finders=(
+            4,
+            0,
+        ),
     ),
     Bug(
         "installation-not-marked",
@@ -92,7 +101,9 @@ STORAGE: Final = (
             change("storage.store:Store._install_begin", '(mark, b"1"), ', ""),
             change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
         ),
-        unfound="not found in the storms tried so far",
+        unfound=(
+            "wanted: snapshots of several parts (small SNAPSHOT_CHUNK_BYTES), and a crash between two of them"
+        ),
     ),
     Bug(
         "move-keeps-old-index-row",
@@ -105,8 +116,11 @@ STORAGE: Final = (
                 "unwait = np.flatnonzero((disk == OnDisk.WAITING) & (state != State.WAITING))",
             ),
         ),
-        seeds=12,
-        finders=(0,),
+        seeds=24,
+        finders=(
+            19,
+            0,
+        ),
     ),
     Bug(
         "low-water-above-waiting",
@@ -124,7 +138,7 @@ STORAGE: Final = (
             change("core.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
             change("core.cold:ColdReads.settled", "return False", "return True"),
         ),
-        unfound="not found in the storms tried so far",
+        unfound=("wanted: reads that take longer than a checkpoint (a slow disk slows commits only)"),
     ),
     Bug(
         "window-forgets-pinned-rows",
@@ -135,7 +149,7 @@ STORAGE: Final = (
                 "core.residency:Residency.cold", "    table.pins[slots] += 1\n", "    hold.unresolved += 0\n"
             ),
         ),
-        seeds=12,
+        seeds=24,
         finders=(0,),
     ),
     Bug(
@@ -143,8 +157,11 @@ STORAGE: Final = (
         "A block of payloads is garbage when the first of its messages ends.",
         "RocketMQ #6984: the fate of one decides for its batch",
         (change("storage.store:Store._count_down", "    if left > 0:", "    if False:"),),
-        seeds=12,
-        finders=(0,),
+        seeds=24,
+        finders=(
+            19,
+            0,
+        ),
     ),
     Bug(
         "garbage-before-the-log",
@@ -157,7 +174,8 @@ STORAGE: Final = (
                 "    self._payload_batch.append((layout.block_key(uid, sequence, block_row), None))",
             ),
         ),
-        unfound="not found in the storms tried so far",
+        seeds=252,
+        finders=(83,),
     ),
     Bug(
         "chunks-not-waited-for",
@@ -170,7 +188,10 @@ STORAGE: Final = (
                 "return False",
             ),
         ),
-        unfound="not found in the storms tried so far",
+        unfound=(
+            "wanted: more long payloads (one step of seventy), with due instants after the end of the "
+            "storm, so that a payload that cannot be read is looked at"
+        ),
     ),
     Bug(
         "torn-tail-trusted",
@@ -185,7 +206,10 @@ STORAGE: Final = (
             ),
             change("storage.recovery:Recovery._verify_log", "self._cut_payloads(uid, log.end)", "pass"),
         ),
-        unfound="not found in the storms tried so far",
+        unfound=(
+            "wanted: a disk that loses or damages a row in the middle (the simulated one loses whole "
+            "batches at the end only)"
+        ),
     ),
 )
 """All of them, in the order of writing."""
