@@ -96,6 +96,8 @@ class MeshTime:
         self.steps = 0
         self._max_offset_us = max_offset_ms * 1000
         self._peers: dict[str, _Peer] = {}
+        self._gone: dict[str, _Peer] = {}
+        """Brokers without a registration: what was measured of them holds until it is too old."""
         self._base_us: int | None = None  # wall - mono at the last turn
         self._stepped: Now | None = None
         self._verdict_us = 0
@@ -116,7 +118,7 @@ class MeshTime:
         """
         known = self._peers.get(peer)
         if known is None:
-            known = self._peers[peer] = _Peer()
+            known = self._peers[peer] = self._gone.pop(peer, _Peer())
         trip_us = (t4_us - t1_us) - (t3_us - t2_us)
         if trip_us < 0 or t3_us < t2_us or t1_us <= 0:
             return  # a clock was set between the timestamps
@@ -126,8 +128,15 @@ class MeshTime:
         known.add(trip_us, offset_us + now.wall_us - now.mono_us, now.mono_us)
 
     def forget(self, peer: str) -> None:
-        """The broker's registration is gone: its clock counts no more."""
-        self._peers.pop(peer, None)
+        """The broker's registration is gone: no majority needs its clock any more.
+
+        What was measured still tells how wrong the own clock is. To drop it at once would let mesh time leap to a
+        clock that is ahead, when the last measured peer dies, with pushes at hand that its last frame still allows.
+        """
+        known = self._peers.pop(peer, None)
+        if known is not None:
+            known.fresh = known.judged = False
+            self._gone[peer] = known
 
     def offset_us(self, peer: str) -> int | None:
         """Return the peer's clock minus our own at the last turn, µs; None when it has not been measured."""
@@ -150,7 +159,7 @@ class MeshTime:
     def _median(self, now: Now) -> tuple[int, int]:
         """Return the median offset (own clock included as 0) and the round trip of its measurement."""
         base_us = now.wall_us - now.mono_us
-        clocks = [(best[1] - base_us, best[0]) for peer in self._peers.values() if (best := peer.best)]
+        clocks = [(best[1] - base_us, best[0]) for peer in self._all() if (best := peer.best)]
         if not clocks:
             return 0, 0
         clocks.append((0, 0))
@@ -172,13 +181,14 @@ class MeshTime:
             self.hold = True
             self.steps += 1
             self._stepped = now
-            for peer in self._peers.values():
+            for peer in self._all():
                 peer.doubt()
         elif self.hold:
             self._try_release(now)
         if now.mono_us >= self._verdict_us:
-            for peer in self._peers.values():
+            for peer in self._all():
                 peer.expire(now.mono_us)
+            self._gone = {name: peer for name, peer in self._gone.items() if peer.best is not None}
             self._judge(now)
         return stepped
 
@@ -187,6 +197,9 @@ class MeshTime:
         if not self.hold or self._peers or self._stepped is None:
             return None
         return self._stepped.mono_us + LONE_HOLD_US
+
+    def _all(self) -> list[_Peer]:
+        return [*self._peers.values(), *self._gone.values()]
 
     def _majority(self) -> int:
         """Brokers that are more than half of all known, this one included."""

@@ -37,6 +37,18 @@ def test_a_clock_that_is_ahead_of_the_majority_is_set_back_but_for_half_a_round_
     assert clock.mono_of(WALL_US, at(0)) == 9_000_000 + 40_000 - 100
 
 
+def test_mesh_time_does_not_leap_to_a_clock_that_is_ahead_when_the_last_measured_peer_dies() -> None:
+    """Found by the nemesis: a clock 20 s ahead, one peer restarting, the other one dying: pushes left early."""
+    clock = MeshTime()
+    measure(clock, "b2", -20_000, at(0))
+    clock.turn(at(0))
+    clock.forget("b2")
+    assert clock.mesh_now_us(at(3)) == WALL_US + 3_000 - 20_000_000 + 100
+    for second in range(1, 30):
+        clock.turn(at(second * 1000))
+    assert clock.mesh_now_us(at(30_000)) == WALL_US + 30_000_000
+
+
 def test_a_clock_that_is_behind_is_left_alone() -> None:
     clock = MeshTime()
     for peer in ("b2", "b3"):
@@ -78,16 +90,27 @@ def test_the_shortest_round_trip_of_the_last_seconds_counts() -> None:
     assert clock.offset_us("b2") == -41_000
 
 
-def test_measurements_end_after_seconds_of_silence_and_with_the_registration() -> None:
+def test_measurements_end_after_seconds_of_silence() -> None:
     clock = MeshTime()
     measure(clock, "b2", -40, at(0))
     clock.turn(at(0))
     clock.turn(at(70_000))
     assert clock.offset_us("b2") is None
-    measure(clock, "b2", -40, at(70_000))
-    clock.forget("b2")
-    assert clock.offset_us("b2") is None
     assert clock.mesh_now_us(at(70_000)) == WALL_US + 70_000_000
+
+
+def test_a_broker_without_registration_has_no_offset_and_is_needed_for_no_majority() -> None:
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -40, at(0))
+    clock.turn(at(0))
+    for peer in ("b2", "b3"):
+        clock.forget(peer)
+    assert clock.offset_us("b2") is None
+    clock.turn(at(100, step_ms=500))
+    assert clock.hold
+    clock.turn(at(100 + LONE_HOLD_US // 1000, step_ms=500))
+    assert not clock.hold
 
 
 def test_slewing_the_own_clock_does_not_change_mesh_time() -> None:
