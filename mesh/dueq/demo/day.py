@@ -28,8 +28,10 @@ DEFAULT_DAY = "2013-07-11"
 TOPIC = "departures"
 _PARTITIONS = 6
 _DESKS = 2
-_LEAD_S = 12.0
-"""From planning to the first departure: Spark's job, the moves and the cancels must be done by then."""
+_LEAD_S_MIN, _LEAD_S_MAX = 12.0, 60.0
+_LEAD_JOBS = 12
+"""From planning to the first departure: Spark's job, the moves and the cancels must be done by then, also on a machine
+that is slow: so many times as long as a small job of Spark takes."""
 _GRACE_S = 20.0
 """How long after the last instant a departure may still come before it counts as lost."""
 _LINGER_S = 2.0
@@ -113,7 +115,7 @@ class FlightDay:
         board: Board,
         desks: list[Desk],
     ) -> Report:
-        start_ms = int((time.time() + _LEAD_S) * 1000)
+        start_ms = int((time.time() + _lead_s(spark)) * 1000)
         instant = compressed(flights, start_ms, self._options.seconds)
         truth = {f.number: None if f.cancelled else instant(f.left_at_ms) for f in flights}
         board.tell("Spark schedules every departure at its scheduled time")
@@ -185,6 +187,17 @@ class FlightDay:
             print(text, file=sys.stderr, flush=True)
 
 
+def _lead_s(spark: SparkSession) -> float:
+    """How long the preparations may take here."""
+    begun_s = time.monotonic()
+    _small_job(spark)
+    return min(max(_LEAD_JOBS * (time.monotonic() - begun_s), _LEAD_S_MIN), _LEAD_S_MAX)
+
+
+def _small_job(spark: SparkSession) -> None:
+    spark.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
+
+
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="dueq-day-"))
@@ -215,7 +228,7 @@ def _spark(folder: Path) -> Iterator[SparkSession]:
         .getOrCreate()
     )  # fmt: skip
     try:
-        session.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
+        _small_job(session)
         yield session
     finally:
         session.stop()
