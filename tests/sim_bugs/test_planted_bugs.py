@@ -6,23 +6,27 @@ import pytest
 
 from dueq_chaos.bugs import BUGS
 from dueq_chaos.bugs.bug import Bug
-from dueq_chaos.bugs.finding import run_seed, search, seeds_of
+from dueq_chaos.bugs.finding import is_harmless, run_seed, search, seeds_of
 from dueq_chaos.bugs.patching import BugRotten, Rewrite, function_of, rewritten
-from dueq_chaos.sim.storm import Storm
 
 FOUND = {name: bug for name, bug in BUGS.items() if bug.seeds}
 UNFOUND = {name: bug for name, bug in BUGS.items() if not bug.seeds}
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FOUND)
 def test_the_simulator_finds_it_within_its_bound(name: str) -> None:
-    """Seeds that are known to find it come first, so this takes seconds; nothing rests on them."""
+    """Seeds that are known to find it come first, so this takes seconds.
+
+    Nothing rests on them: when the storms are drawn otherwise, all seeds below the bound are tried.
+    """
     bug = FOUND[name]
     found = search(bug, seeds_of(bug, hinted=True))
     assert found.outcome is not None, f"{bug.name} was not found in {found.runs} storms: {bug.does}"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", FOUND)
 def test_the_simulator_finds_it_without_being_told_where(name: str) -> None:
     bug = FOUND[name]
@@ -32,11 +36,11 @@ def test_the_simulator_finds_it_without_being_told_where(name: str) -> None:
 
 @pytest.mark.parametrize("seed", sorted({bug.finders[0] for bug in FOUND.values() if bug.finders}))
 def test_without_a_bug_the_same_seed_reports_nothing(seed: int) -> None:
-    assert not Storm(seed).run().verdicts
+    assert is_harmless(seed)
 
 
-def test_there_are_at_least_twenty_eight_that_are_found() -> None:
-    assert len(FOUND) >= 28
+def test_there_are_at_least_forty_that_are_found() -> None:
+    assert len(FOUND) >= 40
 
 
 @pytest.mark.parametrize("name", BUGS)
@@ -80,7 +84,7 @@ def test_a_bug_that_does_not_fit_changes_nothing() -> None:
 
 
 def test_a_storm_with_a_bug_can_be_run_by_name() -> None:
-    outcome = run_seed("due-minus-one", 0)
-    assert outcome.seed == 0
+    seed = BUGS["due-minus-one"].finders[0]
+    outcome = run_seed("due-minus-one", seed)
+    assert outcome.seed == seed
     assert "before it is due" in outcome.verdicts[0]
-    assert not run_seed.__closure__, "it can be sent to another process"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from dueq_chaos.bugs import BUGS
 from dueq_chaos.bugs.bug import Bug
@@ -39,7 +40,7 @@ def seeds_of(bug: Bug, *, hinted: bool) -> Iterable[int]:
 
 
 def search(bug: Bug, seeds: Iterable[int], clock: Callable[[], float] = time.perf_counter) -> Search:
-    """Run storms with the bug planted, until one fails.
+    """Run storms with the bug planted, until one fails that does not fail without it.
 
     Args:
         bug: what to plant.
@@ -50,13 +51,19 @@ def search(bug: Bug, seeds: Iterable[int], clock: Callable[[], float] = time.per
         BugRotten: the product has changed where the bug was.
     """
     began, runs = clock(), 0
-    with bug.planted():
-        for seed in seeds:
+    for seed in seeds:
+        with bug.planted():
             outcome = Storm(seed).run()
-            runs += 1
-            if outcome.verdicts:
-                return Search(bug, runs, clock() - began, outcome)
+        runs += 1
+        if outcome.verdicts and is_harmless(seed):
+            return Search(bug, runs, clock() - began, outcome)
     return Search(bug, runs, clock() - began, None)
+
+
+@cache
+def is_harmless(seed: int) -> bool:
+    """Whether a storm finds nothing in the product as it is: only then does a verdict speak of a planted bug."""
+    return not Storm(seed).run().verdicts
 
 
 def run_seed(name: str, seed: int, minutes: float = 0.0) -> Outcome:
