@@ -188,10 +188,8 @@ STORAGE: Final = (
                 "return False",
             ),
         ),
-        unfound=(
-            "wanted: more long payloads (one step of seventy), with due instants after the end of the "
-            "storm, so that a payload that cannot be read is looked at"
-        ),
+        seeds=1011,
+        finders=(336,),
     ),
     Bug(
         "torn-tail-trusted",
