@@ -134,7 +134,7 @@ class Partition:
             refusal = self._uploads_missing(request)
         if refusal is None:
             for number in request.upload.tolist():
-                self.uploads.named(number)
+                self.uploads.taken(number)
             self._queue.append(_Queued(route, request, bodies[0] if bodies else b""))
             self.ctx.touch(self)
         return refusal
@@ -311,7 +311,7 @@ class Partition:
         self.ctx.touch(self)
         for entry in entries:
             for number in entry.record.upload.tolist():
-                self.uploads.named(number)
+                self.uploads.named(number, entry.record.sequence)
             asked = self.timeline.cold(entry.record)
             if asked is not None:
                 self._read_cold(*asked)
@@ -496,6 +496,7 @@ class Partition:
         if below > self.replica.log.start:
             self.ctx.persist(TrimLog(self.uid, below))
             self.replica.log.trim(below)
+            self.uploads.trimmed(below)
 
     def tick(self, now: Now) -> bool:
         """Periodic care; returns whether more is wanted soon."""
@@ -532,6 +533,7 @@ class Partition:
         if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
             return
         self._generation += 1
+        self.uploads.wiped()
         self._installation = Installation(
             self.ctx, self.replica, self.topic.name, peer.broker_id, self._installed, now
         )
@@ -545,7 +547,7 @@ class Partition:
         self.replica.reset(recovered)
         self.replica.raise_epoch(epoch)
         self.timeline = Timeline(self.uid, recovered, self.hot_rows_max)
-        self.uploads = Uploads(self.ctx, self.replica, recovered.uploads, now)
+        self.uploads.recovered(recovered.uploads, now)
         self._checkpointed = self.timeline.applied
         self.ctx.log("info", "replica.installed", uid=self.uid, applied=recovered.applied, epoch=epoch)
 

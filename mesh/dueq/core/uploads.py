@@ -2,7 +2,8 @@
 
 The leader gives out an upload number (`epoch << 32 | counter`: an epoch belongs to one process, so a number is
 never used twice), and answers a chunk once it is synced on every member of the maximal ISR. A follower takes no
-record whose chunks it lacks: it asks for them. What no record has named for a while is dropped.
+record whose chunks it lacks: it asks for them. What no record has named for a while is dropped; what a record of
+the log names never is, and the store refuses to drop what a live message names.
 """
 
 from __future__ import annotations
@@ -60,17 +61,29 @@ class _Upload:
         self.touched_us = now.mono_us
 
 
+class _Held:
+    """What is known to be on this disk of an upload that no record names, and when it was last touched."""
+
+    __slots__ = ("chunks", "touched_us")
+
+    def __init__(self, chunks: set[int], touched_us: int) -> None:
+        self.chunks = chunks
+        self.touched_us = touched_us
+
+
 class Uploads:
-    """The uploads of one partition that no record has named yet."""
+    """The uploads of one partition: those that no record has named yet, and those that the log names."""
 
     def __init__(self, ctx: Context, replica: Replica, orphans: list[int], now: Now) -> None:
         self._ctx, self._replica = ctx, replica
         self._counter = 0
         self._bytes = 0
         self._led: dict[int, _Upload] = {}
-        # As follower: chunks on this disk, and when the last one came (mono µs).
-        self._held: dict[int, tuple[set[int], int]] = {number: (set(), now.mono_us) for number in orphans}
+        self._held: dict[int, _Held] = {}
+        # upload -> sequence of the log's record that names it, in the order of the log
+        self._named: dict[int, int] = {}
         self._asked: dict[int, int] = {}
+        self.recovered(orphans, now)
 
     # -------------------------------------------------------------- leading
 
@@ -158,19 +171,48 @@ class Uploads:
             and len(upload.done) == chunk_count(size)
         )
 
-    def named(self, number: int) -> None:
-        """A record names the upload now."""
+    def taken(self, number: int) -> None:
+        """A request names the upload: nobody goes on with it."""
         upload = self._led.pop(number, None)
         if upload is not None:
             self._bytes -= upload.size
-        self._held.pop(number, None)
-        self._asked.pop(number, None)
+
+    def named(self, number: int, sequence: int) -> None:
+        """A record of the log names the upload now."""
+        if number:
+            self._named[number] = sequence
+            self._held.pop(number, None)
+            self._asked.pop(number, None)
 
     def orphaned(self, numbers: list[int], now: Now) -> None:
         """The record that named (or would have named) these uploads is gone; they may be named again."""
         for number in numbers:
             if number:
-                self._held[number] = (set(), now.mono_us)
+                self._named.pop(number, None)
+                self._hold(number, now)
+
+    def trimmed(self, below: int) -> None:
+        """The log holds no records before this one; a checkpoint says what the live messages among them name."""
+        while self._named and (first := next(iter(self._named.items())))[1] < below:
+            del self._named[first[0]]
+
+    def wiped(self) -> None:
+        """An installation begins: nothing is on this disk any more, but for what comes from now on."""
+        self._held.clear()
+        self._named.clear()
+        self._asked.clear()
+
+    def recovered(self, orphans: list[int], now: Now) -> None:
+        """These uploads are on the disk, and nothing there names them."""
+        for number in orphans:
+            self._hold(number, now)
+
+    def _hold(self, number: int, now: Now) -> _Held:
+        """Something of the upload has come: it will be dropped if nothing names it."""
+        self._ctx.attend(self._replica.uid)
+        held = self._held.setdefault(number, _Held(set(), now.mono_us))
+        held.touched_us = now.mono_us
+        return held
 
     def leadership_lost(self) -> None:
         """Who waits is sent to the next leader; the chunks are orphans here until that one names them."""
@@ -178,7 +220,8 @@ class Uploads:
             for chunk in upload.open.values():
                 for route, request_id in chunk.waiting:
                     self._ctx.reply(route, ChunkReply(request_id, Code.NOT_LEADER, "the leader has changed"))
-            self._held[number] = (set(), upload.touched_us)
+            self._held[number] = _Held(upload.done, upload.touched_us)
+            self._ctx.attend(self._replica.uid)
         self._led.clear()
         self._bytes = 0
 
@@ -206,20 +249,24 @@ class Uploads:
     # -------------------------------------------------------------- following
 
     def chunk_from_leader(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:
-        """Store a chunk and say so."""
+        """Store a chunk and say so. One that comes after its record is a repeat: that was not taken without it."""
+        number = message.upload
         if (
             message.epoch < self._replica.epoch
             or crc32(body) != message.crc
             or len(body) > limits.CHUNK_BYTES
+            or number in self._named
         ):
             return
-        self._ctx.persist(PutChunk(self._replica.uid, message.upload, message.chunk, body))
+        held = self._hold(number, now)
+        self._ctx.persist(PutChunk(self._replica.uid, number, message.chunk, body))
 
         def synced(then: Now) -> None:
-            chunks, _ = self._held.get(message.upload, (set(), 0))
-            chunks.add(message.chunk)
-            self._held[message.upload] = (chunks, then.mono_us)
-            peer.upload_acks.append(UploadAck(self._replica.uid, message.upload, message.chunk))
+            # Otherwise it has been dropped or wiped since, or named: then nobody waits for the ack.
+            if self._held.get(number) is held:
+                held.chunks.add(message.chunk)
+                held.touched_us = then.mono_us
+                peer.upload_acks.append(UploadAck(self._replica.uid, number, message.chunk))
 
         self._ctx.when_persisted(synced)
 
@@ -228,7 +275,8 @@ class Uploads:
         record = entry.record
         lacking = False
         for number, size in zip(record.upload.tolist(), record.size.tolist(), strict=False):
-            if number and len(self._held.get(number, ((), 0))[0]) < chunk_count(size):
+            held = self._held.get(number)
+            if number and (held is None or len(held.chunks) < chunk_count(size)):
                 lacking = True
                 if now.mono_us - self._asked.get(number, -(1 << 62)) > limits.RESEND_MS * 5000:
                     self._asked[number] = now.mono_us
@@ -251,13 +299,15 @@ class Uploads:
         last = now.mono_us - limits.UPLOAD_IDLE_MS * 1000
         for number, upload in list(self._led.items()):
             if upload.touched_us < last:
-                self.named(number)
+                self.taken(number)
                 self._ctx.persist(DropUpload(self._replica.uid, number))
                 continue
             for index, chunk in upload.open.items():
                 if now.mono_us - chunk.sent_at_us > limits.RESEND_MS * 1000:
                     self._send(number, upload, index, chunk, now)
-        for number, (_, touched_us) in list(self._held.items()):
-            if touched_us < last:
+        if self._replica.installing:
+            return  # what names it may be among the rows that are still to come
+        for number, held in list(self._held.items()):
+            if held.touched_us < last:
                 del self._held[number]
                 self._ctx.persist(DropUpload(self._replica.uid, number))

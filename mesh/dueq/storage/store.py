@@ -397,9 +397,13 @@ class Store:
         self._payload_batch.append((key, bytes(write.data)))
 
     def _drop_upload(self, write: DropUpload) -> None:
+        """Delete an upload's chunks, unless a live message has them, or the sweep of its record will."""
         self._flush()
-        prefix = layout.chunk_key(write.uid, write.upload, 0)[:-2]
-        self._payload_batch.extend((key, None) for key in self._payload.keys(prefix, layout.after(prefix)))
+        uid, prefix = write.uid, layout.chunk_key(write.uid, write.upload, 0)[:-2]
+        first = layout.head(uid, b"g")
+        swept = any(key[:3] + key[9:] == prefix for key in self._timeline.keys(first, layout.after(first)))
+        if not swept and self._timeline.get(layout.named_key(uid, write.upload)) is None:
+            self._payload_batch.extend((key, None) for key in self._payload.keys(prefix, layout.after(prefix)))
 
     # -------------------------------------------------------------- installing
 

@@ -10,11 +10,12 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from dueq.core.entry import ENTRY, Entries, State
+from dueq.core.entry import ENTRY, FLAG_UPLOAD, Entries, State
 from dueq.core.persistence import (
     AppendLog,
     CreatePartition,
     DropPartition,
+    DropUpload,
     EntriesRead,
     IndexScanned,
     InstallBegin,
@@ -309,6 +310,19 @@ def test_uploads_that_nothing_names_are_told_as_orphans(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [record])])
     (found,) = disk.open().recover()
     assert found.uploads == [77]
+
+
+def test_an_upload_is_dropped_only_when_neither_a_live_message_nor_the_sweep_needs_it(disk: Disk) -> None:
+    """Who orders it may have forgotten what a checkpoint says; a finished message's record may still be read."""
+    disk.store.commit([PutChunk(UID, 77, 0, b"chunk"), AppendLog(UID, [insert(1, [b""])])])
+    live = entries((1, 0, 1_000))
+    live["flags"], live["place"] = FLAG_UPLOAD, 77
+    disk.store.commit([SaveCheckpoint(UID, 1, 1_000, put=live), DropUpload(UID, 77)])
+    assert disk.payload.get(layout.chunk_key(UID, 77, 0)) == b"chunk"
+    disk.store.commit([SaveCheckpoint(UID, 1, 1_000, finished=live), DropUpload(UID, 77)])
+    assert disk.payload.get(layout.chunk_key(UID, 77, 0)) == b"chunk"
+    disk.store.commit([TrimLog(UID, 2), PutChunk(UID, 77, 0, b"late"), DropUpload(UID, 77)])
+    assert disk.payload.get(layout.chunk_key(UID, 77, 0)) is None
 
 
 # ---------------------------------------------------------------- whole partitions

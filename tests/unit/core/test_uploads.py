@@ -1,0 +1,159 @@
+"""Long payloads in a mesh: what is kept, what is dropped, who is asked for what, and who is answered."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from dueq import limits
+from dueq.core.events import Event, PeerFrameReceived
+from dueq.storage import layout
+from dueq_chaos.scenarios.hand import Bodies, Hand
+from dueq_chaos.scenarios.stage import Stage
+from dueq_codecs.digest import request_digest
+from dueq_codecs.messages import (
+    BrokerMessage,
+    ChangeReply,
+    ChangeRequest,
+    ChunkReply,
+    ChunkRequest,
+    Code,
+    UploadChunk,
+)
+from dueq_codecs.records import RecordKind
+
+FAR_MS = 86_400_000
+CLIENT = b"c" * 16
+
+
+class Uploader(Hand):
+    """A client that uploads one payload, chunk by chunk, and then names it."""
+
+    def __init__(self, stage: Stage, body: bytes) -> None:
+        super().__init__(stage, "uploader")
+        stage.hands["uploader"] = self
+        self.mesh, self.body = stage, body
+        self.upload = 0
+        self._asked = 0
+        self._answers: dict[int, ChunkReply | ChangeReply] = {}
+
+    def received(self, message: BrokerMessage, bodies: Bodies) -> None:
+        if isinstance(message, ChunkReply | ChangeReply):
+            self._answers[message.request_id] = message
+
+    @property
+    def chunks(self) -> int:
+        return -(-len(self.body) // limits.CHUNK_BYTES)
+
+    def ask(self, index: int) -> int:
+        """Send one chunk to the leader; returns the request's number."""
+        self._asked += 1
+        data = self.body[index * limits.CHUNK_BYTES :][: limits.CHUNK_BYTES]
+        request = ChunkRequest(
+            request_id=self._asked, topic=self.mesh.topic, uid=self.mesh.uid, client_id=CLIENT,
+            upload=self.upload, chunk=index, chunks=self.chunks, size=len(self.body), crc=crc32(data),
+        )  # fmt: skip
+        self.send(self.mesh.leader, request, [data])
+        return self._asked
+
+    def code(self, request: int) -> Code | None:
+        """What a request was answered with."""
+        reply = self._answers.get(request)
+        return reply.code if reply is not None else None
+
+    def put(self, index: int) -> None:
+        """Send one chunk and wait until it is everywhere."""
+        request = self.ask(index)
+        self.mesh.until(lambda: self.code(request) is not None, f"an answer to chunk {index}")
+        reply = self._answers[request]
+        assert isinstance(reply, ChunkReply)
+        self.mesh.expect(reply.code is Code.OK, "the chunk is taken")
+        self.upload = reply.upload
+
+    def name_it(self) -> None:
+        """Insert the message that names the upload."""
+        self._asked += 1
+        change = ChangeRequest(self._asked, RecordKind.INSERT, self.mesh.topic, self.mesh.uid, CLIENT, 1, 0)
+        change.due = np.array([self.mesh.now_ms + FAR_MS], np.uint64)
+        change.size = np.array([len(self.body)], np.uint32)
+        change.crc = np.array([crc32(self.body)], np.uint32)
+        change.upload = np.array([self.upload], np.uint64)
+        change.digest = request_digest(change)
+        self.send(self.mesh.leader, change)
+        self.mesh.until(lambda: self.code(change.request_id) is Code.OK, "the record")
+
+    def on_disk(self) -> dict[str, int]:
+        """How many of the chunks each broker's disk holds."""
+        prefix = layout.chunk_key(self.mesh.uid, self.upload, 0)[:-2]
+        return {
+            name: len(list(node.disk.payload.keys(prefix, layout.after(prefix))))
+            for name, node in self.mesh.nodes.items()
+        }
+
+
+def chunks_of(event: Event) -> bool:
+    return isinstance(event, PeerFrameReceived) and isinstance(event.message, UploadChunk)
+
+
+def two_chunks(stage: Stage) -> Uploader:
+    return Uploader(stage, b"z" * (limits.CHUNK_BYTES + 100))
+
+
+def tended(stage: Stage) -> None:
+    """Give every replica cause for periodic care: a record to apply, and no checkpoint due yet."""
+    stage.stored(b"a record")
+    stage.stored(b"another")
+    stage.run_ms(5_000)
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+@pytest.mark.parametrize("late_ms", [500, 10_000], ids=["before a checkpoint", "after a checkpoint"])
+def test_a_chunk_that_comes_after_its_record_costs_no_payload(late_ms: int) -> None:
+    """A repeat of a chunk made the upload look like one that nothing names; it was dropped once idle."""
+    stage = Stage()
+    uploader = two_chunks(stage)
+    seen = stage.watch("b2", chunks_of)
+    uploader.put(0)
+    uploader.put(1)
+    uploader.name_it()
+    stage.run_ms(late_ms)
+    for event in list(seen.events):
+        stage.nodes["b2"].receive(event)
+    stage.run_ms(limits.UPLOAD_IDLE_MS + 60_000)
+    tended(stage)
+    assert uploader.on_disk() == {"b1": 2, "b2": 2, "b3": 2}
+    stage.finish()
+
+
+def test_chunks_that_nothing_ever_names_are_dropped_everywhere() -> None:
+    stage = Stage()
+    uploader = two_chunks(stage)
+    uploader.put(0)
+    stage.run_ms(limits.UPLOAD_IDLE_MS + 60_000)
+    assert uploader.on_disk() == {"b1": 0, "b2": 0, "b3": 0}
+    stage.finish()
+
+
+def test_an_upload_held_before_an_installation_is_not_dropped_after_it() -> None:
+    """What was held is gone, and what names it now may come with the installation."""
+    stage = Stage(log_retain_bytes=0)
+    uploader = two_chunks(stage)
+    uploader.put(0)
+    uploader.put(1)
+    stage.isolate("b3")
+    stage.until(lambda: stage.isr() == ["b1", "b2"], "an ISR of two")
+    uploader.name_it()
+    for _ in range(4):
+        stage.stored(b"x")
+        stage.run_ms(limits.SNAPSHOT_IDLE_MS)
+    stage.expect(stage.replica("b1").replica.log.start > 3, "the record is gone from the log")
+    stage.network.heal()
+    stage.until(lambda: stage.told("b3", "replica.installed"), "an installation")
+    stage.run_ms(limits.UPLOAD_IDLE_MS + 60_000)
+    tended(stage)
+    assert uploader.on_disk() == {"b1": 2, "b2": 2, "b3": 2}
+    stage.finish()
