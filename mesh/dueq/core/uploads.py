@@ -115,6 +115,7 @@ class Uploads:
             chunk = upload.open[request.chunk] = _Chunk(body)
             self._store(number, upload, request.chunk, chunk, now)
         chunk.waiting.append((route, request.request_id))
+        self._check(number, request.chunk)
         return None
 
     def _store(self, number: int, upload: _Upload, index: int, chunk: _Chunk, now: Now) -> None:
@@ -295,15 +296,16 @@ class Uploads:
         return not self._led and not self._held
 
     def tick(self, now: Now) -> None:
-        """Resend what is not acked, drop what nobody has named."""
+        """Answer and resend chunks that are not everywhere yet, drop what nobody has named."""
         last = now.mono_us - limits.UPLOAD_IDLE_MS * 1000
         for number, upload in list(self._led.items()):
             if upload.touched_us < last:
                 self.taken(number)
                 self._ctx.persist(DropUpload(self._replica.uid, number))
                 continue
-            for index, chunk in upload.open.items():
-                if now.mono_us - chunk.sent_at_us > limits.RESEND_MS * 1000:
+            for index, chunk in list(upload.open.items()):
+                self._check(number, index)  # the ISR may have shrunk to those that have it
+                if index in upload.open and now.mono_us - chunk.sent_at_us > limits.RESEND_MS * 1000:
                     self._send(number, upload, index, chunk, now)
         if self._replica.installing:
             return  # what names it may be among the rows that are still to come

@@ -157,3 +157,20 @@ def test_an_upload_held_before_an_installation_is_not_dropped_after_it() -> None
     tended(stage)
     assert uploader.on_disk() == {"b1": 2, "b2": 2, "b3": 2}
     stage.finish()
+
+
+# ---------------------------------------------------------------- who is answered
+
+
+def test_an_upload_goes_on_when_a_member_of_the_isr_dies_in_the_middle_of_it() -> None:
+    """Nobody looked at the chunk again once the ISR had shrunk; retries joined those who waited."""
+    stage = Stage()
+    uploader = two_chunks(stage)
+    uploader.put(0)
+    stage.nodes["b3"].crash()
+    uploader.put(1)
+    assert stage.isr() == ["b1", "b2"]
+    uploader.name_it()
+    stage.nodes["b3"].start()
+    stage.finish()
+    assert uploader.on_disk() == {"b1": 2, "b2": 2, "b3": 2}
