@@ -8,7 +8,7 @@ the log names never is, and the store refuses to drop what a live message names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from dueq import limits
@@ -30,6 +30,10 @@ from dueq_codecs.records import LogEntry
 
 if TYPE_CHECKING:
     from dueq.core.replica import Replica
+
+
+_ASK_AGAIN_US: Final = 2_000_000
+"""How long a follower waits for the next chunk that it has asked for before it asks again."""
 
 
 def chunk_count(size: int) -> int:
@@ -82,7 +86,10 @@ class Uploads:
         self._held: dict[int, _Held] = {}
         # upload -> sequence of the log's record that names it, in the order of the log
         self._named: dict[int, int] = {}
+        # As follower: when the leader was last asked for an upload (mono µs).
         self._asked: dict[int, int] = {}
+        # As leader: (follower, upload) of those that are just being read and sent.
+        self._streams: set[tuple[str, int]] = set()
         self.recovered(orphans, now)
 
     # -------------------------------------------------------------- leading
@@ -227,25 +234,33 @@ class Uploads:
         self._bytes = 0
 
     def wanted(self, peer: Peer, number: int) -> None:
-        """A follower lacks an upload that a record names: read it for it, chunk by chunk."""
-        replica, settings = self._replica, self._ctx.settings
+        """A follower lacks an upload that a record names: read it for it, chunk by chunk, once at a time."""
+        replica, stream = self._replica, (peer.broker_id, number)
+        if stream in self._streams:
+            return
+        self._streams.add(stream)
 
         def next_chunk(index: int) -> None:
             self._ctx.read(lambda token: ReadChunk(token, replica.uid, number, index), chunk_read)
 
         def chunk_read(answer: object, now: Now) -> None:
             assert isinstance(answer, ChunkRead)
-            if answer.data is None or replica.leading is None:
-                return
-            message = UploadChunk(
-                settings.broker_id, settings.incarnation, replica.uid, replica.epoch, number, answer.chunk, 0,
-                crc32(answer.data),
-            )  # fmt: skip
-            self._ctx.send(peer.broker_id, message, [answer.data])
-            if len(answer.data) == limits.CHUNK_BYTES:
-                next_chunk(answer.chunk + 1)
+            gone = replica.leading is None or self._ctx.is_silent(peer, now)
+            if answer.data is not None and not gone:
+                self._send_read(peer, number, answer.chunk, answer.data)
+                if len(answer.data) == limits.CHUNK_BYTES:
+                    next_chunk(answer.chunk + 1)
+                    return
+            self._streams.discard(stream)
 
         next_chunk(0)
+
+    def _send_read(self, peer: Peer, number: int, chunk: int, data: bytes) -> None:
+        settings, replica = self._ctx.settings, self._replica
+        message = UploadChunk(
+            settings.broker_id, settings.incarnation, replica.uid, replica.epoch, number, chunk, 0, crc32(data)
+        )  # fmt: skip
+        self._ctx.send(peer.broker_id, message, [data])
 
     # -------------------------------------------------------------- following
 
@@ -279,14 +294,20 @@ class Uploads:
             held = self._held.get(number)
             if number and (held is None or len(held.chunks) < chunk_count(size)):
                 lacking = True
-                if now.mono_us - self._asked.get(number, -(1 << 62)) > limits.RESEND_MS * 5000:
-                    self._asked[number] = now.mono_us
-                    settings = self._ctx.settings
-                    message = UploadWanted(
-                        settings.broker_id, settings.incarnation, self._replica.uid, number
-                    )
-                    self._ctx.send(leader, message, [])
+                self._ask(number, held, leader, now)
         return lacking
+
+    def _ask(self, number: int, held: _Held | None, leader: str, now: Now) -> None:
+        """Ask the leader for an upload, unless it has been asked, or has sent of it, just now."""
+        last_us = self._asked.get(number)
+        if held is not None and held.chunks:
+            last_us = max(held.touched_us, last_us or 0)
+        if last_us is not None and now.mono_us - last_us <= _ASK_AGAIN_US:
+            return
+        self._asked[number] = now.mono_us
+        settings = self._ctx.settings
+        message = UploadWanted(settings.broker_id, settings.incarnation, self._replica.uid, number)
+        self._ctx.send(leader, message, [])
 
     # -------------------------------------------------------------- periodic care
 

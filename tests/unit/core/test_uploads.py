@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from zlib import crc32
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from dueq import limits
 from dueq.core.events import Event, PeerFrameReceived
+from dueq.core.persistence import StoreRead
 from dueq.storage import layout
 from dueq_chaos.scenarios.hand import Bodies, Hand
 from dueq_chaos.scenarios.stage import Stage
@@ -174,3 +176,63 @@ def test_an_upload_goes_on_when_a_member_of_the_isr_dies_in_the_middle_of_it() -
     stage.nodes["b3"].start()
     stage.finish()
     assert uploader.on_disk() == {"b1": 2, "b2": 2, "b3": 2}
+
+
+# ---------------------------------------------------------------- who is asked for what
+
+
+def behind(monkeypatch: pytest.MonkeyPatch, chunks: int) -> Stage:
+    """A mesh in which b3 lacks an upload of so many (tiny) chunks, and the record that names it."""
+    monkeypatch.setattr(limits, "CHUNK_BYTES", 256)
+    stage = Stage()
+    stage.isolate("b3")
+    stage.until(lambda: stage.isr() == ["b1", "b2"], "an ISR of two")
+    uploader = Uploader(stage, b"z" * (256 * chunks - 1))
+    for index in range(chunks):
+        uploader.put(index)
+    uploader.name_it()
+    return stage
+
+
+def level(stage: Stage) -> bool:
+    return stage.replica("b3").replica.log.end == stage.replica("b1").replica.log.end
+
+
+def test_a_follower_that_lacks_an_upload_is_sent_it_once_however_long_that_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asked again every 2 s, each time for everything, and the answers slowed each other down."""
+    stage = behind(monkeypatch, chunks=48)
+    disk, free_us = stage.nodes["b1"].disk, 0
+    read = disk.read
+
+    def slowly(request: StoreRead, done: Callable[[Event], None]) -> None:
+        nonlocal free_us
+        free_us = max(free_us, stage.world.now_us) + 150_000
+        stage.world.at(free_us, lambda: read(request, done))
+
+    monkeypatch.setattr(disk, "read", slowly)
+    sent = stage.watch("b3", chunks_of)
+    stage.network.heal()
+    stage.until(lambda: level(stage), "the record at b3")
+    stage.run_ms(10_000)
+    assert len(sent.events) == 48
+    stage.finish()
+
+
+def test_a_follower_asks_again_for_what_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = behind(monkeypatch, chunks=8)
+
+    def the_fifth(event: Event) -> bool:
+        return (
+            isinstance(event, PeerFrameReceived)
+            and isinstance(event.message, UploadChunk)
+            and event.message.chunk == 5
+        )
+
+    lost = stage.hold("b3", the_fifth)
+    stage.network.heal()
+    stage.until(lambda: lost.events, "the chunk")
+    lost.forget()
+    stage.until(lambda: level(stage), "the record at b3")
+    stage.finish()
