@@ -60,6 +60,7 @@ from dueq_codecs.messages import Leadership
 
 _TICK_US = 50_000
 _RECONNECT_US = 5_000_000
+_UNREADABLE_US = 600_000_000
 
 
 class BrokerCore:
@@ -94,6 +95,8 @@ class BrokerCore:
         )
         self._silent: set[str] = set()
         self._disk_almost_full = False
+        # Until when (mono µs) a partition is not handed over again for a payload that cannot be read.
+        self._unreadable_until_us: dict[int, int] = {}
         self._reconnect_at_us: dict[str, int] = {}
         self._tick_at_us = now.mono_us
         self._armed_us: int | None = None
@@ -270,9 +273,25 @@ class BrokerCore:
         self._ctx.step_aside_until_us = now.mono_us + limits.HANDOVER_MS * 1000
         self._ctx.log("error", "broker.stepped_aside", reason=why)
         for partition in self._partitions.values():
-            leading = partition.replica.leading
-            if leading is not None and len(partition.isr()) > 1 and leading.healthy(now):
-                partition.replica.give_up(now, why)
+            self._hand_over(partition, now, why)
+
+    @staticmethod
+    def _hand_over(partition: Partition, now: Now, why: str) -> None:
+        leading = partition.replica.leading
+        if leading is not None and len(partition.isr()) > 1 and leading.healthy(now):
+            partition.replica.give_up(now, why)
+
+    def _payload_unreadable(self, partition: Partition, now: Now) -> None:
+        """Let another replica deliver what this disk has lost: once in a while, as it may have lost it, too."""
+        if now.mono_us < self._unreadable_until_us.get(partition.uid, 0):
+            return
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            return
+        self._unreadable_until_us[partition.uid] = now.mono_us + _UNREADABLE_US
+        aside_us = now.mono_us + limits.HANDOVER_MS * 1000
+        self._ctx.step_aside_until_us = max(self._ctx.step_aside_until_us, aside_us)
+        self._ctx.log("error", "payload.unreadable", uid=partition.uid)
+        self._hand_over(partition, now, "a payload cannot be read")
 
     # -------------------------------------------------------------- store and reads
 
@@ -284,8 +303,10 @@ class BrokerCore:
             return
         partition = self._partitions.get(event.uid)
         if partition is not None and isinstance(event, PayloadsRead | ChunkRead):
-            partition.dispatcher.payloads_read(event, now)
+            readable = partition.dispatcher.payloads_read(event, now)
             self._clients.stir(partition.topic.name)
+            if not readable:
+                self._payload_unreadable(partition, now)
 
     def _on_store_failed(self, event: StoreFailed, now: Now) -> None:
         self._ctx.log("error", "store.failed", reason=event.reason)

@@ -278,13 +278,12 @@ class TopicDispatcher:
 
     # -------------------------------------------------------------- payloads
 
-    def payloads_read(self, done: PayloadsRead | ChunkRead, now: Now) -> None:
-        """A read that `take_reads` gave out was answered."""
+    def payloads_read(self, done: PayloadsRead | ChunkRead, now: Now) -> bool:
+        """A read that `take_reads` gave out was answered; returns whether all that is still wanted could be read."""
         self._dirty = True
         if isinstance(done, ChunkRead):
-            self._stager.chunk_read(done)
-        else:
-            self._stager.payloads_read(done)
+            return self._stager.chunk_read(done)
+        return self._stager.payloads_read(done)
 
     # -------------------------------------------------------------- work
 

@@ -95,26 +95,29 @@ class Stager:
         self._reading[token] = (lane, slots, leases.token[slots])
         self.reads.append(ReadPayloads(token, lane.uid, entries))
 
-    def payloads_read(self, done: PayloadsRead) -> None:
-        """Payloads came from the store, in the order in which they were asked for."""
+    def payloads_read(self, done: PayloadsRead) -> bool:
+        """Payloads came from the store, in the order in which they were asked for; False if one could not be read."""
         asked = self._reading.pop(done.token, None)
         if asked is None:
-            return
+            return True
         lane, slots, tokens = asked
         leases = lane.leases
         good = leases.same(slots, tokens)
         good &= (leases.phase[slots] != Phase.ENDING) & (leases.phase[slots] != Phase.RETURNED)
         bodies = done.payloads
-        lost = bodies.count(None)
-        if lost:
+        lost = 0
+        if None in bodies:
             # Its lease runs down unpushed and is released: tried again, at the pace of leases.
+            found = np.array([body is not None for body in bodies])
+            lost = int((good & ~found).sum())
+            good &= found
             self._metrics.errors["payload_unreadable"] += lost
-            good &= np.array([body is not None for body in bodies])
         if not good.all():
             bodies = [body for body, wanted in zip(bodies, good.tolist(), strict=True) if wanted]
             slots = slots[good]
         leases.put_bodies(slots.tolist(), bodies)
         leases.ready[slots] = 1
+        return not lost
 
     # -------------------------------------------------------------- long payloads
 
@@ -164,18 +167,20 @@ class Stager:
             if upload.next < upload.chunks:
                 self._uploads.append(upload)
 
-    def chunk_read(self, done: ChunkRead) -> None:
-        """A chunk came from the store: send it on."""
+    def chunk_read(self, done: ChunkRead) -> bool:
+        """A chunk came from the store: send it on; False if it could not be read."""
         upload, chunk = self._chunks.pop(done.token, (None, 0))
         if upload is None:
-            return
+            return True
         session = self._session_of(upload)
-        if session is not None and done.data is None:
+        lost = session is not None and done.data is None
+        if lost:
             self._metrics.errors["payload_unreadable"] += 1
             upload.token = -1  # given up: the lease runs down unpushed
         elif session is not None and done.data is not None:
             self._forward(session, upload, chunk, done.data)
         self._read_chunks()
+        return not lost
 
     def _forward(self, session: ConsumerSession, upload: _Upload, chunk: int, data: bytes) -> None:
         leases = upload.lane.leases

@@ -74,11 +74,11 @@ class Uploader(Hand):
         self.mesh.expect(reply.code is Code.OK, "the chunk is taken")
         self.upload = reply.upload
 
-    def name_it(self) -> None:
-        """Insert the message that names the upload."""
+    def name_it(self, due_ms: int = FAR_MS) -> None:
+        """Insert the message that names the upload, due in so long."""
         self._asked += 1
         change = ChangeRequest(self._asked, RecordKind.INSERT, self.mesh.topic, self.mesh.uid, CLIENT, 1, 0)
-        change.due = np.array([self.mesh.now_ms + FAR_MS], np.uint64)
+        change.due = np.array([self.mesh.now_ms + due_ms], np.uint64)
         change.size = np.array([len(self.body)], np.uint32)
         change.crc = np.array([crc32(self.body)], np.uint32)
         change.upload = np.array([self.upload], np.uint64)
@@ -235,4 +235,52 @@ def test_a_follower_asks_again_for_what_was_lost(monkeypatch: pytest.MonkeyPatch
     stage.until(lambda: lost.events, "the chunk")
     lost.forget()
     stage.until(lambda: level(stage), "the record at b3")
+    stage.finish()
+
+
+# ---------------------------------------------------------------- what cannot be read
+
+
+def lose(stage: Stage, broker: str, upload: int) -> None:
+    """A broker's disk loses the chunks."""
+    payload = stage.nodes[broker].disk.payload
+    prefix = layout.chunk_key(stage.uid, upload, 0)[:-2]
+    payload.write([(key, None) for key in list(payload.keys(prefix, layout.after(prefix)))], sync=True)
+
+
+def attached(stage: Stage) -> Hand:
+    """A consumer at every broker."""
+    hand = stage.hand("consumer")
+    for broker in stage.names:
+        hand.attach(broker)
+    hand.stay()
+    return hand
+
+
+def test_a_leader_that_cannot_read_a_payload_lets_another_replica_deliver_it() -> None:
+    stage = Stage()
+    uploader = two_chunks(stage)
+    uploader.put(0)
+    uploader.put(1)
+    uploader.name_it(due_ms=5_000)
+    lose(stage, "b1", uploader.upload)
+    consumer = attached(stage)
+    stage.until(lambda: consumer.pushes, "a delivery")
+    assert consumer.pushes[0].broker != "b1"
+
+
+def test_a_payload_that_nobody_can_read_does_not_drive_leadership_round_and_round() -> None:
+    stage = Stage()
+    uploader = two_chunks(stage)
+    uploader.put(0)
+    uploader.put(1)
+    uploader.name_it(due_ms=5_000)
+    for broker in stage.names:
+        lose(stage, broker, uploader.upload)
+    consumer = attached(stage)
+    epoch = stage.node_of().epoch
+    stage.run_ms(240_000)
+    assert not consumer.pushes
+    assert epoch < stage.node_of().epoch <= epoch + 4
+    consumer.fall_silent()
     stage.finish()
