@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from dueq.core.replica import Replica
 
 
+_STANDS_STILL_US: Final = 30_000_000
+"""An upload without a new chunk for so long keeps no room free for the chunks that it lacks."""
 _ASK_AGAIN_US: Final = 2_000_000
 """How long a follower waits for the next chunk that it has asked for before it asks again."""
 
@@ -64,6 +66,11 @@ class _Upload:
         self.open: dict[int, _Chunk] = {}
         self.touched_us = now.mono_us
 
+    @property
+    def bytes_held(self) -> int:
+        """The bytes that have come, to the chunk."""
+        return min(self.size, (len(self.done) + len(self.open)) * limits.CHUNK_BYTES)
+
 
 class _Held:
     """What is known to be on this disk of an upload that no record names, and when it was last touched."""
@@ -81,7 +88,6 @@ class Uploads:
     def __init__(self, ctx: Context, replica: Replica, orphans: list[int], now: Now) -> None:
         self._ctx, self._replica = ctx, replica
         self._counter = 0
-        self._bytes = 0
         self._led: dict[int, _Upload] = {}
         self._held: dict[int, _Held] = {}
         # upload -> sequence of the log's record that names it, in the order of the log
@@ -102,12 +108,11 @@ class Uploads:
         if number == 0:
             if request.chunk != 0:
                 return Refusal(Code.UNKNOWN_UPLOAD, "an upload begins with chunk 0")
-            if self._bytes + request.size > limits.UPLOADS_BYTES_MAX:
+            if self._reserved(now) + request.size > limits.UPLOADS_BYTES_MAX:
                 return Refusal(Code.BUSY, "too many long payloads are being uploaded", 500)
             self._counter += 1
             number = self._replica.epoch << 32 | self._counter
             self._led[number] = _Upload(request.client_id, request.size, now)
-            self._bytes += request.size
         upload = self._led.get(number)
         if upload is None or upload.client_id != request.client_id or upload.size != request.size:
             return Refusal(Code.UNKNOWN_UPLOAD, f"upload {number} is not known here: begin anew")
@@ -124,6 +129,14 @@ class Uploads:
         chunk.waiting.append((route, request.request_id))
         self._check(number, request.chunk)
         return None
+
+    def _reserved(self, now: Now) -> int:
+        """Return the bytes that uploads take, or will: one that stands still has no claim to more than it has."""
+        still_us = now.mono_us - _STANDS_STILL_US
+        return sum(
+            upload.size if upload.touched_us > still_us else upload.bytes_held
+            for upload in self._led.values()
+        )
 
     def _store(self, number: int, upload: _Upload, index: int, chunk: _Chunk, now: Now) -> None:
         self._ctx.persist(PutChunk(self._replica.uid, number, index, chunk.body))
@@ -181,9 +194,7 @@ class Uploads:
 
     def taken(self, number: int) -> None:
         """A request names the upload: nobody goes on with it."""
-        upload = self._led.pop(number, None)
-        if upload is not None:
-            self._bytes -= upload.size
+        self._led.pop(number, None)
 
     def named(self, number: int, sequence: int) -> None:
         """A record of the log names the upload now."""
@@ -231,7 +242,6 @@ class Uploads:
             self._held[number] = _Held(upload.done, upload.touched_us)
             self._ctx.attend(self._replica.uid)
         self._led.clear()
-        self._bytes = 0
 
     def wanted(self, peer: Peer, number: int) -> None:
         """A follower lacks an upload that a record names: read it for it, chunk by chunk, once at a time."""

@@ -238,6 +238,25 @@ def test_a_follower_asks_again_for_what_was_lost(monkeypatch: pytest.MonkeyPatch
     stage.finish()
 
 
+# ---------------------------------------------------------------- how much is taken
+
+
+def test_an_abandoned_upload_keeps_no_room_for_what_it_never_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four clients that died after their first chunk made a partition busy for a quarter of an hour."""
+    monkeypatch.setattr(limits, "UPLOADS_BYTES_MAX", 8 * limits.CHUNK_BYTES)
+    stage = Stage()
+    Uploader(stage, b"z" * (8 * limits.CHUNK_BYTES)).put(0)
+    second = Uploader(stage, b"y" * (2 * limits.CHUNK_BYTES))
+    refused = second.ask(0)
+    stage.until(lambda: second.code(refused) is not None, "an answer")
+    assert second.code(refused) is Code.BUSY
+    stage.run_ms(31_000)
+    second.put(0)
+    second.put(1)
+    second.name_it()
+    stage.finish()
+
+
 # ---------------------------------------------------------------- what cannot be read
 
 
