@@ -28,10 +28,10 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 def test_a_day_with_a_killed_broker_is_as_it_was_in_the_data(tmp_path: Path) -> None:
     process = start(tmp_path, "--seconds", "10", "--json")
-    out, err = process.communicate(timeout=170)
+    out, err = process.communicate(timeout=230)
     report = json.loads(out)
     assert report["good"], json.dumps(report) + err
     assert process.returncode == 0

@@ -28,10 +28,10 @@ DEFAULT_DAY = "2013-07-11"
 TOPIC = "departures"
 _PARTITIONS = 6
 _DESKS = 2
-_LEAD_S_MIN, _LEAD_S_MAX = 12.0, 60.0
-_LEAD_JOBS = 12
-"""From planning to the first departure: Spark's job, the moves and the cancels must be done by then, also on a machine
-that is slow: so many times as long as a small job of Spark takes."""
+_REHEARSAL = "rehearsal"
+_LEAD_S, _LEAD_REHEARSALS = 5.0, 3.0
+"""From planning to the first departure: Spark's job, the moves and the cancels must be done by then, also on a slow
+machine. So the job is rehearsed, and has several times as long."""
 _GRACE_S = 20.0
 """How long after the last instant a departure may still come before it counts as lost."""
 _LINGER_S = 2.0
@@ -115,13 +115,11 @@ class FlightDay:
         board: Board,
         desks: list[Desk],
     ) -> Report:
-        start_ms = int((time.time() + _lead_s(spark)) * 1000)
+        start_ms = int((time.time() + self._rehearse(spark, flights, mesh, client)) * 1000)
         instant = compressed(flights, start_ms, self._options.seconds)
         truth = {f.number: None if f.cancelled else instant(f.left_at_ms) for f in flights}
         board.tell("Spark schedules every departure at its scheduled time")
-        planned = self._schedule(
-            spark, flights, {f.number: instant(f.scheduled_at_ms) for f in flights}, mesh
-        )
+        planned = self._schedule(TOPIC, spark, {f.number: instant(f.scheduled_at_ms) for f in flights}, mesh)
         board.tell("delayed flights are moved, cancelled ones cancelled")
         changes = self._change(client, flights, truth, planned.ids)
         board.tell(f"{changes.moved} moved, {changes.cancelled} cancelled; boarding …")
@@ -135,15 +133,24 @@ class FlightDay:
             killed=self._killed, spark_seconds=planned.seconds,
         )  # fmt: skip
 
+    def _rehearse(self, spark: SparkSession, flights: list[Flight], mesh: LocalMesh, client: Client) -> float:
+        """Schedule the day where nobody looks; return the seconds that the preparations may take."""
+        self._say("rehearsing …")
+        begun_s = time.monotonic()
+        client.create_topic(_REHEARSAL, partitions=_PARTITIONS, replicas=3)
+        tomorrow_ms = int((time.time() + 86_400) * 1000)
+        self._schedule(_REHEARSAL, spark, {f.number: tomorrow_ms for f in flights}, mesh)
+        client.delete_topic(_REHEARSAL)
+        return _LEAD_S + _LEAD_REHEARSALS * (time.monotonic() - begun_s)
+
     def _schedule(
-        self, spark: SparkSession, flights: list[Flight], dues: dict[int, int], mesh: LocalMesh
+        self, topic: str, spark: SparkSession, dues: dict[int, int], mesh: LocalMesh
     ) -> ScheduleReport:
         from dueq.spark import schedule
 
-        rows = [(flight.number, dues[flight.number]) for flight in flights]
-        frame = spark.createDataFrame(rows, "number bigint, due bigint").repartition(2)
+        frame = spark.createDataFrame(list(dues.items()), "number bigint, due bigint").repartition(2)
         return schedule(
-            frame, topic=TOPIC, due="due", payload=frame.number.cast("string"), key="number",
+            frame, topic=topic, due="due", payload=frame.number.cast("string"), key="number",
             endpoints=mesh.endpoints,
         )  # fmt: skip
 
@@ -187,17 +194,6 @@ class FlightDay:
             print(text, file=sys.stderr, flush=True)
 
 
-def _lead_s(spark: SparkSession) -> float:
-    """How long the preparations may take here."""
-    begun_s = time.monotonic()
-    _small_job(spark)
-    return min(max(_LEAD_JOBS * (time.monotonic() - begun_s), _LEAD_S_MIN), _LEAD_S_MAX)
-
-
-def _small_job(spark: SparkSession) -> None:
-    spark.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
-
-
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="dueq-day-"))
@@ -228,7 +224,7 @@ def _spark(folder: Path) -> Iterator[SparkSession]:
         .getOrCreate()
     )  # fmt: skip
     try:
-        _small_job(session)
+        session.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
         yield session
     finally:
         session.stop()
