@@ -203,7 +203,7 @@ class ConsumingUser:
         """Open a consumer."""
         self.open = True
         self._id = self.client.draw_id()
-        self._inbox, self._held = [], {}
+        self._inbox, self._held, self._picking = [], {}, False
         self.client.consumers[self._id] = partial(self._received, self._id)
         order = orders.open_consumer(
             self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms

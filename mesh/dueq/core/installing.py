@@ -111,8 +111,15 @@ class SnapshotService:
         self._readers: dict[str, tuple[int, int]] = {}
 
     def offer(self, peer: Peer) -> None:
-        """Tell a follower that it must be filled anew (snapshot 0: an offer)."""
-        self._send(peer.broker_id, SnapshotRead(0, self._replica.uid, 0, 0, 0, 0, b"", False))
+        """Tell a follower that it must be filled anew (snapshot 0: an offer).
+
+        `applied` names the record before the log's first: a follower that holds it can go on from the log, so the
+        offer is an old one and does not concern it.
+        """
+        replica = self._replica
+        before = replica.log.start - 1
+        offer = SnapshotRead(0, replica.uid, 0, 0, before, replica.log.epoch_at(before) or 0, b"", False)
+        self._send(peer.broker_id, replica.epoch, offer)
 
     def requested(self, peer: Peer, request: SnapshotRequest, now: Now) -> None:
         """Read the part and send it."""
@@ -122,9 +129,11 @@ class SnapshotService:
 
         def read(answer: object, then: Now) -> None:
             assert isinstance(answer, SnapshotRead)
+            if replica.leading is None or request.epoch != replica.epoch:
+                return  # deposed meanwhile
             self._readers[peer.broker_id] = (answer.applied, then.mono_us)
-            self._send(peer.broker_id, answer)
-            if answer.last and replica.leading is not None:
+            self._send(peer.broker_id, request.epoch, answer)
+            if answer.last:
                 replica.leading.installed_to(peer.broker_id, answer.applied)
 
         self._ctx.read(
@@ -134,10 +143,10 @@ class SnapshotService:
             read,
         )
 
-    def _send(self, broker_id: str, read: SnapshotRead) -> None:
+    def _send(self, broker_id: str, epoch: int, read: SnapshotRead) -> None:
         settings = self._ctx.settings
         chunk = SnapshotChunk(
-            settings.broker_id, settings.incarnation, self._replica.uid, self._replica.epoch,
+            settings.broker_id, settings.incarnation, self._replica.uid, epoch,
             read.snapshot, read.part, read.applied, read.applied_epoch, read.last,
             Code.BUSY if read.failed else Code.OK,
         )  # fmt: skip

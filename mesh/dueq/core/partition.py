@@ -112,6 +112,7 @@ class Partition:
         self._checkpointing = False
         self._checkpointed = self.timeline.applied
         self._generation = 0
+        self._closed = False
         if recovered is None:
             ctx.persist(CreatePartition(self.uid, topic.name))
         elif usable is not None:
@@ -193,6 +194,8 @@ class Partition:
 
     def end_turn(self, now: Now) -> None:
         """Make records of what has come in, order the writes, and send to the followers."""
+        if self._closed:
+            return
         while self._queue:
             self._append_next(now)
         # A follower may have applied what comes with this turn: the log goes first, then the checkpoint.
@@ -376,6 +379,8 @@ class Partition:
     def _pump(self, now: Now) -> None:
         """Apply committed records in order, as far as what they need has been read."""
         replica, timeline = self.replica, self.timeline
+        if self._closed:
+            return
         for _ in range(_APPLY_RECORDS_MAX):
             if timeline.applied >= replica.commit or self.broken or replica.installing:
                 break
@@ -532,12 +537,21 @@ class Partition:
             return
         if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
             return
+        if self._can_go_on_from(chunk.applied, chunk.applied_epoch):
+            return  # offered long ago: what this replica holds may be counted on by now
         self._generation += 1
         self.uploads.wiped()
         self._installation = Installation(
             self.ctx, self.replica, self.topic.name, peer.broker_id, self._installed, now
         )
         self.ctx.attend(self.uid)
+
+    def _can_go_on_from(self, sequence: int, epoch: int) -> bool:
+        """Whether this replica holds the record before the leader's log."""
+        log = self.replica.log
+        if self.replica.installing or sequence > log.end:
+            return False
+        return sequence < log.start - 1 or log.epoch_at(sequence) == epoch
 
     def _installed(self, recovered: RecoveredPartition, now: Now) -> None:
         self._generation += 1
@@ -565,8 +579,12 @@ class Partition:
         self.uploads.acked(peer, ack)
 
     def close(self, now: Now) -> None:
-        """The topic was deleted."""
-        if self.replica.leading is not None:
+        """The topic was deleted: what is still under way comes to nothing."""
+        self._closed = True
+        self._generation += 1
+        led = self.replica.is_leader
+        self.replica.close()
+        if led:
             self.leadership_lost(now)
 
     # -------------------------------------------------------------- reading

@@ -267,7 +267,7 @@ class Replica:
 
     def _ack(self, now: Now, asked: bool) -> None:
         """Tell the leader what is synced and verified; unasked repeats only after a while."""
-        if self.leading is not None or self.durable_epoch != self.epoch or not self.leader:
+        if self.leading is not None or self.durable_epoch != self.epoch or not self.leader or self.installing:
             return
         sequence = min(self.synced, self.verified)
         said = (self.epoch, sequence)
@@ -343,6 +343,11 @@ class Replica:
         self.tell_leadership(leading.epoch, leads=False, serving=False)
         self.ctx.log("info", "partition.leadership_lost", uid=self.uid, epoch=leading.epoch, why=why)
         self._owner.leadership_lost(now)
+
+    def close(self) -> None:
+        """The partition is deleted: neither lead nor follow nor stand."""
+        self.leading = self.candidacy = None
+        self.leader = ""
 
     def give_up(self, now: Now, why: str) -> None:
         """Stop leading of one's own accord; the node says so as soon as the coordinator takes it."""

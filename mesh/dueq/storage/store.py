@@ -403,7 +403,9 @@ class Store:
         first = layout.head(uid, b"g")
         swept = any(key[:3] + key[9:] == prefix for key in self._timeline.keys(first, layout.after(first)))
         if not swept and self._timeline.get(layout.named_key(uid, write.upload)) is None:
-            self._payload_batch.extend((key, None) for key in self._payload.keys(prefix, layout.after(prefix)))
+            self._payload_batch.extend(
+                (key, None) for key in self._payload.keys(prefix, layout.after(prefix))
+            )
 
     # -------------------------------------------------------------- installing
 

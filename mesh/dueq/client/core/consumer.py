@@ -391,8 +391,10 @@ class Consumer:
         self._lease_look_us = None if following is None else max(following, now_us + LEASE_LOOK_US_MIN)
         if late:
             self._context.emit(Reclaim(self.consumer_id, late))
-        self._lose(over)
-        self._show_life({self._leaders.get(delivery.uid, "") for delivery in over})
+        if over:
+            self._lose(over)
+            self._balance()  # before the leader takes what is free for the next of its own
+            self._show_life({self._leaders.get(delivery.uid, "") for delivery in over})
 
     def _show_life(self, leaders: Iterable[str]) -> None:
         """Leases ran out here: those leaders give nothing more to us until they hear that we live."""
