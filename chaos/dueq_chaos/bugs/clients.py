@@ -90,8 +90,8 @@ CLIENTS: Final = (
                 "return False",
             ),
         ),
-        seeds=84,
-        finders=(27,),
+        seeds=1_092,
+        finders=(363, 403, 417),
     ),
     Bug(
         "damaged-payload-handed-out",

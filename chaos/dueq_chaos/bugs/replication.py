@@ -164,8 +164,8 @@ REPLICATION: Final = (
         "A leader commits without a joining member until it has heard that it has joined.",
         "Kafka KAFKA-7128, KIP-497",
         (change(f"{_LEADING}.maximal_isr", "members.update(self._in_flight.isr)", "pass"),),
-        seeds=84,
-        finders=(27,),
+        seeds=378,
+        finders=(125, 126),
     ),
     Bug(
         "level-by-known-commit",

@@ -16,8 +16,8 @@ _LOOK_US = 20_000
 """So often the end of the storm is looked for."""
 _CLOCK_ERROR_US = 1_000
 """Half the best round trip: what remains of a clock that is ahead (mesh time)."""
-_DRIFT_ERROR_US = 3_000
-"""What a clock that is slewed by 500 ppm gains before a newer measurement of it counts for more."""
+_DRIFT_ERROR_US = 10_000
+"""What a clock that is slewed by 500 ppm may gain on a slow network before a newer measurement counts for more."""
 _TRACE_LINES = 4_000
 
 

@@ -394,7 +394,7 @@ class Consumer:
         if over:
             self._lose(over)
             self._balance()  # before the leader takes what is free for the next of its own
-            self._show_life({self._leaders.get(delivery.uid, "") for delivery in over})
+            self._show_life(dict.fromkeys(self._leaders.get(delivery.uid, "") for delivery in over))
 
     def _show_life(self, leaders: Iterable[str]) -> None:
         """Leases ran out here: those leaders give nothing more to us until they hear that we live."""

@@ -142,7 +142,7 @@ class Links:
         named = {broker.endpoint for broker in brokers if broker.endpoint}
         if not named:
             return
-        for endpoint in named - self._by_endpoint.keys():
+        for endpoint in sorted(named - self._by_endpoint.keys()):
             link = self._by_endpoint[endpoint] = Link(endpoint, given=False)
             self._open(link)
         for endpoint in [e for e, link in self._by_endpoint.items() if not link.given and e not in named]:
