@@ -12,6 +12,7 @@ from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.records import RecordKind
 
 _HEAD: Final = struct.Struct("<BIII")
+_JOB: Final = struct.Struct("<16sQB?")
 _TOKEN_MATTERS: Final = frozenset((RecordKind.ACK, RecordKind.NACK, RecordKind.EXTEND, RecordKind.RELEASE))
 
 
@@ -31,6 +32,8 @@ def request_digest(request: ChangeRequest) -> int:
     if request.kind in _TOKEN_MATTERS:
         columns.append(request.token)
     columns += [request.due, request.size, request.crc, request.amount_ms]
+    if request.job or request.keyed:
+        parts.append(_JOB.pack(request.job, request.job_until, request.job_action, request.keyed))
     # Kind and rows say which columns these are and how long, so their bytes need no marks between them.
     parts += [column.tobytes() for column in columns if len(column)]
     return int.from_bytes(blake2b(b"".join(parts), digest_size=8).digest(), "little")

@@ -2,7 +2,7 @@
 
 One message is a header frame (`envelope` + FlatBuffer) and the frames of its payload bytes:
 
-    ChangeRequest INSERT, ChunkRequest, Push, PushChunk, UploadChunk, SnapshotChunk    one body
+    ChangeRequest INSERT, ChunkRequest, Push, PushChunk, BrowseReply, UploadChunk, SnapshotChunk    one body
     PeerFrame     two frames per log entry, in order: the record's bytes, its payloads (perhaps empty)
     Relay         the frames of the message that it carries
     all others    nothing
@@ -18,11 +18,13 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Final
 
+import numpy as np
+
 from dueq_codecs.envelope import seal, unseal
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import KINDS, LAYOUTS, Kind
 from dueq_codecs.log import decode_record, encode_record
-from dueq_codecs.messages import ChangeRequest, ConsumerFrame, Message, PeerFrame, Push, Relay
+from dueq_codecs.messages import BrowseReply, ChangeRequest, ConsumerFrame, Message, PeerFrame, Push, Relay
 from dueq_codecs.metadata import build_metadata_reply
 from dueq_codecs.peer import build_peer_frame, entry_count
 from dueq_codecs.records import LogEntry, RecordKind
@@ -33,13 +35,23 @@ __all__ = ["FrameError", "decode", "decode_record", "encode", "encode_record"]
 Body = bytes | memoryview
 
 _WITH_BODY: Final = frozenset(
-    (Kind.CHUNK_REQUEST, Kind.PUSH, Kind.PUSH_CHUNK, Kind.UPLOAD_CHUNK, Kind.SNAPSHOT_CHUNK)
+    (
+        Kind.CHUNK_REQUEST,
+        Kind.PUSH,
+        Kind.PUSH_CHUNK,
+        Kind.BROWSE_REPLY,
+        Kind.UPLOAD_CHUNK,
+        Kind.SNAPSHOT_CHUNK,
+    )
 )
 _KINDS: Final = {int(kind): kind for kind in LAYOUTS}
 
 _held = attrgetter("held_uid", "held_sequence", "held_row", "held_token")
 _pushed = attrgetter(
     "uid", "first", "sequence", "row", "due", "token", "attempt", "lease_left_ms", "size", "crc"
+)
+_browsed = attrgetter(
+    "wait_at", "first", "due", "sequence", "row", "size", "crc", "attempt", "keyed", "upload", "body_size"
 )
 
 
@@ -158,8 +170,16 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
     if isinstance(message, ChangeRequest):
         fault = fault_of_request(message)
         return fault_of_payloads(message, bodies[0]) if fault is None and expected else fault
-    if isinstance(message, Push) and len(set(map(len, _pushed(message)))) != 1:
-        return "the columns of a Push are not of one length"
+    if isinstance(message, Push):
+        keyed = len(message.keyed) in (0, len(message.uid))
+        if not keyed or len(set(map(len, _pushed(message)))) != 1:
+            return "the columns of a Push are not of one length"
+    if isinstance(message, BrowseReply):
+        if len(set(map(len, _browsed(message)))) != 1:
+            return "the columns of a BrowseReply are not of one length"
+        total = int(message.body_size.sum(dtype=np.uint64))
+        if total != len(bodies[0]) and len(message.wait_at):
+            return f"the rows of a BrowseReply have {total} bytes, its body {len(bodies[0])}"
     if isinstance(message, ConsumerFrame) and len(set(map(len, _held(message)))) != 1:
         return "the held columns of a ConsumerFrame are not of one length"
     return None

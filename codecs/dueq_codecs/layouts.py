@@ -14,7 +14,7 @@ from dueq_codecs.fields import Column, Id, Octets, Scalar, Text
 from dueq_codecs.flat import Layout
 from dueq_codecs.metadata import METADATA_REPLY
 from dueq_codecs.peer import PEER_FRAME
-from dueq_codecs.records import Outcome, RecordKind
+from dueq_codecs.records import JobAction, Outcome, RecordKind
 
 
 class Kind(IntEnum):
@@ -28,6 +28,7 @@ class Kind(IntEnum):
     CHANGE_REQUEST = 6
     CHUNK_REQUEST = 7
     CONSUMER_FRAME = 8
+    BROWSE_REQUEST = 9
     HELLO_REPLY = 32
     METADATA_REPLY = 33
     REPLY = 34
@@ -36,6 +37,7 @@ class Kind(IntEnum):
     CONSUMER_REPLY = 37
     PUSH = 38
     PUSH_CHUNK = 39
+    BROWSE_REPLY = 40
     PEER_FRAME = 64
     UPLOAD_CHUNK = 65
     UPLOAD_WANTED = 66
@@ -124,6 +126,10 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("crc", "I"),
         Column("upload", "Q"),
         Column("amount_ms", "Q"),
+        Octets("job"),
+        Scalar("job_until", "Q"),
+        Scalar("job_action", "B", JobAction),
+        Scalar("keyed", "?"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,
@@ -210,6 +216,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("lease_left_ms", "Q"),
         Column("size", "I"),
         Column("crc", "I"),
+        Column("keyed", "B"),
     ),
     Kind.PUSH_CHUNK: Layout(
         m.PushChunk,
@@ -223,6 +230,45 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("chunk", "I"),
         Scalar("chunks", "I"),
         Text("leader"),
+    ),
+    Kind.BROWSE_REQUEST: Layout(
+        m.BrowseRequest,
+        Scalar("request_id", "Q"),
+        Text("topic"),
+        Scalar("uid", "I"),
+        Scalar("snapshot", "Q"),
+        Scalar("from_ms", "Q"),
+        Scalar("until_ms", "Q"),
+        Scalar("after_wait_at", "Q"),
+        Scalar("after_key", "Q"),
+        Scalar("limit", "I"),
+        Scalar("payloads", "?"),
+        Scalar("upload", "Q"),
+        Scalar("chunk", "I"),
+    ),
+    Kind.BROWSE_REPLY: Layout(
+        m.BrowseReply,
+        Scalar("request_id", "Q"),
+        Scalar("code", "B", m.Code),
+        Text("text"),
+        Scalar("retry_after_ms", "I"),
+        Text("leader"),
+        Scalar("snapshot", "Q"),
+        Scalar("epoch", "Q"),
+        Scalar("applied", "Q"),
+        Scalar("stamp", "Q"),
+        Scalar("last", "?"),
+        Column("wait_at", "Q"),
+        Column("first", "Q"),
+        Column("due", "Q"),
+        Column("sequence", "Q"),
+        Column("row", "H"),
+        Column("size", "I"),
+        Column("crc", "I"),
+        Column("attempt", "H"),
+        Column("keyed", "B"),
+        Column("upload", "Q"),
+        Column("body_size", "I"),
     ),
     Kind.PEER_FRAME: PEER_FRAME,
     Kind.UPLOAD_CHUNK: Layout(

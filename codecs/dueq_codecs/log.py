@@ -6,16 +6,16 @@ from operator import attrgetter
 from typing import Any, Final
 
 from dueq_codecs.envelope import seal, unseal
-from dueq_codecs.fields import Column, Ids, Numbers, Scalar
+from dueq_codecs.fields import Column, Ids, Numbers, Octets, Scalar
 from dueq_codecs.flat import Layout
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import Kind
 from dueq_codecs.messages import Code
-from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.records import JobAction, Record, RecordKind, RequestRef
 from dueq_codecs.shape import RECORD_COLUMNS, fault_of_record
 
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
-_columns = attrgetter(*RECORD_COLUMNS, "consumers", "lease_ms")
+_columns = attrgetter(*RECORD_COLUMNS, "consumers", "lease_ms", "job")
 _request = attrgetter("client_id", "sequence", "digest", "rows")
 
 
@@ -50,6 +50,10 @@ RECORD: Final = Layout(
     Column("consumer", "H"),
     Ids("consumers"),
     Column("lease_ms", "Q"),
+    Octets("job"),
+    Scalar("job_until", "Q"),
+    Scalar("job_action", "B", JobAction),
+    Scalar("keyed", "?"),
     vectors=_vectors_of,
 )
 

@@ -19,8 +19,10 @@ from dueq_codecs.records import (
     U16,
     U32,
     U64,
+    JobAction,
     LogEntry,
     RecordKind,
+    rows_of,
 )
 
 PROTOCOL_VERSION = 1
@@ -48,6 +50,7 @@ class Code(IntEnum):
     WRONG_VERSION = 16
     WRONG_CLUSTER = 17
     BROKEN = 18
+    JOB_ENDED = 19
 
 
 # ---------------------------------------------------------------- sessions
@@ -210,7 +213,7 @@ class ChangeRequest:
 
     Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE);
     for MOVE and CANCEL the client leaves `token` empty. An INSERT brings one body: the inline payloads,
-    one after the other.
+    one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
     """
 
     request_id: int
@@ -229,11 +232,15 @@ class ChangeRequest:
     crc: U32 = field(default_factory=lambda: NO_U32)
     upload: U64 = field(default_factory=lambda: NO_U64)
     amount_ms: U64 = field(default_factory=lambda: NO_U64)
+    job: bytes = b""
+    job_until: int = 0
+    job_action: JobAction = JobAction.NONE
+    keyed: bool = False
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(self.due) if self.kind == RecordKind.INSERT else len(self.target_sequence)
+        return rows_of(self.kind, self.due, self.target_sequence)
 
 
 @dataclass(slots=True)
@@ -380,6 +387,8 @@ class Push:
     lease_left_ms: U64 = field(default_factory=lambda: NO_U64)
     size: U32 = field(default_factory=lambda: NO_U32)
     crc: U32 = field(default_factory=lambda: NO_U32)
+    keyed: U8 = field(default_factory=lambda: NO_U8)
+    """Empty, or per row whether the payload begins with its key."""
 
 
 @dataclass(slots=True)
@@ -397,6 +406,67 @@ class PushChunk:
     chunks: int
     leader: str = ""
     """The broker that pushes."""
+
+
+# ---------------------------------------------------------------- browsing
+
+
+@dataclass(slots=True)
+class BrowseRequest:
+    """A page of what waits in one partition, of a snapshot that the leader keeps while it is asked for."""
+
+    request_id: int
+    topic: str
+    uid: int
+    snapshot: int = 0
+    """As the last page's reply named it; 0: a new one, of everything that is applied by now."""
+    from_ms: int = 0
+    """Messages that wait until this instant (Unix ms) or later …"""
+    until_ms: int = 0
+    """… and before this one; 0: no end."""
+    after_wait_at: int = 0
+    after_key: int = 0
+    """The last row of the page before: (wait_at, sequence << 16 | row); both 0 for the first page."""
+    limit: int = 0
+    """Rows at most; 0: the broker's choice."""
+    payloads: bool = False
+    upload: int = 0
+    """Not 0: one chunk of this long payload instead of a page."""
+    chunk: int = 0
+
+
+@dataclass(slots=True)
+class BrowseReply:
+    """Rows in order of (wait_at, sequence, row); one body: of each row `body_size` bytes.
+
+    Those are the payload where it was asked for, otherwise the key with its length byte where there is one. A long
+    payload has none: it is asked for by its `upload`, chunk by chunk.
+    """
+
+    request_id: int
+    code: Code
+    text: str = ""
+    retry_after_ms: int = 0
+    leader: str = ""
+    snapshot: int = 0
+    epoch: int = 0
+    applied: int = 0
+    """The snapshot is the state after this record …"""
+    stamp: int = 0
+    """… of this instant, Unix ms."""
+    last: bool = False
+    wait_at: U64 = field(default_factory=lambda: NO_U64)
+    first: U64 = field(default_factory=lambda: NO_U64)
+    due: U64 = field(default_factory=lambda: NO_U64)
+    sequence: U64 = field(default_factory=lambda: NO_U64)
+    row: U16 = field(default_factory=lambda: NO_U16)
+    size: U32 = field(default_factory=lambda: NO_U32)
+    crc: U32 = field(default_factory=lambda: NO_U32)
+    attempt: U16 = field(default_factory=lambda: NO_U16)
+    keyed: U8 = field(default_factory=lambda: NO_U8)
+    upload: U64 = field(default_factory=lambda: NO_U64)
+    """Number of a long payload; 0: it is short."""
+    body_size: U32 = field(default_factory=lambda: NO_U32)
 
 
 # ---------------------------------------------------------------- between brokers
@@ -489,6 +559,33 @@ class UploadAck:
 
 
 @dataclass(slots=True)
+class JobAsk:
+    """Has this job been committed? From the leader of a partition that holds messages of it."""
+
+    uid: int
+    """The job's home partition, whose leader answers."""
+    asker: int
+    """The asking partition."""
+    job_high: int
+    job_low: int
+    """The job: its 16 bytes as two big-endian numbers."""
+    until: int
+    """Its `job_until`."""
+
+
+@dataclass(slots=True)
+class JobTell:
+    """The answer, of applied state: OPEN may change, everything else is final."""
+
+    uid: int
+    """The partition that asked."""
+    job_high: int
+    job_low: int
+    state: int
+    """A JobState."""
+
+
+@dataclass(slots=True)
 class PeerFrame:
     """All that one broker has to tell another in this turn; the heartbeat when there is nothing."""
 
@@ -513,6 +610,8 @@ class PeerFrame:
     fences: list[Fence] = field(default_factory=list)
     leaderships: list[Leadership] = field(default_factory=list)
     upload_acks: list[UploadAck] = field(default_factory=list)
+    job_asks: list[JobAsk] = field(default_factory=list)
+    job_tells: list[JobTell] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -593,9 +692,18 @@ ClientMessage = (
     | ChangeRequest
     | ChunkRequest
     | ConsumerFrame
+    | BrowseRequest
 )
 BrokerMessage = (
-    HelloReply | MetadataReply | Reply | ChangeReply | ChunkReply | ConsumerReply | Push | PushChunk
+    HelloReply
+    | MetadataReply
+    | Reply
+    | ChangeReply
+    | ChunkReply
+    | ConsumerReply
+    | Push
+    | PushChunk
+    | BrowseReply
 )
 PeerMessage = PeerFrame | UploadChunk | UploadWanted | SnapshotRequest | SnapshotChunk | Relay
 Message = ClientMessage | BrokerMessage | PeerMessage

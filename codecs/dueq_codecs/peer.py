@@ -76,6 +76,18 @@ SECTIONS: Final = (
         "leadership",
     ),
     _Section("upload_acks", m.UploadAck, (("uid", "I"), ("upload", "Q"), ("chunk", "I")), "upload_ack"),
+    _Section(
+        "job_asks",
+        m.JobAsk,
+        (("uid", "I"), ("asker", "I"), ("job_high", "Q"), ("job_low", "Q"), ("until", "Q")),
+        "job_ask",
+    ),
+    _Section(
+        "job_tells",
+        m.JobTell,
+        (("uid", "I"), ("job_high", "Q"), ("job_low", "Q"), ("state", "B")),
+        "job_tell",
+    ),
 )
 
 _GETTERS: Final = tuple(attrgetter(*[name for name, _ in section.columns]) for section in SECTIONS)

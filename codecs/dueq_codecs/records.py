@@ -15,7 +15,13 @@ Which columns a kind has (n rows; every other column is empty):
     EXTEND    first, sequence, row, token, amount_ms   (new lease length)
     RELEASE   first, sequence, row, token        (given back unhandled: the attempt does not count)
     EXPIRE    first, sequence, row, token        (the lease ran out: the attempt counts)
+    REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
+    JOB       - (one row)                        (job_action is done to `job`)
     BARRIER   -
+
+An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
+With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`: each
+payload begins with its key, one byte of length and so many bytes.
 """
 
 from __future__ import annotations
@@ -54,6 +60,32 @@ class RecordKind(IntEnum):
     EXTEND = 8
     RELEASE = 9
     EXPIRE = 10
+    JOB = 11
+    REVEAL = 12
+
+
+class JobAction(IntEnum):
+    """What a JOB record does."""
+
+    NONE = 0
+    COMMIT = 1
+    """Its messages are ordinary ones from now on."""
+    ABORT = 2
+    """Its messages never were: it was not committed in time, or its owner gave it up."""
+    CANCEL = 3
+    """Withdraw what no consumer has, of a committed job too."""
+    CLEARED = 4
+    """The leader has worked off the last action: nothing more is to be revealed or withdrawn."""
+
+
+class JobState(IntEnum):
+    """What is known of a job in one partition."""
+
+    UNKNOWN = 0
+    OPEN = 1
+    COMMITTED = 2
+    ABORTED = 3
+    CANCELLED = 4
 
 
 class Outcome(IntEnum):
@@ -64,6 +96,15 @@ class Outcome(IntEnum):
     NOT_FOUND = 2
     STALE = 3
     UNKNOWN = 4
+    ENDED = 5
+    """The job has ended in another way, or too late for this."""
+
+
+def rows_of(kind: RecordKind, due: U64, target_sequence: U64) -> int:
+    """Number of rows of a change or a record of this kind with these columns."""
+    if kind == RecordKind.INSERT:
+        return len(due)
+    return 1 if kind == RecordKind.JOB else len(target_sequence)
 
 
 @dataclass(slots=True)
@@ -105,13 +146,20 @@ class Record:
     """LEASE: consumer ids, 16 bytes each."""
     lease_ms: U64 = field(default_factory=lambda: NO_U64)
     """LEASE: length per entry of `consumers`."""
+    job: bytes = b""
+    """INSERT, JOB, REVEAL: 16 bytes; empty: none."""
+    job_until: int = 0
+    """INSERT, JOB: the instant (Unix ms) by which a hidden job must be committed; 0: it was never hidden."""
+    job_action: JobAction = JobAction.NONE
+    keyed: bool = False
+    """INSERT: every payload begins with its key."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return len(self.due) if self.kind == RecordKind.INSERT else len(self.target_sequence)
+        return rows_of(self.kind, self.due, self.target_sequence)
 
 
 @dataclass(slots=True)

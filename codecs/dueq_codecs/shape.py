@@ -6,8 +6,9 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Final
 
+from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.messages import ChangeRequest
-from dueq_codecs.records import Record, RecordKind
+from dueq_codecs.records import JobAction, Record, RecordKind
 
 
 class _Rule(IntEnum):
@@ -43,8 +44,12 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.EXTEND: (*_TARGETS, "amount_ms"),
     RecordKind.RELEASE: _TARGETS,
     RecordKind.EXPIRE: _TARGETS,
+    RecordKind.JOB: (),
+    RecordKind.REVEAL: ("first", "target_sequence", "target_row"),
 }
-_BY_BROKERS_ONLY: Final = (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE)
+_BY_BROKERS_ONLY: Final = (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
+_JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
+_WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
 
 
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
@@ -71,7 +76,12 @@ def fault_of_request(request: ChangeRequest) -> str | None:
     if rules is None:
         return f"{request.kind.name} is not for clients"
     lengths = tuple(map(len, _request_columns(request)))
-    return _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
+    fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
+    if fault is None:
+        fault = _fault_of_job(request)
+    if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
+        fault = f"{request.job_action.name} is not an action of clients"
+    return fault
 
 
 def fault_of_record(record: Record) -> str | None:
@@ -79,6 +89,8 @@ def fault_of_record(record: Record) -> str | None:
     rows = record.rows
     lengths = tuple(map(len, _record_columns(record)))
     fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
+    if fault is None:
+        fault = _fault_of_job(record)
     if fault is not None:
         return fault
     if record.requests and sum(request.rows for request in record.requests) != rows:
@@ -90,6 +102,23 @@ def fault_of_record(record: Record) -> str | None:
         )
     if len(record.consumer) and int(record.consumer.max()) >= consumers:
         return f"a row names consumer {int(record.consumer.max())} of {consumers}"
+    return None
+
+
+def _fault_of_job(change: ChangeRequest | Record) -> str | None:
+    """Say what is wrong with the fields of a job and of keys."""
+    kind, job = change.kind, change.job
+    if job:
+        if len(job) != ID_BYTES:
+            return f"a job has {ID_BYTES} bytes, not {len(job)}"
+        if kind != RecordKind.INSERT and kind not in _WITH_JOB:
+            return f"a {kind.name} names a job"
+    elif kind in _WITH_JOB or change.job_until:
+        return f"a {kind.name} names no job"
+    if bool(change.job_action) != (kind == RecordKind.JOB):
+        return f"a {kind.name} has the job action {change.job_action.name}"
+    if change.keyed and kind != RecordKind.INSERT:
+        return f"a {kind.name} has keys"
     return None
 
 

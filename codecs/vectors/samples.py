@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from dueq_codecs import messages as m
-from dueq_codecs.records import LogEntry, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import JobAction, JobState, LogEntry, Outcome, Record, RecordKind, RequestRef
 
 CLIENT = bytes(range(16))
 CONSUMER = bytes(range(16, 32))
 OTHER_CONSUMER = bytes(range(32, 48))
+JOB = bytes(range(48, 64))
 AT = 1_767_225_600_000
 """2026-01-01T00:00:00Z"""
 
@@ -90,6 +91,11 @@ def records() -> dict[str, Record]:
         "record_extend": _record(kind.EXTEND, 2, **_targets(), amount_ms=u64(30_000, 60_000)),
         "record_release": _record(kind.RELEASE, 2, **_targets()),
         "record_expire": _record(kind.EXPIRE, **_targets()),
+        "record_insert_job": _record(kind.INSERT, 3, **_insert(), job=JOB, job_until=AT + 60_000, keyed=True),
+        "record_job": _record(kind.JOB, 1, job=JOB, job_until=AT + 60_000, job_action=JobAction.COMMIT),
+        "record_reveal": _record(
+            kind.REVEAL, first=u64(AT, AT + 1), target_sequence=u64(40, 41), target_row=u16(0, 9), job=JOB
+        ),
     }
 
 
@@ -178,6 +184,11 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
         "change_ack": (_change(kind.ACK, **_targets()), []),
         "change_nack": (_change(kind.NACK, **_targets(), amount_ms=u64(0, 5000)), []),
         "change_extend": (_change(kind.EXTEND, **_targets(), amount_ms=u64(30_000, 60_000)), []),
+        "change_insert_job": (
+            _change(kind.INSERT, **_insert(), job=JOB, job_until=AT + 60_000, keyed=True),
+            [b"helloabc"],
+        ),
+        "change_job": (_change(kind.JOB, job=JOB, job_until=AT + 60_000, job_action=JobAction.CANCEL), []),
         "change_release": (_change(kind.RELEASE, **_targets()), []),
         "change_reply": (
             m.ChangeReply(
@@ -188,7 +199,7 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
                 sequence=41,
                 row=2047,
                 stamp=AT,
-                outcomes=np.array(list(Outcome), "u1"),
+                outcomes=np.array(range(Outcome.UNKNOWN + 1), "u1"),
                 retry_after_ms=1,
                 leader="north",
             ),
@@ -253,6 +264,61 @@ def _consumers() -> dict[str, tuple[m.Message, list[bytes]]]:
     }
 
 
+def _browsing() -> dict[str, tuple[m.Message, list[bytes]]]:
+    reply = m.BrowseReply(
+        9,
+        m.Code.OK,
+        leader="north",
+        snapshot=6,
+        epoch=5,
+        applied=41,
+        stamp=AT,
+        last=True,
+        wait_at=u64(AT, AT + 1),
+        first=u64(AT, AT),
+        due=u64(AT - 5, AT + 1),
+        sequence=u64(40, 40),
+        row=u16(0, 1),
+        size=u32(5, 700_000),
+        crc=u32(0x3610A686, 1),
+        attempt=u16(0, 2),
+        keyed=np.array([1, 0], "u1"),
+        upload=u64(0, 5 << 32 | 9),
+        body_size=u32(3, 0),
+    )
+    return {
+        "browse_request": (
+            m.BrowseRequest(9, "flights", 12, 6, AT, AT + 60_000, AT + 1, 40 << 16 | 1, 100, True),
+            [],
+        ),
+        "browse_request_chunk": (m.BrowseRequest(9, "flights", 12, 6, upload=5 << 32 | 9, chunk=2), []),
+        "browse_reply": (reply, [b"\x02ab"]),
+        "push_keyed": (
+            m.Push(
+                "flights",
+                CONSUMER,
+                2,
+                19,
+                5,
+                AT * 1000 + 700,
+                "north",
+                uid=u32(12),
+                first=u64(AT),
+                sequence=u64(40),
+                row=u16(0),
+                due=u64(AT),
+                token=u64(70),
+                attempt=u16(1),
+                lease_left_ms=u64(30_000),
+                size=u32(5),
+                crc=u32(0x3610A686),
+                keyed=np.array([1], "u1"),
+            ),
+            [b"\x02abcd"],
+        ),
+    }
+
+
 def messages() -> dict[str, tuple[m.Message, list[bytes]]]:
     """At least one message of each kind, with its bodies."""
     request, bodies = _changes()["change_insert"]
@@ -261,7 +327,21 @@ def messages() -> dict[str, tuple[m.Message, list[bytes]]]:
         **_sessions(),
         **_changes(),
         **_consumers(),
+        **_browsing(),
         "peer_frame": (_peer_frame(), []),
+        "peer_frame_jobs": (
+            m.PeerFrame(
+                "north",
+                11,
+                "south",
+                12,
+                5_000_001,
+                AT * 1000,
+                job_asks=[m.JobAsk(12, 13, 1 << 63, 7, AT + 60_000)],
+                job_tells=[m.JobTell(13, 1 << 63, 7, int(JobState.COMMITTED))],
+            ),
+            [],
+        ),
         "peer_frame_heartbeat": (m.PeerFrame("north", 11, "south", 12, 5_000_001, AT * 1000), []),
         "upload_chunk": (m.UploadChunk("north", 11, 12, 5, 5 << 32 | 9, 0, 3, 0xCAFE), [b"part"]),
         "upload_wanted": (m.UploadWanted("south", 12, 12, 5 << 32 | 9), []),

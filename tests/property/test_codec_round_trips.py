@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dueq_codecs import messages as m
 from dueq_codecs.frames import decode, decode_record, encode, encode_record
 from dueq_codecs.layouts import LAYOUTS, Kind
-from dueq_codecs.records import LogEntry, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import JobAction, LogEntry, Outcome, Record, RecordKind, RequestRef
 
 plain = runpy.run_path(str(Path(__file__).resolve().parents[2] / "codecs/vectors/samples.py"))["plain"]
 
@@ -31,8 +31,12 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.EXTEND: {**TARGETS, "amount_ms": "u8"},
     RecordKind.RELEASE: TARGETS,
     RecordKind.EXPIRE: TARGETS,
+    RecordKind.JOB: {},
+    RecordKind.REVEAL: {"first": "u8", "target_sequence": "u8", "target_row": "u2"},
 }
-BY_CLIENTS = sorted(set(RecordKind) - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE})
+BY_CLIENTS = sorted(
+    set(RecordKind) - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL}
+)
 
 ids = st.binary(min_size=16, max_size=16)
 bodies = st.binary(max_size=40)
@@ -75,10 +79,24 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
 
 
 @st.composite
+def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
+    """What a change says of its job and of keys."""
+    if kind == RecordKind.JOB:
+        actions = st.sampled_from([JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL])
+        return {"job": draw(ids), "job_until": draw(u64), "job_action": draw(actions)}
+    if kind == RecordKind.REVEAL:
+        return {"job": draw(ids)}
+    if kind == RecordKind.INSERT and draw(st.booleans()):
+        return {"job": draw(ids), "job_until": draw(u64), "keyed": draw(st.booleans())}
+    return {}
+
+
+@st.composite
 def records(draw: st.DrawFn) -> LogEntry:
     kind = draw(st.sampled_from(RecordKind))
     values, body = draw(operations(kind))
-    length = len(values.get("due", values.get("target_sequence", ())))
+    length = 1 if kind == RecordKind.JOB else len(values.get("due", values.get("target_sequence", ())))
+    values |= draw(jobs(kind))
     if kind == RecordKind.LEASE:
         consumers = draw(st.lists(ids, min_size=1, max_size=3))
         values["consumers"] = tuple(consumers)
@@ -101,6 +119,7 @@ def changes(draw: st.DrawFn) -> tuple[m.Message, list[bytes]]:
     if kind in (RecordKind.MOVE, RecordKind.CANCEL) and draw(st.booleans()):
         del values["token"]
     head = draw(u64), kind, draw(texts), draw(u32), draw(ids), draw(u64), draw(u64)
+    values |= draw(jobs(kind))
     return m.ChangeRequest(*head, **values), [body] if kind == RecordKind.INSERT else []
 
 
@@ -122,7 +141,21 @@ def pushes(draw: st.DrawFn) -> m.Push:
     names = {"uid": "u4", "first": "u8", "sequence": "u8", "row": "u2", "due": "u8", "token": "u8"}
     names |= {"attempt": "u2", "lease_left_ms": "u8", "size": "u4", "crc": "u4"}
     head = draw(texts), draw(ids), draw(u64), draw(u64), draw(u64), draw(u64), draw(texts)
-    return m.Push(*head, **draw(columns(names, draw(rows))))
+    length = draw(rows)
+    keyed = {"keyed": draw(column("u1", length))} if draw(st.booleans()) else {}
+    return m.Push(*head, **draw(columns(names, length)), **keyed)
+
+
+@st.composite
+def browse_replies(draw: st.DrawFn) -> tuple[m.BrowseReply, list[bytes]]:
+    names = {"wait_at": "u8", "first": "u8", "due": "u8", "sequence": "u8", "row": "u2", "size": "u4"}
+    names |= {"crc": "u4", "attempt": "u2", "keyed": "u1", "upload": "u8"}
+    length = draw(rows)
+    values = draw(columns(names, length))
+    values["body_size"] = draw(column("u4", length, largest=9))
+    size = int(values["body_size"].sum())
+    head = draw(u64), draw(codes), draw(texts), draw(u32), draw(texts), *[draw(u64) for _ in range(4)]
+    return m.BrowseReply(*head, draw(flags), **values), [draw(st.binary(min_size=size, max_size=size))]
 
 
 @st.composite
@@ -156,6 +189,8 @@ peer_frames = st.builds(
     fences=some(st.builds(m.Fence, u32, u64)),
     leaderships=some(st.builds(m.Leadership, u32, u64, flags, flags)),
     upload_acks=some(st.builds(m.UploadAck, u32, u64, u32)),
+    job_asks=some(st.builds(m.JobAsk, u32, u32, u64, u64, u64)),
+    job_tells=some(st.builds(m.JobTell, u32, u64, u64, u8)),
 )
 partitions = st.builds(m.PartitionInfo, u32, texts, u64, flags, tuples_of(texts))
 metadata_replies = st.builds(
@@ -200,6 +235,24 @@ BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
     ),
     Kind.PUSH: with_body(pushes()),
     Kind.PUSH_CHUNK: with_body(st.builds(m.PushChunk, texts, ids, u64, u32, u64, u16, u64, u32, u32, texts)),
+    Kind.BROWSE_REQUEST: alone(
+        st.builds(
+            m.BrowseRequest,
+            u64,
+            texts,
+            u32,
+            u64,
+            u64,
+            u64,
+            u64,
+            u64,
+            u32,
+            payloads=flags,
+            upload=u64,
+            chunk=u32,
+        )
+    ),
+    Kind.BROWSE_REPLY: browse_replies(),
 }
 
 

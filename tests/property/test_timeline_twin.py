@@ -506,7 +506,7 @@ class World:
                 entries[key] = canonical(row)[0]
         if self.written or self.saving is None or not self.saving.put.size:
             assert entries.keys() == self.twin.live.keys()
-        names = [n for n in ENTRY.names or () if n != "spare"]
+        names = list(ENTRY.names or ())
         drop = [names.index("place"), names.index("block_rows")]
         for key, row in entries.items():
             plain = tuple(value for at, value in enumerate(row) if at not in drop)

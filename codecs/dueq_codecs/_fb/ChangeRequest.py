@@ -338,8 +338,56 @@ class ChangeRequest(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
         return o == 0
 
+    # ChangeRequest
+    def Job(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # ChangeRequest
+    def JobAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # ChangeRequest
+    def JobLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def JobIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        return o == 0
+
+    # ChangeRequest
+    def JobUntil(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # ChangeRequest
+    def JobAction(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, o + self._tab.Pos)
+        return 0
+
+    # ChangeRequest
+    def Keyed(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def ChangeRequestStart(builder):
-    builder.StartObject(16)
+    builder.StartObject(20)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -500,6 +548,36 @@ def ChangeRequestStartAmountMsVector(builder, numElems):
 def StartAmountMsVector(builder, numElems):
     return ChangeRequestStartAmountMsVector(builder, numElems)
 
+def ChangeRequestAddJob(builder, job):
+    builder.PrependUOffsetTRelativeSlot(16, flatbuffers.number_types.UOffsetTFlags.py_type(job), 0)
+
+def AddJob(builder, job):
+    ChangeRequestAddJob(builder, job)
+
+def ChangeRequestStartJobVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartJobVector(builder, numElems):
+    return ChangeRequestStartJobVector(builder, numElems)
+
+def ChangeRequestAddJobUntil(builder, jobUntil):
+    builder.PrependUint64Slot(17, jobUntil, 0)
+
+def AddJobUntil(builder, jobUntil):
+    ChangeRequestAddJobUntil(builder, jobUntil)
+
+def ChangeRequestAddJobAction(builder, jobAction):
+    builder.PrependUint8Slot(18, jobAction, 0)
+
+def AddJobAction(builder, jobAction):
+    ChangeRequestAddJobAction(builder, jobAction)
+
+def ChangeRequestAddKeyed(builder, keyed):
+    builder.PrependBoolSlot(19, keyed, 0)
+
+def AddKeyed(builder, keyed):
+    ChangeRequestAddKeyed(builder, keyed)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -532,6 +610,10 @@ class ChangeRequestT(object):
         crc = None,
         upload = None,
         amountMs = None,
+        job = None,
+        jobUntil = 0,
+        jobAction = 0,
+        keyed = False,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -549,6 +631,10 @@ class ChangeRequestT(object):
         self.crc = crc  # type: Optional[List[int]]
         self.upload = upload  # type: Optional[List[int]]
         self.amountMs = amountMs  # type: Optional[List[int]]
+        self.job = job  # type: Optional[List[int]]
+        self.jobUntil = jobUntil  # type: int
+        self.jobAction = jobAction  # type: int
+        self.keyed = keyed  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -647,6 +733,16 @@ class ChangeRequestT(object):
                     self.amountMs.append(changeRequest.AmountMs(i))
             else:
                 self.amountMs = changeRequest.AmountMsAsNumpy()
+        if not changeRequest.JobIsNone():
+            if np is None:
+                self.job = []
+                for i in range(changeRequest.JobLength()):
+                    self.job.append(changeRequest.Job(i))
+            else:
+                self.job = changeRequest.JobAsNumpy()
+        self.jobUntil = changeRequest.JobUntil()
+        self.jobAction = changeRequest.JobAction()
+        self.keyed = changeRequest.Keyed()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -732,6 +828,14 @@ class ChangeRequestT(object):
                 for i in reversed(range(len(self.amountMs))):
                     builder.PrependUint64(self.amountMs[i])
                 amountMs = builder.EndVector()
+        if self.job is not None:
+            if np is not None and type(self.job) is np.ndarray:
+                job = builder.CreateNumpyVector(self.job)
+            else:
+                ChangeRequestStartJobVector(builder, len(self.job))
+                for i in reversed(range(len(self.job))):
+                    builder.PrependUint8(self.job[i])
+                job = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -760,5 +864,10 @@ class ChangeRequestT(object):
             ChangeRequestAddUpload(builder, upload)
         if self.amountMs is not None:
             ChangeRequestAddAmountMs(builder, amountMs)
+        if self.job is not None:
+            ChangeRequestAddJob(builder, job)
+        ChangeRequestAddJobUntil(builder, self.jobUntil)
+        ChangeRequestAddJobAction(builder, self.jobAction)
+        ChangeRequestAddKeyed(builder, self.keyed)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -1014,8 +1014,251 @@ class PeerFrame(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(90))
         return o == 0
 
+    # PeerFrame
+    def JobAskUid(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # PeerFrame
+    def JobAskUidAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobAskUidLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobAskUidIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        return o == 0
+
+    # PeerFrame
+    def JobAskAsker(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # PeerFrame
+    def JobAskAskerAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobAskAskerLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobAskAskerIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        return o == 0
+
+    # PeerFrame
+    def JobAskJobHigh(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # PeerFrame
+    def JobAskJobHighAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobAskJobHighLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobAskJobHighIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        return o == 0
+
+    # PeerFrame
+    def JobAskJobLow(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(98))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # PeerFrame
+    def JobAskJobLowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(98))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobAskJobLowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(98))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobAskJobLowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(98))
+        return o == 0
+
+    # PeerFrame
+    def JobAskUntil(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # PeerFrame
+    def JobAskUntilAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobAskUntilLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobAskUntilIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        return o == 0
+
+    # PeerFrame
+    def JobTellUid(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # PeerFrame
+    def JobTellUidAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobTellUidLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobTellUidIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        return o == 0
+
+    # PeerFrame
+    def JobTellJobHigh(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # PeerFrame
+    def JobTellJobHighAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobTellJobHighLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobTellJobHighIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        return o == 0
+
+    # PeerFrame
+    def JobTellJobLow(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(106))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # PeerFrame
+    def JobTellJobLowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(106))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobTellJobLowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(106))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobTellJobLowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(106))
+        return o == 0
+
+    # PeerFrame
+    def JobTellState(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(108))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # PeerFrame
+    def JobTellStateAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(108))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # PeerFrame
+    def JobTellStateLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(108))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # PeerFrame
+    def JobTellStateIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(108))
+        return o == 0
+
 def PeerFrameStart(builder):
-    builder.StartObject(44)
+    builder.StartObject(53)
 
 def Start(builder):
     PeerFrameStart(builder)
@@ -1488,6 +1731,114 @@ def PeerFrameStartUploadAckChunkVector(builder, numElems):
 def StartUploadAckChunkVector(builder, numElems):
     return PeerFrameStartUploadAckChunkVector(builder, numElems)
 
+def PeerFrameAddJobAskUid(builder, jobAskUid):
+    builder.PrependUOffsetTRelativeSlot(44, flatbuffers.number_types.UOffsetTFlags.py_type(jobAskUid), 0)
+
+def AddJobAskUid(builder, jobAskUid):
+    PeerFrameAddJobAskUid(builder, jobAskUid)
+
+def PeerFrameStartJobAskUidVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartJobAskUidVector(builder, numElems):
+    return PeerFrameStartJobAskUidVector(builder, numElems)
+
+def PeerFrameAddJobAskAsker(builder, jobAskAsker):
+    builder.PrependUOffsetTRelativeSlot(45, flatbuffers.number_types.UOffsetTFlags.py_type(jobAskAsker), 0)
+
+def AddJobAskAsker(builder, jobAskAsker):
+    PeerFrameAddJobAskAsker(builder, jobAskAsker)
+
+def PeerFrameStartJobAskAskerVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartJobAskAskerVector(builder, numElems):
+    return PeerFrameStartJobAskAskerVector(builder, numElems)
+
+def PeerFrameAddJobAskJobHigh(builder, jobAskJobHigh):
+    builder.PrependUOffsetTRelativeSlot(46, flatbuffers.number_types.UOffsetTFlags.py_type(jobAskJobHigh), 0)
+
+def AddJobAskJobHigh(builder, jobAskJobHigh):
+    PeerFrameAddJobAskJobHigh(builder, jobAskJobHigh)
+
+def PeerFrameStartJobAskJobHighVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartJobAskJobHighVector(builder, numElems):
+    return PeerFrameStartJobAskJobHighVector(builder, numElems)
+
+def PeerFrameAddJobAskJobLow(builder, jobAskJobLow):
+    builder.PrependUOffsetTRelativeSlot(47, flatbuffers.number_types.UOffsetTFlags.py_type(jobAskJobLow), 0)
+
+def AddJobAskJobLow(builder, jobAskJobLow):
+    PeerFrameAddJobAskJobLow(builder, jobAskJobLow)
+
+def PeerFrameStartJobAskJobLowVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartJobAskJobLowVector(builder, numElems):
+    return PeerFrameStartJobAskJobLowVector(builder, numElems)
+
+def PeerFrameAddJobAskUntil(builder, jobAskUntil):
+    builder.PrependUOffsetTRelativeSlot(48, flatbuffers.number_types.UOffsetTFlags.py_type(jobAskUntil), 0)
+
+def AddJobAskUntil(builder, jobAskUntil):
+    PeerFrameAddJobAskUntil(builder, jobAskUntil)
+
+def PeerFrameStartJobAskUntilVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartJobAskUntilVector(builder, numElems):
+    return PeerFrameStartJobAskUntilVector(builder, numElems)
+
+def PeerFrameAddJobTellUid(builder, jobTellUid):
+    builder.PrependUOffsetTRelativeSlot(49, flatbuffers.number_types.UOffsetTFlags.py_type(jobTellUid), 0)
+
+def AddJobTellUid(builder, jobTellUid):
+    PeerFrameAddJobTellUid(builder, jobTellUid)
+
+def PeerFrameStartJobTellUidVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartJobTellUidVector(builder, numElems):
+    return PeerFrameStartJobTellUidVector(builder, numElems)
+
+def PeerFrameAddJobTellJobHigh(builder, jobTellJobHigh):
+    builder.PrependUOffsetTRelativeSlot(50, flatbuffers.number_types.UOffsetTFlags.py_type(jobTellJobHigh), 0)
+
+def AddJobTellJobHigh(builder, jobTellJobHigh):
+    PeerFrameAddJobTellJobHigh(builder, jobTellJobHigh)
+
+def PeerFrameStartJobTellJobHighVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartJobTellJobHighVector(builder, numElems):
+    return PeerFrameStartJobTellJobHighVector(builder, numElems)
+
+def PeerFrameAddJobTellJobLow(builder, jobTellJobLow):
+    builder.PrependUOffsetTRelativeSlot(51, flatbuffers.number_types.UOffsetTFlags.py_type(jobTellJobLow), 0)
+
+def AddJobTellJobLow(builder, jobTellJobLow):
+    PeerFrameAddJobTellJobLow(builder, jobTellJobLow)
+
+def PeerFrameStartJobTellJobLowVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartJobTellJobLowVector(builder, numElems):
+    return PeerFrameStartJobTellJobLowVector(builder, numElems)
+
+def PeerFrameAddJobTellState(builder, jobTellState):
+    builder.PrependUOffsetTRelativeSlot(52, flatbuffers.number_types.UOffsetTFlags.py_type(jobTellState), 0)
+
+def AddJobTellState(builder, jobTellState):
+    PeerFrameAddJobTellState(builder, jobTellState)
+
+def PeerFrameStartJobTellStateVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartJobTellStateVector(builder, numElems):
+    return PeerFrameStartJobTellStateVector(builder, numElems)
+
 def PeerFrameEnd(builder):
     return builder.EndObject()
 
@@ -1548,6 +1899,15 @@ class PeerFrameT(object):
         uploadAckUid = None,
         uploadAckUpload = None,
         uploadAckChunk = None,
+        jobAskUid = None,
+        jobAskAsker = None,
+        jobAskJobHigh = None,
+        jobAskJobLow = None,
+        jobAskUntil = None,
+        jobTellUid = None,
+        jobTellJobHigh = None,
+        jobTellJobLow = None,
+        jobTellState = None,
     ):
         self.sender = sender  # type: Optional[str]
         self.incarnation = incarnation  # type: int
@@ -1593,6 +1953,15 @@ class PeerFrameT(object):
         self.uploadAckUid = uploadAckUid  # type: Optional[List[int]]
         self.uploadAckUpload = uploadAckUpload  # type: Optional[List[int]]
         self.uploadAckChunk = uploadAckChunk  # type: Optional[List[int]]
+        self.jobAskUid = jobAskUid  # type: Optional[List[int]]
+        self.jobAskAsker = jobAskAsker  # type: Optional[List[int]]
+        self.jobAskJobHigh = jobAskJobHigh  # type: Optional[List[int]]
+        self.jobAskJobLow = jobAskJobLow  # type: Optional[List[int]]
+        self.jobAskUntil = jobAskUntil  # type: Optional[List[int]]
+        self.jobTellUid = jobTellUid  # type: Optional[List[int]]
+        self.jobTellJobHigh = jobTellJobHigh  # type: Optional[List[int]]
+        self.jobTellJobLow = jobTellJobLow  # type: Optional[List[int]]
+        self.jobTellState = jobTellState  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1863,6 +2232,69 @@ class PeerFrameT(object):
                     self.uploadAckChunk.append(peerFrame.UploadAckChunk(i))
             else:
                 self.uploadAckChunk = peerFrame.UploadAckChunkAsNumpy()
+        if not peerFrame.JobAskUidIsNone():
+            if np is None:
+                self.jobAskUid = []
+                for i in range(peerFrame.JobAskUidLength()):
+                    self.jobAskUid.append(peerFrame.JobAskUid(i))
+            else:
+                self.jobAskUid = peerFrame.JobAskUidAsNumpy()
+        if not peerFrame.JobAskAskerIsNone():
+            if np is None:
+                self.jobAskAsker = []
+                for i in range(peerFrame.JobAskAskerLength()):
+                    self.jobAskAsker.append(peerFrame.JobAskAsker(i))
+            else:
+                self.jobAskAsker = peerFrame.JobAskAskerAsNumpy()
+        if not peerFrame.JobAskJobHighIsNone():
+            if np is None:
+                self.jobAskJobHigh = []
+                for i in range(peerFrame.JobAskJobHighLength()):
+                    self.jobAskJobHigh.append(peerFrame.JobAskJobHigh(i))
+            else:
+                self.jobAskJobHigh = peerFrame.JobAskJobHighAsNumpy()
+        if not peerFrame.JobAskJobLowIsNone():
+            if np is None:
+                self.jobAskJobLow = []
+                for i in range(peerFrame.JobAskJobLowLength()):
+                    self.jobAskJobLow.append(peerFrame.JobAskJobLow(i))
+            else:
+                self.jobAskJobLow = peerFrame.JobAskJobLowAsNumpy()
+        if not peerFrame.JobAskUntilIsNone():
+            if np is None:
+                self.jobAskUntil = []
+                for i in range(peerFrame.JobAskUntilLength()):
+                    self.jobAskUntil.append(peerFrame.JobAskUntil(i))
+            else:
+                self.jobAskUntil = peerFrame.JobAskUntilAsNumpy()
+        if not peerFrame.JobTellUidIsNone():
+            if np is None:
+                self.jobTellUid = []
+                for i in range(peerFrame.JobTellUidLength()):
+                    self.jobTellUid.append(peerFrame.JobTellUid(i))
+            else:
+                self.jobTellUid = peerFrame.JobTellUidAsNumpy()
+        if not peerFrame.JobTellJobHighIsNone():
+            if np is None:
+                self.jobTellJobHigh = []
+                for i in range(peerFrame.JobTellJobHighLength()):
+                    self.jobTellJobHigh.append(peerFrame.JobTellJobHigh(i))
+            else:
+                self.jobTellJobHigh = peerFrame.JobTellJobHighAsNumpy()
+        if not peerFrame.JobTellJobLowIsNone():
+            if np is None:
+                self.jobTellJobLow = []
+                for i in range(peerFrame.JobTellJobLowLength()):
+                    self.jobTellJobLow.append(peerFrame.JobTellJobLow(i))
+            else:
+                self.jobTellJobLow = peerFrame.JobTellJobLowAsNumpy()
+        if not peerFrame.JobTellStateIsNone():
+            if np is None:
+                self.jobTellState = []
+                for i in range(peerFrame.JobTellStateLength()):
+                    self.jobTellState.append(peerFrame.JobTellState(i))
+            else:
+                self.jobTellState = peerFrame.JobTellStateAsNumpy()
 
     # PeerFrameT
     def Pack(self, builder):
@@ -2142,6 +2574,78 @@ class PeerFrameT(object):
                 for i in reversed(range(len(self.uploadAckChunk))):
                     builder.PrependUint32(self.uploadAckChunk[i])
                 uploadAckChunk = builder.EndVector()
+        if self.jobAskUid is not None:
+            if np is not None and type(self.jobAskUid) is np.ndarray:
+                jobAskUid = builder.CreateNumpyVector(self.jobAskUid)
+            else:
+                PeerFrameStartJobAskUidVector(builder, len(self.jobAskUid))
+                for i in reversed(range(len(self.jobAskUid))):
+                    builder.PrependUint32(self.jobAskUid[i])
+                jobAskUid = builder.EndVector()
+        if self.jobAskAsker is not None:
+            if np is not None and type(self.jobAskAsker) is np.ndarray:
+                jobAskAsker = builder.CreateNumpyVector(self.jobAskAsker)
+            else:
+                PeerFrameStartJobAskAskerVector(builder, len(self.jobAskAsker))
+                for i in reversed(range(len(self.jobAskAsker))):
+                    builder.PrependUint32(self.jobAskAsker[i])
+                jobAskAsker = builder.EndVector()
+        if self.jobAskJobHigh is not None:
+            if np is not None and type(self.jobAskJobHigh) is np.ndarray:
+                jobAskJobHigh = builder.CreateNumpyVector(self.jobAskJobHigh)
+            else:
+                PeerFrameStartJobAskJobHighVector(builder, len(self.jobAskJobHigh))
+                for i in reversed(range(len(self.jobAskJobHigh))):
+                    builder.PrependUint64(self.jobAskJobHigh[i])
+                jobAskJobHigh = builder.EndVector()
+        if self.jobAskJobLow is not None:
+            if np is not None and type(self.jobAskJobLow) is np.ndarray:
+                jobAskJobLow = builder.CreateNumpyVector(self.jobAskJobLow)
+            else:
+                PeerFrameStartJobAskJobLowVector(builder, len(self.jobAskJobLow))
+                for i in reversed(range(len(self.jobAskJobLow))):
+                    builder.PrependUint64(self.jobAskJobLow[i])
+                jobAskJobLow = builder.EndVector()
+        if self.jobAskUntil is not None:
+            if np is not None and type(self.jobAskUntil) is np.ndarray:
+                jobAskUntil = builder.CreateNumpyVector(self.jobAskUntil)
+            else:
+                PeerFrameStartJobAskUntilVector(builder, len(self.jobAskUntil))
+                for i in reversed(range(len(self.jobAskUntil))):
+                    builder.PrependUint64(self.jobAskUntil[i])
+                jobAskUntil = builder.EndVector()
+        if self.jobTellUid is not None:
+            if np is not None and type(self.jobTellUid) is np.ndarray:
+                jobTellUid = builder.CreateNumpyVector(self.jobTellUid)
+            else:
+                PeerFrameStartJobTellUidVector(builder, len(self.jobTellUid))
+                for i in reversed(range(len(self.jobTellUid))):
+                    builder.PrependUint32(self.jobTellUid[i])
+                jobTellUid = builder.EndVector()
+        if self.jobTellJobHigh is not None:
+            if np is not None and type(self.jobTellJobHigh) is np.ndarray:
+                jobTellJobHigh = builder.CreateNumpyVector(self.jobTellJobHigh)
+            else:
+                PeerFrameStartJobTellJobHighVector(builder, len(self.jobTellJobHigh))
+                for i in reversed(range(len(self.jobTellJobHigh))):
+                    builder.PrependUint64(self.jobTellJobHigh[i])
+                jobTellJobHigh = builder.EndVector()
+        if self.jobTellJobLow is not None:
+            if np is not None and type(self.jobTellJobLow) is np.ndarray:
+                jobTellJobLow = builder.CreateNumpyVector(self.jobTellJobLow)
+            else:
+                PeerFrameStartJobTellJobLowVector(builder, len(self.jobTellJobLow))
+                for i in reversed(range(len(self.jobTellJobLow))):
+                    builder.PrependUint64(self.jobTellJobLow[i])
+                jobTellJobLow = builder.EndVector()
+        if self.jobTellState is not None:
+            if np is not None and type(self.jobTellState) is np.ndarray:
+                jobTellState = builder.CreateNumpyVector(self.jobTellState)
+            else:
+                PeerFrameStartJobTellStateVector(builder, len(self.jobTellState))
+                for i in reversed(range(len(self.jobTellState))):
+                    builder.PrependUint8(self.jobTellState[i])
+                jobTellState = builder.EndVector()
         PeerFrameStart(builder)
         if self.sender is not None:
             PeerFrameAddSender(builder, sender)
@@ -2223,5 +2727,23 @@ class PeerFrameT(object):
             PeerFrameAddUploadAckUpload(builder, uploadAckUpload)
         if self.uploadAckChunk is not None:
             PeerFrameAddUploadAckChunk(builder, uploadAckChunk)
+        if self.jobAskUid is not None:
+            PeerFrameAddJobAskUid(builder, jobAskUid)
+        if self.jobAskAsker is not None:
+            PeerFrameAddJobAskAsker(builder, jobAskAsker)
+        if self.jobAskJobHigh is not None:
+            PeerFrameAddJobAskJobHigh(builder, jobAskJobHigh)
+        if self.jobAskJobLow is not None:
+            PeerFrameAddJobAskJobLow(builder, jobAskJobLow)
+        if self.jobAskUntil is not None:
+            PeerFrameAddJobAskUntil(builder, jobAskUntil)
+        if self.jobTellUid is not None:
+            PeerFrameAddJobTellUid(builder, jobTellUid)
+        if self.jobTellJobHigh is not None:
+            PeerFrameAddJobTellJobHigh(builder, jobTellJobHigh)
+        if self.jobTellJobLow is not None:
+            PeerFrameAddJobTellJobLow(builder, jobTellJobLow)
+        if self.jobTellState is not None:
+            PeerFrameAddJobTellState(builder, jobTellState)
         peerFrame = PeerFrameEnd(builder)
         return peerFrame

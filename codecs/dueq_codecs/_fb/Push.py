@@ -364,8 +364,35 @@ class Push(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
         return o == 0
 
+    # Push
+    def Keyed(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # Push
+    def KeyedAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # Push
+    def KeyedLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def KeyedIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        return o == 0
+
 def PushStart(builder):
-    builder.StartObject(17)
+    builder.StartObject(18)
 
 def Start(builder):
     PushStart(builder)
@@ -538,6 +565,18 @@ def PushStartCrcVector(builder, numElems):
 def StartCrcVector(builder, numElems):
     return PushStartCrcVector(builder, numElems)
 
+def PushAddKeyed(builder, keyed):
+    builder.PrependUOffsetTRelativeSlot(17, flatbuffers.number_types.UOffsetTFlags.py_type(keyed), 0)
+
+def AddKeyed(builder, keyed):
+    PushAddKeyed(builder, keyed)
+
+def PushStartKeyedVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartKeyedVector(builder, numElems):
+    return PushStartKeyedVector(builder, numElems)
+
 def PushEnd(builder):
     return builder.EndObject()
 
@@ -571,6 +610,7 @@ class PushT(object):
         leaseLeftMs = None,
         size = None,
         crc = None,
+        keyed = None,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -589,6 +629,7 @@ class PushT(object):
         self.leaseLeftMs = leaseLeftMs  # type: Optional[List[int]]
         self.size = size  # type: Optional[List[int]]
         self.crc = crc  # type: Optional[List[int]]
+        self.keyed = keyed  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -694,6 +735,13 @@ class PushT(object):
                     self.crc.append(push.Crc(i))
             else:
                 self.crc = push.CrcAsNumpy()
+        if not push.KeyedIsNone():
+            if np is None:
+                self.keyed = []
+                for i in range(push.KeyedLength()):
+                    self.keyed.append(push.Keyed(i))
+            else:
+                self.keyed = push.KeyedAsNumpy()
 
     # PushT
     def Pack(self, builder):
@@ -789,6 +837,14 @@ class PushT(object):
                 for i in reversed(range(len(self.crc))):
                     builder.PrependUint32(self.crc[i])
                 crc = builder.EndVector()
+        if self.keyed is not None:
+            if np is not None and type(self.keyed) is np.ndarray:
+                keyed = builder.CreateNumpyVector(self.keyed)
+            else:
+                PushStartKeyedVector(builder, len(self.keyed))
+                for i in reversed(range(len(self.keyed))):
+                    builder.PrependUint8(self.keyed[i])
+                keyed = builder.EndVector()
         PushStart(builder)
         if self.topic is not None:
             PushAddTopic(builder, topic)
@@ -820,5 +876,7 @@ class PushT(object):
             PushAddSize(builder, size)
         if self.crc is not None:
             PushAddCrc(builder, crc)
+        if self.keyed is not None:
+            PushAddKeyed(builder, keyed)
         push = PushEnd(builder)
         return push

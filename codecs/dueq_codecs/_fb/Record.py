@@ -499,8 +499,56 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
         return o == 0
 
+    # Record
+    def Job(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # Record
+    def JobAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # Record
+    def JobLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def JobIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        return o == 0
+
+    # Record
+    def JobUntil(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # Record
+    def JobAction(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(52))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, o + self._tab.Pos)
+        return 0
+
+    # Record
+    def Keyed(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(54))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def RecordStart(builder):
-    builder.StartObject(22)
+    builder.StartObject(26)
 
 def Start(builder):
     RecordStart(builder)
@@ -733,6 +781,36 @@ def RecordStartLeaseMsVector(builder, numElems):
 def StartLeaseMsVector(builder, numElems):
     return RecordStartLeaseMsVector(builder, numElems)
 
+def RecordAddJob(builder, job):
+    builder.PrependUOffsetTRelativeSlot(22, flatbuffers.number_types.UOffsetTFlags.py_type(job), 0)
+
+def AddJob(builder, job):
+    RecordAddJob(builder, job)
+
+def RecordStartJobVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartJobVector(builder, numElems):
+    return RecordStartJobVector(builder, numElems)
+
+def RecordAddJobUntil(builder, jobUntil):
+    builder.PrependUint64Slot(23, jobUntil, 0)
+
+def AddJobUntil(builder, jobUntil):
+    RecordAddJobUntil(builder, jobUntil)
+
+def RecordAddJobAction(builder, jobAction):
+    builder.PrependUint8Slot(24, jobAction, 0)
+
+def AddJobAction(builder, jobAction):
+    RecordAddJobAction(builder, jobAction)
+
+def RecordAddKeyed(builder, keyed):
+    builder.PrependBoolSlot(25, keyed, 0)
+
+def AddKeyed(builder, keyed):
+    RecordAddKeyed(builder, keyed)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -771,6 +849,10 @@ class RecordT(object):
         consumer = None,
         consumers = None,
         leaseMs = None,
+        job = None,
+        jobUntil = 0,
+        jobAction = 0,
+        keyed = False,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -794,6 +876,10 @@ class RecordT(object):
         self.consumer = consumer  # type: Optional[List[int]]
         self.consumers = consumers  # type: Optional[List[int]]
         self.leaseMs = leaseMs  # type: Optional[List[int]]
+        self.job = job  # type: Optional[List[int]]
+        self.jobUntil = jobUntil  # type: int
+        self.jobAction = jobAction  # type: int
+        self.keyed = keyed  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -934,6 +1020,16 @@ class RecordT(object):
                     self.leaseMs.append(record.LeaseMs(i))
             else:
                 self.leaseMs = record.LeaseMsAsNumpy()
+        if not record.JobIsNone():
+            if np is None:
+                self.job = []
+                for i in range(record.JobLength()):
+                    self.job.append(record.Job(i))
+            else:
+                self.job = record.JobAsNumpy()
+        self.jobUntil = record.JobUntil()
+        self.jobAction = record.JobAction()
+        self.keyed = record.Keyed()
 
     # RecordT
     def Pack(self, builder):
@@ -1065,6 +1161,14 @@ class RecordT(object):
                 for i in reversed(range(len(self.leaseMs))):
                     builder.PrependUint64(self.leaseMs[i])
                 leaseMs = builder.EndVector()
+        if self.job is not None:
+            if np is not None and type(self.job) is np.ndarray:
+                job = builder.CreateNumpyVector(self.job)
+            else:
+                RecordStartJobVector(builder, len(self.job))
+                for i in reversed(range(len(self.job))):
+                    builder.PrependUint8(self.job[i])
+                job = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1104,5 +1208,10 @@ class RecordT(object):
             RecordAddConsumers(builder, consumers)
         if self.leaseMs is not None:
             RecordAddLeaseMs(builder, leaseMs)
+        if self.job is not None:
+            RecordAddJob(builder, job)
+        RecordAddJobUntil(builder, self.jobUntil)
+        RecordAddJobAction(builder, self.jobAction)
+        RecordAddKeyed(builder, self.keyed)
         record = RecordEnd(builder)
         return record

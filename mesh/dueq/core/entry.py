@@ -26,6 +26,8 @@ FLAG_UPLOAD: Final = 1
 """The payload is an upload (chunks under the number in `place`), not part of a block."""
 FLAG_FAR: Final = 2
 """The message is counted in the forecast's last, open-ended bucket."""
+FLAG_KEYED: Final = 4
+"""The payload begins with its key: one byte of length and so many bytes."""
 
 ENTRY: Final = np.dtype(
     [
@@ -48,7 +50,7 @@ ENTRY: Final = np.dtype(
         ("block_rows", "<u2"),  # rows that share the block
         ("state", "u1"),
         ("flags", "u1"),
-        ("spare", "<u4"),
+        ("job", "<u4"),  # number of the job that it belongs to, in this partition; 0: none
     ]
 )
 assert ENTRY.itemsize == 88

@@ -360,7 +360,7 @@ class Timeline:
     def export(self) -> dict[str, object]:
         """Return the state in canonical form, of plain values only.
 
-        "entries" (sorted tuples of all fields but `spare`) and "tombstones" (keys that ended, though the disk
+        "entries" (sorted tuples of all fields) and "tombstones" (keys that ended, though the disk
         may still hold them) say what memory knows; entries that only the disk has are to be added from there.
         "tombstones" and "window" differ between replicas; all the rest, entries completed, must not.
         """
@@ -382,6 +382,6 @@ class Timeline:
 
 
 def canonical(entries: Entries) -> list[tuple[int, ...]]:
-    """Return entries as sorted plain tuples of all fields but `spare`."""
-    columns = [entries[name].tolist() for name in entries.dtype.names or () if name != "spare"]
+    """Return entries as sorted plain tuples."""
+    columns = [entries[name].tolist() for name in entries.dtype.names or ()]
     return sorted(zip(*columns, strict=True))

@@ -133,8 +133,8 @@ def test_unequal_columns_of_pushes_consumers_and_peers_are_refused() -> None:
 
 
 def test_an_outcome_that_does_not_exist_is_refused() -> None:
-    reply = m.ChangeReply(9, m.Code.OK, outcomes=np.array([0, 5], np.uint8))
-    with pytest.raises(FrameError, match="outcomes holds 5"):
+    reply = m.ChangeReply(9, m.Code.OK, outcomes=np.array([0, 6], np.uint8))
+    with pytest.raises(FrameError, match="outcomes holds 6"):
         decode(encode(reply))
 
 
