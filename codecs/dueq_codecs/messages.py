@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from dueq_codecs.browsing import BrowseReply as BrowseReply
+from dueq_codecs.browsing import BrowseRequest as BrowseRequest
+from dueq_codecs.codes import Code as Code
 from dueq_codecs.records import (
     NO_U8,
     NO_U16,
@@ -26,31 +29,6 @@ from dueq_codecs.records import (
 )
 
 PROTOCOL_VERSION = 1
-
-
-class Code(IntEnum):
-    """How a request ended. Each maps to one exception of the SDK."""
-
-    OK = 0
-    INVALID_REQUEST = 1
-    PAYLOAD_TOO_LARGE = 2
-    TOPIC_NOT_FOUND = 3
-    TOPIC_EXISTS = 4
-    SEQUENCE_REUSED = 5
-    NOT_ALLOWED = 6
-    BUSY = 7
-    DISK_FULL = 8
-    NOT_ENOUGH_REPLICAS = 9
-    NOT_LEADER = 10
-    OUTCOME_UNKNOWN = 11
-    UNKNOWN_SESSION = 12
-    COORDINATOR_UNAVAILABLE = 13
-    UNKNOWN_UPLOAD = 14
-    BAD_FRAME = 15
-    WRONG_VERSION = 16
-    WRONG_CLUSTER = 17
-    BROKEN = 18
-    JOB_ENDED = 19
 
 
 # ---------------------------------------------------------------- sessions
@@ -406,67 +384,6 @@ class PushChunk:
     chunks: int
     leader: str = ""
     """The broker that pushes."""
-
-
-# ---------------------------------------------------------------- browsing
-
-
-@dataclass(slots=True)
-class BrowseRequest:
-    """A page of what waits in one partition, of a snapshot that the leader keeps while it is asked for."""
-
-    request_id: int
-    topic: str
-    uid: int
-    snapshot: int = 0
-    """As the last page's reply named it; 0: a new one, of everything that is applied by now."""
-    from_ms: int = 0
-    """Messages that wait until this instant (Unix ms) or later …"""
-    until_ms: int = 0
-    """… and before this one; 0: no end."""
-    after_wait_at: int = 0
-    after_key: int = 0
-    """The last row of the page before: (wait_at, sequence << 16 | row); both 0 for the first page."""
-    limit: int = 0
-    """Rows at most; 0: the broker's choice."""
-    payloads: bool = False
-    upload: int = 0
-    """Not 0: one chunk of this long payload instead of a page."""
-    chunk: int = 0
-
-
-@dataclass(slots=True)
-class BrowseReply:
-    """Rows in order of (wait_at, sequence, row); one body: of each row `body_size` bytes.
-
-    Those are the payload where it was asked for, otherwise the key with its length byte where there is one. A long
-    payload has none: it is asked for by its `upload`, chunk by chunk.
-    """
-
-    request_id: int
-    code: Code
-    text: str = ""
-    retry_after_ms: int = 0
-    leader: str = ""
-    snapshot: int = 0
-    epoch: int = 0
-    applied: int = 0
-    """The snapshot is the state after this record …"""
-    stamp: int = 0
-    """… of this instant, Unix ms."""
-    last: bool = False
-    wait_at: U64 = field(default_factory=lambda: NO_U64)
-    first: U64 = field(default_factory=lambda: NO_U64)
-    due: U64 = field(default_factory=lambda: NO_U64)
-    sequence: U64 = field(default_factory=lambda: NO_U64)
-    row: U16 = field(default_factory=lambda: NO_U16)
-    size: U32 = field(default_factory=lambda: NO_U32)
-    crc: U32 = field(default_factory=lambda: NO_U32)
-    attempt: U16 = field(default_factory=lambda: NO_U16)
-    keyed: U8 = field(default_factory=lambda: NO_U8)
-    upload: U64 = field(default_factory=lambda: NO_U64)
-    """Number of a long payload; 0: it is short."""
-    body_size: U32 = field(default_factory=lambda: NO_U32)
 
 
 # ---------------------------------------------------------------- between brokers

@@ -263,7 +263,7 @@ class Twin:
         consumer = int.from_bytes(bytes([e["consumer"]]) * 8, "big")
         return (
             e["wait_at"], e["first"], e["due"], e["sequence"], e["token"], consumer, consumer,
-            e["size"], e["crc"], e["lease_ms"], e["row"], e["attempt"], int(e["state"]), int(e["far"]) * 2,
+            e["size"], e["crc"], e["lease_ms"], e["row"], e["attempt"], int(e["state"]), int(e["far"]) * 2, 0,
         )  # fmt: skip
 
 
@@ -298,7 +298,7 @@ class World:
     def make(self) -> Record:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
-        kinds = list(RecordKind)
+        kinds = [kind for kind in RecordKind if kind <= RecordKind.EXPIRE]
         kind = rng.choices(kinds, [1, 6, 8, 4, 3, 4, 3, 2, 2, 2])[0]
         record = Record(kind, UID, self.timeline.applied + len(self.pending()) + 1, 1, self.stamp)
         rows = 0 if kind == RecordKind.BARRIER else rng.choice([1, 1, 2, 3, 9])
