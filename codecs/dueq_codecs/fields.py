@@ -32,26 +32,14 @@ class Scalar:
         """
         self.name = name
         self.code = code
-        self._struct = struct.Struct("<" + code.replace("?", "B"))
-        self._values: dict[int, Any] | None = {member.value: member for member in values} if values else None
+        self.inline_code = code.replace("?", "B")
+        self.inline_bytes = struct.calcsize("<" + self.inline_code)
+        self.members: dict[int, Any] | None = {member.value: member for member in values} if values else None
+        """What each number means; None: itself."""
         if code == "?":
-            self._values = {0: False, 1: True}
-        self.inline_bytes = self._struct.size
-        self.absent: Any = self._values.get(0) if self._values else 0
+            self.members = {0: False, 1: True}
+        self.absent: Any = self.members.get(0) if self.members else 0
         self.schema_type = _SCHEMA_TYPES[code]
-
-    def read(self, body: memoryview, at: int) -> Any:
-        """Return the value at a position that the caller has checked.
-
-        Raises:
-            FrameError: it is not one of the enumeration's.
-        """
-        number = self._struct.unpack_from(body, at)[0]
-        if self._values is None:
-            return number
-        if number not in self._values:
-            raise FrameError(f"{self.name} is {number}, which is none of its values")
-        return self._values[number]
 
 
 class Vector:
@@ -59,6 +47,7 @@ class Vector:
 
     inline_bytes = 4
     """Of the offset inside the table."""
+    inline_code = "I"
     item_bytes = 1
     absent: Any = ()
     """The value of an absent (or empty) vector; None when there has to be one."""

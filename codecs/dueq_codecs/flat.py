@@ -27,7 +27,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from dueq_codecs.fields import Scalar, Vector, vector_at
+from dueq_codecs.fields import Scalar, Vector
 from dueq_codecs.frame_error import FrameError
 
 _U32: Final = struct.Struct("<I")
@@ -46,6 +46,18 @@ class _Shape(NamedTuple):
     """Scalars, then one offset per present vector, then zeros up to a multiple of 8."""
     reach: int
     """Bytes from the first vector's offset (in the table) to the first vector."""
+
+
+class _Plan(NamedTuple):
+    """How to read a table with a certain vtable."""
+
+    inline: struct.Struct
+    """The whole table: its scalars and the offsets of its vectors, in the order of their places."""
+    names: tuple[str, ...]
+    """The field of each number."""
+    enumerations: tuple[tuple[str, dict[int, Any]], ...]
+    vectors: tuple[tuple[Vector, int], ...]
+    """With the place of each one's offset in the table."""
 
 
 class Layout:
@@ -74,6 +86,8 @@ class Layout:
         self._absent = {field.name: field.absent for field in fields}
         self._required = [field.name for field in fields if field.absent is None]
         self._shape = lru_cache(maxsize=4096)(self._make_shape)
+        # Frames of one kind have few vtables; who invents new ones only makes his own frames slower to read.
+        self._plan = lru_cache(maxsize=1024)(self._make_plan)
 
     def write(self, message: Any) -> bytes:
         """Return the FlatBuffer of a message.
@@ -104,31 +118,63 @@ class Layout:
         return b"".join(parts)
 
     def read(self, body: memoryview, values: dict[str, Any]) -> None:
-        """Read a FlatBuffer into `values`, field by field: an error leaves those before it.
+        """Read a FlatBuffer into `values`, scalars first: an error leaves those before it.
 
         Raises:
             FrameError: the bytes are not such a table.
         """
         values.update(self._absent)
-        table, inline_bytes, places = _open_table(body, len(self.fields))
+        table, vtable = _open_table(body)
+        plan = self._plan(vtable)
         length = budget = len(body)
-        for field, place in zip(self.fields, places, strict=False):
-            if not place:
-                continue
-            if not 4 <= place <= inline_bytes - field.inline_bytes:
-                raise FrameError(f"{field.name} lies outside of its table")
-            if isinstance(field, Scalar):
-                values[field.name] = field.read(body, table + place)
-                continue
-            start, count = vector_at(body, length, table + place, field.item_bytes, field.name)
-            budget -= 4 + count * field.item_bytes
+        if table + plan.inline.size > length:
+            raise FrameError("the table is longer than the frame")
+        numbers = plan.inline.unpack_from(body, table)
+        values.update(zip(plan.names, numbers, strict=True))
+        for name, members in plan.enumerations:
+            number = values[name]
+            if number not in members:
+                raise FrameError(f"{name} is {number}, which is none of its values")
+            values[name] = members[number]
+        for field, place in plan.vectors:
+            head = table + place + values[field.name]
+            if head + 4 > length:
+                raise FrameError(f"the offset of {field.name} leads out of the frame")
+            count: int = _U32.unpack_from(body, head)[0]
+            used = 4 + count * field.item_bytes
+            budget -= used
+            if head + used > length:
+                raise FrameError(f"{field.name} claims {count} items, more than the frame has")
             if budget < 0:
                 raise FrameError("the vectors claim more bytes than the frame has")
-            if count:
-                values[field.name] = field.unpack(body, start, count)
+            values[field.name] = field.unpack(body, head + 4, count) if count else field.absent
         for name in self._required:
             if values[name] is None:
                 raise FrameError(f"{name} is missing")
+
+    def _make_plan(self, vtable: bytes) -> _Plan:
+        """Work out where a table with this vtable has its fields.
+
+        Raises:
+            FrameError: a field lies outside of the table, or upon another one.
+        """
+        inline_bytes = _U16_PAIR.unpack_from(vtable)[1]
+        known = min((len(vtable) - 4) // 2, len(self.fields))
+        places = struct.unpack_from(f"<{known}H", vtable, 4)
+        present = [(place, field) for place, field in zip(places, self.fields, strict=False) if place]
+        present.sort(key=lambda item: item[0])
+        code, at = "<4x", 4
+        for place, field in present:
+            if place < at or place + field.inline_bytes > inline_bytes:
+                raise FrameError(f"{field.name} lies outside of its table, or upon another field")
+            code += f"{place - at}x{field.inline_code}"
+            at = place + field.inline_bytes
+        return _Plan(
+            struct.Struct(f"{code}{inline_bytes - at}x"),
+            tuple(field.name for _, field in present),
+            tuple((f.name, f.members) for _, f in present if isinstance(f, Scalar) and f.members is not None),
+            tuple((field, place) for place, field in present if isinstance(field, Vector)),
+        )
 
     def _make_shape(self, present: int) -> _Shape:
         """Lay out a table in which exactly the vectors of the bit mask `present` are not absent."""
@@ -157,8 +203,8 @@ class Layout:
         return _Shape(prefix, inline, inline.size + 4 - first_offset)
 
 
-def _open_table(body: memoryview, fields: int) -> tuple[int, int, tuple[int, ...]]:
-    """Return the root table's position, its inline size, and the fields' places in it (0: absent)."""
+def _open_table(body: memoryview) -> tuple[int, bytes]:
+    """Return the root table's position, and its vtable."""
     length = len(body)
     if length < 12:
         raise FrameError(f"a FlatBuffer of {length} bytes is too short")
@@ -171,10 +217,9 @@ def _open_table(body: memoryview, fields: int) -> tuple[int, int, tuple[int, ...
     vtable_bytes, inline_bytes = _U16_PAIR.unpack_from(body, vtable)
     if vtable_bytes < 4 or vtable_bytes % 2 or vtable + vtable_bytes > length:
         raise FrameError("the vtable is longer than the frame")
-    if inline_bytes < 4 or table + inline_bytes > length:
-        raise FrameError("the table is longer than the frame")
-    known = min((vtable_bytes - 4) // 2, fields)
-    return table, inline_bytes, struct.unpack_from(f"<{known}H", body, vtable + 4)
+    if inline_bytes < 4:
+        raise FrameError("the table is too short")
+    return table, bytes(body[vtable : vtable + vtable_bytes])
 
 
 def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:

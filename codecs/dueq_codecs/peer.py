@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 from dueq_codecs import messages as m
@@ -91,6 +91,7 @@ SECTIONS: Final = (
 )
 
 _GETTERS: Final = tuple(attrgetter(*[name for name, _ in section.columns]) for section in SECTIONS)
+_READERS: Final = tuple(itemgetter(*[field.name for field in section.fields()]) for section in SECTIONS)
 _LISTS: Final = attrgetter(*[section.attribute for section in SECTIONS])
 _ABSENT: Final[tuple[tuple[tuple[int, ...], ...], ...]] = tuple(((),) * len(s.columns) for s in SECTIONS)
 
@@ -123,6 +124,8 @@ PEER_FRAME: Final = Layout(
     vectors=_columns_of,
 )
 
+_head: Final = itemgetter(*[field.name for field in PEER_FRAME.fields if isinstance(field, Scalar | Text)])
+
 
 def entry_count(values: dict[str, Any]) -> int:
     """Number of log entries that a frame of these values brings."""
@@ -135,17 +138,17 @@ def build_peer_frame(values: dict[str, Any], entries: Iterable[LogEntry]) -> m.P
     Raises:
         FrameError: the columns of a section are not of one length.
     """
-    lists: dict[str, Any] = {}
-    for section in SECTIONS:
-        columns = [values.pop(f"{section.prefix}_{name}") for name, _ in section.columns]
-        if not any(columns):
-            lists[section.attribute] = []
+    lists: list[list[Any]] = []
+    for section, read, absent in zip(SECTIONS, _READERS, _ABSENT, strict=True):
+        columns = read(values)
+        if columns == absent:
+            lists.append([])
             continue
         if len(set(map(len, columns))) != 1:
             raise FrameError(f"the columns of {section.attribute} are not of one length")
-        lists[section.attribute] = [section.item(*row) for row in zip(*columns, strict=True)]
+        lists.append(list(map(section.item, *columns)))
     source = iter(entries)
-    for append in lists["appends"]:
+    for append in lists[0]:
         # Until here `entries` holds their number, which is how the column is called.
         append.entries = [next(source) for _ in range(append.entries)]
-    return m.PeerFrame(**values, **lists)
+    return m.PeerFrame(*_head(values), *lists)

@@ -352,12 +352,17 @@ class TopicDispatcher:
     # -------------------------------------------------------------- leasing
 
     def _lease(self, now: Now, mesh_ms: int) -> None:
-        """Lease ready messages first, then with the credit that is left those of the look-ahead."""
+        """Lease ready messages first, then with the credit that is left those of the look-ahead.
+
+        When there is anything to lease, half of what is left goes to what follows within another look-ahead: so a
+        steady stream costs one commit in that time and not one per message.
+        """
         self._cut = False
         ahead_ms = mesh_ms + self._look_ahead_ms
-        lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= ahead_ms]
-        if not lanes:
+        gather_ms = mesh_ms + min(2 * self._look_ahead_ms, limits.LOOK_AHEAD_MS_MAX)
+        if all(lane.queue.head_ms > ahead_ms for lane in self._lanes.values()):
             return
+        lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= gather_ms]
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
         if not free:
             return
@@ -367,6 +372,7 @@ class TopicDispatcher:
             free = self._pick(lanes, until_ms, free, picked)
         if not picked:
             return
+        self._pick(lanes, gather_ms, free // 2, picked)
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
         for uid, pieces in picked.items():
