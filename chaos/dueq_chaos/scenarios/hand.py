@@ -172,7 +172,7 @@ class Hand:
 
     def insert(
         self, broker: str, payloads: list[bytes], dues: list[int], *, uid: int = 0, sequence: int = 0,
-        topic: str = "",
+        topic: str = "", keyed: bool = False,
     ) -> Request:  # fmt: skip
         """Schedule rows, one attempt.
 
@@ -182,8 +182,10 @@ class Hand:
             uid: the partition; the stage's first one by default.
             sequence: the request's number; the next one by default.
             topic: the stage's by default.
+            keyed: the payloads begin with keys.
         """
         change = self._change(RecordKind.INSERT, uid, topic)
+        change.keyed = keyed
         change.due = np.array(dues, np.uint64)
         change.size = np.array([len(payload) for payload in payloads], np.uint32)
         change.crc = np.array([crc32(payload) for payload in payloads], np.uint32)

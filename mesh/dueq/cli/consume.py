@@ -34,6 +34,7 @@ _BATCH = 256
     "--format", "style", type=click.Choice(["text", "base64", "json"]), default="text", show_default=True,
     help="The payload as text or base64, one a line; or all about the message as JSON, one object a line.",
 )  # fmt: skip
+@click.option("--keys", "with_key", is_flag=True, help="Put each message's key and a tab before its payload.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--lease", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
@@ -50,6 +51,7 @@ def consume(
     idle: float | None,
     ack: bool,
     style: str,
+    with_key: bool,
     as_json: bool,
     lease: float,
     credit: int,
@@ -74,7 +76,7 @@ def consume(
             if batch:
                 received_at_ms = time.time_ns() / 1e6
                 for message in batch:
-                    click.echo(_line(message, style, received_at_ms))
+                    click.echo(_line(message, style, with_key, received_at_ms))
                     if ack:
                         # Sent in batches, repeated until confirmed; leaving the `with` waits for that.
                         message.ack()
@@ -91,19 +93,18 @@ def _lost(message: Message) -> None:
     )
 
 
-def _line(message: Message, style: str, received_at_ms: float) -> str | bytes:
+def _line(message: Message, style: str, with_key: bool, received_at_ms: float) -> str | bytes:
     payload = bytes(message.payload)
-    if style == "text":
-        return payload
-    if style == "base64":
-        return base64.b64encode(payload)
+    if style != "json":
+        shown = payload if style == "text" else base64.b64encode(payload)
+        return message.key.encode() + b"\t" + shown if with_key else shown
     return json.dumps(_document(message, payload, received_at_ms), ensure_ascii=False)
 
 
 def _document(message: Message, payload: bytes, received_at_ms: float) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "id": message.id, "topic": message.topic, "due": message.due, "released_at": message.released_at,
-        "received_at": round(received_at_ms, 3),
+        "id": message.id, "topic": message.topic, "key": message.key, "due": message.due,
+        "released_at": message.released_at, "received_at": round(received_at_ms, 3),
         "attempt": message.attempt, "token": message.token,
     }  # fmt: skip
     try:

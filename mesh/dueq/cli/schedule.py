@@ -20,6 +20,7 @@ _LINES_PER_CALL = 4096
 @click.argument("topic")
 @click.argument("payload", default="-")
 @due_options
+@click.option("--key", metavar="TEXT", help="Name the message (each of them, with --lines).")
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option
 @mesh_options
@@ -28,6 +29,7 @@ def schedule(
     payload: str,
     at: int | datetime | None,
     after: timedelta | None,
+    key: str | None,
     lines: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -43,11 +45,12 @@ def schedule(
         raise click.UsageError("--lines reads standard input or @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if not lines:
-            _print([producer.schedule(_content(payload), due)], as_json)
+            _print([producer.schedule(_content(payload), due, key=key)], as_json)
             return
         with _input(payload) as source:
             for batch in _batches(source):
-                _print(producer.schedule_many(batch, [due] * len(batch)), as_json)
+                keys = None if key is None else [key] * len(batch)
+                _print(producer.schedule_many(batch, [due] * len(batch), keys=keys), as_json)
 
 
 def _print(ids: list[str], as_json: bool) -> None:

@@ -225,17 +225,24 @@ class AsyncProducer:
         """Refuse further calls; there is nothing to flush."""
         self._closed = True
 
-    async def schedule(self, payload: Payload, due: Due, *, timeout: float | None = None) -> str:
+    async def schedule(
+        self, payload: Payload, due: Due, *, key: str | None = None, timeout: float | None = None
+    ) -> str:
         """Have `payload` delivered at `due`; returns the message id (see `Producer.schedule`)."""
         clock = await self._client._clock(due, timeout)
-        return await self._run(orders.schedule(self.topic, payload, due, clock), timeout)
+        return await self._run(orders.schedule(self.topic, payload, due, clock, key), timeout)
 
     async def schedule_many(
-        self, payloads: Iterable[Payload], dues: Due | Iterable[Due], *, timeout: float | None = None
+        self,
+        payloads: Iterable[Payload],
+        dues: Due | Iterable[Due],
+        *,
+        keys: Iterable[str | None] | None = None,
+        timeout: float | None = None,
     ) -> list[str]:
         """Schedule many messages; returns their ids (see `Producer.schedule_many`)."""
         clock = await self._client._clock(dues, timeout)
-        return await self._run(orders.schedule_many(self.topic, payloads, dues, clock), timeout)
+        return await self._run(orders.schedule_many(self.topic, payloads, dues, clock, keys=keys), timeout)
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
         """Cancel a message (see `Producer.cancel`)."""

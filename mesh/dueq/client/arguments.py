@@ -15,6 +15,7 @@ import numpy as np
 
 from dueq import ids, limits
 from dueq.errors import InvalidRequest
+from dueq_codecs.keys import KEY_BYTES_MAX, PREFIX_BYTES_MAX, with_key
 from dueq_codecs.records import U16, U32, U64
 
 Payload = bytes | bytearray | memoryview
@@ -55,8 +56,46 @@ class PayloadColumns(NamedTuple):
 # ---------------------------------------------------------------- rows
 
 
-def payload_columns(payloads: Sequence[Payload]) -> PayloadColumns:
+def key_column(keys: Iterable[str | None] | None, rows: int) -> list[bytes] | None:
+    """Check keys and return their bytes; None when no row has one.
+
+    Args:
+        keys: one per row, None or "" where a row has none; None when there are none at all.
+        rows: how many there must be.
+
+    Raises:
+        InvalidRequest: one is no str, is no valid text, or has more than 255 bytes of UTF-8; or a wrong count.
+    """
+    if keys is None:
+        return None
+    if isinstance(keys, str | bytes):
+        raise InvalidRequest(f"keys is a sequence of keys, one per payload, not one {type(keys).__name__}")
+    taken = [_key_bytes(row, key) if key else b"" for row, key in enumerate(keys)]
+    if len(taken) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} keys, not {len(taken)}")
+    return taken if any(taken) else None
+
+
+def _key_bytes(row: int, key: str) -> bytes:
+    if not isinstance(key, str):
+        raise InvalidRequest(f"row {row}: a key is a str, not {type(key).__name__}: {key!r:.80}")
+    try:
+        encoded = key.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"row {row}: the key {key!r:.80} is not Unicode text: {error.reason}") from None
+    if len(encoded) > KEY_BYTES_MAX:
+        raise InvalidRequest(
+            f"row {row}: a key has at most {KEY_BYTES_MAX} bytes of UTF-8, not {len(encoded)}: {key!r:.80}"
+        )
+    return encoded
+
+
+def payload_columns(payloads: Sequence[Payload], keys: list[bytes] | None = None) -> PayloadColumns:
     """Check payloads; mutable ones are copied, since a request may be repeated later.
+
+    Args:
+        payloads: bytes-like each.
+        keys: what `key_column` returned: each goes before its payload.
 
     Raises:
         InvalidRequest: one is not bytes-like.
@@ -69,11 +108,11 @@ def payload_columns(payloads: Sequence[Payload]) -> PayloadColumns:
                     f"row {row}: a payload is bytes, not {type(payload).__name__}: {payload!r:.80}"
                 )
             payload = bytes(payload)
-        if len(payload) > 0xFFFFFFFF:
+        if len(payload) > 0xFFFFFFFF - PREFIX_BYTES_MAX:
             raise InvalidRequest(
                 f"row {row}: a payload of {len(payload)} bytes is longer than any topic allows"
             )
-        taken.append(payload)
+        taken.append(payload if keys is None else with_key(keys[row], payload))
     size = np.array(list(map(len, taken)), np.uint32)
     return PayloadColumns(taken, size, np.array(list(map(crc32, taken)), np.uint32))
 

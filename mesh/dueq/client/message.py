@@ -74,6 +74,11 @@ class BaseMessage:
         return self._delivery.payload
 
     @property
+    def key(self) -> str:
+        """The name that its producer gave it; "" when there is none."""
+        return self._delivery.key
+
+    @property
     def topic(self) -> str:
         """The topic's name."""
         topic: str = self._consumer.topic

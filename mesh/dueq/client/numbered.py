@@ -42,6 +42,7 @@ class NumberedProducer:
         dues: Due | Iterable[Due],
         partition: int,
         *,
+        keys: Iterable[str | None] | None = None,
         timeout: float | None = None,
     ) -> list[str]:
         """Schedule messages in one partition; returns when they are committed.
@@ -50,6 +51,7 @@ class NumberedProducer:
             payloads: bytes-like each.
             dues: one per payload, or a single one for all.
             partition: its place in the topic, from 0.
+            keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
             timeout: seconds.
 
         Returns:
@@ -59,6 +61,6 @@ class NumberedProducer:
             DueqError: as `Producer.schedule_many`.
         """
         order = orders.schedule_many(
-            self.topic, payloads, dues, self._client._clock(timeout), self._client_id, partition
+            self.topic, payloads, dues, self._client._clock(timeout), self._client_id, partition, keys=keys
         )
         return self._client._run(order, timeout)

@@ -144,9 +144,11 @@ def delete_topic(name: str) -> Order[None]:
 # ---------------------------------------------------------------- producing
 
 
-def schedule(topic: str, payload: Payload, due: Due, mesh_us: Callable[[], int]) -> Order[str]:
+def schedule(
+    topic: str, payload: Payload, due: Due, mesh_us: Callable[[], int], key: str | None = None
+) -> Order[str]:
     """One row."""
-    many = schedule_many(topic, [payload], due, mesh_us)
+    many = schedule_many(topic, [payload], due, mesh_us, keys=None if key is None else [key])
     return Order(many.build, lambda call: many.finish(call)[0])
 
 
@@ -157,17 +159,22 @@ def schedule_many(
     mesh_us: Callable[[], int],
     client_id: bytes = b"",
     partition: int | None = None,
+    *,
+    keys: Iterable[str | None] | None = None,
 ) -> Order[list[str]]:
     """Many rows."""
     if isinstance(payloads, bytes | bytearray | memoryview | str):
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
-    columns = arguments.payload_columns(payloads if isinstance(payloads, Sequence) else list(payloads))
+    listed = payloads if isinstance(payloads, Sequence) else list(payloads)
+    prefixes = arguments.key_column(keys, len(listed))
+    columns = arguments.payload_columns(listed, prefixes)
     due = arguments.due_column(dues, len(columns.payloads), mesh_us)
 
     def build(call: int, deadline_us: int) -> events.Event:
         return events.Insert(
-            call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition
-        )
+            call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
+            keyed=prefixes is not None,
+        )  # fmt: skip
 
     return Order(build, PartsCall.ids)
 

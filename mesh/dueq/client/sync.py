@@ -264,27 +264,36 @@ class Producer:
         """Refuse further calls; there is nothing to flush."""
         self._closed = True
 
-    def schedule(self, payload: Payload, due: Due, *, timeout: float | None = None) -> str:
+    def schedule(
+        self, payload: Payload, due: Due, *, key: str | None = None, timeout: float | None = None
+    ) -> str:
         """Have `payload` delivered at `due`, never before.
 
         Args:
             payload: bytes-like.
             due: Unix ms, an aware datetime (rounded up to ms), or a timedelta from now by the mesh's clock. In the
                 past: at once.
+            key: the message's name for its owner, at most 255 bytes of UTF-8: `message.key`, and while browsing.
             timeout: seconds.
 
         Returns:
             The message id.
 
         Raises:
-            InvalidRequest: due or payload is not of these, or beyond the topic's horizon.
+            InvalidRequest: due, payload or key is not of these, or beyond the topic's horizon.
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound
         """
-        return self._run(orders.schedule(self.topic, payload, due, self._client._clock(timeout)), timeout)
+        order = orders.schedule(self.topic, payload, due, self._client._clock(timeout), key)
+        return self._run(order, timeout)
 
     def schedule_many(
-        self, payloads: Iterable[Payload], dues: Due | Iterable[Due], *, timeout: float | None = None
+        self,
+        payloads: Iterable[Payload],
+        dues: Due | Iterable[Due],
+        *,
+        keys: Iterable[str | None] | None = None,
+        timeout: float | None = None,
     ) -> list[str]:
         """Schedule many messages; all rows are checked before anything is sent.
 
@@ -294,6 +303,7 @@ class Producer:
         Args:
             payloads: bytes-like each.
             dues: one per payload, or a single one for all.
+            keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
             timeout: seconds.
 
         Returns:
@@ -304,9 +314,8 @@ class Producer:
             PartialFailure: some of several runs failed; `.outcomes` has an id or error per row, `.retry()`
                 repeats the failed runs and returns all ids.
         """
-        return self._run(
-            orders.schedule_many(self.topic, payloads, dues, self._client._clock(timeout)), timeout
-        )
+        clock = self._client._clock(timeout)
+        return self._run(orders.schedule_many(self.topic, payloads, dues, clock, keys=keys), timeout)
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
         """Cancel a message: once this returns it is never delivered.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.entry import ENTRY, FLAG_UPLOAD, Entries, State, block_starts
+from dueq.core.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, block_starts
 from dueq.limits import BLOCK_BYTES
 from dueq_codecs.records import Record
 
@@ -25,6 +25,8 @@ def inserted_entries(record: Record) -> Entries:
     if count > 1:
         rows["row"] = np.arange(count, dtype=np.uint16)
     _place(record, rows)
+    if record.keyed:
+        rows["flags"] |= FLAG_KEYED
     return rows
 
 

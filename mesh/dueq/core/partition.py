@@ -205,11 +205,11 @@ class Partition:
             self.replica.leading.send_all(now)
 
     def _append_next(self, now: Now) -> None:
-        """Gather the queue's next requests of one kind into one record."""
-        kind = self._queue[0].request.kind
+        """Gather the queue's next requests that are alike into one record."""
+        kind, alike = self._queue[0].request.kind, _alike(self._queue[0].request)
         group: list[_Queued] = []
         rows = weight = 0
-        while self._queue and self._queue[0].request.kind == kind:
+        while self._queue and _alike(self._queue[0].request) == alike:
             head = self._queue[0]
             rows += head.request.rows
             weight += len(head.body)
@@ -232,6 +232,7 @@ class Partition:
             record.due = _joined([r.due for r in requests])
             record.size = _joined([r.size for r in requests])
             record.crc = _joined([r.crc for r in requests])
+            record.keyed = requests[0].keyed
             if any(len(r.upload) for r in requests):
                 record.upload = _joined(
                     [r.upload if len(r.upload) else np.zeros(r.rows, np.uint64) for r in requests]
@@ -607,6 +608,11 @@ class Partition:
             "ready": ready,
             "leased": self.timeline.leased_count,
         }
+
+
+def _alike(request: ChangeRequest) -> tuple[object, ...]:
+    """What requests must have in common to share a record."""
+    return request.kind, request.keyed
 
 
 def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dueq.core.consumers import ConsumerSession, SentPush
-from dueq.core.entry import ENTRY, Entries, keys_of
+from dueq.core.entry import ENTRY, FLAG_KEYED, Entries, keys_of
 from dueq.core.instant import Now
 from dueq.core.lane import Lane
 from dueq.core.leases import I64, Body, Phase, Slots, inline_sizes, total
 from dueq_codecs.messages import Push
-from dueq_codecs.records import U32, U64
+from dueq_codecs.records import NO_U8, U8, U32, U64
 
 ROWS_MAX: Final = 2048
 BYTES_MAX: Final = 2 << 20
@@ -131,8 +131,15 @@ def build(
         lease_left_ms=left_ms.astype(np.uint64),
         size=np.ascontiguousarray(entries["size"]),
         crc=np.ascontiguousarray(entries["crc"]),
+        keyed=_keyed(entries),
     )
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
+
+
+def _keyed(entries: Entries) -> U8:
+    """Return per row whether its payload begins with a key; an empty column where none does."""
+    keyed: U8 = (entries["flags"] & FLAG_KEYED != 0).astype(np.uint8)
+    return keyed if keyed.any() else NO_U8
 
 
 def _is_first(leaving: Leaving) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from dueq import limits
 from dueq.core.instant import Now
 from dueq.core.membership import Topic
+from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
 
@@ -86,7 +87,9 @@ def _check_insert(
     if refusal is not None:
         return refusal
     size, rows = request.size, request.rows
-    row = _first_row(size > np.uint32(min(topic.payload_bytes_max, 0xFFFFFFFF)))
+    # The limit is on what comes after the key, whose length only the first byte knows.
+    allowed = topic.payload_bytes_max + (PREFIX_BYTES_MAX if request.keyed else 0)
+    row = _first_row(size > np.uint32(min(allowed, 0xFFFFFFFF)))
     if row is not None:
         return Refusal(
             Code.PAYLOAD_TOO_LARGE,
@@ -104,7 +107,8 @@ def _check_insert(
         return invalid(f"the sizes add up to {total} bytes, the body has {sum(map(len, bodies))}")
     if total > limits.REQUEST_BYTES_MAX:
         return invalid(f"{total} bytes of payloads in one request are over {limits.REQUEST_BYTES_MAX}")
-    return _check_crcs(request, inline, bodies[0]) if bodies else None
+    refusal = _check_crcs(request, inline, bodies[0]) if bodies else None
+    return refusal or (_check_keys(inline, uploaded, bodies) if request.keyed else None)
 
 
 def _check_crcs(
@@ -116,6 +120,26 @@ def _check_crcs(
         if length and crc32(view[start : start + length]) != crc:
             return invalid(f"row {row}: the payload does not have the CRC {crc:#010x} that was sent with it")
         start += length
+    return None
+
+
+def _check_keys(
+    inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]],
+    uploaded: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+    bodies: list[bytes | memoryview],
+) -> Refusal | None:
+    """Every payload that is here begins with its key; an upload is always long enough for one."""
+    sizes = inline[uploaded == 0].astype(np.int64)
+    short = sizes == 0
+    if not short.any():
+        starts = np.cumsum(sizes) - sizes
+        short = np.frombuffer(bodies[0], np.uint8)[starts] >= sizes if len(sizes) else short
+    row = _first_row(short)
+    if row is not None:
+        row = int(np.flatnonzero(uploaded == 0)[row])
+        return invalid(
+            f"row {row}: its {int(inline[row])} bytes are too few for the key that they begin with"
+        )
     return None
 
 
@@ -144,7 +168,7 @@ def _check_amount(request: ChangeRequest, lowest: int, highest: int, what: str) 
 
 def check_chunk(request: ChunkRequest, bodies: list[bytes | memoryview], topic: Topic) -> Refusal | None:
     """Return why a chunk of a long payload is refused, or None."""
-    if request.size > topic.payload_bytes_max:
+    if request.size > topic.payload_bytes_max + PREFIX_BYTES_MAX:
         return Refusal(
             Code.PAYLOAD_TOO_LARGE,
             f"a payload of {request.size} bytes is over the topic's {topic.payload_bytes_max}",

@@ -11,6 +11,7 @@ from dueq import limits
 from dueq.core.instant import Now
 from dueq.core.membership import PartitionAssignment, Topic
 from dueq.core.requests import check_change, check_chunk
+from dueq_codecs.keys import with_key
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
 
@@ -140,3 +141,32 @@ def test_chunks_must_fit_their_payload() -> None:
         check_chunk(chunk(0, whole, 2 << 20, 8), [whole], TOPIC),
     ):
         assert wrong is not None
+
+
+def keyed(payloads: list[bytes], uploads: list[int] | None = None) -> ChangeRequest:
+    request = insert(payloads, [1] * len(payloads), uploads)
+    request.keyed = True
+    return request
+
+
+def test_a_key_does_not_count_against_the_topics_limit() -> None:
+    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 3, 0)
+    stored = with_key(b"k" * 255, b"abc")
+    assert check_change(keyed([stored]), [stored], topic, NOW) is None
+
+
+@pytest.mark.parametrize("stored", [b"", b"\x03ab"])
+def test_a_payload_too_short_for_its_key_names_its_row(stored: bytes) -> None:
+    good = with_key(b"", b"")
+    assert refusal(keyed([good, stored]), good + stored) == (
+        Code.INVALID_REQUEST,
+        f"row 1: its {len(stored)} bytes are too few for the key that they begin with",
+    )
+
+
+def test_the_key_of_an_upload_is_not_looked_for_in_the_body() -> None:
+    long = with_key(b"k", bytes(limits.CHUNK_BYTES))
+    short = with_key(b"k", b"")
+    assert check_change(keyed([long, short], [9, 0]), [short], TOPIC, NOW) is None
+    code, text = refusal(keyed([long, b"\x09"], [9, 0]), b"\x09")
+    assert (code, text[:6]) == (Code.INVALID_REQUEST, "row 1:")

@@ -7,6 +7,7 @@ from zlib import crc32
 from dueq import limits
 from dueq.client.core.context import Context
 from dueq.client.core.delivery import Delivery, PushedIds
+from dueq_codecs.keys import split_key
 from dueq_codecs.messages import Push, PushChunk
 
 SEEN_MAX = 65_536
@@ -58,6 +59,7 @@ class Arrivals:
         damaged: list[Delivery] = []
         complete, start = True, 0
         uids, sequences, rows = push.uid.tolist(), push.sequence.tolist(), push.row.tolist()
+        keyed = push.keyed.tolist()
         names = [
             uid << 56 | sequence << 16 | row for uid, sequence, row in zip(uids, sequences, rows, strict=True)
         ]
@@ -80,11 +82,15 @@ class Arrivals:
                 complete = False
                 continue
             self._seen[name] = token
+            sound = crc32(payload) == crc
+            key = ""
+            if keyed and keyed[index]:
+                key, payload = split_key(payload)
             delivery = Delivery(
                 name, uid, first, sequence, row, due, token, attempt, push.released_at_us,
-                released_us + left_ms * 1000, payload, pushed, index,
+                released_us + left_ms * 1000, payload, pushed, index, key,
             )  # fmt: skip
-            (fresh if crc32(payload) == crc else damaged).append(delivery)
+            (fresh if sound else damaged).append(delivery)
         if len(self._seen) >= SEEN_MAX:
             self._seen_before, self._seen = self._seen, {}
         return fresh, damaged, complete

@@ -39,6 +39,7 @@ class Part:
         inline: the payloads of an INSERT that travel in the request.
         long: (row, payload) of those that are uploaded first.
         alone: never shares a request.
+        keyed: each payload begins with its key.
         change: the request that it is part of, once one was made.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
@@ -58,6 +59,7 @@ class Part:
         "error",
         "first",
         "inline",
+        "keyed",
         "kind",
         "long",
         "offset",
@@ -91,6 +93,7 @@ class Part:
         amount_ms: U64 = NO_U64,
         inline: Sequence[Body] = (),
         long: Sequence[tuple[int, Body]] = (),
+        keyed: bool = False,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -101,7 +104,7 @@ class Part:
             token,
         )
         self.due, self.size, self.crc, self.amount_ms = due, size, crc, amount_ms
-        self.inline, self.long = inline, long
+        self.inline, self.long, self.keyed = inline, long, keyed
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long)
@@ -174,8 +177,9 @@ class Change:
         self.parts = parts
         self.waiting = dict.fromkeys(parts)
         self.request = ChangeRequest(
-            request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts)
-        )
+            request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
+            keyed=head.keyed,
+        )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
         self.bytes = sum(map(len, self.bodies))
@@ -237,7 +241,7 @@ class Lane:
             part = self.waiting[0]
             rows, size = rows + part.rows, size + part.bytes
             full = rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX
-            if full or part.alone or part.kind is not head.kind:
+            if full or part.alone or part.kind is not head.kind or part.keyed is not head.keyed:
                 break
             parts.append(self._pop())
         return parts

@@ -17,6 +17,7 @@ from dueq.client.core.lanes import Lanes
 from dueq.client.core.links import Links
 from dueq.client.core.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
+from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import NO_U64, RecordKind
 
 
@@ -135,11 +136,12 @@ class Changing:
                 f"topic {info.name!r} has {len(topic.uids)} partitions, not one {event.partition}"
             )
         allowed = info.payload_bytes_max or limits.PAYLOAD_BYTES_MAX
-        wrong = np.flatnonzero(event.size > allowed)
-        if len(wrong):
-            row = int(wrong[0])
+        for row in np.flatnonzero(event.size > allowed).tolist():
+            size = len(event.payloads[row]) - (prefix_bytes(event.payloads[row]) if event.keyed else 0)
+            if size <= allowed:
+                continue
             return PayloadTooLarge(
-                f"row {row}: a payload of {int(event.size[row])} bytes is longer than the {allowed} that topic "
+                f"row {row}: a payload of {size} bytes is longer than the {allowed} that topic "
                 f"{info.name!r} allows; nothing was stored"
             )
         if info.horizon_ms:
@@ -185,6 +187,7 @@ class Changing:
                     crc=event.crc[start:end],
                     inline=inline,
                     long=[(row, payloads[row]) for row in rows],
+                    keyed=event.keyed,
                 )
             )
         if event.partition is None:

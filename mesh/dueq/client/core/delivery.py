@@ -58,6 +58,7 @@ class Delivery:
         released_at_us: mesh time at which it left the leader, Unix µs.
         deadline_us: monotonic instant at which the lease is over, never later than at the leader.
         payload: the bytes, checksum checked.
+        key: the name that the producer gave it, "" if none.
         handed: written by the face: the user has it (or it was given back unhandled).
         settling: ACK, NACK or RELEASE is on its way or done.
         lost: the lease is over.
@@ -72,6 +73,7 @@ class Delivery:
         "due",
         "first",
         "handed",
+        "key",
         "lost",
         "name",
         "outcome",
@@ -99,6 +101,7 @@ class Delivery:
         payload: bytes,
         pushed: PushedIds,
         index: int,
+        key: str = "",
     ) -> None:
         self.name = name
         self.uid = uid
@@ -111,6 +114,7 @@ class Delivery:
         self.released_at_us = released_at_us
         self.deadline_us = deadline_us
         self.payload = payload
+        self.key = key
         self.handed = False
         self.settling = False
         self.lost = False

@@ -110,6 +110,7 @@ class Insert:
     Attributes:
         client_id: under which the mesh remembers the requests; empty for the client's own.
         partition: place in the topic of the partition for the first run; None for the client's turn.
+        keyed: every payload begins with its key (`dueq_codecs.keys`).
     """
 
     call: int
@@ -121,6 +122,7 @@ class Insert:
     crc: U32
     client_id: bytes = b""
     partition: int | None = None
+    keyed: bool = False
 
 
 @dataclass(slots=True)
