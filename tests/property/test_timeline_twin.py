@@ -20,7 +20,7 @@ from dueq.core.dedup import ANSWER_BYTES, DedupLimits
 from dueq.core.entry import ENTRY, Entries, State, keys_of
 from dueq.core.forecast import FAR_MS, HOUR_MS
 from dueq.core.persistence import DedupRow, RecoveredPartition, SaveCheckpoint
-from dueq.core.timeline import Timeline, canonical
+from dueq.core.timeline import AGE_STEP_MS, Timeline, canonical
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Outcome, Record, RecordKind, RequestRef
 
@@ -108,6 +108,7 @@ class Twin:
         self.ended: list[int] = []
         self.answers: list[dict[str, Any]] = []
         self.floors: dict[bytes, tuple[int, int]] = {}
+        self.stamp = self.age = 0
 
     # deduplication
 
@@ -117,18 +118,18 @@ class Twin:
 
     def drop(self, answer: dict[str, Any]) -> None:
         self.answers.remove(answer)
-        floor, stamp = self.floors.get(answer["client"], (-1, 0))
-        self.floors[answer["client"]] = (max(floor, answer["number"]), max(stamp, answer["stamp"]))
+        floor, age = self.floors.get(answer["client"], (-1, 0))
+        self.floors[answer["client"]] = (max(floor, answer["number"]), max(age, answer["age"]))
 
     def idle(self) -> list[tuple[int, bytes]]:
         busy = {answer["client"] for answer in self.answers}
-        return sorted((stamp, client) for client, (_, stamp) in self.floors.items() if client not in busy)
+        return sorted((age, client) for client, (_, age) in self.floors.items() if client not in busy)
 
-    def expire(self, stamp: int) -> None:
-        while self.answers and self.answers[0]["stamp"] < stamp - self.limits.age_ms:
+    def expire(self) -> None:
+        while self.answers and self.answers[0]["age"] < self.age - self.limits.age_ms:
             self.drop(self.answers[0])
-        for floor_stamp, client in self.idle():
-            if floor_stamp < stamp - self.limits.age_ms:
+        for floor_age, client in self.idle():
+            if floor_age < self.age - self.limits.age_ms:
                 del self.floors[client]
 
     def judge(self, request: RequestRef, record: Record, row: int) -> tuple[Code, Any, bool]:
@@ -142,7 +143,7 @@ class Twin:
             return Code.OUTCOME_UNKNOWN, None, False
         answer = {
             "client": request.client_id, "number": request.sequence, "digest": request.digest,
-            "stamp": record.stamp, "sequence": record.sequence, "row": row, "outcomes": [],
+            "stamp": record.stamp, "age": self.age, "sequence": record.sequence, "row": row, "outcomes": [],
             "rows": 0 if record.kind == RecordKind.INSERT else request.rows,
         }  # fmt: skip
         self.answers.append(answer)
@@ -159,7 +160,9 @@ class Twin:
     # records
 
     def apply(self, record: Record) -> dict[str, Any]:
-        self.expire(record.stamp)
+        self.age += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
+        self.stamp = record.stamp
+        self.expire()
         told: dict[str, Any] = {"leased": [], "refused": [], "ended": [], "gone": [], "waiting": []}
         verdicts = []
         row = 0

@@ -156,6 +156,8 @@ class SimMesh:
                 node.pressure = None
             if node.core is None:
                 node.start()
+            elif node.paused:
+                node.resume()
 
     def failures(self) -> list[str]:
         """What the cores have raised, and replicas that have applied the same record and differ."""

@@ -161,10 +161,14 @@ class Node:
 
         def wake() -> None:
             if life == self.incarnation:
-                self.paused = False
-                self.wake()
+                self.resume()
 
         self._world.after(for_us, wake)
+
+    def resume(self) -> None:
+        """It goes on, with everything that has come meanwhile."""
+        self.paused = False
+        self.wake()
 
     # -------------------------------------------------------------- turns
 

@@ -162,7 +162,8 @@ class Storm:
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
             verdicts.append(f"no quiet: whole {mesh.whole()}, requests without an answer {waiting}")
         if not verdicts:
-            # Time for the last commit positions and checkpoints to arrive.
+            # Time for the last commit positions and checkpoints to arrive; a lease may just have run out.
             mesh.world.run(5_000_000)
+            mesh.world.run_until(self.invariants.level, _QUIET_US, _LOOK_US)
             self.invariants.in_full(quiet=True)
         return verdicts

@@ -13,8 +13,8 @@ from dueq.core.table import OnDisk, Slots, Table
 from dueq.core.window import HotWindow
 from dueq.errors import UnknownVersion
 
-_SUMMARY = struct.Struct("<BQQQ")
-_SUMMARY_VERSION = 1
+_SUMMARY = struct.Struct("<BQQQQ")
+_SUMMARY_VERSION = 2
 
 
 class Summary(NamedTuple):
@@ -25,10 +25,12 @@ class Summary(NamedTuple):
     scheduled: int = 0
     far: int = 0
     """Messages in the forecast's open-ended bucket."""
+    age_ms: int = 0
+    """Of the partition (see `dedup`)."""
 
     def pack(self) -> bytes:
         """Return the summary's bytes."""
-        return _SUMMARY.pack(_SUMMARY_VERSION, self.stamp, self.scheduled, self.far)
+        return _SUMMARY.pack(_SUMMARY_VERSION, self.stamp, self.scheduled, self.far, self.age_ms)
 
     @classmethod
     def unpack(cls, value: bytes) -> Summary:

@@ -96,7 +96,7 @@ class Clients:
         reply = HelloReply(
             Code.OK, cluster_id=settings.cluster_id, broker_id=settings.broker_id, incarnation=settings.incarnation,
             echo_wall_us=hello.sent_wall_us, received_wall_us=now.wall_us, sent_wall_us=now.wall_us,
-            mesh_offset_us=self._clock.mesh_now_us(now) - now.wall_us,
+            mesh_offset_us=self._clock.offset_of_mesh_us(now),
         )  # fmt: skip
         if hello.cluster_id and hello.cluster_id != settings.cluster_id:
             reply.code = Code.WRONG_CLUSTER

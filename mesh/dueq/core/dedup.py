@@ -1,10 +1,13 @@
 """What became of the requests that were applied before: a request takes effect once (DESIGN: Deduplication).
 
 Per client the answers to its last 256 requests, by sequence, in the order in which they were applied. An
-answer leaves when 256 later sequences are there, when the record's stamp is 15 minutes past its own, or when
+answer leaves when 256 later sequences are there, when the partition has aged by 15 minutes since, or when
 all answers together are too large (oldest first). A client's *floor* is the largest sequence whose answer has
 left: below it nobody knows, so such a request is answered OUTCOME_UNKNOWN and never done again. A client that
 has no answer left is forgotten 15 minutes after its last one.
+
+A partition's *age* is what its records' stamps have grown by, of which no record counts for more than a minute: the
+stamps of two leaders may differ by as much as their clocks, and a request must not be done again for that.
 
 Only the log decides: no clock and no iteration order but that of the log, so replicas agree, restarted ones
 too. The mark of a client's floor is stored under the floor's own sequence, where an answer was before.
@@ -26,8 +29,8 @@ from dueq.limits import DEDUP_BYTES_MAX, DEDUP_MS, DEDUP_WINDOW
 from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, U8, Record, RecordKind, RequestRef
 
-_ANSWER = struct.Struct("<BBHHHQQQ")
-"""kind, first outcome, position, row, number of outcomes, digest, sequence, stamp; all outcomes if mixed."""
+_ANSWER = struct.Struct("<BBHHHQQQQ")
+"""kind, first outcome, position, row, number of outcomes, digest, sequence, stamp, age; all outcomes if mixed."""
 _FLOOR = struct.Struct("<BQ")
 _KIND_ALIKE, _KIND_MIXED, _KIND_FLOOR = 1, 2, 3
 
@@ -49,14 +52,17 @@ DEDUP_LIMITS = DedupLimits()
 class Answer:
     """What a request did: where it took effect, and one outcome per row (none for an INSERT)."""
 
-    __slots__ = ("digest", "outcomes", "position", "row", "saved", "sequence", "stamp", "weight")
+    __slots__ = ("age_ms", "digest", "outcomes", "position", "row", "saved", "sequence", "stamp", "weight")
 
-    def __init__(self, digest: int, sequence: int, position: int, row: int, stamp: int, weight: int) -> None:
+    def __init__(
+        self, digest: int, sequence: int, position: int, row: int, stamp: int, age_ms: int, weight: int
+    ) -> None:
         self.digest = digest
         self.sequence = sequence
         self.position = position  # which request of its record
         self.row = row
         self.stamp = stamp
+        self.age_ms = age_ms  # of the partition when it was given
         self.weight = weight
         self.outcomes: U8 = NO_U8
         self.saved = False  # its row is on disk
@@ -67,14 +73,16 @@ class Answer:
         one = int(self.outcomes[0]) if count else 0
         mixed = count > 1 and bool((self.outcomes != one).any())
         kind = _KIND_MIXED if mixed else _KIND_ALIKE
-        head = _ANSWER.pack(kind, one, self.position, self.row, count, self.digest, self.sequence, self.stamp)
+        head = _ANSWER.pack(
+            kind, one, self.position, self.row, count, self.digest, self.sequence, self.stamp, self.age_ms
+        )
         return head + self.outcomes.tobytes() if mixed else head
 
     @classmethod
     def unpack(cls, value: bytes) -> Answer:
         """Read what `pack` wrote."""
-        kind, one, position, row, count, digest, sequence, stamp = _ANSWER.unpack_from(value)
-        answer = cls(digest, sequence, position, row, stamp, ANSWER_BYTES + count)
+        kind, one, position, row, count, digest, sequence, stamp, age_ms = _ANSWER.unpack_from(value)
+        answer = cls(digest, sequence, position, row, stamp, age_ms, ANSWER_BYTES + count)
         if kind == _KIND_MIXED:
             answer.outcomes = np.frombuffer(value, np.uint8, count, _ANSWER.size).copy()
         elif count:
@@ -84,12 +92,12 @@ class Answer:
 
 
 class _Client:
-    __slots__ = ("floor", "floor_saved", "floor_stamp", "sequences")
+    __slots__ = ("floor", "floor_age_ms", "floor_saved", "sequences")
 
     def __init__(self) -> None:
         self.sequences: list[int] = []  # that have an answer, ascending
         self.floor = -1  # the largest sequence whose answer left; -1: none did
-        self.floor_stamp = 0  # the latest stamp of an answer that left
+        self.floor_age_ms = 0  # the latest of those of the answers that left
         self.floor_saved = False  # the disk has a row at `floor`
 
 
@@ -109,7 +117,7 @@ class Deduplication:
         self.bytes = 0
         self._answers: OrderedDict[tuple[bytes, int], Answer] = OrderedDict()  # oldest first
         self._clients: dict[bytes, _Client] = {}
-        self._empty: list[tuple[int, bytes]] = []  # heap of (floor_stamp, client) without answers
+        self._empty: list[tuple[int, bytes]] = []  # heap of (floor_age_ms, client) without answers
         self._changed: dict[tuple[bytes, int], None] = {}
         self._load(rows or [])
 
@@ -122,7 +130,7 @@ class Deduplication:
             if kind == _KIND_FLOOR:
                 client = self._client(row.client_id)
                 client.floor, client.floor_saved = row.sequence, True
-                client.floor_stamp = _FLOOR.unpack(row.value)[1]
+                client.floor_age_ms = _FLOOR.unpack(row.value)[1]
             elif kind in (_KIND_ALIKE, _KIND_MIXED):
                 answers.append((row.client_id, row.sequence, Answer.unpack(row.value)))
             else:
@@ -134,9 +142,9 @@ class Deduplication:
             self.bytes += answer.weight
         for client_id, client in self._clients.items():
             if not client.sequences:
-                heapq.heappush(self._empty, (client.floor_stamp, client_id))
+                heapq.heappush(self._empty, (client.floor_age_ms, client_id))
 
-    def judge(self, request: RequestRef, record: Record, position: int, row: int) -> Verdict:
+    def judge(self, request: RequestRef, record: Record, position: int, row: int, age_ms: int) -> Verdict:
         """Decide on the next request of the log; a fresh one is remembered, its outcomes to be filled in.
 
         Args:
@@ -144,6 +152,7 @@ class Deduplication:
             record: where it stands.
             position: counted from 0.
             row: its first row in the record.
+            age_ms: the partition's, with this record.
         """
         key = (request.client_id, request.sequence)
         known = self._answers.get(key)
@@ -155,7 +164,7 @@ class Deduplication:
             return Verdict(Code.OUTCOME_UNKNOWN, None, False)
         outcomes = 0 if record.kind == RecordKind.INSERT else request.rows
         weight = ANSWER_BYTES + outcomes
-        answer = Answer(request.digest, record.sequence, position, row, record.stamp, weight)
+        answer = Answer(request.digest, record.sequence, position, row, record.stamp, age_ms, weight)
         self._answers[key] = answer
         self._changed[key] = None
         self.bytes += answer.weight
@@ -166,12 +175,12 @@ class Deduplication:
             pass
         return Verdict(Code.OK, answer, True)
 
-    def expire(self, stamp: int) -> None:
-        """Forget what is too old for a record of this stamp."""
-        before = stamp - self.limits.age_ms
+    def expire(self, age_ms: int) -> None:
+        """Forget what is too old at this age of the partition."""
+        before = age_ms - self.limits.age_ms
         while self._answers:
             key = next(iter(self._answers))
-            if self._answers[key].stamp >= before:
+            if self._answers[key].age_ms >= before:
                 break
             self._drop(*key)
         while self._empty and self._empty[0][0] < before:
@@ -199,7 +208,7 @@ class Deduplication:
         self.bytes -= answer.weight
         client = self._clients[client_id]
         client.sequences.remove(sequence)
-        client.floor_stamp = max(client.floor_stamp, answer.stamp)
+        client.floor_age_ms = max(client.floor_age_ms, answer.age_ms)
         if sequence > client.floor:
             self._unwrite(client_id, client.floor, client.floor_saved)
             client.floor, client.floor_saved = sequence, answer.saved
@@ -207,12 +216,12 @@ class Deduplication:
             self._unwrite(client_id, sequence, answer.saved)
         self._changed[client_id, client.floor] = None
         if not client.sequences:
-            heapq.heappush(self._empty, (client.floor_stamp, client_id))
+            heapq.heappush(self._empty, (client.floor_age_ms, client_id))
 
-    def _forget(self, floor_stamp: int, client_id: bytes) -> None:
+    def _forget(self, floor_age_ms: int, client_id: bytes) -> None:
         """Forget a client, unless it has come back since it was noted as empty."""
         client = self._clients.get(client_id)
-        if client is None or client.sequences or client.floor_stamp != floor_stamp:
+        if client is None or client.sequences or client.floor_age_ms != floor_age_ms:
             return
         self._unwrite(client_id, client.floor, client.floor_saved)
         del self._clients[client_id]
@@ -239,7 +248,7 @@ class Deduplication:
             if answer is not None:
                 value, answer.saved = answer.pack(), True
             elif client is not None and sequence == client.floor:
-                value, client.floor_saved = _FLOOR.pack(_KIND_FLOOR, client.floor_stamp), True
+                value, client.floor_saved = _FLOOR.pack(_KIND_FLOOR, client.floor_age_ms), True
             rows.append(DedupRow(client_id, sequence, value))
         self._changed.clear()
         return rows
@@ -249,5 +258,5 @@ class Deduplication:
         found = [(client, number, answer.pack()) for (client, number), answer in self._answers.items()]
         for client_id, client in self._clients.items():
             if client.floor >= 0:
-                found.append((client_id, client.floor, _FLOOR.pack(_KIND_FLOOR, client.floor_stamp)))
+                found.append((client_id, client.floor, _FLOOR.pack(_KIND_FLOOR, client.floor_age_ms)))
         return sorted((client.hex(), number, value.hex()) for client, number, value in found)

@@ -152,6 +152,13 @@ class MeshTime:
         correction_us, trip_us = self._median(now)
         return now.wall_us + min(0, correction_us + trip_us // 2)
 
+    def offset_of_mesh_us(self, now: Now) -> int:
+        """Return the best guess, on neither side, of mesh time minus the own wall clock: for those who measure us.
+
+        Who is told `mesh_now_us` of a broker that is behind believes that the whole mesh is.
+        """
+        return self._median(now)[0]
+
     def mono_of(self, wall_due_us: int, now: Now) -> int:
         """Return when (own mono, µs) mesh time reaches `wall_due_us`, as far as is known; at least now."""
         return now.mono_us + max(0, wall_due_us - self.mesh_now_us(now))

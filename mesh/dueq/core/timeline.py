@@ -38,6 +38,9 @@ from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, Record, Rec
 FINISHED_PER_DIRTY = 4
 """So many finished messages weigh as much as one dirty row."""
 
+AGE_STEP_MS = 60_000
+"""No record makes a partition older by more than this, whatever its stamp says."""
+
 _KINDS: Final = frozenset(RecordKind)
 
 
@@ -73,6 +76,7 @@ class Timeline:
         self.uid = uid
         self.applied = recovered.applied if recovered else 0
         self.stamp = summary.stamp
+        self._age_ms = summary.age_ms
         self.low_water = recovered.low_water if recovered else 0
         self._table = Table(uid)
         self._window = HotWindow((self.low_water, 0) if summary.scheduled else None)
@@ -206,9 +210,10 @@ class Timeline:
             )
         self._check(record)
         hold = self._residency.take_hold(record)
+        self._age_ms += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
         self.stamp = record.stamp
         self.applied = record.sequence
-        self._dedup.expire(record.stamp)
+        self._dedup.expire(self._age_ms)
         verdicts, chosen = self._judge(record)
         applied = Applied()
         outcomes = self._change(record, hold, chosen, applied)
@@ -244,7 +249,7 @@ class Timeline:
         chosen: list[Index] = []
         row = 0
         for position, request in enumerate(record.requests):
-            verdict = self._dedup.judge(request, record, position, row)
+            verdict = self._dedup.judge(request, record, position, row, self._age_ms)
             verdicts.append(verdict)
             if verdict.fresh:
                 chosen.append(np.arange(row, row + request.rows, dtype=np.intp))
@@ -336,7 +341,7 @@ class Timeline:
             self._live.finished_count = 0
         save.dedup = self._dedup.changed_rows()
         save.days = self._forecast.changed_days()
-        save.summary = Summary(self.stamp, self._live.scheduled, self._forecast.far).pack()
+        save.summary = Summary(self.stamp, self._live.scheduled, self._forecast.far, self._age_ms).pack()
         self._saving = (self.applied, slots)
         self._checkpointed = self.applied
         return save
@@ -370,6 +375,7 @@ class Timeline:
         return {
             "applied": self.applied,
             "stamp": self.stamp,
+            "age": self._age_ms,
             "scheduled": self._live.scheduled,
             "leased": self._live.leased,
             "entries": canonical(alive),

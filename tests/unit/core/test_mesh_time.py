@@ -56,6 +56,14 @@ def test_a_clock_that_is_behind_is_left_alone() -> None:
     assert clock.mesh_now_us(at(0)) == WALL_US
 
 
+def test_who_measures_a_broker_that_is_behind_is_told_how_late_it_is_in_the_mesh() -> None:
+    """Else a client takes the delay of a push for the mesh's, and holds a message for longer than its lease."""
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 40, at(0))
+    assert clock.offset_of_mesh_us(at(0)) == 40_000
+
+
 def test_one_wrong_peer_of_two_changes_nothing() -> None:
     clock = MeshTime()
     measure(clock, "b2", -900, at(0))

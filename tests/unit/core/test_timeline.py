@@ -317,6 +317,15 @@ def test_answers_leave_by_the_stamp_but_an_active_client_never_does_them_again()
     assert story.insert(NOON, request=RequestRef(ALICE, 2, 2, 1)).results[0].repeated
 
 
+def test_a_leader_whose_clock_is_an_hour_off_makes_nobody_forget_what_was_done() -> None:
+    """The first leader's clock is behind; the next one's is right, and the request comes again."""
+    story = Story()
+    story.insert(NOON, request=RequestRef(ALICE, 1, 1, 1))
+    story.stamp += 3_600_000
+    assert story.insert(NOON, request=RequestRef(ALICE, 1, 1, 1)).results[0].repeated
+    assert story.timeline.live_count == 1
+
+
 def test_a_request_twice_in_one_record_is_answered_twice_and_done_once() -> None:
     story = Story()
     record = story.record(
