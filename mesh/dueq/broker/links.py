@@ -14,7 +14,7 @@ import zmq
 
 from dueq.broker.clocks import Clocks
 from dueq.broker.introductions import Identity
-from dueq.broker.tuning import Counts, has_input, tune
+from dueq.broker.tuning import Counts, has_input, put, tune
 from dueq.broker.waiting import Waiter
 from dueq_codecs.frames import FrameError, decode, encode
 from dueq_codecs.messages import Code, Hello, Reply, Role
@@ -87,11 +87,9 @@ class Links:
         for broker_id, link in self._links.items():
             again = False
             for _ in range(_REPLIES_PER_TURN):
-                try:
-                    frames = link.socket.recv_multipart(zmq.NOBLOCK)
-                except zmq.Again:
+                if not has_input(link.socket):
                     break
-                again |= self._heard(broker_id, frames)
+                again |= self._heard(broker_id, link.socket.recv_multipart(zmq.NOBLOCK))
             if again and self._clocks().mono_us >= link.said_at_us + _HELLO_AGAIN_US:
                 self._say_hello(link)
 
@@ -131,7 +129,7 @@ class Links:
 
     def _put(self, link: _Link, frames: Sequence[bytes | memoryview]) -> bool:
         try:
-            link.socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+            put(link.socket, frames)
         except zmq.Again:
             self._counts.dropped += 1
             return False

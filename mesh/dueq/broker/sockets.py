@@ -16,7 +16,7 @@ import zmq
 from dueq.broker.clocks import Clocks, read_clocks
 from dueq.broker.introductions import Identity, Introductions
 from dueq.broker.links import Links
-from dueq.broker.tuning import Counts, has_input, tune
+from dueq.broker.tuning import Counts, has_input, put, tune
 from dueq.broker.waiting import Waiter
 from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
 from dueq_codecs.frames import FrameError, decode, encode
@@ -106,10 +106,9 @@ class Sockets:
         events: list[Event] = []
         weight = 0
         for _ in range(_FRAMES_PER_TURN):
-            try:
-                identity, *frames = self._router.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
+            if not has_input(self._router):
                 break
+            identity, *frames = self._router.recv_multipart(zmq.NOBLOCK)
             event = self._accept(identity, frames)
             if event is not None:
                 events.append(event)
@@ -180,7 +179,7 @@ class Sockets:
 
     def _send(self, identity: bytes, frames: Frames) -> bool:
         try:
-            self._router.send_multipart([identity, *frames], zmq.NOBLOCK, copy=False)
+            put(self._router, [identity, *frames])
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import zmq
@@ -14,6 +15,11 @@ _RECEIVE_HIGH_WATER = 2 * REQUESTS_IN_FLIGHT_MAX
 """Messages of one connection that libzmq takes in ahead of us; then its sender feels TCP's own limits."""
 _PROBE_AFTER_S, _PROBE_EVERY_S, _PROBES = 4, 2, 3
 _UNANSWERED_MS = 10_000
+
+# As plain numbers: pyzmq's are enumerations, and `|` of two takes as long as sending a short frame.
+_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
+_NOBLOCK = int(zmq.NOBLOCK)
+_MORE_FOLLOWS = _NOBLOCK | int(zmq.SNDMORE)
 
 
 @dataclass
@@ -66,4 +72,15 @@ def tune(socket: zmq.Socket[bytes]) -> None:
 
 def has_input(socket: zmq.Socket[bytes]) -> bool:
     """Whether something can be received now; to be asked before waiting: the descriptor is edge-triggered."""
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+    return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)
+
+
+def put(socket: zmq.Socket[bytes], frames: Sequence[bytes | memoryview]) -> None:
+    """Send one message, now or never.
+
+    Raises:
+        zmq.ZMQError: EAGAIN or EHOSTUNREACH: nothing was sent.
+    """
+    for frame in frames[:-1]:
+        socket.send(frame, _MORE_FOLLOWS, copy=False)
+    socket.send(frames[-1], _NOBLOCK, copy=False)
