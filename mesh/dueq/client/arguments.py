@@ -14,6 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from dueq import ids, limits
+from dueq.client.core.joined import Joined
 from dueq.errors import InvalidRequest
 from dueq_codecs.keys import KEY_BYTES_MAX, PREFIX_BYTES_MAX, with_key
 from dueq_codecs.records import U16, U32, U64
@@ -48,7 +49,7 @@ class IdColumns(NamedTuple):
 class PayloadColumns(NamedTuple):
     """Payloads with their sizes and CRC-32."""
 
-    payloads: list[bytes]
+    payloads: Sequence[bytes | memoryview]
     size: U32
     crc: U32
 
@@ -115,6 +116,41 @@ def payload_columns(payloads: Sequence[Payload], keys: list[bytes] | None = None
         taken.append(payload if keys is None else with_key(keys[row], payload))
     size = np.array(list(map(len, taken)), np.uint32)
     return PayloadColumns(taken, size, np.array(list(map(crc32, taken)), np.uint32))
+
+
+def joined_columns(body: bytes | memoryview, size: U32) -> PayloadColumns:
+    """Check payloads that lie one after another in one buffer.
+
+    Args:
+        body: the bytes of all rows; they must not change any more.
+        size: of each row, in order.
+
+    Raises:
+        InvalidRequest: the sizes do not add up to the body's length.
+    """
+    if int(size.sum(dtype=np.uint64)) != len(body):
+        raise InvalidRequest(
+            f"the sizes of {len(size)} payloads add up to {int(size.sum(dtype=np.uint64))} bytes, not {len(body)}"
+        )
+    payloads = Joined(body, size)
+    return PayloadColumns(payloads, size, np.array(list(map(crc32, payloads)), np.uint32))
+
+
+def whole_ms_column(dues: U64, rows: int) -> U64:
+    """Check instants that are a column of Unix ms already.
+
+    Raises:
+        InvalidRequest: not one per row, not unsigned 64-bit, or one too late.
+    """
+    if dues.dtype != np.uint64 or len(dues) != rows:
+        raise InvalidRequest(
+            f"{rows} rows need {rows} due instants of uint64, not {len(dues)} of {dues.dtype}"
+        )
+    wrong = np.flatnonzero(dues > np.uint64(limits.DUE_MS_MAX))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InvalidRequest(f"row {row}: due is {int(dues[row])} ms, outside 0 … {limits.DUE_MS_MAX}")
+    return dues
 
 
 def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int]) -> U64:

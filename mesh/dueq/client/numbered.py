@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from dueq.client import arguments, orders
 from dueq.client.arguments import Due, Payload
+from dueq.client.receipt import Receipt
 from dueq.client.sync import Client
 from dueq.errors import InvalidRequest
+from dueq_codecs.records import U32, U64
 
 _CLIENT_ID_BYTES = 16
 
@@ -62,5 +64,38 @@ class NumberedProducer:
         """
         order = orders.schedule_many(
             self.topic, payloads, dues, self._client._clock(timeout), self._client_id, partition, keys=keys
+        )
+        return self._client._run(order, timeout)
+
+    def schedule_columns(
+        self,
+        body: bytes | memoryview,
+        size: U32,
+        due: U64,
+        partition: int,
+        *,
+        keyed: bool = False,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Schedule messages that are columns already, in one partition; returns when they are committed.
+
+        Nothing is copied: the buffers must stay as they are until this returns or its error is dropped.
+
+        Args:
+            body: the payloads, one after another; with `keyed` each begins with its key (`dueq_codecs.keys`).
+            size: bytes of each payload, its key included; they add up to the body's length.
+            due: Unix ms of each.
+            partition: its place in the topic, from 0.
+            keyed: whether there are keys.
+            timeout: seconds; while the mesh is busy, short of replicas or of disk, the request is repeated.
+
+        Returns:
+            What was committed; ids are made when they are asked for.
+
+        Raises:
+            DueqError: as `Producer.schedule_many`.
+        """
+        order = orders.schedule_columns(
+            self.topic, arguments.joined_columns(body, size), due, keyed, self._client_id, partition
         )
         return self._client._run(order, timeout)

@@ -11,10 +11,11 @@ from typing import Any, Generic, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, reading
-from dueq.client.arguments import Due, Payload, Seconds
+from dueq.client.arguments import Due, Payload, PayloadColumns, Seconds
 from dueq.client.core import PartsCall, events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Failed
+from dueq.client.receipt import Receipt
 from dueq.client.topics import TopicInfo
 from dueq.errors import (
     DueqError,
@@ -26,7 +27,7 @@ from dueq.errors import (
     Refused,
     StaleLease,
 )
-from dueq_codecs.records import Outcome, RecordKind
+from dueq_codecs.records import U64, Outcome, RecordKind
 
 T = TypeVar("T")
 
@@ -177,6 +178,21 @@ def schedule_many(
         )  # fmt: skip
 
     return Order(build, PartsCall.ids)
+
+
+def schedule_columns(
+    topic: str, columns: PayloadColumns, due: U64, keyed: bool, client_id: bytes, partition: int
+) -> Order[Receipt]:
+    """Many rows that are columns already, for one partition."""
+    due = arguments.whole_ms_column(due, len(columns.size))
+
+    def build(call: int, deadline_us: int) -> events.Event:
+        return events.Insert(
+            call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
+            keyed=keyed,
+        )  # fmt: skip
+
+    return Order(build, Receipt)
 
 
 def alter(

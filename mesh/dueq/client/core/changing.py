@@ -13,6 +13,7 @@ from dueq.client.core.change import Part
 from dueq.client.core.context import Context
 from dueq.client.core.directory import Directory, Topic
 from dueq.client.core.events import Alter, Insert, Repeat
+from dueq.client.core.joined import Joined
 from dueq.client.core.lanes import Lanes
 from dueq.client.core.links import Links
 from dueq.client.core.parts import PartsCall
@@ -173,7 +174,11 @@ class Changing:
                 if int(size.max()) > limits.CHUNK_BYTES
                 else []
             )
-            inline = payloads if not rows else [p for p in payloads if len(p) <= limits.CHUNK_BYTES]
+            inline: Sequence[bytes | memoryview]
+            if isinstance(payloads, Joined):
+                inline = payloads.without(rows)
+            else:
+                inline = payloads if not rows else [p for p in payloads if len(p) <= limits.CHUNK_BYTES]
             parts.append(
                 Part(
                     RecordKind.INSERT,

@@ -1,0 +1,26 @@
+"""What an acknowledged request tells besides the ids of its messages."""
+
+from __future__ import annotations
+
+from dueq.client.core.parts import PartsCall
+
+
+class Receipt:
+    """An acknowledged call that schedules.
+
+    Attributes:
+        rows: messages that are committed.
+        stamp_ms: the mesh's time (Unix ms) at which they were appended; of several requests the first. A repeated
+            request is answered as the first time, so a stamp before one's own beginning means: they were there.
+    """
+
+    __slots__ = ("_call", "rows", "stamp_ms")
+
+    def __init__(self, call: PartsCall) -> None:
+        self._call = call
+        self.rows = call.rows
+        self.stamp_ms = min((part.reply.stamp for part in call.parts if part.reply is not None), default=0)
+
+    def ids(self) -> list[str]:
+        """Return one message id per row, in order."""
+        return self._call.ids()
