@@ -16,7 +16,7 @@ from dueq.storage.memory import MemoryEngine
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     found: Engine
     if request.param == "leveldb":
-        found = LevelDbEngine(tmp_path / "db", write_buffer_bytes=1 << 20, compress=True)
+        found = LevelDbEngine(tmp_path / "db", write_buffer_bytes=1 << 20)
     else:
         found = MemoryEngine()
     yield found

@@ -91,9 +91,9 @@ def _lock(folder: Path) -> IO[str]:
 
 def _open_engines(folder: Path) -> tuple[Engine, Engine]:
     buffers = Buffers.on(folder)
-    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=buffers.timeline, compress=True)
+    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=buffers.timeline)
     try:
-        payload = LevelDbEngine(folder / "payload", write_buffer_bytes=buffers.payload, compress=False)
+        payload = LevelDbEngine(folder / "payload", write_buffer_bytes=buffers.payload)
     except BaseException:
         timeline.close()
         raise

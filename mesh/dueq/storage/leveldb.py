@@ -19,7 +19,7 @@ from dueq.storage.engine import EngineDamaged, Operation, StoreFailed
 class LevelDbEngine:
     """One LevelDB database."""
 
-    def __init__(self, folder: Path, *, write_buffer_bytes: int, compress: bool) -> None:
+    def __init__(self, folder: Path, *, write_buffer_bytes: int) -> None:
         self._db = plyvel.DB(
             str(folder),
             create_if_missing=True,
@@ -27,7 +27,7 @@ class LevelDbEngine:
             write_buffer_size=write_buffer_bytes,
             max_open_files=128,
             bloom_filter_bits=10,
-            compression="snappy" if compress else None,
+            compression=None,  # it halves the index, and costs as much again as all else that compaction does
         )
         self._failed = ""
 
