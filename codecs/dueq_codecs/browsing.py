@@ -30,6 +30,8 @@ class BrowseRequest:
     upload: int = 0
     """Not 0: one chunk of this long payload instead of a page."""
     chunk: int = 0
+    close: bool = False
+    """The snapshot is not wanted any more; the answer is a last page without rows."""
 
 
 @dataclass(slots=True)

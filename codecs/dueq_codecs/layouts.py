@@ -245,6 +245,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("payloads", "?"),
         Scalar("upload", "Q"),
         Scalar("chunk", "I"),
+        Scalar("close", "?"),
     ),
     Kind.BROWSE_REPLY: Layout(
         m.BrowseReply,

@@ -66,6 +66,14 @@ UPLOADS_BYTES_MAX: Final = 256 << 20
 UPLOAD_IDLE_MS: Final = 15 * 60 * 1000
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 SNAPSHOT_IDLE_MS: Final = 30_000
+"""A snapshot that nobody has read from for so long is closed."""
+
+# Browsing
+BROWSE_SNAPSHOTS_MAX: Final = 8
+"""Snapshots that one broker keeps for those who browse: each holds up compactions."""
+BROWSE_ROWS_MAX: Final = 1024
+BROWSE_BYTES_MAX: Final = 1 << 20
+"""Payload bytes of one page, unless its one row has more."""
 
 # The timeline in memory
 HOT_ROWS_MAX: Final = 16_384
@@ -95,6 +103,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 
 assert REQUEST_ROWS_MAX <= RECORD_ROWS_MAX < 1 << 16
 assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAME_BYTES_MAX
+assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert HEARTBEAT_MS * 2 < PUSH_CONFIRM_MS < LEADER_SILENCE_MS <= REPLICA_LAG_MS
 assert CONSUMER_BEAT_MS * 3 < CONSUMER_SESSION_MS

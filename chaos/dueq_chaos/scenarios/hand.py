@@ -6,7 +6,7 @@ The SDK would follow leaders, repeat and drop by itself; a scenario must be able
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -16,6 +16,8 @@ from dueq_chaos.sim.world import World
 from dueq_codecs.digest import request_digest
 from dueq_codecs.messages import (
     BrokerMessage,
+    BrowseReply,
+    BrowseRequest,
     ChangeReply,
     ChangeRequest,
     ClientMessage,
@@ -85,6 +87,33 @@ class Pushed:
         return self.uid, self.sequence, self.row
 
 
+class Browsed(NamedTuple):
+    """A message as browsing shows it."""
+
+    wait_at: int
+    sequence: int
+    row: int
+    due: int
+    size: int
+    attempt: int
+    upload: int
+    body: bytes
+
+
+def rows_of(reply: BrowseReply, body: bytes) -> list[Browsed]:
+    """Return the rows of a page."""
+    found, start = [], 0
+    columns = zip(
+        reply.wait_at.tolist(), reply.sequence.tolist(), reply.row.tolist(), reply.due.tolist(),
+        reply.size.tolist(), reply.attempt.tolist(), reply.upload.tolist(), reply.body_size.tolist(), strict=True,
+    )  # fmt: skip
+    for wait_at, sequence, row, due, size, attempt, upload, length in columns:
+        shown = body[start : start + length]
+        found.append(Browsed(wait_at, sequence, row, due, size, attempt, upload, shown))
+        start += length
+    return found
+
+
 class Request:
     """One changing request, with every answer that came to it."""
 
@@ -124,6 +153,7 @@ class Hand:
         pushes: every delivery that arrived, repeats too.
         consumer_replies: by broker, the last answer to a consumer's frame.
         replies: by request id, the last answer to a request that the script has sent as it is.
+        pages: by request id, the answer to a BrowseRequest, with its body.
     """
 
     def __init__(self, stage: Place, name: str) -> None:
@@ -132,6 +162,7 @@ class Hand:
         self.pushes: list[Pushed] = []
         self.consumer_replies: dict[str, ConsumerReply] = {}
         self.replies: dict[int, Reply] = {}
+        self.pages: dict[int, tuple[BrowseReply, bytes]] = {}
         self._requests: dict[int, Request] = {}
         self._sequences: dict[int, int] = {}
         self._attaches = self._numbers = 0
@@ -139,6 +170,7 @@ class Hand:
         self.attach_of: dict[str, int] = {}
         self._terms: dict[str, tuple[int, int]] = {}
         self._staying = False
+        self._browsed = 0
 
     def send(self, broker: str, message: ClientMessage, bodies: Bodies | None = None) -> None:
         """One frame, once."""
@@ -150,6 +182,8 @@ class Hand:
             self._requests[message.request_id].replies.append(message)
         elif isinstance(message, Reply):
             self.replies[message.request_id] = message
+        elif isinstance(message, BrowseReply):
+            self.pages[message.request_id] = message, bytes(bodies[0]) if bodies else b""
         elif isinstance(message, ConsumerReply):
             self.consumer_replies[message.leader] = message
         elif isinstance(message, Push):
@@ -237,6 +271,14 @@ class Hand:
         request = self._requests[change.request_id] = Request(change, bodies, payloads)
         self.send(broker, change, bodies)
         return request
+
+    # -------------------------------------------------------------- browsing
+
+    def browse(self, broker: str, *, uid: int = 0, **fields: Any) -> int:
+        """Ask for a page, one attempt; `fields` are those of a BrowseRequest. Returns the request's number."""
+        self._browsed += 1
+        self.send(broker, BrowseRequest(self._browsed, self.stage.topic, uid or self.stage.uid, **fields))
+        return self._browsed
 
     # -------------------------------------------------------------- consuming
 

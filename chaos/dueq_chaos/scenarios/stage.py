@@ -12,11 +12,11 @@ from dueq import limits
 from dueq.core.membership import PartitionNode
 from dueq.core.partition import Partition
 from dueq.core.persistence import IndexScanned, ScanIndex
-from dueq_chaos.scenarios.hand import Bodies, Hand, Pushed, Request, Stored
+from dueq_chaos.scenarios.hand import Bodies, Browsed, Hand, Pushed, Request, Stored, rows_of
 from dueq_chaos.scenarios.taps import Caught, Desk, Door, Match, Spindle
 from dueq_chaos.sim.equality import completed
 from dueq_chaos.sim.mesh import SimMesh
-from dueq_codecs.messages import BrokerMessage
+from dueq_codecs.messages import BrokerMessage, BrowseReply, Code
 from dueq_codecs.records import RecordKind
 
 _PATIENCE_MS = 30_000
@@ -216,6 +216,25 @@ class Stage(SimMesh):
             mine = [pushed for pushed in pushes if pushed.uid == uid]
             leader = self.leader_of(uid) or self.names[0]
             self.settled(hand, hand.settle(leader, RecordKind.ACK, mine))
+
+    def page(self, hand: Hand, broker: str, **fields: Any) -> tuple[BrowseReply, bytes]:
+        """Ask for a page of what waits; `fields` are those of a BrowseRequest. Returns the answer and its body."""
+        number = hand.browse(broker, **fields)
+        self.until(lambda: number in hand.pages, "a page")
+        return hand.pages[number]
+
+    def browsed(self, hand: Hand, broker: str, **fields: Any) -> list[Browsed]:
+        """All that waits in a partition, page by page, by one snapshot."""
+        found: list[Browsed] = []
+        reply, body = self.page(hand, broker, **fields)
+        while True:
+            self.expect(reply.code == Code.OK, f"a page, not {reply.code.name}: {reply.text}")
+            found += rows_of(reply, body)
+            if reply.last:
+                self.page(hand, broker, **{**fields, "snapshot": reply.snapshot, "close": True})
+                return found
+            at = {"after_wait_at": found[-1].wait_at, "after_key": found[-1].sequence << 16 | found[-1].row}
+            reply, body = self.page(hand, broker, **{**fields, **at, "snapshot": reply.snapshot})
 
     def drained(self, name: str = "drain") -> list[Pushed]:
         """Attach to every broker until nothing comes any more; returns what came. Nothing is acknowledged."""

@@ -109,8 +109,15 @@ class BrowseRequest(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # BrowseRequest
+    def Close(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def BrowseRequestStart(builder):
-    builder.StartObject(12)
+    builder.StartObject(13)
 
 def Start(builder):
     BrowseRequestStart(builder)
@@ -187,6 +194,12 @@ def BrowseRequestAddChunk(builder, chunk):
 def AddChunk(builder, chunk):
     BrowseRequestAddChunk(builder, chunk)
 
+def BrowseRequestAddClose(builder, close):
+    builder.PrependBoolSlot(12, close, 0)
+
+def AddClose(builder, close):
+    BrowseRequestAddClose(builder, close)
+
 def BrowseRequestEnd(builder):
     return builder.EndObject()
 
@@ -211,6 +224,7 @@ class BrowseRequestT(object):
         payloads = False,
         upload = 0,
         chunk = 0,
+        close = False,
     ):
         self.requestId = requestId  # type: int
         self.topic = topic  # type: Optional[str]
@@ -224,6 +238,7 @@ class BrowseRequestT(object):
         self.payloads = payloads  # type: bool
         self.upload = upload  # type: int
         self.chunk = chunk  # type: int
+        self.close = close  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -258,6 +273,7 @@ class BrowseRequestT(object):
         self.payloads = browseRequest.Payloads()
         self.upload = browseRequest.Upload()
         self.chunk = browseRequest.Chunk()
+        self.close = browseRequest.Close()
 
     # BrowseRequestT
     def Pack(self, builder):
@@ -277,5 +293,6 @@ class BrowseRequestT(object):
         BrowseRequestAddPayloads(builder, self.payloads)
         BrowseRequestAddUpload(builder, self.upload)
         BrowseRequestAddChunk(builder, self.chunk)
+        BrowseRequestAddClose(builder, self.close)
         browseRequest = BrowseRequestEnd(builder)
         return browseRequest

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dueq import limits
+from dueq.core.browsing import Browsing
 from dueq.core.clients import Clients
 from dueq.core.context import Context
 from dueq.core.deadlines import Deadlines
@@ -47,6 +48,7 @@ from dueq.core.persistence import (
     EntriesRead,
     IndexScanned,
     LogRead,
+    PageRead,
     PartitionRead,
     PayloadsRead,
     RecoveredPartition,
@@ -81,6 +83,7 @@ class BrokerCore:
         self._dispatchers: dict[str, TopicDispatcher] = {}
         self._deadlines = Deadlines()
         self._status = Status(self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, now)
+        self._browsing = Browsing(self._ctx)
         self._clients = Clients(
             self._ctx,
             self._clock,
@@ -89,6 +92,7 @@ class BrokerCore:
             self._partitions,
             self._dispatchers,
             self._status,
+            self._browsing,
         )
         self._peer_messages = PeerMessages(
             self._ctx, self._clock, self._routing, self._partitions, self._clients
@@ -113,6 +117,7 @@ class BrokerCore:
             PayloadsRead: self._on_read,
             ChunkRead: self._on_read,
             SnapshotRead: self._on_read,
+            PageRead: self._on_read,
             PartitionRead: self._on_read,
             CoordinatorChanged: self._on_coordinator,
             RegistrationsSeen: self._on_registrations,
@@ -232,6 +237,7 @@ class BrokerCore:
         self._tick_at_us = now.mono_us + _TICK_US
         self._watch_peers(now)
         self._maybe_step_aside(now)
+        self._browsing.tick(now)
         attention, ctx.attention = ctx.attention, {}
         for uid in attention:
             partition = self._partitions.get(uid)

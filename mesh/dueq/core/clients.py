@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dueq.core.access import allowed, within_quota
+from dueq.core.browsing import Browsing
 from dueq.core.context import Context
 from dueq.core.dispatch import TopicDispatcher
 from dueq.core.events import ClientFrameReceived, Route
@@ -21,6 +22,8 @@ from dueq.core.status import Status
 from dueq.core.topics import Topics
 from dueq_codecs.messages import (
     BrokerInfo,
+    BrowseReply,
+    BrowseRequest,
     ChangeReply,
     ChangeRequest,
     ChunkReply,
@@ -61,9 +64,11 @@ class Clients:
         partitions: dict[int, Partition],
         dispatchers: dict[str, TopicDispatcher],
         status: Status,
+        browsing: Browsing,
     ) -> None:
         self._ctx, self._clock, self._routing, self._topics = ctx, clock, routing, topics
         self._partitions, self._dispatchers, self._status = partitions, dispatchers, status
+        self._browsing = browsing
         self._stirred: dict[str, None] = {}
         self._handlers: dict[type, Callable[[Route, Any, Bodies, Now], None]] = {
             Hello: self._on_hello,
@@ -74,6 +79,7 @@ class Clients:
             ChangeRequest: self._on_change,
             ChunkRequest: self._on_chunk,
             ConsumerFrame: self._on_consumer,
+            BrowseRequest: self._on_browse,
         }
 
     def received(self, event: ClientFrameReceived, now: Now) -> None:
@@ -208,8 +214,23 @@ class Clients:
         if refusal is not None:
             self._refuse_change(route, request.request_id, request.uid, refusal, ChunkReply)
 
+    def _on_browse(self, route: Route, request: BrowseRequest, bodies: Bodies, now: Now) -> None:
+        refusal = self._wrong_place(route, request, request.topic, request.uid, bodies, now)
+        if refusal is not None and refusal.code == Code.OK:
+            if allowed("", "browse", request.topic):
+                refusal = self._browsing.requested(route, request, self._partitions[request.uid], now)
+            else:
+                refusal = Refusal(Code.NOT_ALLOWED, f"browse on {request.topic!r} is not allowed")
+        if refusal is not None:
+            self._refuse_change(route, request.request_id, request.uid, refusal, BrowseReply)
+
     def _refuse_change(
-        self, route: Route, request_id: int, uid: int, refusal: Refusal, make: type[ChangeReply | ChunkReply]
+        self,
+        route: Route,
+        request_id: int,
+        uid: int,
+        refusal: Refusal,
+        make: type[ChangeReply | ChunkReply | BrowseReply],
     ) -> None:
         self._ctx.metrics.errors[refusal.code.name.lower()] += 1
         reply = make(request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)

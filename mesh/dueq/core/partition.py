@@ -11,6 +11,7 @@ moment the leadership ends.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,6 +112,10 @@ class Partition:
         self._checkpoint_at_us = now.mono_us
         self._checkpointing = False
         self._checkpointed = self.timeline.applied
+        # Jobs that were open at the last checkpoint, and who waits for a later one: since which record.
+        self._hidden = self.timeline.hidden_jobs()
+        self._wanted: list[tuple[int, Callable[[frozenset[int], Now], None]]] = []
+        self.hold_checkpoints = 0
         self._generation = 0
         self._closed = False
         if recovered is None:
@@ -356,6 +361,7 @@ class Partition:
             self.uploads.orphaned(item.request.upload.tolist(), now)
             self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
         self._weights.clear()
+        self._wanted.clear()
         self._uncommitted_bytes = 0
         self.uploads.leadership_lost()
         self.dispatcher.unlead(self.uid, now)
@@ -458,11 +464,28 @@ class Partition:
 
         self.ctx.read(lambda token: ScanIndex(token, self.uid, after_wait_at, after_key, limit), read)
 
+    def after_checkpoint(self, then: Callable[[frozenset[int], Now], None], now: Now) -> None:
+        """Call `then` once the disk holds all that is applied by now, unless the leadership ends before.
+
+        It is given the numbers of the jobs that were open at that checkpoint. While it needs the disk to stay as it
+        is, it raises `hold_checkpoints`; `checkpoints_go_on` is for when it has read.
+        """
+        if self.timeline.applied == self._checkpointed and not self._checkpointing:
+            then(self._hidden, now)
+            return
+        self._wanted.append((self.timeline.applied, then))
+        self.ctx.touch(self)
+
+    def checkpoints_go_on(self) -> None:
+        """One who held up checkpoints needs it no more."""
+        self.hold_checkpoints -= 1
+        self.ctx.touch(self)
+
     def _checkpoint_due(self, now: Now) -> bool:
         timeline = self.timeline
-        if self._checkpointing or timeline.applied == self._checkpointed:
+        if self._checkpointing or self.hold_checkpoints or timeline.applied == self._checkpointed:
             return False
-        if timeline.dirty_rows >= limits.CHECKPOINT_ROWS:
+        if self._wanted or timeline.dirty_rows >= limits.CHECKPOINT_ROWS:
             return True
         return now.mono_us - self._checkpoint_at_us >= limits.CHECKPOINT_MS * 1000
 
@@ -476,6 +499,7 @@ class Partition:
             return
         self._checkpointing = True
         self._checkpoint_at_us = now.mono_us
+        hidden = self._hidden = self.timeline.hidden_jobs()
         self.ctx.persist(checkpoint)
         self._trim(checkpoint.applied, now)
         generation = self._generation
@@ -487,6 +511,12 @@ class Partition:
             self._checkpointed = checkpoint.applied
             self.timeline.checkpoint_saved(checkpoint.applied)
             self.ctx.touch(self)
+            wanted, self._wanted = self._wanted, []
+            for applied, ready in wanted:
+                if applied <= checkpoint.applied:
+                    ready(hidden, then)
+                else:
+                    self._wanted.append((applied, ready))
 
         self.ctx.when_persisted(saved)
 
@@ -564,6 +594,7 @@ class Partition:
         self.timeline = Timeline(self.uid, recovered, self.hot_rows_max)
         self.uploads.recovered(recovered.uploads, now)
         self._checkpointed = self.timeline.applied
+        self._hidden = self.timeline.hidden_jobs()
         self.ctx.log("info", "replica.installed", uid=self.uid, applied=recovered.applied, epoch=epoch)
 
     def upload_received(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:

@@ -249,6 +249,8 @@ class ReadChunk:
     uid: int
     upload: int
     chunk: int
+    pages: int = 0
+    """Not 0: as the pages of this number have it, not as it is now."""
 
 
 @dataclass(slots=True)
@@ -291,6 +293,59 @@ class CloseSnapshot:
     token: int
     uid: int
     snapshot: int
+
+
+@dataclass(slots=True)
+class ReadPage:
+    """Read waiting entries for somebody who browses, in order of (wait_at, sequence, row)."""
+
+    token: int
+    uid: int
+    pages: int
+    """Number of the snapshot, chosen by the core …"""
+    begin: bool
+    """… which is to be opened now, at the last checkpoint."""
+    from_ms: int
+    until_ms: int
+    """Entries that wait until from_ms ≤ wait_at < until_ms; 0: no end."""
+    after: tuple[int, int]
+    """(wait_at, key) behind which to go on; (0, 0): at the beginning."""
+    limit: int
+    bytes_max: int
+    payloads: bool
+    """Read the payloads too; otherwise only the keys that some begin with."""
+    hidden: frozenset[int] = frozenset()
+    """Numbers of jobs whose entries are left out."""
+
+
+@dataclass(slots=True)
+class PageRead:
+    """At most `limit` entries and about `bytes_max` of their payloads, uploads counted; one entry at least."""
+
+    token: int
+    uid: int
+    pages: int
+    applied: int
+    """The snapshot is the state after this record."""
+    summary: bytes
+    """As the checkpoint has it."""
+    entries: Entries
+    body: bytes
+    """Payloads (or keys with their length), one after the other …"""
+    body_size: npt.NDArray[np.uint32]
+    """… of these sizes; 0 for uploads whose payload was asked for, and for what could not be read."""
+    after: tuple[int, int]
+    """Where the next page begins. It may have moved without entries: all that was looked at was hidden."""
+    last: bool
+    unreadable: int = 0
+    """Entries whose payload is missing or damaged."""
+
+
+@dataclass(slots=True)
+class ClosePages:
+    token: int
+    uid: int
+    pages: int
 
 
 # ---------------------------------------------------------------- opening
@@ -348,6 +403,10 @@ StoreRead = (
     | ReadChunk
     | ReadSnapshot
     | CloseSnapshot
+    | ReadPage
+    | ClosePages
     | ReadPartition
 )
-StoreReadDone = EntriesRead | IndexScanned | LogRead | PayloadsRead | ChunkRead | SnapshotRead | PartitionRead
+StoreReadDone = (
+    EntriesRead | IndexScanned | LogRead | PayloadsRead | ChunkRead | SnapshotRead | PageRead | PartitionRead
+)

@@ -129,6 +129,10 @@ class Timeline:
         """Rows that the next checkpoint writes; finished messages weigh a quarter."""
         return self._table.dirty_count + self._live.finished_count // FINISHED_PER_DIRTY
 
+    def hidden_jobs(self) -> frozenset[int]:
+        """The numbers of the jobs that are open: nobody is shown their messages yet."""
+        return frozenset()
+
     # ------------------------------------------------------------ rows that are only on disk
 
     def cold(self, record: Record) -> ColdIds | None:

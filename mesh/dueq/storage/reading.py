@@ -45,7 +45,7 @@ class Reading:
         if isinstance(request, ReadLog):
             return self._log(request)
         if isinstance(request, ReadChunk):
-            data = self._get_payload(layout.chunk_key(request.uid, request.upload, request.chunk))
+            data = payload_row(self._payload, layout.chunk_key(request.uid, request.upload, request.chunk))
             return ChunkRead(request.token, request.uid, request.upload, request.chunk, data)
         return None
 
@@ -70,7 +70,7 @@ class Reading:
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
         prefix = layout.head(request.uid, b"i")
-        start = _after(request.uid, request.after_wait_at, request.after_key)
+        start = index_after(request.uid, request.after_wait_at, request.after_key)
         rows = [
             value for _, value in self._timeline.scan(start, layout.after(prefix), limit=request.limit + 1)
         ]
@@ -98,31 +98,39 @@ class Reading:
             entries.append(entry)
         return LogRead(request.token, request.uid, request.from_sequence, entries)
 
-    def _get_payload(self, key: bytes) -> bytes | None:
-        """A damaged block costs its own messages, not the broker."""
-        try:
-            return self._payload.get(key)
-        except EngineDamaged:
-            return None
-
     def _payloads(self, request: ReadPayloads) -> PayloadsRead:
-        """Each block is read once, however many of its rows are asked for."""
-        entries = request.entries
-        blocks: dict[tuple[int, int], bytes | None] = {}
-        payloads: list[bytes | None] = []
-        columns = zip(
-            entries["sequence"].tolist(), entries["place"].tolist(), entries["size"].tolist(),
-            entries["crc"].tolist(), strict=True,
-        )  # fmt: skip
-        for sequence, place, size, crc in columns:
-            name = (sequence, place >> 32)
-            if name not in blocks:
-                blocks[name] = self._get_payload(layout.block_key(request.uid, *name)) if size else b""
-            block, offset = blocks[name], place & 0xFFFFFFFF
-            payload = block[offset : offset + size] if block is not None else None
-            whole = payload is not None and len(payload) == size and (not size or crc32(payload) == crc)
-            payloads.append(payload if whole else None)
-        return PayloadsRead(request.token, request.uid, entries, payloads)
+        payloads = inline_payloads(self._payload, request.uid, request.entries)
+        return PayloadsRead(request.token, request.uid, request.entries, payloads)
+
+
+def payload_row(payload: Reader, key: bytes) -> bytes | None:
+    """Return a block or chunk; a damaged one costs its own messages, not the broker: it is None like a missing one."""
+    try:
+        return payload.get(key)
+    except EngineDamaged:
+        return None
+
+
+def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes | None]:
+    """Return the payloads of entries that have no upload, None for what is missing or damaged.
+
+    Each block is read once, however many of its rows are asked for.
+    """
+    blocks: dict[tuple[int, int], bytes | None] = {}
+    payloads: list[bytes | None] = []
+    columns = zip(
+        entries["sequence"].tolist(), entries["place"].tolist(), entries["size"].tolist(),
+        entries["crc"].tolist(), strict=True,
+    )  # fmt: skip
+    for sequence, place, size, crc in columns:
+        name = (sequence, place >> 32)
+        if name not in blocks:
+            blocks[name] = payload_row(payload, layout.block_key(uid, *name)) if size else b""
+        block, offset = blocks[name], place & 0xFFFFFFFF
+        found = block[offset : offset + size] if block is not None else None
+        whole = found is not None and len(found) == size and (not size or crc32(found) == crc)
+        payloads.append(found if whole else None)
+    return payloads
 
 
 def as_entries(rows: list[bytes]) -> Entries:
@@ -156,8 +164,8 @@ def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None
     return row
 
 
-def _after(uid: int, wait_at: int, key: int) -> bytes:
-    """The first index key behind a position; key -1: behind everything that waits before `wait_at`."""
+def index_after(uid: int, wait_at: int, key: int) -> bytes:
+    """Return the first index key behind a position; key -1: behind everything that waits before `wait_at`."""
     if key < 0:
         return layout.head(uid, b"i") + wait_at.to_bytes(6, "big")
     at = wait_at << 56 | key

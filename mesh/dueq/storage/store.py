@@ -42,6 +42,7 @@ from dueq.core.persistence import (
 )
 from dueq.limits import BLOCK_BYTES
 from dueq.storage import layout
+from dueq.storage.browsing import Browsing
 from dueq.storage.engine import Engine, EngineDamaged, Operation, StoreFailed
 from dueq.storage.identity import Identity
 from dueq.storage.layout import CHECKPOINT, LINK, META, START
@@ -89,6 +90,7 @@ class Store:
         self._payload_batch: list[Operation] = []
         self._reading = Reading(timeline, payload)
         self._snapshots = Snapshots(timeline, payload, self._lock)
+        self._browsing = Browsing(timeline, payload, self._lock)
         self._writers: dict[type, Any] = {
             CreatePartition: self._create,
             DropPartition: self._drop,
@@ -177,6 +179,8 @@ class Store:
         if isinstance(request, ReadPartition):
             with self._lock:  # what it finds damaged is set aside: no commit may come in between
                 return PartitionRead(request.token, request.uid, self._recovery.one(request.uid))
+        if self._browsing.serves(request):
+            return self._browsing.read(request)
         return (
             self._snapshots.read(request) if self._snapshots.serves(request) else self._reading.read(request)
         )
@@ -198,6 +202,7 @@ class Store:
     def close(self) -> None:
         """Close both databases and let the folder go."""
         self._snapshots.close()
+        self._browsing.close()
         self._timeline.close()
         self._payload.close()
         self._identity.close()

@@ -1,0 +1,145 @@
+"""Waiting messages page by page, for those who browse: snapshots of both databases, opened at a checkpoint.
+
+Both are taken under the commit lock, so what the index of the one names is in the other. Who opens and closes them,
+how many there may be and for how long, is the core's business.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import numpy as np
+
+from dueq.core.entry import FLAG_KEYED, FLAG_UPLOAD, Entries, keys_of
+from dueq.core.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage, StoreRead
+from dueq.limits import CHUNK_BYTES
+from dueq.storage import layout
+from dueq.storage.engine import Engine, Snapshot
+from dueq.storage.reading import as_entries, index_after, inline_payloads, payload_row
+from dueq_codecs.keys import prefix_bytes
+from dueq_codecs.records import U32
+
+_LOOK_AT: Final = 4
+"""Times the limit of a page: so many entries are looked at where some are hidden."""
+
+
+class _Pages:
+    """The state after one record."""
+
+    def __init__(self, uid: int, timeline: Snapshot, payload: Snapshot) -> None:
+        self.uid, self.timeline, self.payload = uid, timeline, payload
+        checkpoint = timeline.get(layout.head(uid, b"C")) or layout.CHECKPOINT.pack(0, 0, 0)
+        self.applied, _, self.low_water = layout.CHECKPOINT.unpack_from(checkpoint)
+        self.summary = checkpoint[layout.CHECKPOINT.size :]
+
+    def close(self) -> None:
+        self.timeline.close()
+        self.payload.close()
+
+
+class Browsing:
+    """All that is being browsed, by the core's numbers."""
+
+    def __init__(self, timeline: Engine, payload: Engine, lock: AbstractContextManager[Any]) -> None:
+        self._timeline, self._payload, self._lock = timeline, payload, lock
+        self._open: dict[int, _Pages] = {}
+
+    @staticmethod
+    def serves(request: StoreRead) -> bool:
+        """Whether a read is one of pages."""
+        return isinstance(request, ReadPage | ClosePages) or (
+            isinstance(request, ReadChunk) and request.pages > 0
+        )
+
+    def read(self, request: StoreRead) -> PageRead | ChunkRead | None:
+        """Read a page or a chunk of a long payload, or close; what is closed has no more pages."""
+        assert isinstance(request, ReadPage | ClosePages | ReadChunk)
+        if isinstance(request, ClosePages):
+            self._close(request.pages)
+            return None
+        if isinstance(request, ReadChunk):
+            found = self._open.get(request.pages)
+            key = layout.chunk_key(request.uid, request.upload, request.chunk)
+            data = payload_row(found.payload, key) if found is not None else None
+            return ChunkRead(request.token, request.uid, request.upload, request.chunk, data)
+        if request.begin:
+            with self._lock:
+                self._open[request.pages] = _Pages(
+                    request.uid, self._timeline.snapshot(), self._payload.snapshot()
+                )
+        found = self._open.get(request.pages)
+        return _page(found, request) if found is not None else None
+
+    def _close(self, number: int) -> None:
+        found = self._open.pop(number, None)
+        if found is not None:
+            found.close()
+
+    def close(self) -> None:
+        """Close all."""
+        for number in list(self._open):
+            self._close(number)
+
+
+def _page(found: _Pages, request: ReadPage) -> PageRead:
+    looked_at = request.limit * _LOOK_AT if request.hidden else request.limit
+    rows = [value for _, value in found.timeline.scan(*_range(found, request), limit=looked_at + 1)]
+    last = len(rows) <= looked_at
+    entries = as_entries(rows[:looked_at])
+    after = _place(entries) or request.after
+    shown = entries
+    if request.hidden and len(entries):
+        shown = entries[~np.isin(entries["job"], list(request.hidden))]
+    weights = _weights(shown, request.payloads)
+    within = int(np.searchsorted(np.cumsum(weights), request.bytes_max, side="right"))
+    count = min(max(within, 1), request.limit)
+    if count < len(shown):
+        shown, last = shown[:count], False
+        after = _place(shown) or after
+    bodies = _bodies(found, shown, request.payloads)
+    sizes: U32 = np.array([len(body) if body is not None else 0 for body in bodies], np.uint32)
+    return PageRead(
+        request.token, request.uid, request.pages, found.applied, found.summary, shown,
+        b"".join(body for body in bodies if body), sizes, after, last, bodies.count(None),
+    )  # fmt: skip
+
+
+def _range(found: _Pages, request: ReadPage) -> tuple[bytes, bytes]:
+    """From where to where the index is to be read: never below the low-water mark, where deleted rows lie."""
+    prefix = layout.head(found.uid, b"i")
+    start = prefix + max(request.from_ms, found.low_water).to_bytes(6, "big")
+    if request.after != (0, 0):
+        start = max(start, index_after(found.uid, *request.after))
+    stop = prefix + request.until_ms.to_bytes(6, "big") if request.until_ms else layout.after(prefix)
+    return start, stop
+
+
+def _place(entries: Entries) -> tuple[int, int] | None:
+    """(wait_at, key) of the last entry."""
+    return (int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0])) if len(entries) else None
+
+
+def _weights(entries: Entries, payloads: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """What reading each entry's body costs: for the key of a long payload a whole chunk is read."""
+    if payloads:
+        return entries["size"].astype(np.int64)
+    long = (entries["flags"] & (FLAG_KEYED | FLAG_UPLOAD)) == (FLAG_KEYED | FLAG_UPLOAD)
+    return np.where(long, CHUNK_BYTES // _LOOK_AT, 0).astype(np.int64)
+
+
+def _bodies(found: _Pages, entries: Entries, payloads: bool) -> list[bytes | None]:
+    """The payload of each entry, or its key with its length; None for what cannot be read."""
+    flags = entries["flags"]
+    bodies: list[bytes | None] = [b""] * len(entries)
+    wanted = (flags & FLAG_UPLOAD) == 0
+    if not payloads:
+        wanted &= (flags & FLAG_KEYED) != 0
+    at = np.flatnonzero(wanted)
+    for row, body in zip(at.tolist(), inline_payloads(found.payload, found.uid, entries[at]), strict=True):
+        bodies[row] = body if payloads or body is None else body[: prefix_bytes(body)]
+    if not payloads:
+        for row in np.flatnonzero(~wanted & ((flags & FLAG_KEYED) != 0)).tolist():
+            chunk = payload_row(found.payload, layout.chunk_key(found.uid, int(entries["place"][row]), 0))
+            bodies[row] = None if chunk is None else chunk[: prefix_bytes(chunk)]
+    return bodies
