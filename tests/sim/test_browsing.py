@@ -1,4 +1,4 @@
-"""Named scenarios of browsing: snapshots beside changes, leaders that go, and how many may read."""
+"""Browsing in a simulated mesh: snapshots beside changes, leaders that go, and how many may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named scenarios of keys: payloads with and without them, side by side, through leader and replay."""
+"""Keys in a simulated mesh: payloads with and without them, side by side, through leader and replay."""
 
 from __future__ import annotations
 
