@@ -123,12 +123,15 @@ def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes |
         entries["crc"].tolist(), strict=True,
     )  # fmt: skip
     for sequence, place, size, crc in columns:
+        if not size:
+            payloads.append(b"")  # there may be no block at all, and others of this one must not think so
+            continue
         name = (sequence, place >> 32)
         if name not in blocks:
-            blocks[name] = payload_row(payload, layout.block_key(uid, *name)) if size else b""
+            blocks[name] = payload_row(payload, layout.block_key(uid, *name))
         block, offset = blocks[name], place & 0xFFFFFFFF
         found = block[offset : offset + size] if block is not None else None
-        whole = found is not None and len(found) == size and (not size or crc32(found) == crc)
+        whole = found is not None and len(found) == size and crc32(found) == crc
         payloads.append(found if whole else None)
     return payloads
 

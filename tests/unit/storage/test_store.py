@@ -288,6 +288,15 @@ def test_payloads_are_read_and_checked(disk: Disk) -> None:
     assert found.payloads == [b"xy", b"xy", None, None, None]
 
 
+def test_an_empty_payload_that_is_read_first_does_not_hide_its_block(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy", b""])])])
+    rows = entries((1, 1, 1_000), (1, 0, 1_000))
+    rows["size"][0], rows["crc"][0], rows["place"][0] = 0, 0, 2
+    found = disk.store.read(ReadPayloads(1, UID, rows))
+    assert isinstance(found, PayloadsRead)
+    assert found.payloads == [b"", b"xy"]
+
+
 def test_a_block_goes_when_its_last_message_has_ended_and_the_log_is_past_it(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 3), barrier(2, 1)])])
     rows = entries((1, 0, 1_000), (1, 1, 1_000), (1, 2, 1_000), block_rows=3)
