@@ -109,6 +109,26 @@ def test_a_payload_is_there_for_a_follower_that_was_away_when_its_message_ended(
     stage.expect(stage.replica("b3").timeline.scheduled_count == 1, f"{kept} waits at b3 too")
 
 
+def test_a_follower_that_has_everything_and_could_not_say_so_joins_again_although_the_log_was_cut() -> None:
+    """S9. Its acks are lost, what it is sent is not; when it is heard again the log begins behind what was last acked."""
+    stage = Stage(log_retain_bytes=2_000)
+    stage.network.cut("b3", "b1", both=False)
+    stage.network.cut("b3", "b2", both=False)
+    stage.until(lambda: stage.isr() == ["b1", "b2"], "an ISR of two")
+    stage.nodes["b1"].crash()
+    stage.until(
+        lambda: stage.leader_of(stage.uid) is None or stage.leader_of(stage.uid) == "b2", "b1 is missed"
+    )
+    stage.nodes["b1"].start()
+    stage.until(lambda: stage.leader_of(stage.uid) is not None, "somebody serves")
+    for number in range(12):
+        stage.stored(b"%d" % number * 400)
+    stage.run_ms(40_000)
+    stage.finish()
+    stage.expect(not stage.told("b3", "replica.installed"), "it went on from what it has")
+    stage.expect(len(stage.isr()) == 3, "and is a member again")
+
+
 @pytest.mark.parametrize("after_parts", [0, 1, 2])
 def test_a_snapshot_that_is_interrupted_leaves_nobody_half_installed(after_parts: int) -> None:
     """S9. The receiver is nobody from the first part to the last; it crashes in between and begins anew."""

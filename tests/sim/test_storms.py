@@ -31,6 +31,8 @@ REGRESSIONS = {
     1000577: "a client measured its time at a broker whose clock was behind: leases that seemed longer than they are",
     1000692: "the same, through a relay",
     1003386: "a leader an hour behind, then one that is right: the answer to a request was thought to be old",
+    2000080: "a follower had everything, but no answer of it had arrived, and the log did not begin early enough",
+    2000207: "a consumer that had nothing to say to a broker was taken for dead when that broker became its leader",
     351: "as 310, again and again, while the leader's checkpoint is not on its disk yet",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

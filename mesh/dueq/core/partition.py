@@ -569,7 +569,10 @@ class Partition:
         if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
             return
         if self._can_go_on_from(chunk.applied, chunk.applied_epoch):
-            return  # offered long ago: what this replica holds may be counted on by now
+            # Offered long ago, and what this replica holds may be counted on by now; or no answer of it has reached
+            # the leader, which must learn of it to go on.
+            self.replica.tell_position(peer, chunk.epoch, chunk.epoch)
+            return
         self._generation += 1
         self.uploads.wiped()
         self._installation = Installation(

@@ -163,13 +163,13 @@ class Replica:
         if append.epoch > self.epoch or self.leader != peer.broker_id:
             self._follow(peer.broker_id, append.epoch, now)
         if self.installing:
-            self._answer_mismatch(peer, append)
+            self.tell_position(peer, append.epoch, append.previous_epoch)
             return
         previous, entries = self._above_start(append)
         held = self.log.epoch_at(previous)
         skipped = previous > append.previous_sequence
         if held is None or (not skipped and held != append.previous_epoch):
-            self._answer_mismatch(peer, append)
+            self.tell_position(peer, append.epoch, append.previous_epoch)
             return
         grown = self._take(previous, entries, now)
         self.verified = max(self.verified, grown)
@@ -185,10 +185,11 @@ class Replica:
         skip = min(len(entries), self.log.start - 1 - previous)
         return previous + skip, entries[skip:]
 
-    def _answer_mismatch(self, peer: Peer, append: Append) -> None:
-        known_epoch, known_end = self.log.epoch_not_above(append.previous_epoch)
+    def tell_position(self, peer: Peer, epoch: int, asked_epoch: int) -> None:
+        """Tell the leader of `epoch` where this log ends, as a whole and in the largest epoch up to the asked one."""
+        known_epoch, known_end = self.log.epoch_not_above(asked_epoch)
         peer.mismatches.append(
-            Mismatch(self.uid, append.epoch, self.log.end, known_epoch, known_end, self.installing)
+            Mismatch(self.uid, epoch, self.log.end, known_epoch, known_end, self.installing)
         )
 
     def _take(self, previous: int, entries: list[LogEntry], now: Now) -> int:

@@ -306,10 +306,10 @@ class Sessions:
             owners[row] = session.number_here
             touched[consumer_id] = session
         for session in touched.values():
-            if session.route is None:
-                session.heard_us = now.mono_us
-                self._check_us = min(self._check_us, now.mono_us + SESSION_US)
-            else:
+            # Whoever had nothing here had nothing to say: its silence counts from now.
+            session.heard_us = now.mono_us
+            self._check_us = min(self._check_us, now.mono_us + SESSION_US)
+            if session.route is not None:
                 session.must_attach = True
                 self._reply(session, now)
         return owners

@@ -270,6 +270,23 @@ def test_inherited_leases_of_a_consumer_that_never_attaches_end_after_a_session(
     assert kinds(new)[0] == RecordKind.EXPIRE
 
 
+def test_a_consumer_that_had_nothing_to_say_to_a_new_leader_has_a_whole_session_to_attach() -> None:
+    """It attached to this broker when another one led what it holds; since then there was nothing to beat for."""
+    old, keys = pushed(lease_ms=30_000)
+    new = Stage(partitions=0)
+    new.attach(100, lease_ms=30_000, held=[(1, keys[0], 2)])
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    new.dispatcher.lead(led, at(9000))
+    new.attach(9000, BOB)
+    new.run(10_500)
+    assert kinds(new) == []
+    new.attach(11_000, attach=2, lease_ms=30_000, held=[(1, keys[0], 2)])
+    new.run(20_000)
+    assert kinds(new) == []
+
+
 def test_an_inherited_lease_runs_its_full_length_from_the_takeover() -> None:
     old, _ = pushed(lease_ms=4000)
     new = successor(old, 3000)
