@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncProducer
+    from dueq.client.browsing import BrowsePage, ScheduledMessage
     from dueq.client.message import AsyncMessage, Message
     from dueq.client.sync import Client, Consumer, Producer
     from dueq.client.topics import PartitionInfo, TopicInfo
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         PayloadTooLarge,
         Refused,
         SequenceReused,
+        SnapshotLost,
         StaleLease,
         TopicExists,
         TopicNotFound,
@@ -54,6 +56,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "dueq.client.sync": ("Client", "Consumer", "Producer"),
     "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncProducer"),
+    "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
     "dueq.client.message": ("AsyncMessage", "Message"),
     "dueq.client.topics": ("PartitionInfo", "TopicInfo"),
     "dueq_codecs.records": ("Outcome",),
@@ -75,6 +78,7 @@ _HOMES = {
         "PayloadTooLarge",
         "Refused",
         "SequenceReused",
+        "SnapshotLost",
         "StaleLease",
         "TopicExists",
         "TopicNotFound",
@@ -90,6 +94,7 @@ __all__ = [
     "AsyncMessage",
     "AsyncProducer",
     "Broken",
+    "BrowsePage",
     "Busy",
     "Client",
     "ClientClosed",
@@ -111,7 +116,9 @@ __all__ = [
     "PayloadTooLarge",
     "Producer",
     "Refused",
+    "ScheduledMessage",
     "SequenceReused",
+    "SnapshotLost",
     "StaleLease",
     "TopicExists",
     "TopicInfo",

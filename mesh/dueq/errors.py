@@ -17,6 +17,7 @@ DueqError
 │   ├── DiskFull
 │   ├── NotEnoughReplicas     fewer than min_isr replicas could hold it
 │   ├── NotLeader             (the SDK follows it by itself)
+│   ├── SnapshotLost          what was being browsed is not kept any more: browse again
 │   └── Disconnected          no broker could be reached in time (also a ConnectionError)
 ├── OutcomeUnknown        it may or may not have happened; `.retry()` finds out (also a TimeoutError)
 ├── PartialFailure        some runs of a long call failed; `.outcomes`, `.retry()`
@@ -122,6 +123,14 @@ class NotEnoughReplicas(Unavailable):
 
 class NotLeader(Unavailable):
     """The broker asked does not lead the partition."""
+
+
+class SnapshotLost(Unavailable):
+    """The snapshot that was being browsed is gone: its leader is, or it was not read for 30 seconds.
+
+    What was read of it is right. The rest is not read from another snapshot, since both together would be the state of
+    no instant; browsing again from the beginning can help.
+    """
 
 
 class Disconnected(Unavailable, ConnectionError):

@@ -22,6 +22,7 @@ from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Rout
 from dueq_codecs.frames import FrameError, decode, encode
 from dueq_codecs.messages import (
     BrokerMessage,
+    BrowseRequest,
     ChangeRequest,
     ChunkRequest,
     ClientMessage,
@@ -47,7 +48,7 @@ Frames = Sequence[bytes | memoryview]
 _PEER_MESSAGES = (PeerFrame, UploadChunk, UploadWanted, SnapshotRequest, SnapshotChunk, Relay)
 _CLIENT_MESSAGES = (
     Hello, MetadataRequest, CreateTopicRequest, DeleteTopicRequest, InspectRequest, ChangeRequest, ChunkRequest,
-    ConsumerFrame,
+    ConsumerFrame, BrowseRequest,
 )  # fmt: skip
 _FRAMES_PER_TURN = 500
 _BYTES_PER_TURN = 8 << 20

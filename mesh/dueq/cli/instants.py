@@ -42,8 +42,12 @@ def chosen_due(at: int | datetime | None, after: timedelta | None) -> int | date
     raise click.UsageError("Say when: --at INSTANT or --in DURATION.")
 
 
-def parse_instant(text: str) -> int | datetime:
+def parse_instant(text: str, option: str = "--at") -> int | datetime:
     """Read an instant.
+
+    Args:
+        text: what was written.
+        option: where, for the refusal.
 
     Returns:
         Unix ms, or an aware datetime.
@@ -57,11 +61,11 @@ def parse_instant(text: str) -> int | datetime:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is neither ISO 8601 (2030-01-31T09:00:00Z) nor Unix milliseconds.", param_hint="--at"
+            f"{text!r} is neither ISO 8601 (2030-01-31T09:00:00Z) nor Unix milliseconds.", param_hint=option
         ) from None
     if instant.tzinfo is None:
         raise click.BadParameter(
-            f"{text!r} has no time zone: write {text}Z for UTC, or {text}+02:00.", param_hint="--at"
+            f"{text!r} has no time zone: write {text}Z for UTC, or {text}+02:00.", param_hint=option
         )
     return instant
 

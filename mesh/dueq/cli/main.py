@@ -25,6 +25,7 @@ _COMMANDS = {
     "consume": ("dueq.cli.consume:consume", "Print messages as they fall due."),
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
+    "browse": ("dueq.cli.browse:browse", "Show waiting messages without touching them."),
     "forecast": ("dueq.cli.forecast:forecast", "Show how many messages fall due, second by second."),
     "status": ("dueq.cli.status:status", "Show brokers, topics and consumers."),
     "partition": ("dueq.cli.partition:partition", "Recover a partition whose replicas in sync are all lost."),

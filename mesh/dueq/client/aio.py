@@ -21,6 +21,7 @@ from dueq.client.core import events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Completed
 from dueq.client.inbox import Inbox
+from dueq.client.looking import AsyncLooking
 from dueq.client.message import AsyncMessage
 from dueq.client.orders import Order
 from dueq.client.runtime import Answer, Runtime, mono_us
@@ -56,7 +57,7 @@ class _Bridge:
             self._waiting.popleft()()
 
 
-class AsyncClient:
+class AsyncClient(AsyncLooking):
     """A connection to a mesh of brokers, for asyncio; use it with `async with`, or await `close`.
 
     Names, arguments, results and errors are those of `Client`; every call is awaited. It may be used from any

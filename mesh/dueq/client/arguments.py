@@ -212,6 +212,23 @@ def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:
     return due_int
 
 
+def instant_ms(value: int | datetime, what: str) -> int:
+    """Check an instant of a range and return it in Unix ms, rounded up.
+
+    Raises:
+        InvalidRequest: it is neither an int nor an aware datetime, or outside 0 … 2^48−1 ms.
+    """
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        found = int(value)
+    elif isinstance(value, datetime) and value.utcoffset() is not None:
+        found = -((_EPOCH - value) // timedelta(milliseconds=1))
+    else:
+        raise InvalidRequest(f"{what} is an int (Unix ms) or an aware datetime, not {value!r:.80}")
+    if not 0 <= found <= limits.DUE_MS_MAX:
+        raise InvalidRequest(f"{what} {value!r} is {found} ms, outside 0 … {limits.DUE_MS_MAX}")
+    return found
+
+
 class _Once:
     """Mesh time, read when it is first needed and then kept: one call, one now."""
 

@@ -85,6 +85,14 @@ def topics() -> Order[list[TopicInfo]]:
     return Order(events.FetchTopics, reading.topic_infos)
 
 
+def partition_count(topic: str) -> Order[int]:
+    """How many partitions a topic has."""
+    name = arguments.topic_name(topic)
+    return Order(
+        lambda call, at: events.FetchTopics(call, at, name), lambda reply: len(reply.topics[0].partitions)
+    )
+
+
 def describe(topic: str) -> Order[TopicInfo]:
     """One topic with counts."""
     name = arguments.topic_name(topic)

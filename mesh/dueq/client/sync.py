@@ -16,6 +16,7 @@ from dueq.client.core import events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Completed
 from dueq.client.inbox import Inbox
+from dueq.client.looking import Looking
 from dueq.client.message import Message
 from dueq.client.orders import Order
 from dueq.client.runtime import Answer, Runtime, mono_us
@@ -29,7 +30,7 @@ _PATIENCE_S: Final = 5.0
 """The session machine answers every call by its deadline; should its thread be stuck, a caller still returns."""
 
 
-class Client:
+class Client(Looking):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. A client that

@@ -98,6 +98,44 @@ class Inspect:
     seconds: int = 0
 
 
+@dataclass(slots=True)
+class Browse:
+    """A page of what waits in one partition: Completed(browsing.PageAnswer).
+
+    Attributes:
+        partition: its place in the topic.
+        snapshot, leader: as the page before said; 0 and "" for the first.
+        from_ms, until_ms: Unix ms; 0: no bound.
+        after: (wait_at, key) of the last row of the page before.
+        limit: rows at most; 0: the broker's choice.
+        upload, chunk: not 0: a chunk of this long payload instead.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    partition: int
+    snapshot: int = 0
+    leader: str = ""
+    from_ms: int = 0
+    until_ms: int = 0
+    after: tuple[int, int] = (0, 0)
+    limit: int = 0
+    payloads: bool = False
+    upload: int = 0
+    chunk: int = 0
+
+
+@dataclass(slots=True)
+class EndBrowse:
+    """A snapshot is not wanted any more. No answer."""
+
+    topic: str
+    uid: int
+    snapshot: int
+    leader: str
+
+
 # ---------------------------------------------------------------- calls: changes
 
 
@@ -215,6 +253,8 @@ Event = (
     | CreateTopic
     | DeleteTopic
     | Inspect
+    | Browse
+    | EndBrowse
     | Insert
     | Alter
     | Repeat

@@ -3,6 +3,7 @@
     event (what happened)                         effect (what to do)
     LinkReady, LinkLost, FrameReceived            OpenLink, CloseLink, Send
     Connect, FetchTopics, CreateTopic, …          Completed, Failed
+    Browse, EndBrowse
     Insert, Alter, Repeat, Abandon
     OpenConsumer, Settle, CloseConsumer           Deliver, Reclaim, LeaseLost, ConsumerFailed
     Close                                         Log
@@ -20,6 +21,7 @@ from typing import Any
 
 from dueq.client.core import events as happened
 from dueq.client.core.asking import Asking
+from dueq.client.core.browsing import Browsing
 from dueq.client.core.calls import Calls
 from dueq.client.core.changing import Changing
 from dueq.client.core.clock import MeshClock
@@ -34,7 +36,7 @@ from dueq.client.core.topics import Topics
 from dueq.client.core.uploads import Uploads
 from dueq.core.instant import Now
 from dueq.errors import ClientClosed, DueqError
-from dueq_codecs.messages import ConsumerReply, HelloReply, Push, PushChunk
+from dueq_codecs.messages import BrowseReply, ConsumerReply, HelloReply, Push, PushChunk
 
 
 class ClientCore:
@@ -59,6 +61,7 @@ class ClientCore:
         self._changing = Changing(context, self._calls, self._links, self._directory, self._lanes)
         self._topics = Topics(context, self._calls, self._links, self._asking, self._directory)
         self._inspecting = Inspecting(context, self._calls, self._links, self._topics)
+        self._browsing = Browsing(context, self._calls, self._links, self._directory)
         self._consumers: dict[bytes, Consumer] = {}
         self._closed = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -68,7 +71,7 @@ class ClientCore:
             happened.Insert: self._changing.insert,
             happened.Alter: self._changing.alter,
             happened.Repeat: self._changing.repeat,
-            happened.Abandon: lambda event: self._changing.abandon(event.call),
+            happened.Abandon: self._on_abandon,
             happened.Settle: self._on_settle,
             happened.OpenConsumer: self._on_open_consumer,
             happened.CloseConsumer: self._on_close_consumer,
@@ -77,6 +80,8 @@ class ClientCore:
             happened.CreateTopic: self._topics.create,
             happened.DeleteTopic: self._topics.delete,
             happened.Inspect: self._inspecting.inspect,
+            happened.Browse: self._browsing.browse,
+            happened.EndBrowse: self._browsing.end,
             happened.Close: self._on_close,
         }
 
@@ -120,9 +125,11 @@ class ClientCore:
                 consumer.pushed(message, event.bodies[0] if event.bodies else b"", link)
             else:
                 consumer.chunk_pushed(message, event.bodies[0] if event.bodies else b"")
+        elif isinstance(message, BrowseReply):
+            self._browsing.answered(message, event.bodies)
         else:
             # Each looks for its own request number; an answer that nobody waits for any more is dropped.
-            for part in (self._lanes, self._uploads, self._asking, self._inspecting):
+            for part in (self._lanes, self._uploads, self._asking, self._inspecting, self._browsing):
                 if part.answered(message):
                     break
 
@@ -131,6 +138,7 @@ class ClientCore:
         self._asking.link_up()
         self._lanes.link_up()
         self._uploads.link_up()
+        self._browsing.link_up()
         for consumer in self._consumers.values():
             consumer.link_up()
 
@@ -138,6 +146,7 @@ class ClientCore:
         self._asking.link_down(number)
         self._lanes.link_down(number)
         self._uploads.link_down(number)
+        self._browsing.link_down(number)
         for consumer in self._consumers.values():
             consumer.link_down(number)
 
@@ -152,6 +161,10 @@ class ClientCore:
         for consumer in self._consumers.values():
             if consumer.topic == name:
                 consumer.gone(error)
+
+    def _on_abandon(self, event: happened.Abandon) -> None:
+        self._changing.abandon(event.call)
+        self._browsing.abandon(event.call)
 
     # -------------------------------------------------------------- consumers
 

@@ -1,0 +1,134 @@
+"""`dueq browse`."""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import json
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from dueq import Client, ScheduledMessage
+from dueq.cli.instants import instant_text, parse_instant
+from dueq.cli.options import connect, json_option, mesh_options
+from dueq.cli.tables import new_table
+
+_LIMIT = 20
+_PAYLOAD_SHOWN_BYTES = 200
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--from", "start", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--from"),
+    help="Only what waits until this instant or later: ISO 8601 with a zone, or Unix milliseconds.",
+)  # fmt: skip
+@click.option(
+    "--until", "end", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--until"),
+    help="Only what waits until before this instant.",
+)  # fmt: skip
+@click.option(
+    "--limit", "-n", type=click.IntRange(min=1), default=_LIMIT, show_default=True,
+    help="Show this many, those that wait least first.",
+)  # fmt: skip
+@click.option("--payloads", is_flag=True, help="Show the payloads too.")
+@json_option
+@mesh_options
+def browse(
+    topic: str,
+    start: int | datetime | None,
+    end: int | datetime | None,
+    limit: int,
+    payloads: bool,
+    as_json: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Show the messages of TOPIC that wait, soonest first, without leasing or changing any.
+
+    Messages that a consumer holds are not shown.
+    """
+    with connect(endpoint, timeout) as client:
+        found = _soonest(client, topic, start, end, payloads, limit + 1)
+    more, found = len(found) > limit, found[:limit]
+    if as_json:
+        for message in found:
+            click.echo(json.dumps(_document(message, payloads), ensure_ascii=False))
+    elif found:
+        _print(topic, found, payloads, more)
+    else:
+        click.echo(
+            f"nothing waits in {topic}" + (" in that time" if start is not None or end is not None else "")
+        )
+
+
+def _soonest(
+    client: Client,
+    topic: str,
+    start: int | datetime | None,
+    end: int | datetime | None,
+    payloads: bool,
+    count: int,
+) -> list[ScheduledMessage]:
+    """The first `count` over all partitions: of each at most so many are read."""
+    found: list[ScheduledMessage] = []
+    for partition in range(client.describe(topic).partitions):
+        messages = client.browse(topic, start=start, end=end, payloads=payloads, partitions=[partition])
+        found = heapq.nsmallest(count, [*found, *_first(messages, count, found)], key=_order)
+    return found
+
+
+def _first(
+    messages: Iterable[ScheduledMessage], count: int, known: list[ScheduledMessage]
+) -> list[ScheduledMessage]:
+    """What of one partition, in order, can be among the first `count`."""
+    last = known[-1].waits_until if len(known) == count else None
+    taken = []
+    for message in islice(messages, count):
+        if last is not None and message.waits_until > last:
+            break
+        taken.append(message)
+    return taken
+
+
+def _order(message: ScheduledMessage) -> tuple[int, str]:
+    return message.waits_until, message.id
+
+
+def _print(topic: str, found: list[ScheduledMessage], payloads: bool, more: bool) -> None:
+    title = f"{topic}: the first {len(found):,} that wait" if more else f"{topic}: {len(found):,} waiting"
+    shown = new_table(title, "id", "waits until", "key", "payload" if payloads else ">bytes")
+    for column, width in zip(shown.columns, (26, 24), strict=False):
+        column.min_width = width
+    shown.columns[2].overflow = shown.columns[3].overflow = "ellipsis"
+    for message in found:
+        last = _preview(message) if payloads else f"{message.size:,}"
+        shown.add_row(message.id, instant_text(message.waits_until), Text(message.key), Text(last))
+    Console().print(shown)
+
+
+def _preview(message: ScheduledMessage) -> str:
+    """The beginning of a payload, in one line."""
+    if message.payload is None:
+        return "(cannot be read)"
+    text = message.payload[:_PAYLOAD_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _document(message: ScheduledMessage, payloads: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": message.id, "topic": message.topic, "partition": message.partition, "key": message.key,
+        "due": message.due, "waits_until": message.waits_until, "size": message.size, "attempt": message.attempt,
+    }  # fmt: skip
+    if payloads and message.payload is not None:
+        try:
+            document["payload"] = message.payload.decode("utf-8")
+        except UnicodeDecodeError:
+            document["payload_base64"] = base64.b64encode(message.payload).decode("ascii")
+    return document

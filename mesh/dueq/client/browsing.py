@@ -1,0 +1,253 @@
+"""What waits, as callers see it, and the walk over one partition's pages that both faces make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from dueq import ids, limits
+from dueq.client import arguments
+from dueq.client.core import events
+from dueq.client.core.browsing import PageAnswer
+from dueq.client.orders import Order
+from dueq.errors import SnapshotLost
+from dueq_codecs.keys import split_key
+from dueq_codecs.records import U16, U32, U64
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledMessage:
+    """A message that waits, as of the snapshot that it was read from.
+
+    Attributes:
+        id: 26 characters.
+        topic: name.
+        partition: its place in the topic, from 0.
+        key: the name that its producer gave it, "" when there is none (or the disk cannot read it).
+        due: what the producer asked for, Unix ms.
+        waits_until: when it becomes ready, Unix ms: `due`, or later (scheduled late, or to be delivered again).
+        size: bytes of its payload.
+        attempt: deliveries so far.
+        payload: the bytes; None when they were not asked for, or the leader's disk cannot read them.
+    """
+
+    id: str
+    topic: str
+    partition: int
+    key: str
+    due: int
+    waits_until: int
+    size: int
+    attempt: int
+    payload: bytes | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BrowsePage:
+    """Messages of one partition, in order of (waits_until, insertion): columns of one length.
+
+    All pages of one walk are of one snapshot; the columns are as the attributes of `ScheduledMessage`.
+
+    Attributes:
+        topic: name.
+        partition: its place in the topic, from 0.
+        epoch: of the leadership that keeps the snapshot.
+        applied: the snapshot is the state after this record of the partition …
+        stamp_ms: … which was appended at this instant of the mesh's time, Unix ms.
+        ids, keys: texts.
+        due, waits_until: Unix ms.
+        size: bytes of the payload, its key not counted.
+        attempt: deliveries so far.
+        payloads: None when they were not asked for.
+    """
+
+    topic: str
+    partition: int
+    epoch: int
+    applied: int
+    stamp_ms: int
+    ids: list[str]
+    keys: list[str]
+    due: U64
+    waits_until: U64
+    size: U32
+    attempt: U16
+    payloads: list[bytes | None] | None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def messages(self) -> Iterator[ScheduledMessage]:
+        """Yield the rows one by one."""
+        payloads: Sequence[bytes | None] = self.payloads if self.payloads is not None else [None] * len(self)
+        rows = zip(
+            self.ids, self.keys, self.due.tolist(), self.waits_until.tolist(), self.size.tolist(),
+            self.attempt.tolist(), payloads, strict=True,
+        )  # fmt: skip
+        for message_id, key, due, waits_until, size, attempt, payload in rows:
+            yield ScheduledMessage(
+                message_id, self.topic, self.partition, key, due, waits_until, size, attempt, payload
+            )
+
+
+class Walk:
+    """One partition, page by page: says what to ask next, and makes a page of the answers. No I/O of its own.
+
+    Args:
+        topic: name.
+        partition: its place in the topic.
+        start, end: messages that wait until start ≤ instant < end; Unix ms or aware datetimes, None: no bound.
+        payloads: whether to read the payloads too.
+
+    Raises:
+        InvalidRequest: an argument is not of these.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        payloads: bool = False,
+    ) -> None:
+        self._topic = arguments.topic_name(topic)
+        self._partition = arguments.count(partition, "partition", 0, limits.PARTITIONS_MAX - 1)
+        self._from_ms = 0 if start is None else arguments.instant_ms(start, "start")
+        self._until_ms = 0 if end is None else arguments.instant_ms(end, "end")
+        self._payloads = payloads
+        self._yielded = False
+        self.done = end is not None and self._until_ms <= self._from_ms
+        self._begin()
+
+    def _begin(self) -> None:
+        self._answer: PageAnswer | None = None
+        self._snapshot, self._keeper, self._uid = 0, "", 0
+        self._after = (0, 0)
+        self._missing: list[tuple[int, int, int]] = []  # (row, upload, chunk) still to be read, last first
+        self._long: dict[int, list[bytes]] = {}
+
+    def order(self) -> Order[PageAnswer | None] | None:
+        """What to ask next; None when the present page is complete. A chunk that cannot be read is None."""
+        if self._answer is not None and not self._missing:
+            return None
+        upload = chunk = 0
+        if self._answer is not None:
+            _, upload, chunk = self._missing[-1]
+
+        def build(call: int, deadline_us: int) -> events.Event:
+            return events.Browse(
+                call, deadline_us, self._topic, self._partition, self._snapshot, self._keeper, self._from_ms,
+                self._until_ms, self._after, payloads=self._payloads, upload=upload, chunk=chunk,
+            )  # fmt: skip
+
+        return Order(build, _same)
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether `order` asks for a chunk of a long payload."""
+        return self._answer is not None
+
+    def take(self, answer: PageAnswer | None) -> None:
+        """Take the answer to what `order` said; None: that chunk cannot be read."""
+        if self._answer is None:
+            assert answer is not None
+            self._answer = answer
+            reply = answer.reply
+            self._snapshot, self._keeper, self._uid = reply.snapshot, reply.leader, answer.uid
+            if self._payloads:
+                self._missing = _chunks(reply.upload, reply.size)
+            return
+        row, _, _ = self._missing.pop()
+        if answer is None:
+            self._long.pop(row, None)
+            self._missing = [piece for piece in self._missing if piece[0] != row]
+        else:
+            self._long.setdefault(row, []).append(bytes(answer.body))
+
+    def lost(self, error: SnapshotLost) -> None:
+        """Begin anew where nothing was handed out yet.
+
+        Otherwise two snapshots would be mixed: a message that was moved in between shows twice, or never.
+
+        Raises:
+            SnapshotLost: some pages were handed out.
+        """
+        if self._yielded:
+            raise error
+        self._begin()
+
+    def page(self) -> BrowsePage:
+        """Return the complete page, and go on to the next one."""
+        assert self._answer is not None
+        reply, body, uid = self._answer.reply, memoryview(self._answer.body), self._uid
+        bodies = self._bodies(reply.body_size.tolist(), body)
+        keys, payloads, size = self._apart(bodies)
+        rows = len(reply.sequence)
+        if rows:
+            key = int(reply.sequence[-1]) << 16 | int(reply.row[-1])
+            self._after = (int(reply.wait_at[-1]), key)
+        page = BrowsePage(
+            self._topic, self._partition, reply.epoch, reply.applied, reply.stamp,
+            ids.texts(reply.first, uid, reply.sequence, reply.row) if rows else [],
+            keys, reply.due, reply.wait_at, size, reply.attempt, payloads if self._payloads else None,
+        )  # fmt: skip
+        self.done, self._answer, self._yielded = reply.last, None, True
+        self._long.clear()
+        return page
+
+    def ending(self) -> events.EndBrowse | None:
+        """What tells the broker that the snapshot is not wanted any more; None if there is none."""
+        if not self._snapshot:
+            return None
+        return events.EndBrowse(self._topic, self._uid, self._snapshot, self._keeper)
+
+    def _bodies(self, lengths: list[int], body: memoryview) -> list[bytes | None]:
+        """What came of each row: payload or key; of a long payload the chunks put together."""
+        assert self._answer is not None
+        reply = self._answer.reply
+        columns = zip(lengths, reply.size.tolist(), reply.upload.tolist(), reply.crc.tolist(), strict=True)
+        bodies: list[bytes | None] = []
+        start = 0
+        for row, (length, size, upload, crc) in enumerate(columns):
+            found: bytes | None = bytes(body[start : start + length])
+            start += length
+            if self._payloads:
+                found = b"".join(self._long.get(row, ())) if upload else found
+                if found is not None and (len(found) != size or crc32(found) != crc):
+                    found = None
+            bodies.append(found)
+        return bodies
+
+    def _apart(self, bodies: list[bytes | None]) -> tuple[list[str], list[bytes | None], U32]:
+        """Keys, payloads, and the payloads' sizes."""
+        assert self._answer is not None
+        reply = self._answer.reply
+        if not reply.keyed.any():
+            return [""] * len(bodies), bodies, reply.size
+        keys, payloads = [""] * len(bodies), list(bodies)
+        size = reply.size.copy()
+        for row in np.flatnonzero(reply.keyed).tolist():
+            stored = bodies[row]
+            if stored:
+                keys[row], payloads[row] = split_key(stored)
+                size[row] -= len(stored) - len(payloads[row] or b"")
+        return keys, payloads, size
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _chunks(upload: U64, size: U32) -> list[tuple[int, int, int]]:
+    """(row, upload, chunk) of all long payloads, last first."""
+    found = []
+    for row in np.flatnonzero(upload).tolist():
+        count = -(-int(size[row]) // limits.CHUNK_BYTES)
+        found += [(row, int(upload[row]), chunk) for chunk in range(count)]
+    return found[::-1]

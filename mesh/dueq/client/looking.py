@@ -1,0 +1,187 @@
+"""The part of both faces that looks at messages without touching them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+from dueq.client import orders
+from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
+from dueq.client.orders import Order
+from dueq.client.runtime import Runtime
+from dueq.errors import Broken, SnapshotLost
+
+T = TypeVar("T")
+
+
+class Looking:
+    """What a `Client` shows of waiting messages."""
+
+    _runtime: Runtime | None
+    _closed: bool
+
+    def browse(
+        self,
+        topic: str,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        payloads: bool = False,
+        partitions: Iterable[int] | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[ScheduledMessage]:
+        """Yield the messages that wait; nothing is leased, moved or counted.
+
+        Partition by partition, each in order of the instants until which its messages wait, and each as it was when
+        its first message was asked for. Messages that a consumer holds are not shown, nor those of a job that is
+        neither committed nor aborted yet.
+
+        Args:
+            topic: name.
+            start, end: only what waits until start ≤ instant < end: Unix ms or aware datetimes.
+            payloads: read the payloads too.
+            partitions: places in the topic; None: all.
+            timeout: seconds for each request (a page of up to 1,024 messages).
+
+        Raises:
+            InvalidRequest: an argument is not of these (at once; what follows comes while iterating).
+            TopicNotFound
+            SnapshotLost: a leader is gone, or 30 seconds passed between two pages, after messages of its partition
+                were yielded. What came was right; the rest is not taken from another snapshot, as a message moved in
+                between would show twice or never. Browse that partition again.
+            Unavailable: the mesh could not answer in time; Busy: too many are browsing.
+        """
+        make = partial(Walk, topic, start=start, end=end, payloads=payloads)
+        make(0)
+        walks = None if partitions is None else [make(partition) for partition in partitions]
+        return self._browse(topic, make, walks, timeout)
+
+    def browse_pages(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        payloads: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[BrowsePage]:
+        """Yield one partition's pages, as columns; all are of one snapshot, and there is at least one, maybe empty.
+
+        Arguments and errors are those of `browse`. With `payloads` a page has about 1 MiB of them, or one message.
+        """
+        return self._pages(Walk(topic, partition, start, end, payloads), timeout)
+
+    def _browse(
+        self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
+    ) -> Iterator[ScheduledMessage]:
+        if walks is None:
+            walks = map(make, range(self._run(orders.partition_count(topic), timeout)))
+        for walk in walks:
+            for page in self._pages(walk, timeout):
+                yield from page.messages()
+
+    def _pages(self, walk: Walk, timeout: float | None) -> Iterator[BrowsePage]:
+        try:
+            while not walk.done:
+                yield self._page(walk, timeout)
+        finally:
+            _end(walk, self._runtime, self._closed)
+
+    def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
+        while (order := walk.order()) is not None:
+            try:
+                walk.take(self._run(order, timeout))
+            except SnapshotLost as error:
+                walk.lost(error)
+            except Broken:
+                if not walk.in_chunks:
+                    raise
+                walk.take(None)
+        return walk.page()
+
+    @abstractmethod
+    def _run(self, order: Order[T], timeout: float | None) -> T:
+        """Send an order and wait for its answer."""
+
+
+class AsyncLooking:
+    """What an `AsyncClient` shows of waiting messages."""
+
+    _runtime: Runtime | None
+    _closed: bool
+
+    def browse(
+        self,
+        topic: str,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        payloads: bool = False,
+        partitions: Iterable[int] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[ScheduledMessage]:
+        """Yield the messages that wait, for `async for` (see `Client.browse`)."""
+        make = partial(Walk, topic, start=start, end=end, payloads=payloads)
+        make(0)
+        walks = None if partitions is None else [make(partition) for partition in partitions]
+        return self._browse(topic, make, walks, timeout)
+
+    def browse_pages(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        payloads: bool = False,
+        timeout: float | None = None,
+    ) -> AsyncIterator[BrowsePage]:
+        """Yield one partition's pages, for `async for` (see `Client.browse_pages`)."""
+        return self._pages(Walk(topic, partition, start, end, payloads), timeout)
+
+    async def _browse(
+        self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
+    ) -> AsyncIterator[ScheduledMessage]:
+        if walks is None:
+            count = await self._run(orders.partition_count(topic), timeout)
+            walks = map(make, range(count))
+        for walk in walks:
+            async with aclosing(self._pages(walk, timeout)) as pages:
+                async for page in pages:
+                    for message in page.messages():
+                        yield message
+
+    async def _pages(self, walk: Walk, timeout: float | None) -> AsyncGenerator[BrowsePage, None]:
+        try:
+            while not walk.done:
+                yield await self._page(walk, timeout)
+        finally:
+            _end(walk, self._runtime, self._closed)
+
+    async def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
+        while (order := walk.order()) is not None:
+            try:
+                walk.take(await self._run(order, timeout))
+            except SnapshotLost as error:
+                walk.lost(error)
+            except Broken:
+                if not walk.in_chunks:
+                    raise
+                walk.take(None)
+        return walk.page()
+
+    @abstractmethod
+    async def _run(self, order: Order[T], timeout: float | None) -> T:
+        """Send an order and await its answer."""
+
+
+def _end(walk: Walk, runtime: Runtime | None, closed: bool) -> None:
+    """Whether all was read or the caller has had enough: the snapshot is not wanted any more."""
+    event = walk.ending()
+    if event is not None and runtime is not None and not closed:
+        runtime.submit(event)
