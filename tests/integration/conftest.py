@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from dueq import Client
 from dueq.local import LocalMesh
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +38,27 @@ def topic(client: Client, request: pytest.FixtureRequest) -> Iterator[str]:
     client.create_topic(name, partitions=3, replicas=3)
     yield name
     client.delete_topic(name)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark with two cores, in which each task may fail three times. All modules use one JVM."""
+    pytest.importorskip("pyspark")
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2, 4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "FATAL")
+        .config("spark.local.dir", str(folder))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

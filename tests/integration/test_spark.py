@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +20,7 @@ import dueq.spark
 from dueq import Client
 from dueq.errors import InvalidRequest, OutcomeUnknown, TopicNotFound
 from dueq.local import LocalMesh
-from dueq.spark.task import Task
+from dueq.spark.task import Load
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.filterwarnings("default")]
 
@@ -32,25 +31,6 @@ FAR_MS = 3_600_000
 def mesh() -> Iterator[LocalMesh]:
     with LocalMesh(brokers=1, zookeeper=False) as mesh:
         yield mesh
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    folder = tmp_path_factory.mktemp("spark")
-    session = (
-        SparkSession.builder.master("local[2, 4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.log.level", "FATAL")
-        .config("spark.local.dir", str(folder))
-        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 @pytest.fixture
@@ -95,24 +75,29 @@ def test_rows_become_messages_over_all_partitions(mesh: LocalMesh, spark: SparkS
     assert received(mesh, topic, 5000) == Counter(b"%d" % i for i in range(5000))
 
 
-def failing(inner: Any, attempts: int) -> Any:
-    """Do all of `inner`, and then fail, in the first attempts of each task."""
+@dataclass
+class Failing:
+    """Does all of `inner`, and then fails, in the first attempts of each task."""
 
-    def run(batches: Any) -> Any:
+    inner: Any
+    attempts: int
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+    def __call__(self, batches: Any) -> Any:
         from pyspark import TaskContext
 
-        done = list(inner(batches))
-        if TaskContext.get().attemptNumber() < attempts:
+        done = list(self.inner(batches))
+        if TaskContext.get().attemptNumber() < self.attempts:
             raise RuntimeError("this task fails after having done all")
         yield from done
-
-    return run
 
 
 def test_a_task_that_fails_after_scheduling_is_repeated_without_duplicates(
     mesh: LocalMesh, spark: SparkSession, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dueq.spark.producer.Task", lambda *values: failing(Task(*values), 2))
+    monkeypatch.setattr("dueq.spark.producer.Load", lambda *some, **others: Failing(Load(*some, **others), 2))
     report = dueq.spark.schedule(
         numbers(spark, 3000, 0),
         topic=topic,
@@ -131,7 +116,7 @@ def test_a_job_that_fails_for_good_says_that_rows_may_have_been_scheduled(
     frame = numbers(spark, 10, 0)
     with pytest.raises(OutcomeUnknown, match="may have been scheduled"):
         dueq.spark.schedule(
-            frame.mapInArrow(failing(iter, 9), frame.schema),
+            frame.mapInArrow(Failing(iter, 9), frame.schema),
             topic=topic, due="due", payload="payload", endpoints=mesh.endpoints,
         )  # fmt: skip
 
@@ -142,7 +127,7 @@ def test_timestamps_and_keys(mesh: LocalMesh, spark: SparkSession, topic: str) -
         [(due, "a", b"x"), (due, "b", b"y")], "at timestamp, name string, body binary"
     )
     report = dueq.spark.schedule(
-        frame, topic=topic, due=frame.at, payload="body", key="name", endpoints=mesh.endpoints
+        frame, topic=topic, due=frame.at, payload="body", key="name", ids=True, endpoints=mesh.endpoints
     )
     assert set(report.ids) == {"a", "b"}
     with Client(mesh.endpoints) as client, client.producer(topic) as producer:

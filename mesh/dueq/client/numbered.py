@@ -99,3 +99,12 @@ class NumberedProducer:
             self.topic, arguments.joined_columns(body, size), due, keyed, self._client_id, partition
         )
         return self._client._run(order, timeout)
+
+
+def mesh_time_ms(client: Client, timeout: float | None = None) -> int:
+    """Return mesh time now, Unix ms: what the stamps of receipts are compared with.
+
+    Raises:
+        Disconnected: it was never measured, and no broker answers.
+    """
+    return client._clock(timeout)() // 1000

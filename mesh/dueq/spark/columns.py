@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users call it
 from pyspark.sql.types import (
     BinaryType,
@@ -15,59 +17,175 @@ from pyspark.sql.types import (
 )
 
 from dueq.errors import InvalidRequest
+from dueq.limits import DUE_MS_MAX
+from dueq.spark.hints import did_you_mean
+from dueq_codecs.keys import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-DUE, PAYLOAD, KEY = "due", "payload", "key"
+DUE, PAYLOAD, KEY, REASON, ROW = "due", "payload", "key", "reason", "row"
+AS_JSON: Final = "json"
+"""As `payload`, unless there is a column of this name: the row as JSON."""
+_JSON: Final = {"ignoreNullFields": "false"}
+_EXACT_JSON: Final = {**_JSON, "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+
+@dataclass(frozen=True)
+class MessageColumns:
+    """Which columns are due, payload and key; their types are right.
+
+    Attributes:
+        frame: the rows.
+        due: a timestamp, or Unix ms as long.
+        payload: binary or string.
+        key: string; None when messages have none.
+    """
+
+    frame: DataFrame
+    due: Column
+    payload: Column
+    key: Column | None
+
+    def checked(self, payload_bytes_max: int, last_due_ms: int | None, keep_row: bool) -> DataFrame:
+        """Select what the tasks need, and say of each row that cannot be a message why.
+
+        Args:
+            payload_bytes_max: the topic's longest payload.
+            last_due_ms: where the topic's horizon lies, Unix ms; None: it has none.
+            keep_row: whether `row` is wanted.
+
+        Returns:
+            `due` (long: Unix ms, rounded up: never earlier than the timestamp says), `payload` (binary), with
+            a key `key` (binary, null where a row has none), `reason` (null where all is well), and, if it is to
+            be kept, `row`: the whole row as JSON where there is a reason, else null.
+        """
+        columns = [self.due.alias(DUE), self.payload.alias(PAYLOAD)]
+        if self.key is not None:
+            columns.append(self.key.cast(BinaryType()).alias(KEY))
+        if keep_row:
+            names = [F.col(f"`{name.replace('`', '``')}`") for name in self.frame.columns]
+            columns.append(F.struct(*names).alias(ROW))
+        chosen = self.frame.select(*columns)
+        whole = chosen.withColumns({
+            DUE: _whole_ms(chosen.schema[DUE].dataType),
+            PAYLOAD: F.col(PAYLOAD).cast(BinaryType()),
+        })  # fmt: skip
+        judged = whole.withColumn(REASON, _reason(payload_bytes_max, last_due_ms, self.key is not None))
+        if not keep_row:
+            return judged
+        # A CASE computes only the branch it takes: good rows are never made JSON of.
+        return judged.withColumn(ROW, F.when(F.col(REASON).isNotNull(), F.to_json(ROW, _EXACT_JSON)))
 
 
 def message_columns(
-    frame: DataFrame, due: str | Column, payload: str | Column, key: str | Column | None
-) -> tuple[DataFrame, bool]:
-    """Select what the tasks need.
+    frame: DataFrame, due: str | Column, payload: str | Column | None, key: str | Column | None
+) -> MessageColumns:
+    """Find due, payload and key in a frame.
 
     Args:
         frame: the rows.
         due: a timestamp, or Unix ms as long.
-        payload: binary, or a string (sent as UTF-8).
-        key: what names a row in the report; any type with a text.
-
-    Returns:
-        A frame of `due` (long), `payload` (binary) and, with a key, `key` (string); and whether `due` is in
-        microseconds rather than milliseconds.
+        payload: binary, or a string (sent as UTF-8); None or "json": all columns but those that `due` and `key`
+            name, as JSON.
+        key: what names a message; any type with a text.
 
     Raises:
-        InvalidRequest: a column is of another type; the text names it.
+        InvalidRequest: a column is missing or of another type; the text names it.
     """
-    columns = [_column(due).alias(DUE), _column(payload).alias(PAYLOAD)]
-    if key is not None:
-        columns.append(_column(key).cast(StringType()).alias(KEY))
-    chosen = frame.select(*columns)
-    due_type, payload_type = chosen.schema[DUE].dataType, chosen.schema[PAYLOAD].dataType
-    _check_due(due, due_type)
-    if not isinstance(payload_type, BinaryType | StringType):
-        raise InvalidRequest(
-            f"the payload column {_name(payload)} is {payload_type.simpleString()}; "
-            "it must be binary or string"
-        )
-    in_microseconds = isinstance(due_type, TimestampType)
-    instant = F.unix_micros(F.col(DUE)) if in_microseconds else F.col(DUE)
-    ready = [instant.alias(DUE), F.col(PAYLOAD).cast(BinaryType()).alias(PAYLOAD)]
-    return chosen.select(*ready, *([KEY] if key is not None else [])), in_microseconds
-
-
-def _check_due(due: str | Column, kind: DataType) -> None:
-    if isinstance(kind, TimestampNTZType):
+    due_type = _type_of(frame, due, "due")
+    if isinstance(due_type, TimestampNTZType):
         raise InvalidRequest(
             f"the due column {_name(due)} is a timestamp without time zone; "
             "cast it to timestamp, or give Unix ms"
         )
-    if not isinstance(kind, TimestampType | LongType):
+    if not isinstance(due_type, TimestampType | LongType):
         raise InvalidRequest(
-            f"the due column {_name(due)} is {kind.simpleString()}; "
+            f"the due column {_name(due)} is {due_type.simpleString()}; "
             "it must be a timestamp, or Unix ms as bigint"
         )
+    if key is not None:
+        _type_of(frame, key, "key")
+    if payload is None or (payload == AS_JSON and AS_JSON not in frame.columns):
+        payload = _as_json(frame, {what for what in (due, key) if isinstance(what, str)})
+    payload_type = _type_of(frame, payload, "payload")
+    if not isinstance(payload_type, BinaryType | StringType):
+        raise InvalidRequest(
+            f"the payload column {_name(payload)} is {payload_type.simpleString()}; "
+            "it must be binary or string (payload=None sends the row as JSON)"
+        )
+    named = None if key is None else _column(key).cast(StringType())
+    return MessageColumns(frame, _column(due), _column(payload), named)
+
+
+def _as_json(frame: DataFrame, without: set[str]) -> Column:
+    names = [name for name in frame.columns if name not in without]
+    if not names:
+        raise InvalidRequest("there is nothing to send as JSON: the rows have no columns but due and key")
+    return F.to_json(F.struct(*[F.col(f"`{name.replace('`', '``')}`") for name in names]), _JSON)
+
+
+def _whole_ms(kind: DataType) -> Column:
+    if not isinstance(kind, TimestampType):
+        return F.col(DUE)
+    # `div` cuts towards zero, `%` has the sign of the dividend: together the ceiling, for instants before 1970 too.
+    return F.expr(f"unix_micros({DUE}) div 1000 + if(unix_micros({DUE}) % 1000 > 0, 1, 0)")
+
+
+def _reason(payload_bytes_max: int, last_due_ms: int | None, keyed: bool) -> Column:
+    """The first thing that is wrong with a row; null when nothing is."""
+    due, payload = F.col(DUE), F.col(PAYLOAD)
+    shown = due.cast(StringType())
+    found = F.when(due.isNull(), F.lit("due is null"))
+    found = found.when(
+        (due < 0) | (due > DUE_MS_MAX),
+        F.concat(F.lit("due "), shown, F.lit(f" ms is not within 0 … {DUE_MS_MAX}")),
+    )
+    if last_due_ms is not None:
+        found = found.when(
+            due > last_due_ms,
+            F.concat(F.lit("due "), shown, F.lit(f" ms is beyond the topic's horizon ({last_due_ms} ms)")),
+        )
+    found = found.when(payload.isNull(), F.lit("payload is null"))
+    found = found.when(
+        F.octet_length(payload) > payload_bytes_max,
+        F.concat(
+            F.lit("the payload has "), F.octet_length(payload).cast(StringType()),
+            F.lit(f" bytes; the topic allows {payload_bytes_max}"),
+        ),
+    )  # fmt: skip
+    if keyed:
+        key = F.col(KEY)
+        found = found.when(
+            F.octet_length(key) > KEY_BYTES_MAX,
+            F.concat(
+                F.lit("the key has "), F.octet_length(key).cast(StringType()),
+                F.lit(f" bytes; it may have {KEY_BYTES_MAX}"),
+            ),
+        )  # fmt: skip
+    return found
+
+
+def _type_of(frame: DataFrame, what: str | Column, role: str) -> DataType:
+    if isinstance(what, str) and what.isidentifier() and what.lower() not in map(str.lower, frame.columns):
+        raise _missing(frame, what, role)
+    try:
+        kind: DataType = frame.select(_column(what).alias(role)).schema[role].dataType
+    except AnalysisException as error:
+        if not isinstance(what, str):
+            raise InvalidRequest(f"the {role} column {what} does not fit: {_first_line(error)}") from error
+        raise _missing(frame, what, role) from error
+    return kind
+
+
+def _missing(frame: DataFrame, what: str, role: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"there is no column {what!r} to take {role} from{did_you_mean(what, frame.columns)}"
+    )
+
+
+def _first_line(error: Any) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _column(what: str | Column) -> Column:

@@ -1,48 +1,40 @@
-"""`dueq.spark.schedule`: one call, one Spark job."""
+"""`dueq.spark.schedule`: one call, one job."""
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-import dueq.errors
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.storagelevel import StorageLevel
+
 from dueq import Client
-from dueq.client.arguments import endpoint_list
-from dueq.errors import InvalidRequest, OutcomeUnknown, Refused
-from dueq.limits import DEFAULT_TIMEOUT_S, REQUEST_ROWS_MAX
-
-try:
-    from pyspark.errors import PySparkException
-
-    from dueq.spark.columns import message_columns
-    from dueq.spark.task import NEWS_SCHEMA, Task
-except ImportError as error:
-    raise ImportError("dueq.spark needs PySpark 4 and PyArrow: pip install 'dueq[spark]'") from error
+from dueq.client.arguments import count, endpoint_list
+from dueq.errors import InvalidRequest, OutcomeUnknown
+from dueq.limits import REQUEST_ROWS_MAX
+from dueq.spark.columns import REASON, ROW, message_columns
+from dueq.spark.failures import cause
+from dueq.spark.loading import (
+    HIDDEN_FOR_S,
+    PATIENCE_S,
+    abort,
+    begin,
+    commit,
+    horizon_end_ms,
+    reach,
+    topic_of,
+)
+from dueq.spark.order import in_settled_order, in_settled_places
+from dueq.spark.report import ScheduleReport
+from dueq.spark.task import NEWS_SCHEMA, Load
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
 
-
-@dataclass
-class ScheduleReport:
-    """What a call of `schedule` did.
-
-    Attributes:
-        rows: rows of the DataFrame.
-        messages: messages that the mesh has acknowledged; equal to `rows`.
-        per_partition: messages by number of the topic's partition, from 0.
-        seconds: how long the Spark job took.
-        ids: message ids by key, when a key column was given.
-    """
-
-    rows: int = 0
-    messages: int = 0
-    per_partition: dict[int, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    ids: dict[str, str] = field(default_factory=dict)
+ON_ERROR: Final = ("fail", "collect")
 
 
 def schedule(
@@ -50,84 +42,119 @@ def schedule(
     *,
     topic: str,
     due: str | Column,
-    payload: str | Column,
+    payload: str | Column | None,
     key: str | Column | None = None,
+    job_id: str | None = None,
+    atomic: bool = False,
+    on_error: str = "fail",
+    ids: bool = False,
     endpoints: str | Sequence[str] | None = None,
     batch_rows: int = REQUEST_ROWS_MAX,
-    timeout: float = DEFAULT_TIMEOUT_S,
+    timeout: float = PATIENCE_S,
+    hidden_for: float = HIDDEN_FOR_S,
 ) -> ScheduleReport:
     """Schedule every row of a DataFrame; returns when all of them are committed.
 
-    A task that Spark runs again (a failure, speculation) takes effect once, if it computes the same rows in
-    the same order, and for 15 minutes from the first attempt; other rows under the same request are refused
-    (`SequenceReused`). A second call of this function is another job: it schedules everything again.
+    **Once.** A task that Spark runs again (a failure, speculation) makes the very same requests, which the mesh
+    recognises for 7 days; rows that come through a shuffle are sorted inside their partition for that. A call
+    with the same `job_id` and the same rows schedules nothing twice, on another cluster too: the rows are then
+    shuffled into an order that follows from what they hold. Other rows under the same `job_id` are refused
+    (`SequenceReused`) where they stand in the place of earlier ones. Rows that Spark computes anew each time
+    (`rand()`, `uuid()`) are other rows.
+
+    **All or nothing.** With `atomic` the job is hidden until all tasks have succeeded: nothing of it is delivered
+    before, nothing at all if the call fails or this process dies. What an earlier call with this `job_id` left
+    unfinished is withdrawn first; when that call had succeeded, nothing is sent.
+
+    **Back-pressure.** While the mesh is busy, short of replicas or of disk, tasks wait and repeat their request, up
+    to `timeout`; only then they fail, and Spark repeats them.
 
     Args:
         df: the rows; dueq must be installed where the executors run.
         topic: an existing topic.
-        due: a column (or its name) of timestamps, or of Unix ms as bigint. Timestamps are rounded up to ms.
-        payload: a column (or its name) of binary or string (sent as UTF-8).
-        key: a column (or its name) whose text names a row in `ScheduleReport.ids`, to move and cancel later.
-            All ids come to the driver: leave it out for millions.
+        due: a column (or its name) of timestamps, or of Unix ms as bigint; any expression of such a type.
+            Timestamps are rounded up to ms.
+        payload: a column (or its name) of binary or string (sent as UTF-8). None, or "json" where there is no
+            column of that name: the row as JSON, all columns but those that `due` and `key` name, nulls included.
+        key: a column (or its name) whose text, at most 255 bytes of UTF-8, becomes the message's key; null: none.
+        job_id: the job's name; None draws one. A topic remembers 4,096 jobs for 7 days.
+        atomic: all or nothing.
+        on_error: what becomes of rows that cannot be messages (due null or out of range, payload null or too
+            long, key too long): "fail" raises on the first; "collect" leaves them out and returns them as
+            `ScheduleReport.rejected`.
+        ids: whether to report message ids by key, to move and cancel later. All ids come to the driver: leave it
+            out for millions.
         endpoints: brokers as the executors reach them; None for DUEQ_ENDPOINTS as it is on the driver.
         batch_rows: rows of one request, 1 to 1,024.
-        timeout: seconds for each request; after that Spark repeats the task.
+        timeout: seconds for each request.
+        hidden_for: with `atomic`, seconds until a job that was not committed is withdrawn by the mesh itself; must
+            be longer than the load takes, and at most 7 days. Messages that are due sooner are revealed one by
+            one after the commit: longer than needed costs that.
 
     Returns:
         The report.
 
     Raises:
-        InvalidRequest: a column's type, or a row's due or payload, is not fit; the text names it. Other rows
-            may have been scheduled.
-        Refused: the mesh refused a request (TopicNotFound, PayloadTooLarge, …).
-        OutcomeUnknown: the Spark job failed for another reason; some rows may have been scheduled.
-        DueqError: the mesh could not be reached from the driver.
+        InvalidRequest: a column is missing or of a wrong type (before anything runs), or a row cannot be a message;
+            the text names it. Without `atomic`, other rows may have been scheduled.
+        TopicNotFound: there is no such topic.
+        Disconnected: no broker is reached, from the driver or from an executor; the text says which.
+        JobEnded: the job was cancelled, or `hidden_for` was too short.
+        Refused: the mesh refused a request (SequenceReused, …).
+        OutcomeUnknown: the Spark job failed for another reason; without `atomic` some rows may have been scheduled.
     """
-    if (
-        isinstance(batch_rows, bool)
-        or not isinstance(batch_rows, int)
-        or not 1 <= batch_rows <= REQUEST_ROWS_MAX
-    ):
-        raise InvalidRequest(f"batch_rows must be an int within 1 … {REQUEST_ROWS_MAX}, not {batch_rows!r}")
-    frame, in_microseconds = message_columns(df, due, payload, key)
+    rows_max = count(batch_rows, "batch_rows", 1, REQUEST_ROWS_MAX)
+    if on_error not in ON_ERROR:
+        raise InvalidRequest(f"on_error is one of {', '.join(ON_ERROR)}, not {on_error!r}")
+    if ids and key is None:
+        raise InvalidRequest("ids=True reports ids by key: name a key column")
+    columns = message_columns(df, due, payload, key)
     known = tuple(endpoint_list(endpoints))
+    began = time.monotonic()
     with Client(known, timeout=timeout) as client:
-        partitions = client.describe(topic).partitions
-    task = Task(
-        secrets.token_bytes(16),
-        topic,
-        partitions,
-        known,
-        batch_rows,
-        timeout,
-        in_microseconds,
-        key is not None,
-    )
-    begun = time.monotonic()
+        reach(client, known)
+        info = topic_of(client, topic)
+        begun = begin(client, topic, job_id, hidden_for if atomic else None)
+        load = Load(
+            begun.name, topic, info.partitions, known, rows_max, timeout, began_ms=begun.began_ms,
+            keyed=key is not None, with_ids=ids, collect=on_error == "collect", send=not begun.complete,
+        )  # fmt: skip
+        last_due_ms = horizon_end_ms(info, begun.began_ms)
+        frame = columns.checked(info.payload_bytes_max, last_due_ms, load.collect)
+        if job_id is not None and not atomic:
+            frame = in_settled_places(frame, 2 * info.partitions)
+        else:
+            frame = in_settled_order(frame)
+        try:
+            report = _run(frame, load, atomic)
+            commit(client, begun)
+        except BaseException:
+            abort(client, begun)
+            raise
+    return replace(report, job_id=begun.job_id, seconds=time.monotonic() - began)
+
+
+def _run(frame: DataFrame, load: Load, atomic: bool) -> ScheduleReport:
+    """Run the Spark job."""
+    report = ScheduleReport()
+    news = frame.mapInArrow(load, NEWS_SCHEMA)
     try:
-        news = frame.mapInArrow(task, NEWS_SCHEMA).collect()
+        if load.collect:
+            # Kept where it was computed, and never computed again: that would send everything once more.
+            news = news.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+            rejected = news.where(F.col(REASON).isNotNull()).select(
+                F.col("task").alias("spark_partition"), "place", REASON, ROW
+            )
+            report.rejected, report.rejected_rows = rejected, rejected.count()
+            report.rows = report.rejected_rows
+            news = news.where(F.col(REASON).isNull())
+        report.add(news.collect())
     except PySparkException as error:
+        known = cause(error)
+        if known is not None:
+            raise known from error
+        left = "nothing of it is delivered" if atomic else "some rows may have been scheduled"
         raise OutcomeUnknown(
-            f"the Spark job that schedules in {topic!r} failed; some rows may have been scheduled: {error}"
+            f"the Spark job that schedules in {load.topic!r} failed; {left}: {error}"
         ) from error
-    return _report(news, time.monotonic() - begun)
-
-
-def _report(news: Iterable[Row], seconds: float) -> ScheduleReport:
-    report = ScheduleReport(seconds=seconds)
-    refusals: list[tuple[str, str]] = []
-    for row in news:
-        if row.refusal is not None:
-            refusals.append((row.refusal, row.why))
-            continue
-        report.rows += row.rows
-        report.messages += row.rows
-        report.per_partition[row.partition] = report.per_partition.get(row.partition, 0) + row.rows
-        report.ids.update(zip(row.keys, row.ids, strict=True))
-    if refusals:
-        name, why = refusals[0]
-        more = f"; {len(refusals) - 1} further tasks were refused too" if len(refusals) > 1 else ""
-        kind = getattr(dueq.errors, name, Refused)
-        raise kind(f"{why}{more}; {report.messages} other messages have been scheduled")
-    report.per_partition = dict(sorted(report.per_partition.items()))
     return report

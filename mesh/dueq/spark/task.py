@@ -1,190 +1,217 @@
-"""What runs inside a Spark task: Arrow batches in, requests to the mesh, one row of news per request out.
+"""What runs inside a Spark task: Arrow batches in, requests to the mesh, news of each request out.
 
 **Once, although tasks are repeated.** The mesh knows a repeated request by (client id, sequence, digest).
-So everything that makes up a request follows from the job, the Spark partition and the rows alone: rows are
+So everything that makes up a request follows from the load, the Spark partition and the rows alone: rows are
 cut into runs by count and bytes whatever the Arrow batches are; run i of Spark partition p goes to partition
 (p + i) mod n of the topic; one run is under way at a time, so that the runs of one partition count up from 1;
-and the client id is a digest of the job and the Spark partition. The mesh remembers 256 requests of one
+and the client id is a digest of the load and the Spark partition. The mesh remembers 256 requests of one
 client and partition: long before that a task goes on under the next client id.
 """
 
 from __future__ import annotations
 
 import hashlib
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from dueq import Client
 from dueq.client.numbered import NumberedProducer
-from dueq.errors import InvalidRequest, Refused
-from dueq.limits import DEDUP_WINDOW, DUE_MS_MAX, REQUEST_BYTES_MAX
-from dueq.spark.columns import DUE, KEY, PAYLOAD
+from dueq.errors import Disconnected, InvalidRequest, Refused
+from dueq.limits import DEDUP_WINDOW
+from dueq.spark.columns import DUE, KEY, PAYLOAD, REASON, ROW
+from dueq.spark.runs import Run, piece_of, runs_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-NEWS_SCHEMA = (
-    "task int, partition int, rows bigint, keys array<string>, ids array<string>, refusal string, why string"
-)
-"""One row per answered request; or, with `refusal` (an error's class) and `why`, the end of a task."""
+    from dueq.client.receipt import Receipt
 
 _NEWS = pa.schema([
-    ("task", pa.int32()), ("partition", pa.int32()), ("rows", pa.int64()), ("keys", pa.list_(pa.string())),
-    ("ids", pa.list_(pa.string())), ("refusal", pa.string()), ("why", pa.string()),
+    ("task", pa.int32()), ("partition", pa.int32()), ("rows", pa.int64()), ("deduplicated", pa.int64()),
+    ("keys", pa.list_(pa.string())), ("ids", pa.list_(pa.string())), ("refusal", pa.string()), ("why", pa.string()),
+    ("place", pa.int64()), ("reason", pa.string()), ("row", pa.string()),
 ])  # fmt: skip
+NEWS_SCHEMA = (
+    "task int, partition int, rows bigint, deduplicated bigint, keys array<string>, ids array<string>, "
+    "refusal string, why string, place bigint, reason string, row string"
+)
+"""One row per answered request; or, with `refusal` (an error's class) and `why`, the end of a task; or, with
+`reason`, a row that cannot be a message: its place in the task and its content."""
 _RUNS_PER_CLIENT = DEDUP_WINDOW // 2
+_CONNECT_S = 15.0
 
 
 @dataclass(frozen=True)
-class Task:
-    """What travels to the executors: plain values, no connection.
+class Load:
+    """What is loaded, the same in each attempt: plain values that travel to the executors, no connection.
 
     Attributes:
-        job: 16 bytes, drawn once per call of `schedule`.
+        name: 16 bytes or more from which client ids are made.
         topic: its name.
         partitions: how many the topic has.
         endpoints: brokers to begin with.
         batch_rows: rows of one request at most.
-        timeout: seconds for each request.
-        in_microseconds: the unit of `due`; otherwise milliseconds.
-        keyed: whether ids are reported by key.
+        timeout: seconds for each request, while the mesh is busy or short of replicas too.
+        began_ms: mesh time, Unix ms; what was appended before was loaded by an earlier call.
+        keyed: whether messages have keys.
+        with_ids: whether ids are reported by key.
+        collect: whether rows that cannot be messages are news; otherwise the first ends the task.
+        send: otherwise rows are only checked and counted.
     """
 
-    job: bytes
+    name: bytes
     topic: str
     partitions: int
     endpoints: tuple[str, ...]
     batch_rows: int
     timeout: float
-    in_microseconds: bool
-    keyed: bool
+    began_ms: int = 0
+    keyed: bool = False
+    with_ids: bool = False
+    collect: bool = False
+    send: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Schedule all rows of one Spark partition.
+        """Schedule all rows of one Spark partition (for `mapInArrow`).
 
         A refusal is news, not an exception: Spark would repeat the task for nothing. What a repetition can
         help with is raised, and Spark repeats the task.
         """
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
+        task = Task(self, number)
         try:
-            yield from _Sender(self, number).send_all(batches)
+            yield from task.news(batches)
         except Refused as error:
-            yield _news(number, refusal=type(error).__name__, why=str(error))
+            yield news(task=number, refusal=type(error).__name__, why=str(error))
 
     def client_id(self, number: int, generation: int) -> bytes:
         """The client id of Spark partition `number`: the same in each attempt."""
-        text = b"%s/%d/%d" % (self.job, number, generation)
+        text = b"%s/%d/%d" % (self.name, number, generation)
         return hashlib.blake2b(text, digest_size=16, person=b"dueq.spark").digest()
 
 
-@dataclass
-class Run:
-    """Rows of one request."""
+class Task:
+    """One Spark partition of a load: its requests in order, one at a time.
 
-    payloads: list[bytes]
-    dues: list[int]
-    keys: list[str]
+    Args:
+        load: what is loaded.
+        number: of the Spark partition.
+    """
 
-
-class _Sender:
-    """Sends the runs of one task, in order, one at a time."""
-
-    def __init__(self, task: Task, number: int) -> None:
-        self._task = task
+    def __init__(self, load: Load, number: int) -> None:
+        self._load = load
         self._number = number
-        self._runs = 0
+        self._rejected: list[pa.RecordBatch] = []
 
-    def send_all(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Send everything; connects when there is a first row."""
-        runs = runs_of(batches, self._task, self._number)
+    def news(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Send everything; connects when there is a first row.
+
+        Raises:
+            InvalidRequest: a row cannot be a message, and such rows are not collected.
+            Refused: the mesh refused a request.
+            DueqError: a repetition may help.
+        """
+        runs = runs_of(self._pieces(batches), self._load.batch_rows)
+        if self._load.send:
+            for partition, run, receipt in self._sent(runs):
+                again = run.rows if receipt.stamp_ms < self._load.began_ms else 0
+                ids = receipt.ids() if self._load.with_ids else []
+                yield news(self._number, partition, run.rows, again, run.keys, ids)
+                yield from self._rejections()
+        else:
+            for run in runs:
+                yield news(self._number, -1, run.rows, run.rows)
+                yield from self._rejections()
+        yield from self._rejections()
+
+    def counts(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+        """Send everything (as `news`); return how many messages there are and how many were there before."""
+        rows = again = 0
+        for batch in self.news(batches):
+            rows += batch.column("rows")[0].as_py()
+            again += batch.column("deduplicated")[0].as_py()
+        return rows, again
+
+    def _sent(self, runs: Iterator[Run]) -> Iterator[tuple[int, Run, Receipt]]:
         first = next(runs, None)
         if first is None:
             return
-        with Client(list(self._task.endpoints), timeout=self._task.timeout) as client:
-            producer: NumberedProducer | None = None
-            per_client = _RUNS_PER_CLIENT * self._task.partitions
+        load = self._load
+        with Client(list(load.endpoints), timeout=load.timeout) as client:
+            _reach(client, load)
             run: Run | None = first
+            producer: NumberedProducer | None = None
+            sent, per_client = 0, _RUNS_PER_CLIENT * load.partitions
             while run is not None:
-                generation, place = divmod(self._runs, per_client)
+                generation, place = divmod(sent, per_client)
                 if place == 0 or producer is None:
-                    identity = self._task.client_id(self._number, generation)
-                    producer = NumberedProducer(client, self._task.topic, identity)
-                yield self._send(producer, run)
+                    identity = load.client_id(self._number, generation)
+                    producer = NumberedProducer(client, load.topic, identity)
+                partition = (self._number + sent) % load.partitions
+                receipt = producer.schedule_columns(run.body, run.size, run.due, partition, keyed=load.keyed)
+                sent += 1
+                yield partition, run, receipt
                 run = next(runs, None)
 
-    def _send(self, producer: NumberedProducer, run: Run) -> pa.RecordBatch:
-        partition = (self._number + self._runs) % self._task.partitions
-        ids = producer.schedule_many(run.payloads, run.dues, partition)
-        self._runs += 1
-        ids = ids if self._task.keyed else []
-        return _news(self._number, partition, len(run.dues), run.keys, ids)
+    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Run]:
+        """Good rows as columns; others are put aside, or the first of them is raised."""
+        row = 0
+        for batch in batches:
+            reasons = batch.column(REASON)
+            good = batch
+            if reasons.null_count < batch.num_rows:
+                self._put_aside(batch.filter(reasons.is_valid()), row, reasons)
+                good = batch.filter(reasons.is_null())
+            row += batch.num_rows
+            if good.num_rows:
+                key = good.column(KEY) if self._load.keyed else None
+                yield piece_of(good.column(DUE), good.column(PAYLOAD), key, self._load.with_ids)
+
+    def _put_aside(self, bad: pa.RecordBatch, before: int, reasons: pa.Array) -> None:
+        places = pc.indices_nonzero(reasons.is_valid()).cast(pa.int64()).to_pylist()
+        if not self._load.collect:
+            where = f"row {before + places[0]} of Spark partition {self._number}"
+            raise InvalidRequest(f"{where}: {bad.column(REASON)[0].as_py()}")
+        rows, count = bad.column(ROW).to_pylist(), bad.num_rows
+        nothing: dict[str, list[Any]] = {
+            "task": [self._number] * count, "partition": [-1] * count, "rows": [0] * count,
+            "deduplicated": [0] * count, "keys": [[]] * count, "ids": [[]] * count,
+            "refusal": [None] * count, "why": [None] * count,
+            "place": [before + place for place in places], "reason": bad.column(REASON).to_pylist(), "row": rows,
+        }  # fmt: skip
+        self._rejected.append(pa.RecordBatch.from_pydict(nothing, schema=_NEWS))
+
+    def _rejections(self) -> Iterator[pa.RecordBatch]:
+        put_aside, self._rejected = self._rejected, []
+        return iter(put_aside)
 
 
-def runs_of(batches: Iterator[pa.RecordBatch], task: Task, number: int) -> Iterator[Run]:
-    """Cut rows into runs of `batch_rows` rows and of what fits into one request."""
-    run, size, row = Run([], [], []), 0, 0
-    for batch in batches:
-        dues = _dues(batch.column(DUE), task.in_microseconds, number, row)
-        payloads = _payloads(batch.column(PAYLOAD), number, row)
-        keys = batch.column(KEY).to_pylist() if task.keyed else [""] * len(payloads)
-        for payload, due, key in zip(payloads, dues.tolist(), keys, strict=True):
-            if run.dues and (len(run.dues) == task.batch_rows or size + len(payload) > REQUEST_BYTES_MAX):
-                yield run
-                run, size = Run([], [], []), 0
-            run.payloads.append(payload)
-            run.dues.append(due)
-            size += len(payload)
-            if task.keyed:
-                run.keys.append(key)
-        row += batch.num_rows
-    if run.dues:
-        yield run
+def _reach(client: Client, load: Load) -> None:
+    """See that the mesh can be reached from this executor, and say which executor it is if not."""
+    try:
+        client.topics(timeout=min(load.timeout, _CONNECT_S))
+    except Disconnected as error:
+        endpoints = ", ".join(load.endpoints)
+        text = f"the Spark executor on {socket.gethostname()} reaches no broker at {endpoints}: {error}"
+        raise Disconnected(text) from error
 
 
-def _dues(column: pa.Array, in_microseconds: bool, number: int, row: int) -> NDArray[np.int64]:
-    """Return whole ms, rounded up: never earlier than the timestamp says."""
-    if column.null_count:
-        place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise InvalidRequest(f"{_where(number, row + place)}: due is null")
-    dues: NDArray[np.int64] = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    if in_microseconds:
-        dues = -(-dues // 1000)
-    bad = np.flatnonzero((dues < 0) | (dues > DUE_MS_MAX))
-    if len(bad):
-        place = int(bad[0])
-        raise InvalidRequest(
-            f"{_where(number, row + place)}: due {dues[place]} ms is not within 0 … {DUE_MS_MAX}"
-        )
-    return dues
-
-
-def _payloads(column: pa.Array, number: int, row: int) -> list[bytes]:
-    if column.null_count:
-        place = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-        raise InvalidRequest(f"{_where(number, row + place)}: payload is null")
-    payloads: list[bytes] = column.to_pylist()
-    return payloads
-
-
-def _where(number: int, row: int) -> str:
-    return f"row {row} of Spark partition {number}"
-
-
-def _news(
-    number: int,
+def news(
+    task: int,
     partition: int = -1,
     rows: int = 0,
-    keys: list[str] | None = None,
+    deduplicated: int = 0,
+    keys: list[str | None] | None = None,
     ids: list[str] | None = None,
     refusal: str | None = None,
     why: str | None = None,
 ) -> pa.RecordBatch:
-    columns = [[number], [partition], [rows], [keys or []], [ids or []], [refusal], [why]]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _NEWS, strict=True)]
+    """Return one row of news (NEWS_SCHEMA)."""
+    values = [task, partition, rows, deduplicated, keys or [], ids or [], refusal, why, None, None, None]
+    arrays = [pa.array([value], field.type) for value, field in zip(values, _NEWS, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_NEWS)

@@ -1,0 +1,20 @@
+"""What failed, found again in what Spark makes of it: an exception of a task comes to the driver as text."""
+
+from __future__ import annotations
+
+import re
+
+import dueq.errors
+from dueq.errors import DueqError
+
+_RAISED = re.compile(r"^(?:.*\s)?dueq\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+def cause(error: BaseException) -> DueqError | None:
+    """Return the last DueqError whose traceback is in the text of an exception of Spark; None without one."""
+    found = None
+    for name, text in _RAISED.findall(str(error)):
+        kind = getattr(dueq.errors, name, None)
+        if isinstance(kind, type) and issubclass(kind, DueqError):
+            found = kind(text.strip())
+    return found

@@ -1,0 +1,26 @@
+"""The columns of what `format("dueq")` reads: the same for what waits and for what falls due.
+
+Spark asks a data source for its columns without saying whether it is for a batch or a stream; so what the one of the
+two does not know is null.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA: Final = (
+    "topic string, partition int, id string, key string, due timestamp, waits_until timestamp, "
+    "released_at timestamp, size int, attempt int, token bigint, payload binary"
+)
+"""`waits_until`: of what waits, the instant until which it waits (later than `due` after a nack). `released_at`,
+`token`: of what fell due, when it left its broker, and its lease. `payload`: of what waits only when asked for. `key`
+is null where a message has none."""
+
+_INSTANT: Final = pa.timestamp("us", "UTC")
+ARROW_SCHEMA: Final = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
+    ("due", _INSTANT), ("waits_until", _INSTANT), ("released_at", _INSTANT),
+    ("size", pa.int32()), ("attempt", pa.int32()), ("token", pa.int64()), ("payload", pa.binary()),
+])  # fmt: skip

@@ -1,0 +1,114 @@
+"""Arrow batches cut into requests, column by column: nothing here is done row by row.
+
+Where a run ends follows from the rows alone, whatever the Arrow batches are: a task that Spark runs again may see
+other batches, and must make the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dueq.limits import REQUEST_BYTES_MAX
+from dueq_codecs.records import U32, U64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass
+class Run:
+    """Rows of one request (or a piece of them).
+
+    Attributes:
+        body: payloads one after another, each with its key before it where there are keys.
+        size: bytes of each row.
+        due: Unix ms of each row.
+        keys: texts of the keys, where ids are to be reported by them.
+    """
+
+    body: bytes | memoryview
+    size: U32
+    due: U64
+    keys: list[str | None]
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.size)
+
+
+def piece_of(due: pa.Array, payload: pa.Array, key: pa.Array | None, with_keys: bool) -> Run:
+    """Return good rows as columns.
+
+    Args:
+        due: int64, none null, each a valid instant.
+        payload: binary, none null.
+        key: binary, null where a row has none; None: no row has one, and no row gets a prefix.
+        with_keys: whether the keys' texts are wanted.
+    """
+    stored = payload.cast(pa.large_binary())
+    if key is not None:
+        stored = _keyed(stored, key.cast(pa.large_binary()))
+    _, ends, data = stored.buffers()
+    offsets = np.frombuffer(ends, np.int64, len(stored) + 1, offset=8 * stored.offset)
+    body = memoryview(data).cast("B")[int(offsets[0]) : int(offsets[-1])] if data is not None else b""
+    dues = due.to_numpy(zero_copy_only=False).astype(np.uint64)
+    texts = key.cast(pa.string()).to_pylist() if with_keys and key is not None else []
+    return Run(body, np.diff(offsets).astype(np.uint32), dues, texts)
+
+
+def _keyed(payload: pa.Array, key: pa.Array) -> pa.Array:
+    """Put before each payload one byte of length and the key (`dueq_codecs.keys`)."""
+    named = pc.fill_null(key, pa.scalar(b"", pa.large_binary()))
+    length = pc.binary_length(named).to_numpy(zero_copy_only=False).astype(np.uint8)
+    each = pa.py_buffer(np.arange(len(length) + 1, dtype=np.int64))
+    lengths = pa.Array.from_buffers(pa.large_binary(), len(length), [None, each, pa.py_buffer(length)])
+    return pc.binary_join_element_wise(lengths, named, payload, pa.scalar(b"", pa.large_binary()))
+
+
+def runs_of(pieces: Iterator[Run], batch_rows: int) -> Iterator[Run]:
+    """Cut rows into runs of `batch_rows` rows and of what fits into one request."""
+    waiting: list[Run] = []
+    rows = size = 0
+    for piece in pieces:
+        ends = np.cumsum(piece.size, dtype=np.int64)
+        start = 0
+        while start < piece.rows:
+            before = int(ends[start - 1]) if start else 0
+            fits = int(np.searchsorted(ends, before + REQUEST_BYTES_MAX - size, side="right"))
+            end = min(start + batch_rows - rows, fits)
+            if end <= start and rows:
+                yield _together(waiting)
+                waiting, rows, size = [], 0, 0
+                continue
+            end = max(end, start + 1)
+            waiting.append(_part(piece, ends, start, end))
+            rows, size = rows + end - start, size + int(ends[end - 1]) - before
+            start = end
+    if rows:
+        yield _together(waiting)
+
+
+def _part(piece: Run, ends: np.ndarray[Any, np.dtype[np.int64]], start: int, end: int) -> Run:
+    if end - start == piece.rows:
+        return piece
+    before = int(ends[start - 1]) if start else 0
+    body = memoryview(piece.body)[before : int(ends[end - 1])]
+    return Run(body, piece.size[start:end], piece.due[start:end], piece.keys[start:end])
+
+
+def _together(pieces: Sequence[Run]) -> Run:
+    if len(pieces) == 1:
+        return pieces[0]
+    return Run(
+        b"".join(piece.body for piece in pieces),
+        np.concatenate([piece.size for piece in pieces]),
+        np.concatenate([piece.due for piece in pieces]),
+        [key for piece in pieces for key in piece.keys],
+    )
