@@ -74,6 +74,7 @@ class HelloReply:
     echo_wall_us: int = 0
     received_wall_us: int = 0
     sent_wall_us: int = 0
+    """Both 0: the broker has not compared its clock with others yet, so this measures nothing."""
     mesh_offset_us: int = 0
     """Add this to the broker's wall clock to get mesh time."""
 
@@ -160,8 +161,8 @@ class DeleteTopicRequest:
 class InspectRequest:
     """A reading request; the answer is what the broker knows and may be stale. Any broker asks `broker` for it.
 
-    `what` is one of "status", "describe", "forecast". The reply's `document` is JSON (see
-    ARCHITECTURE.md, "Reading").
+    `what` is one of "status", "describe", "forecast", "statistics" (where `seconds` is the first hour wanted, counted
+    since 1970). The reply's `document` is JSON (see ARCHITECTURE.md, "Reading").
     """
 
     request_id: int

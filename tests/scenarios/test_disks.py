@@ -110,7 +110,7 @@ def test_a_payload_is_there_for_a_follower_that_was_away_when_its_message_ended(
 
 
 def test_a_follower_that_has_everything_and_could_not_say_so_joins_again_although_the_log_was_cut() -> None:
-    """S9. Its acks are lost, what it is sent is not; when it is heard again the log begins behind what was last acked."""
+    """S9. Its acks are lost, what it is sent is not; when it is heard, the log begins behind what was last acked."""
     stage = Stage(log_retain_bytes=2_000)
     stage.network.cut("b3", "b1", both=False)
     stage.network.cut("b3", "b2", both=False)

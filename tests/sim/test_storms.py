@@ -32,6 +32,8 @@ REGRESSIONS = {
     1000692: "the same, through a relay",
     1003386: "a leader an hour behind, then one that is right: the answer to a request was thought to be old",
     2000080: "a follower had everything, but no answer of it had arrived, and the log did not begin early enough",
+    2000792: "a broker that had just started measured a client's time by a clock that nobody had compared yet",
+    2000900: "a call that gave up was told that nothing was sent, and its rows went with the others of its request",
     2000207: "a consumer that had nothing to say to a broker was taken for dead when that broker became its leader",
     351: "as 310, again and again, while the leader's checkpoint is not on its disk yet",
 }

@@ -101,9 +101,11 @@ class Clients:
         settings = self._ctx.settings
         reply = HelloReply(
             Code.OK, cluster_id=settings.cluster_id, broker_id=settings.broker_id, incarnation=settings.incarnation,
-            echo_wall_us=hello.sent_wall_us, received_wall_us=now.wall_us, sent_wall_us=now.wall_us,
-            mesh_offset_us=self._clock.offset_of_mesh_us(now),
+            echo_wall_us=hello.sent_wall_us,
         )  # fmt: skip
+        if self._knows_the_time():
+            reply.received_wall_us = reply.sent_wall_us = now.wall_us
+            reply.mesh_offset_us = self._clock.offset_of_mesh_us(now)
         if hello.cluster_id and hello.cluster_id != settings.cluster_id:
             reply.code = Code.WRONG_CLUSTER
             reply.text = f"this is cluster {settings.cluster_id}, not {hello.cluster_id}"
@@ -113,6 +115,15 @@ class Clients:
                 f"protocol {reply.protocol} is spoken here, not {hello.protocol_min}–{hello.protocol_max}"
             )
         self._ctx.reply(route, reply)
+
+    def _knows_the_time(self) -> bool:
+        """Whether a majority of the brokers has been compared: one that has just started may be an hour off."""
+        brokers = self._topics.registrations
+        known = sum(
+            broker_id == self._ctx.settings.broker_id or self._clock.offset_us(broker_id) is not None
+            for broker_id in brokers
+        )
+        return known > len(brokers) // 2
 
     def _on_metadata(self, route: Route, request: MetadataRequest, bodies: Bodies, now: Now) -> None:
         brokers = tuple(
@@ -161,7 +172,7 @@ class Clients:
             return
         document = self._status.document(request, now)
         if document is None:
-            text = f"{request.what!r} cannot be inspected; there are status, describe, forecast"
+            text = f"{request.what!r} cannot be inspected; there are status, describe, forecast, statistics"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=document))

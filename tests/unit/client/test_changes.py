@@ -189,6 +189,24 @@ def test_one_bad_call_in_a_gathered_request_spoils_only_itself(stage: Stage) -> 
     assert isinstance(failed.error, InvalidRequest)
 
 
+def test_who_leaves_a_gathered_request_that_was_refused_for_the_time_being_takes_its_rows_along(
+    stage: Stage,
+) -> None:
+    """Its caller is told that nothing was taken: nothing must be, when the others ask again."""
+    open_requests = [sent(stage.insert(call, b"%d" % call), ChangeRequest)[0] for call in (1, 2)]
+    stage.insert(3, b"3", timeout_ms=500)
+    stage.insert(4, b"4")
+    [gathered] = sent(stage.receive("a", ok(open_requests[0], 91)), ChangeRequest)
+    stage.receive("a", refuse(gathered, Code.BUSY, retry_after_ms=2_000))
+    effects = stage.run_until(stage.ms + 500)
+    [failed] = of(effects, Failed)
+    assert (failed.call, type(failed.error)) == (3, Busy)
+    stage.receive("a", ok(open_requests[1], 92))
+    assert [list(send.bodies) for send in of(effects, Send) if isinstance(send.message, ChangeRequest)] == [
+        [b"4"]
+    ]
+
+
 def test_at_most_128_numbers_lie_between_the_oldest_open_request_and_the_newest(stage: Stage) -> None:
     payloads = [b"x"] * 1024
     requests = [

@@ -32,7 +32,12 @@ class MeshClock:
         self.best: Sample | None = None
 
     def measured(self, sent: Now, now: Now, received_us: int, replied_us: int, mesh_offset_us: int) -> None:
-        """Take in one exchange: `sent` and `now` by our clocks, the other two by the broker's wall clock."""
+        """Take in one exchange: `sent` and `now` by our clocks, the other two by the broker's wall clock.
+
+        Both are 0 when the broker does not know yet how wrong its clock is.
+        """
+        if not replied_us:
+            return
         round_trip_us = (now.mono_us - sent.mono_us) - (replied_us - received_us)
         if round_trip_us < 0 or replied_us < received_us:
             return  # the broker's wall clock stepped between the two

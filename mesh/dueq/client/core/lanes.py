@@ -86,6 +86,9 @@ class Lanes:
         change.waiting.pop(part, None)
         if not change.waiting:
             self._close(change)
+        elif not change.uncertain:
+            # Its rows would go with the others', when it has just been told that they did not.
+            self._share_anew(change)
         self._fail(part, error)
 
     def abandon(self, part: Part) -> None:
@@ -210,15 +213,21 @@ class Lanes:
 
     def _refused(self, change: Change, error: DueqError) -> None:
         """A final refusal: nothing was appended. Of many callers only the guilty one shall get it."""
-        self._close(change)
-        waiting = list(change.waiting)
         if len(change.parts) > 1 and not change.uncertain and not isinstance(error, TopicNotFound):
-            for part in waiting:
-                part.alone, part.change = True, None
-                self.submit(part)
+            for part in change.waiting:
+                part.alone = True
+            self._share_anew(change)
             return
-        for part in waiting:
+        self._close(change)
+        for part in list(change.waiting):
             self._fail(part, error)
+
+    def _share_anew(self, change: Change) -> None:
+        """Nothing of a request was appended: those who still wait for it go with other requests."""
+        self._close(change)
+        for part in list(change.waiting):
+            part.change = None
+            self.submit(part)
 
     def _postponed(self, change: Change, reply: ChangeReply | Reply) -> None:
         code, request = reply.code, change.request
