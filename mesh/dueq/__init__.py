@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncProducer
     from dueq.client.browsing import BrowsePage, ScheduledMessage
     from dueq.client.message import AsyncMessage, Message
+    from dueq.client.statistics import StatisticsRow
     from dueq.client.sync import Client, Consumer, Producer
     from dueq.client.topics import PartitionInfo, TopicInfo
     from dueq.errors import (
@@ -58,6 +59,7 @@ _HOMES = {
     "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncProducer"),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
     "dueq.client.message": ("AsyncMessage", "Message"),
+    "dueq.client.statistics": ("StatisticsRow",),
     "dueq.client.topics": ("PartitionInfo", "TopicInfo"),
     "dueq_codecs.records": ("Outcome",),
     "dueq.errors": (
@@ -120,6 +122,7 @@ __all__ = [
     "SequenceReused",
     "SnapshotLost",
     "StaleLease",
+    "StatisticsRow",
     "TopicExists",
     "TopicInfo",
     "TopicNotFound",

@@ -53,6 +53,16 @@ def test_what_waits_is_shown_with_its_keys_and_nothing_is_touched(
         assert (message.id, message.key, message.payload) == (ids[-2], "a long one", long)
         assert ids[-2] not in {shown.id for shown in client.browse(topic)}
         message.ack(wait=True)
+    _in_the_statistics(client, topic, len(ids))
+
+
+def _in_the_statistics(client: Client, topic: str, rows: int) -> None:
+    """Every broker counts what it leads; the one delivery may be repeated, but not its first push."""
+    found = [row for row in client.statistics() if row.topic == topic]
+    assert sum(sum(row.scheduled.values()) for row in found) == rows
+    assert sum(sum(row.lateness_counts) for row in found) == 1
+    assert sum(row.delivered - row.redelivered for row in found) == 1
+    assert {row.hour % _FAR_MS for row in found} == {0}
 
 
 def _in_a_range(client: Client, topic: str, due: int) -> None:

@@ -22,6 +22,7 @@ from dueq.broker.loop import Loop
 from dueq.broker.metrics import MetricsPage
 from dueq.broker.reader import Reader
 from dueq.broker.sockets import Sockets
+from dueq.broker.statistics import StatisticsFile
 from dueq.broker.stopping import Stopping
 from dueq.broker.waiting import Waiter
 from dueq.broker.writer import Writer
@@ -132,6 +133,8 @@ class _Broker:
             config.max_clock_offset_ms, config.hot_rows_total,
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
+        self._statistics = StatisticsFile(config.data, self._core.metrics.statistics, self._log)
+        close(self._statistics.close)
         self._assemble()
         self._log.info(
             "broker.started", endpoint=endpoint, listen=self._sockets.endpoint, metrics=metrics,
@@ -183,7 +186,8 @@ class _Broker:
             self._store.close()
 
     def _publish(self, now: Now) -> None:
-        """Once a second: what the metrics page shows besides the counters."""
+        """Once a second: what the metrics page shows besides the counters, and what the statistics' file keeps."""
+        self._statistics.each_second(now.mono_us)
         if not self._config.metrics:
             return
         counts = self._sockets.counts

@@ -13,6 +13,7 @@ from dueq.client import orders
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
 from dueq.client.orders import Order
 from dueq.client.runtime import Runtime
+from dueq.client.statistics import StatisticsRow, StatisticsWalk
 from dueq.errors import Broken, SnapshotLost
 
 T = TypeVar("T")
@@ -75,6 +76,22 @@ class Looking:
         Arguments and errors are those of `browse`. With `payloads` a page has about 1 MiB of them, or one message.
         """
         return self._pages(Walk(topic, partition, start, end, payloads), timeout)
+
+    def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
+        """Return what every broker has delivered and taken in the last seven days, by hour, topic and broker.
+
+        Brokers that do not answer are missing. A crash of a broker may cost its last minute.
+
+        Args:
+            timeout: seconds for each request (some hours of all brokers).
+
+        Raises:
+            Disconnected: no broker answered.
+        """
+        walk = StatisticsWalk()
+        while not walk.done:
+            walk.take(self._run(orders.statistics(walk.hour), timeout))
+        return walk.rows()
 
     def _browse(
         self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
@@ -143,6 +160,13 @@ class AsyncLooking:
     ) -> AsyncIterator[BrowsePage]:
         """Yield one partition's pages, for `async for` (see `Client.browse_pages`)."""
         return self._pages(Walk(topic, partition, start, end, payloads), timeout)
+
+    async def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
+        """Return what every broker has delivered and taken, by hour (see `Client.statistics`)."""
+        walk = StatisticsWalk()
+        while not walk.done:
+            walk.take(await self._run(orders.statistics(walk.hour), timeout))
+        return walk.rows()
 
     async def _browse(
         self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None

@@ -16,6 +16,7 @@ from dueq.client.core import PartsCall, events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Failed
 from dueq.client.receipt import Receipt
+from dueq.client.statistics import StatisticsPart, statistics_part
 from dueq.client.topics import TopicInfo
 from dueq.errors import (
     DueqError,
@@ -104,6 +105,11 @@ def forecast(topic: str, seconds: int) -> Order[list[tuple[int, int]]]:
     name = arguments.topic_name(topic)
     ahead = arguments.count(seconds, "seconds", 1, 366 * 86_400)
     return Order(lambda call, at: events.Inspect(call, at, "forecast", name, ahead), reading.forecast)
+
+
+def statistics(from_hour: int) -> Order[StatisticsPart]:
+    """Some hours of what every broker has counted."""
+    return Order(lambda call, at: events.Inspect(call, at, "statistics", seconds=from_hour), statistics_part)
 
 
 def status() -> Order[dict[str, Any]]:

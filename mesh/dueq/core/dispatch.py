@@ -338,6 +338,7 @@ class TopicDispatcher:
             self._sends.append((session.route, push, bodies))
 
     def _count_push(self, leaving: Leaving, mesh_us: int) -> None:
+        self._metrics.statistics.pushed(self.topic, leaving.entries, mesh_us)
         attempts = leaving.entries["attempt"].tolist()
         waits = leaving.entries["wait_at"].tolist()
         self._metrics.messages["push", self.topic] += len(attempts)

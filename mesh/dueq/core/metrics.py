@@ -6,6 +6,8 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
+from dueq.core.statistics import Statistics
+
 LATENESS_BUCKETS_US = (
     250, 500, 1_000, 2_000, 3_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 5_000_000, 30_000_000,
@@ -57,6 +59,8 @@ class CoreMetrics:
     """The 99th percentile of recent commits: look-ahead follows it."""
     elections: int = 0
     pauses: int = 0
+    statistics: Statistics = field(default_factory=Statistics)
+    """The last week by hour and topic, kept over restarts."""
 
     def committed(self, took_us: int) -> None:
         """Count a commit; the p99 estimate steps up by 99 parts where it is exceeded, else down by one."""

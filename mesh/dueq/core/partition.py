@@ -424,8 +424,16 @@ class Partition:
                 self.ctx.reply(route, self._answer(request_id, result))
             operation = _OPERATIONS[record.kind]
             self.ctx.metrics.messages[operation, self.topic.name] += record.rows
+            if record.kind == RecordKind.INSERT:
+                self._count_senders(record, applied)
         if leading.serving:
             self.dispatcher.applied(self.uid, record, applied, now)
+
+    def _count_senders(self, record: Record, applied: Applied) -> None:
+        statistics = self.ctx.metrics.statistics
+        for request, result in zip(record.requests, applied.results, strict=True):
+            if result.code == Code.OK and not result.repeated:
+                statistics.scheduled(self.topic.name, request.client_id, request.rows, record.stamp)
 
     def _answer(self, request_id: int, result: RequestResult) -> ChangeReply:
         reply = ChangeReply(

@@ -43,6 +43,8 @@ class Status:
         """Return the JSON document that was asked for; None when there is none of that name."""
         if request.what == "status":
             return json.dumps(self.status(now))
+        if request.what == "statistics":
+            return json.dumps(self._ctx.metrics.statistics.document(request.seconds, request.topic))
         led = [
             partition
             for partition in self._partitions.values()

@@ -1,0 +1,106 @@
+"""The broker's statistics in a file of its data folder, so that a restart does not begin them anew.
+
+One line per hour and topic. The whole file is written anew, beside the old one, once a minute at most and at a clean
+end, in a thread of its own; only lines that have changed are made anew. A crash loses the last minute, and a file that
+cannot be read or written costs the statistics, never the broker.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+import structlog
+
+from dueq.core.statistics import BOUNDS_US, Statistics
+
+NAME: Final = "statistics.jsonl"
+FORMAT: Final = 1
+_EVERY_US: Final = 60_000_000
+_JOIN_S: Final = 5.0
+_HEAD: Final = {"format": FORMAT, "bounds_us": list(BOUNDS_US)}
+
+
+class StatisticsFile:
+    """Keeps one broker's statistics.
+
+    Args:
+        folder: the broker's data folder.
+        statistics: of the core; what the file holds is put into it.
+        log: for what goes wrong.
+    """
+
+    def __init__(self, folder: Path, statistics: Statistics, log: structlog.stdlib.BoundLogger) -> None:
+        self._path = folder / NAME
+        self._statistics, self._log = statistics, log
+        self._lines: dict[tuple[int, str], tuple[int, bytes]] = {}
+        self._thread: Thread | None = None
+        self._next_us: int | None = None
+        self._load()
+
+    def each_second(self, mono_us: int) -> None:
+        """Write in the background, if it is time to; called by the loop."""
+        if self._next_us is None:
+            self._next_us = mono_us + _EVERY_US
+        if mono_us >= self._next_us and not self._writing:
+            self._next_us = mono_us + _EVERY_US
+            self._thread = Thread(target=self._save, name="dueq-statistics", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Write a last time, once nothing is counted any more."""
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+        if not self._writing:
+            self._save()
+
+    @property
+    def _writing(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    # -------------------------------------------------------------- the file
+
+    def _load(self) -> None:
+        try:
+            lines = self._path.read_bytes().splitlines()
+            if not lines or json.loads(lines[0]) != _HEAD:
+                raise ValueError("another format")
+            for line in lines[1:]:
+                row: dict[str, Any] = json.loads(line)
+                self._statistics.restore(int(row["hour"]), str(row["topic"]), row)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._log.warning("statistics.not_read", path=str(self._path), reason=str(error))
+
+    def _save(self) -> None:
+        if not self._changed():
+            return
+        beside = self._path.with_suffix(".new")
+        try:
+            with beside.open("wb") as file:
+                file.write(json.dumps(_HEAD).encode() + b"\n")
+                file.writelines(line for _, line in self._lines.values())
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(self._path)
+        except OSError as error:
+            self._log.warning("statistics.not_written", path=str(self._path), reason=str(error))
+            self._lines.clear()
+
+    def _changed(self) -> bool:
+        """Make the lines of what has changed; returns whether anything has."""
+        lines: dict[tuple[int, str], tuple[int, bytes]] = {}
+        for key, counts in self._statistics.items():
+            changes = counts.changes
+            known = self._lines.get(key)
+            if known is None or known[0] != changes:
+                row = {"hour": key[0], "topic": key[1], **counts.document()}
+                known = changes, json.dumps(row).encode() + b"\n"
+            lines[key] = known
+        changed = lines != self._lines
+        self._lines = lines
+        return changed
