@@ -5,7 +5,9 @@ each one leads to reading the thing again, which also sets the next watch, and a
 is read again. A watch that fires while its thing is being read leads to one more read.
 
 A change costs what changed: registrations are few and read as a whole, topics are immutable and kept until
-their own watch fires, partitions' nodes are read one by one.
+their own watch fires, partitions' nodes are read one by one. Only the list of topics' names comes as a whole
+whenever one is made. So it is not read again at once: among thousands of topics a hundred new ones shall cost
+a few lists, not a hundred.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from dueq.core.membership import NodeSeen, Registration, RegistrationsSeen, Topi
 _log = structlog.get_logger("dueq.cluster")
 
 _AGAIN_S: Final = 1.0
+_PAUSE_S_PER_TOPIC: Final = 10e-6
+"""Several times what a list of topics costs for each name in it, here and in ZooKeeper."""
 
 Later = Callable[[float, Callable[[], None]], None]
 """Calls something on the owning thread after so many seconds, unless the connection is lost before."""
@@ -41,6 +45,7 @@ class Mirror:
         _topics: topics as read, by the name of their node.
         _stale: names of topics whose watch has fired since they were last asked for.
         _followed: uids whose nodes have a watch or are being read.
+        _unfollowed: uids of topics that were read, and whose nodes have to be followed once the list is whole.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class Mirror:
         self._topics: dict[str, Topic] = {}
         self._stale: set[str] = set()
         self._followed: set[int] = set()
+        self._unfollowed: set[int] = set()
 
     def refresh(self) -> None:
         """Read everything and set every watch: the connection is new."""
@@ -79,6 +85,7 @@ class Mirror:
         self._topics.clear()
         self._stale.clear()
         self._followed.clear()
+        self._unfollowed.clear()
 
     def read_node(self, uid: int) -> None:
         """Sync, then read one partition's node, and deliver it."""
@@ -152,17 +159,25 @@ class Mirror:
         """Topics before tombstones: deleting a topic changes both at once, so none is missed in between."""
         layout, client = self._layout, self._client
         for name in self._stale:
-            self._topics.pop(name, None)
+            self._forget(name)
         self._stale.clear()
-        names = yield from one(partial(client.get_children_async, layout.topics, watch=self._fired))
-        new = [name for name in sorted(names) if name not in self._topics]
-        paths = [f"{layout.topics}/{name}" for name in new]
+        names = set((yield from one(partial(client.get_children_async, layout.topics, watch=self._fired))))
+        for name in self._topics.keys() - names:
+            self._forget(name)
+        paths = [f"{layout.topics}/{name}" for name in sorted(names - self._topics.keys())]
         answers = yield [partial(client.get_async, path, watch=self._fired) for path in paths]
-        read = _readable(paths, answers, decode_topic)
-        kept = {name: topic for name, topic in self._topics.items() if name in set(names)}
-        self._topics = kept | {path.rpartition("/")[2]: topic for path, topic in read.items()}
+        for path, topic in _readable(paths, answers, decode_topic).items():
+            self._topics[path.rpartition("/")[2]] = topic
+            self._unfollowed.update(part.uid for part in topic.partitions)
         tombstones = yield from one(partial(client.get_children_async, layout.tombstones, watch=self._fired))
         return frozenset(uid for name in tombstones for uid in self._uids(name))
+
+    def _forget(self, name: str) -> None:
+        topic = self._topics.pop(name, None)
+        if topic is not None:
+            uids = {part.uid for part in topic.partitions}
+            self._followed -= uids
+            self._unfollowed -= uids
 
     def _uids(self, tombstone: str) -> range:
         try:
@@ -177,15 +192,15 @@ class Mirror:
         living = {
             topic.name: topic
             for topic in self._topics.values()
-            if not any(part.uid in tombstones for part in topic.partitions)
+            if not tombstones or tombstones.isdisjoint(part.uid for part in topic.partitions)
         }
         self._deliver(TopicsSeen(living, tombstones))
-        uids = {part.uid for topic in living.values() for part in topic.partitions}
-        self._followed &= uids
-        for uid in sorted(uids - self._followed):
+        unfollowed, self._unfollowed = self._unfollowed - self._followed - tombstones, set()
+        for uid in sorted(unfollowed):
             self._followed.add(uid)
             self._follow(uid)
-        self._finish(_TOPICS, self._read_topics)
+        pause_s = len(self._topics) * _PAUSE_S_PER_TOPIC
+        self._later(pause_s, partial(self._finish, _TOPICS, self._read_topics))
 
     # ------------------------------------------------------------ partitions' nodes
 

@@ -371,8 +371,7 @@ class BrokerCore:
                 peer.stick(Leadership(partition.uid, leading.epoch, True, leading.serving))
 
     def _on_topics(self, event: TopicsSeen, now: Now) -> None:
-        self._topics.seen(event.topics, event.tombstones)
-        for topic in event.topics.values():
+        for topic in self._topics.seen(event.topics, event.tombstones):
             for index, assignment in enumerate(topic.partitions):
                 if self._settings.broker_id in assignment.replicas and assignment.uid not in self._partitions:
                     self._open(topic, index, now)
@@ -381,6 +380,7 @@ class BrokerCore:
         for uid in [uid for uid in self._recovered if uid in event.tombstones]:
             del self._recovered[uid]
             self._ctx.persist(DropPartition(uid))
+        self._share_memory()
 
     def _open(self, topic: Topic, index: int, now: Now) -> None:
         uid = topic.partitions[index].uid
@@ -394,7 +394,6 @@ class BrokerCore:
         if recovered is not None and recovered.damaged:
             self._ctx.log("error", "replica.damaged", uid=uid, reason=recovered.damaged)
         self._partitions[uid] = Partition(self._ctx, topic, index, dispatcher, recovered, now)
-        self._share_memory()
         self._ctx.attend(uid)
         self._ctx.coordinate(ReadNode(uid))
 
@@ -412,7 +411,6 @@ class BrokerCore:
         if not any(other.topic.name == name for other in self._partitions.values()):
             self._dispatchers.pop(name, None)
             self._deadlines.set(name, None)
-        self._share_memory()
         self._ctx.log("info", "partition.deleted", uid=uid, topic=name)
 
     def _share_memory(self) -> None:

@@ -35,7 +35,6 @@ class Topics:
 
     Attributes:
         by_name: every topic.
-        of_uid: the topic of each partition.
         tombstones: uids of deleted partitions.
         registrations: every living broker, this one included.
         read: whether the coordinator has been asked yet; before, `by_name` says nothing.
@@ -45,17 +44,18 @@ class Topics:
         self._ctx = ctx
         self.read = False
         self.by_name: dict[str, Topic] = {}
-        self.of_uid: dict[int, Topic] = {}
         self.tombstones: frozenset[int] = frozenset()
         self.registrations: dict[str, Registration] = {}
         self._orders: dict[int, tuple[Route, int, bool]] = {}
+        # Where the next topic's replicas begin: topics that are made at once must not all begin at one broker.
+        self._offset = 0
 
-    def seen(self, topics: dict[str, Topic], tombstones: frozenset[int]) -> None:
-        """All topics were read anew."""
+    def seen(self, topics: dict[str, Topic], tombstones: frozenset[int]) -> list[Topic]:
+        """All topics were read anew; returns those that are new or not what they were."""
         self.read = True
-        self.by_name = dict(topics)
-        self.of_uid = {part.uid: topic for topic in topics.values() for part in topic.partitions}
+        known, self.by_name = self.by_name, dict(topics)
         self.tombstones = tombstones
+        return [topic for name, topic in topics.items() if known.get(name) is not topic]
 
     # -------------------------------------------------------------- creating
 
@@ -105,7 +105,8 @@ class Topics:
 
     def _order(self, token: int, request: CreateTopicRequest) -> CreateTopic:
         brokers = sorted(self.registrations)
-        offset = len(self.of_uid)
+        offset = max(self._offset, sum(len(topic.partitions) for topic in self.by_name.values()))
+        self._offset = offset + request.partitions
         replicas_of = tuple(
             tuple(brokers[(offset + index + step) % len(brokers)] for step in range(request.replicas))
             for index in range(request.partitions)

@@ -1,0 +1,142 @@
+"""What is read of ZooKeeper, and how often, as topics come and go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeStat
+
+from dueq.cluster.layout import Layout
+from dueq.cluster.mirror import Mirror
+from dueq.cluster.requests import Requests
+from dueq.cluster.znodes import encode_node, encode_topic
+from dueq.core.membership import (
+    CoordinatorEvent,
+    Member,
+    NodeSeen,
+    PartitionAssignment,
+    PartitionNode,
+    Topic,
+    TopicsSeen,
+)
+
+LAYOUT = Layout("/dueq")
+STAT = ZnodeStat(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Answer:
+    """kazoo's result of one request, there at once."""
+
+    def __init__(self, value: Any = None, exception: Exception | None = None) -> None:
+        self.value, self.exception = value, exception
+
+    def rawlink(self, ready: Callable[[Any], None]) -> None:
+        ready(self)
+
+
+class Server:
+    """A few nodes, their watches, and what was asked for."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, bytes] = {LAYOUT.brokers: b"", LAYOUT.topics: b"", LAYOUT.tombstones: b""}
+        self.watches: dict[str, set[Callable[[WatchedEvent], None]]] = {}
+        self.asked: Counter[str] = Counter()
+
+    def get_children_async(self, path: str, watch: Any = None) -> Answer:
+        self._note(path, watch)
+        return Answer([name[len(path) + 1 :] for name in self.nodes if name.startswith(f"{path}/")])
+
+    def get_async(self, path: str, watch: Any = None) -> Answer:
+        self._note(path, watch)
+        value = self.nodes.get(path)
+        return Answer(exception=NoNodeError()) if value is None else Answer((value, STAT))
+
+    def make(self, name: str, uid: int) -> None:
+        topic = Topic(name, "0" * 32, "timeline", (PartitionAssignment(uid, ("b1",)),), 1, 1, 1 << 20, 0)
+        self.nodes[LAYOUT.topic(name)] = encode_topic(topic)
+        self.nodes[LAYOUT.partition(uid)] = encode_node(PartitionNode("b1", 1, 1, (Member("b1", "s1"),)))
+        self.fire(LAYOUT.topics)
+
+    def fire(self, path: str) -> None:
+        for watch in self.watches.pop(path, set()):
+            watch(WatchedEvent(EventType.CHANGED, KeeperState.CONNECTED, path))
+
+    def _note(self, path: str, watch: Any) -> None:
+        self.asked[path] += 1
+        if watch is not None:
+            self.watches.setdefault(path, set()).add(watch)
+
+
+class Following:
+    """A mirror on a thread that is the test's; what it wants to do later, the test does."""
+
+    def __init__(self) -> None:
+        self.server = Server()
+        self.events: list[CoordinatorEvent] = []
+        self.calls: list[Callable[[], None]] = []
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+        self.mirror = Mirror(
+            self.server, LAYOUT, Requests(self.calls.append), self.events.append, self.calls.append,
+            lambda seconds, call: self.waiting.append((seconds, call)), lambda registrations: None,
+        )  # fmt: skip
+        self.mirror.refresh()
+        self.run()
+
+    def run(self) -> None:
+        while self.calls:
+            self.calls.pop(0)()
+
+    def pass_time(self) -> None:
+        while self.waiting:
+            _, call = self.waiting.pop(0)
+            call()
+            self.run()
+
+    def topics(self) -> list[str]:
+        return sorted([event for event in self.events if isinstance(event, TopicsSeen)][-1].topics)
+
+
+def test_a_new_topic_is_seen_and_its_partition_followed() -> None:
+    following = Following()
+    following.pass_time()
+    following.server.make("a", 1)
+    following.run()
+    assert following.topics() == ["a"]
+    assert [event.uid for event in following.events if isinstance(event, NodeSeen)] == [1]
+    following.server.fire(LAYOUT.partition(1))
+    following.run()
+    assert [event.uid for event in following.events if isinstance(event, NodeSeen)] == [1, 1]
+
+
+def test_topics_made_in_a_burst_are_listed_together_and_each_is_read_once() -> None:
+    following = Following()
+    following.server.make("t0", 1)
+    following.run()
+    before = following.server.asked[LAYOUT.topics]
+    for number in range(1, 100):
+        following.server.make(f"t{number}", number + 1)
+        following.run()
+    following.pass_time()
+    assert len(following.topics()) == 100
+    assert following.server.asked[LAYOUT.topics] - before <= 3
+    assert {following.server.asked[LAYOUT.topic(f"t{number}")] for number in range(100)} == {1}
+    assert {following.server.asked[LAYOUT.partition(uid)] for uid in range(1, 101)} == {1}
+
+
+def test_a_topic_made_anew_under_its_old_name_is_read_and_followed_anew() -> None:
+    following = Following()
+    following.server.make("a", 1)
+    following.pass_time()
+    del following.server.nodes[LAYOUT.topic("a")], following.server.nodes[LAYOUT.partition(1)]
+    following.server.nodes[LAYOUT.tombstone("1-1")] = b""
+    following.server.fire(LAYOUT.topic("a"))
+    following.server.make("a", 2)
+    following.run()
+    following.pass_time()
+    seen = [event for event in following.events if isinstance(event, TopicsSeen)][-1]
+    assert [part.uid for part in seen.topics["a"].partitions] == [2]
+    assert seen.tombstones == frozenset({1})
+    assert following.server.asked[LAYOUT.partition(2)] == 1

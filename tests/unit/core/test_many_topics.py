@@ -1,0 +1,84 @@
+"""What a broker does when there are very many topics: no more per topic than it must."""
+
+from __future__ import annotations
+
+from dueq.core.broker import BrokerCore
+from dueq.core.effects import Coordinate, Effect
+from dueq.core.events import ClientFrameReceived, Route
+from dueq.core.instant import Now
+from dueq.core.membership import (
+    CoordinatorChanged,
+    CoordinatorState,
+    CreateTopic,
+    PartitionAssignment,
+    ReadNode,
+    Registration,
+    RegistrationsSeen,
+    Topic,
+    TopicsSeen,
+)
+from dueq.core.settings import CoreSettings
+from dueq.core.status import GAUGES_AT_ONCE
+from dueq_codecs.messages import CreateTopicRequest
+
+NOW = Now(1_700_000_000_000_000, 1_000_000)
+BROKERS = ("b1", "b2", "b3")
+
+
+def topic(uid: int) -> Topic:
+    return Topic(f"t{uid}", f"{uid:032x}", "timeline", (PartitionAssignment(uid, BROKERS),), 3, 2, 1 << 20, 0)
+
+
+def topics(count: int) -> dict[str, Topic]:
+    return {made.name: made for made in map(topic, range(1, count + 1))}
+
+
+def broker() -> BrokerCore:
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
+    registrations = {name: Registration(name, 1, f"s-{name}", f"tcp://{name}", "", 1) for name in BROKERS}
+    core.step([CoordinatorChanged(CoordinatorState.CONNECTED), RegistrationsSeen(registrations)], NOW)
+    return core
+
+
+def orders(effects: list[Effect], kind: type) -> list[object]:
+    return [
+        effect.order
+        for effect in effects
+        if isinstance(effect, Coordinate) and isinstance(effect.order, kind)
+    ]
+
+
+def test_a_new_topic_among_many_is_the_only_one_that_is_opened() -> None:
+    core, known = broker(), topics(50)
+    assert len(orders(core.step([TopicsSeen(known, frozenset())], NOW), ReadNode)) == 50
+    more = known | {"t51": topic(51)}
+    assert orders(core.step([TopicsSeen(more, frozenset())], NOW), ReadNode) == [ReadNode(51)]
+
+
+def test_topics_ordered_at_once_begin_at_different_brokers() -> None:
+    """Before any of them is known: all would be led by one broker."""
+    core = broker()
+    requests = [
+        CreateTopicRequest(number, bytes([number]) * 16, f"t{number}", "timeline", 1, 3, 0, 0, 0, False)
+        for number in range(1, 7)
+    ]
+    events = [ClientFrameReceived(Route(b"client"), request, []) for request in requests]
+    found = orders(core.step([*events], NOW), CreateTopic)
+    firsts = [order.replicas_of[0][0] for order in found if isinstance(order, CreateTopic)]
+    assert sorted(firsts) == ["b1", "b1", "b2", "b2", "b3", "b3"]
+
+
+def test_partitions_beyond_one_look_get_into_the_gauges_in_the_next_ones() -> None:
+    core, count = broker(), GAUGES_AT_ONCE * 2 + 1
+    core.step([TopicsSeen(topics(count), frozenset())], NOW)
+    sizes = [len(core.gauges(NOW)["partitions"]) for _ in range(4)]
+    assert sizes == [GAUGES_AT_ONCE, GAUGES_AT_ONCE * 2, count, count]
+
+
+def test_a_deleted_partition_leaves_the_gauges() -> None:
+    core = broker()
+    core.step([TopicsSeen(topics(3), frozenset())], NOW)
+    assert [part["uid"] for part in core.gauges(NOW)["partitions"]] == [1, 2, 3]
+    left = {name: made for name, made in topics(3).items() if name != "t2"}
+    core.step([TopicsSeen(left, frozenset({2}))], NOW)
+    assert [part["uid"] for part in core.gauges(NOW)["partitions"]] == [1, 3]
