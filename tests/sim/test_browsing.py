@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from dueq import limits
+from dueq.client.browsing import BrowsePage, Walk
+from dueq.client.core.effects import Failed
+from dueq.errors import SnapshotLost
 from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.sim.sdk import SimClient
 from dueq_codecs.keys import with_key
 from dueq_codecs.messages import BrowseRequest, Code
 
@@ -163,3 +171,61 @@ def test_a_request_that_is_repeated_while_it_waits_makes_one_snapshot() -> None:
     others = [stage.page(reader, "b1")[0].code for _ in range(limits.BROWSE_SNAPSHOTS_MAX)]
     expected = [Code.OK] * (limits.BROWSE_SNAPSHOTS_MAX - 1) + [Code.BUSY]
     stage.expect(others == expected, f"room for all but one: {others}")
+
+
+# ------------------------------------------------------------------ with the SDK's own session machine
+
+
+def next_page(stage: Stage, sdk: SimClient, walk: Walk) -> BrowsePage:
+    """What `Client.browse_pages` does for one page."""
+    while (order := walk.order()) is not None:
+        answers: list[tuple[Any, Failed | None]] = []
+        sdk.call(order.build, 20_000_000, lambda value, failed: answers.append((value, failed)))  # noqa: B023
+        stage.until(lambda: answers, "an answer")  # noqa: B023
+        value, failed = answers[0]
+        if failed is None:
+            walk.take(value)
+        elif isinstance(failed.error, SnapshotLost):
+            walk.lost(failed.error)
+        else:
+            raise failed.error
+    return walk.page()
+
+
+@pytest.mark.parametrize("reach", [["b1", "b2", "b3"], ["b3"]])
+def test_the_sdk_begins_anew_at_the_next_leader_while_nothing_was_handed_out(reach: list[str]) -> None:
+    stage = Stage()
+    ids = [b"%d" % number for number in range(3)]
+    stage.stored(*ids)
+    sdk, walk = stage.sdk("reader", reach), Walk(stage.topic, 0, payloads=True)
+    stage.step("the first page has come, its long payloads have not; the leader dies")
+    first = walk.order()
+    assert first is not None
+    answers: list[Any] = []
+    sdk.call(first.build, 20_000_000, lambda value, failed: answers.append(value))
+    stage.until(lambda: answers, "the first page")
+    answer = answers[0]
+    answer.reply.upload[0], answer.reply.size[0] = 77, limits.CHUNK_BYTES + 1
+    walk.take(answer)
+    stage.expect(walk.in_chunks, "a chunk is to be read")
+    stage.nodes["b1"].crash()
+    page = next_page(stage, sdk, walk)
+    stage.expect(page.payloads == ids and walk.done, f"all of it, from {stage.leader}: {page.payloads}")
+    stage.expect(page.epoch > 1, "from the new leadership")
+
+
+@pytest.mark.parametrize("reach", [["b1", "b2", "b3"], ["b3"]])
+def test_the_sdk_never_mixes_the_snapshots_of_two_leaders(reach: list[str]) -> None:
+    stage = Stage()
+    stage.stored(*[b"x"] * 600)
+    stage.stored(*[b"x"] * 600)
+    sdk, walk = stage.sdk("reader", reach), Walk(stage.topic, 0)
+    stage.expect(len(next_page(stage, sdk, walk)) == limits.BROWSE_ROWS_MAX, "a full page")
+    stage.expect(not walk.done, "there is more")
+    stage.step("the leader dies, another one serves")
+    stage.nodes["b1"].crash()
+    with pytest.raises(SnapshotLost, match="browse again"):
+        next_page(stage, sdk, walk)
+    again = Walk(stage.topic, 0)
+    rows = len(next_page(stage, sdk, again)) + len(next_page(stage, sdk, again))
+    stage.expect(rows == 1_200 and again.done, "from the beginning, all is there")
