@@ -38,8 +38,8 @@ class Looking:
         """Yield the messages that wait; nothing is leased, moved or counted.
 
         Partition by partition, each in order of the instants until which its messages wait, and each as it was when
-        its first message was asked for. Messages that a consumer holds are not shown, nor those of a job that is
-        neither committed nor aborted yet.
+        its first message was asked for. Messages that a consumer holds are not shown, nor those of a job that is not
+        decided yet or is being withdrawn.
 
         Args:
             topic: name.
