@@ -39,6 +39,15 @@ DEDUP_MS: Final = 15 * 60 * 1000
 DEDUP_BYTES_MAX: Final = 8 << 20
 REQUESTS_IN_FLIGHT_MAX: Final = 128
 
+# Jobs (in one partition)
+JOBS_MAX: Final = 4096
+JOB_HIDDEN_MS_MAX: Final = 7 * 24 * 3600 * 1000
+"""So far ahead may lie the instant by which a hidden job must be committed."""
+JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
+"""So long after its last record, and after that instant, is a job remembered, and the answers to its INSERTs."""
+JOB_DEDUP_WINDOW: Final = 65_536
+JOB_DEDUP_BYTES_MAX: Final = 16 << 20
+
 # Leases and consumers
 CONSUMER_LEASES_MAX: Final = 16_384
 PARTITION_LEASES_MAX: Final = 65_536

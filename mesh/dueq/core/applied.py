@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dueq.core.entry import NO_ENTRIES, Entries
+from dueq.core.job_table import Job
 from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, NO_U64, U8, U64
 
@@ -16,7 +17,7 @@ class RequestResult:
     client_id: bytes
     client_sequence: int
     code: Code
-    """OK, SEQUENCE_REUSED or OUTCOME_UNKNOWN."""
+    """OK, SEQUENCE_REUSED, OUTCOME_UNKNOWN or JOB_ENDED."""
     sequence: int
     """Of the record that took effect (an earlier one when this request is a repeat)."""
     row: int
@@ -43,4 +44,6 @@ class Applied:
     ended: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Entries whose lease ended by this record, as they were before (token and consumer included)."""
     gone: U64 = field(default_factory=lambda: NO_U64)
-    """Keys that left the waiting state other than by a lease (cancelled, or moved: see `waiting`)."""
+    """Keys that left the waiting state other than by a lease (cancelled, or moved or revealed: see `waiting`)."""
+    job: Job | None = None
+    """JOB: the job as it is now."""

@@ -241,9 +241,13 @@ class BrokerCore:
         attention, ctx.attention = ctx.attention, {}
         for uid in attention:
             partition = self._partitions.get(uid)
-            if partition is not None and partition.tick(now):
+            if partition is None:
+                continue
+            if partition.tick(now):
                 ctx.attend(uid)
                 ctx.touch(partition)
+            if partition.jobs.asks:
+                self._peer_messages.send_asks(partition, now)
 
     def _watch_peers(self, now: Now) -> None:
         """A peer that has fallen silent, or is heard again, concerns every partition shared with it."""

@@ -13,8 +13,8 @@ from dueq.core.table import OnDisk, Slots, Table
 from dueq.core.window import HotWindow
 from dueq.errors import UnknownVersion
 
-_SUMMARY = struct.Struct("<BQQQQ")
-_SUMMARY_VERSION = 2
+_SUMMARY = struct.Struct("<BQQQQQ")
+_SUMMARY_VERSION = 3
 
 
 class Summary(NamedTuple):
@@ -27,10 +27,12 @@ class Summary(NamedTuple):
     """Messages in the forecast's open-ended bucket."""
     age_ms: int = 0
     """Of the partition (see `dedup`)."""
+    jobs_given: int = 0
+    """Numbers of jobs that were given out (see `job_table`)."""
 
     def pack(self) -> bytes:
         """Return the summary's bytes."""
-        return _SUMMARY.pack(_SUMMARY_VERSION, self.stamp, self.scheduled, self.far, self.age_ms)
+        return _SUMMARY.pack(_SUMMARY_VERSION, *self)
 
     @classmethod
     def unpack(cls, value: bytes) -> Summary:

@@ -25,7 +25,14 @@ import numpy as np
 
 from dueq.core.persistence import DedupRow
 from dueq.errors import UnknownVersion
-from dueq.limits import DEDUP_BYTES_MAX, DEDUP_MS, DEDUP_WINDOW
+from dueq.limits import (
+    DEDUP_BYTES_MAX,
+    DEDUP_MS,
+    DEDUP_WINDOW,
+    JOB_DEDUP_BYTES_MAX,
+    JOB_DEDUP_WINDOW,
+    JOB_MEMORY_MS,
+)
 from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, U8, Record, RecordKind, RequestRef
 
@@ -47,6 +54,8 @@ class DedupLimits(NamedTuple):
 
 
 DEDUP_LIMITS = DedupLimits()
+JOB_DEDUP_LIMITS = DedupLimits(JOB_DEDUP_WINDOW, JOB_MEMORY_MS, JOB_DEDUP_BYTES_MAX)
+"""Of INSERTs that name a job: a whole job may be loaded once more, days later."""
 
 
 class Answer:
@@ -154,14 +163,11 @@ class Deduplication:
             row: its first row in the record.
             age_ms: the partition's, with this record.
         """
+        verdict = self.recall(request)
+        if verdict is not None:
+            return verdict
         key = (request.client_id, request.sequence)
-        known = self._answers.get(key)
-        if known is not None:
-            code = Code.OK if known.digest == request.digest else Code.SEQUENCE_REUSED
-            return Verdict(code, known if code == Code.OK else None, False)
         client = self._client(request.client_id)
-        if request.sequence <= client.floor:
-            return Verdict(Code.OUTCOME_UNKNOWN, None, False)
         outcomes = 0 if record.kind == RecordKind.INSERT else request.rows
         weight = ANSWER_BYTES + outcomes
         answer = Answer(request.digest, record.sequence, position, row, record.stamp, age_ms, weight)
@@ -174,6 +180,17 @@ class Deduplication:
         while self.bytes > self.limits.bytes_max and self._drop_oldest():
             pass
         return Verdict(Code.OK, answer, True)
+
+    def recall(self, request: RequestRef) -> Verdict | None:
+        """Return what became of a request before, or that nobody knows any more; None for a fresh one."""
+        known = self._answers.get((request.client_id, request.sequence))
+        if known is not None:
+            code = Code.OK if known.digest == request.digest else Code.SEQUENCE_REUSED
+            return Verdict(code, known if code == Code.OK else None, False)
+        client = self._clients.get(request.client_id)
+        if client is not None and request.sequence <= client.floor:
+            return Verdict(Code.OUTCOME_UNKNOWN, None, False)
+        return None
 
     def expire(self, age_ms: int) -> None:
         """Forget what is too old at this age of the partition."""

@@ -150,6 +150,8 @@ class TopicDispatcher:
             lane.requeue(applied.refused)
         if len(applied.waiting):
             lane.queue.add(applied.waiting)
+        if applied.job is not None:
+            lane.job_decided(applied.job, now)
 
     def became_hot(self, uid: int, entries: Entries) -> None:
         """The timeline has loaded waiting entries into its hot window."""

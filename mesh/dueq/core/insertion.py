@@ -9,19 +9,23 @@ from dueq.limits import BLOCK_BYTES
 from dueq_codecs.records import Record
 
 
-def inserted_entries(record: Record) -> Entries:
-    """Return one waiting entry per row of an INSERT, in row order.
+def inserted_entries(record: Record, job: int = 0) -> Entries:
+    """Return one waiting entry per row of an INSERT, in row order; `job` is the number of its job, 0 for none.
 
     `block_rows` counts the rows whose bytes are in the block: those with an upload are not among them.
     """
     count = record.rows
     rows = np.zeros(count, ENTRY)
-    rows["wait_at"] = rows["first"] = np.maximum(record.due, np.uint64(max(record.stamp, 0)))
+    # What is hidden waits until its job is decided, at the earliest.
+    rows["wait_at"] = rows["first"] = np.maximum(
+        record.due, np.uint64(max(record.stamp, record.job_until, 0))
+    )
     rows["due"] = record.due
     rows["sequence"] = record.sequence
     rows["size"] = record.size
     rows["crc"] = record.crc
     rows["state"] = State.WAITING
+    rows["job"] = job
     if count > 1:
         rows["row"] = np.arange(count, dtype=np.uint16)
     _place(record, rows)

@@ -6,13 +6,15 @@ from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.due_queue import NEVER_MS, DueQueue
-from dueq.core.entry import Entries, State
+from dueq.core.entry import Entries, State, keys_of
 from dueq.core.instant import Now
+from dueq.core.job_table import Job
 from dueq.core.leases import FEW, NEVER_US, LeaseTable, Phase, Slots
-from dueq_codecs.records import U64, Record, RecordKind
+from dueq_codecs.records import U64, JobState, Record, RecordKind
 
 
 class LedTimeline(Protocol):
@@ -28,6 +30,23 @@ class LedTimeline(Protocol):
 
     def waiting_hot(self) -> Entries:
         """Return every waiting entry of the hot window."""
+        ...
+
+    @property
+    def jobs(self) -> LedJobs:
+        """What says which entries may be delivered."""
+        ...
+
+
+class LedJobs(Protocol):
+    """The jobs of a led partition, as far as dispatch reads them."""
+
+    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
+        ...
+
+    def ended(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which entries are of a job that was aborted or cancelled; None: none is."""
         ...
 
 
@@ -89,6 +108,8 @@ class Lane:
         self._pending: list[_Batch] = []
         self._orders = 0
         self._late: list[tuple[Slots, U64]] = []
+        # By number of the job: keys that came out of the queue and may not be leased before it is decided.
+        self._parked: dict[int, list[U64]] = {}
 
     # -------------------------------------------------------------- what is to be pushed
 
@@ -228,5 +249,33 @@ class Lane:
         self.queue.add(rows[rows["state"] == State.WAITING])
 
     def take_waiting(self, until_ms: int, limit: int) -> Entries:
-        """Take waiting messages out of the queue, to lease them or to put them back."""
-        return self.queue.pop(until_ms, limit, self.leases.slot_of.keys())
+        """Take waiting messages out of the queue, to lease them or to put them back.
+
+        None of a job that is not committed is among them: they come back when it is.
+        """
+        entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys())
+        barred = self.partition.timeline.jobs.barred(entries)
+        if barred is None:
+            return entries
+        kept = entries[barred]
+        ended = self.partition.timeline.jobs.ended(kept)
+        if ended is not None:
+            kept = kept[~ended]  # they are being withdrawn
+        for number in set(kept["job"].tolist()):
+            self._parked.setdefault(number, []).append(keys_of(kept[kept["job"] == number]))
+        return entries[~barred]
+
+    # -------------------------------------------------------------- jobs
+
+    def job_decided(self, job: Job, now: Now) -> None:
+        """Go on with what waited for the decision; what was not pushed of a cancelled job shall not be."""
+        if job.state == JobState.OPEN:
+            return
+        parked = self._parked.pop(job.number, None)
+        if job.state == JobState.COMMITTED:
+            for keys in parked or ():
+                self.requeue(keys)
+        elif job.leased:
+            leases = self.leases
+            of_job = (leases.entry["job"] == job.number) & (leases.phase == Phase.GRANTED)
+            self.return_granted(np.flatnonzero(of_job), now)

@@ -10,6 +10,10 @@
     LEASED   EXTEND              LEASED with another length
     LEASED   RELEASE             WAITING at max(due, stamp), attempt - 1
     LEASED   EXPIRE              WAITING at max(due, stamp)
+    WAITING  REVEAL              WAITING at max(due, stamp), if it was hidden until its job, now committed, was decided
+
+What is of a job that is open waits until the job's `until` at the earliest and is not leased. What is of a job that
+was aborted or cancelled is finished where it would begin to wait or would be leased, and is not moved.
 
 Rows that name one message twice take effect one after the other: they are worked off in rounds of distinct
 messages, so that each round is a batch.
@@ -26,12 +30,13 @@ from dueq.core.applied import Applied
 from dueq.core.entry import Entries, State, keys_of
 from dueq.core.forecast import Forecast
 from dueq.core.insertion import inserted_entries
+from dueq.core.job_table import JobTable
 from dueq.core.residency import keys_named
 from dueq.core.table import OnDisk, Slots, Table, joined
 from dueq.core.window import HotWindow
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX
-from dueq_codecs.records import U8, U64, Outcome, Record, RecordKind
+from dueq_codecs.records import U8, U64, JobState, Outcome, Record, RecordKind
 
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
@@ -51,10 +56,13 @@ class LiveMessages:
         finished_count: how many they are.
     """
 
-    def __init__(self, table: Table, window: HotWindow, forecast: Forecast, scheduled: int) -> None:
+    def __init__(
+        self, table: Table, window: HotWindow, forecast: Forecast, jobs: JobTable, scheduled: int
+    ) -> None:
         self.table = table
         self.window = window
         self.forecast = forecast
+        self.jobs = jobs
         self.scheduled = scheduled
         self.leased = 0
         self.finished: list[Entries] = []
@@ -67,13 +75,14 @@ class LiveMessages:
             RecordKind.EXTEND: self._settle,
             RecordKind.RELEASE: self._settle,
             RecordKind.EXPIRE: self._settle,
+            RecordKind.REVEAL: self._reveal,
         }
 
     # ------------------------------------------------------------ records
 
-    def insert(self, record: Record, chosen: Index | None, applied: Applied) -> None:
-        """Apply an INSERT; the payloads of rows that are not `chosen` are garbage at once."""
-        rows = inserted_entries(record)
+    def insert(self, record: Record, chosen: Index | None, job: int, applied: Applied) -> None:
+        """Apply an INSERT of the job with this number; the payloads of rows not `chosen` are garbage at once."""
+        rows = inserted_entries(record, job)
         if chosen is not None:
             kept = np.zeros(len(rows), np.bool_)
             kept[chosen] = True
@@ -85,6 +94,7 @@ class LiveMessages:
         slots = self._insert_rows(rows)
         self.table.mark(slots)
         self.scheduled += len(rows)
+        self.jobs.count(rows, 1, 0)
         applied.waiting = self.window.begin(rows)
 
     def lease(self, record: Record, slots: Slots, applied: Applied) -> None:
@@ -145,6 +155,12 @@ class LiveMessages:
             at, slots, rows = at[free], slots[free], _pick(rows, free)
             if not len(at):
                 return
+        barred = self.jobs.barred(rows)
+        if barred is not None:
+            self._refuse(keys_named(record)[at[barred]], slots[barred], _pick(rows, barred), applied)
+            at, slots, rows = at[~barred], slots[~barred], _pick(rows, ~barred)
+            if not len(at):
+                return
         self._stop_waiting(rows)
         consumer = record.consumer[at]
         ids = np.frombuffer(b"".join(record.consumers), ">u8").reshape(-1, 2)
@@ -157,12 +173,25 @@ class LiveMessages:
         self.table.put(slots, rows)
         self.table.mark(slots)
         self.leased += len(rows)
+        self.jobs.count(rows, 0, 1)
         applied.leased = _joined(applied.leased, rows)
+
+    def _refuse(self, keys: U64, slots: Slots, rows: Entries, applied: Applied) -> None:
+        """Lease nothing of a job that is not committed; what is of one that has ended goes."""
+        applied.refused = np.concatenate((applied.refused, keys))
+        ended = self.jobs.ended(rows)
+        if ended is not None:
+            gone = _pick(rows, ended)
+            applied.gone = np.concatenate((applied.gone, keys_of(gone)))
+            self._stop_waiting(gone)
+            self._finish(slots[ended], gone)
 
     def _withdraw(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
         """MOVE or CANCEL."""
         state = rows["state"]
         same = rows["first"] == record.first[at]
+        if record.kind == RecordKind.MOVE and (ended := self.jobs.ended(rows)) is not None:
+            same &= ~ended
         waiting = same & (state == State.WAITING)
         if _all(waiting):
             applied.gone = np.concatenate((applied.gone, keys_of(rows)))
@@ -229,10 +258,36 @@ class LiveMessages:
         self._wait(record, slots, rows, not_before, applied)
         return outcomes
 
+    def _reveal(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
+        """Let what was hidden until its job was decided wait for its own instant."""
+        job = self.jobs.by_key.get(record.job)
+        outcomes = np.full(len(at), Outcome.STALE, np.uint8)
+        if job is None or job.state != JobState.COMMITTED:
+            return outcomes
+        hidden = (rows["state"] == State.WAITING) & (rows["first"] == record.first[at])
+        hidden &= (rows["job"] == job.number) & (rows["wait_at"] == job.until) & (rows["attempt"] == 0)
+        hidden &= np.maximum(rows["due"], np.uint64(max(record.stamp, 0))) < job.until
+        if hidden.any():
+            outcomes[hidden] = Outcome.DONE
+            slots, rows = slots[hidden], _pick(rows, hidden)
+            applied.gone = np.concatenate((applied.gone, keys_of(rows)))
+            self._stop_waiting(rows)
+            self._wait(record, slots, rows, rows["due"], applied)
+        return outcomes
+
     # ------------------------------------------------------------ steps
 
     def _wait(self, record: Record, slots: Slots, rows: Entries, not_before: U64, applied: Applied) -> None:
-        """Let rows wait from now on, at max(not_before, stamp)."""
+        """Let rows wait from now on, at max(not_before, stamp); what is of a job that has ended goes instead."""
+        ended = self.jobs.ended(rows)
+        if ended is not None:
+            self._finish(slots[ended], _pick(rows, ended))
+            slots, rows, not_before = slots[~ended], _pick(rows, ~ended), not_before[~ended]
+            if not len(rows):
+                return
+        hidden_until = self.jobs.not_before(rows)
+        if hidden_until is not None:
+            not_before = np.maximum(not_before, hidden_until)
         rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))
         rows["state"] = State.WAITING
         for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
@@ -241,15 +296,18 @@ class LiveMessages:
         self.table.put(slots, rows)
         self.table.mark(slots)
         self.scheduled += len(rows)
+        self.jobs.count(rows, 1, 0)
         applied.waiting = _joined(applied.waiting, self.window.begin(rows))
 
     def _stop_waiting(self, rows: Entries) -> None:
         self.forecast.end(rows)
         self.window.leave(rows)
         self.scheduled -= len(rows)
+        self.jobs.count(rows, -1, 0)
 
     def _end_leases(self, rows: Entries, applied: Applied) -> None:
         self.leased -= len(rows)
+        self.jobs.count(rows, 0, -1)
         applied.ended = _joined(applied.ended, rows)
 
     def _finish(self, slots: Slots, rows: Entries) -> None:

@@ -25,6 +25,7 @@ from dueq.core.entry import Entries
 from dueq.core.events import Route
 from dueq.core.installing import Installation, SnapshotService
 from dueq.core.instant import Now
+from dueq.core.jobs import Jobs
 from dueq.core.log import entry_bytes
 from dueq.core.membership import Member, PartitionAssignment, Topic
 from dueq.core.peers import Peer
@@ -67,6 +68,7 @@ _OPERATIONS = {
     RecordKind.NACK: "nack",
     RecordKind.EXTEND: "extend",
     RecordKind.RELEASE: "release",
+    RecordKind.JOB: "job",
 }
 
 
@@ -101,7 +103,8 @@ class Partition:
         self.broken = ""
         usable = recovered if recovered is not None and not recovered.damaged else None
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
-        self.timeline = Timeline(self.uid, usable, self.hot_rows_max)
+        self.timeline = self._timeline_of(usable)
+        self.jobs = Jobs(ctx, self)
         self.uploads = Uploads(ctx, self.replica, usable.uploads if usable is not None else [], now)
         self._snapshots = SnapshotService(ctx, self.replica)
         self._installation: Installation | None = None
@@ -123,6 +126,10 @@ class Partition:
         elif usable is not None:
             self.appended(usable.tail, now)
             self._pump(now)
+
+    def _timeline_of(self, recovered: RecoveredPartition | None) -> Timeline:
+        place = self.index, len(self.topic.partitions)
+        return Timeline(self.uid, recovered, self.hot_rows_max, place=place)
 
     # -------------------------------------------------------------- requests
 
@@ -158,6 +165,9 @@ class Partition:
         insert = request.kind == RecordKind.INSERT
         if insert and (refusal := self._no_inserts()) is not None:
             return refusal
+        jobs = self.timeline.jobs.by_key
+        if request.job and len(jobs) >= limits.JOBS_MAX and request.job not in jobs:
+            return Refusal(Code.BUSY, f"partition {self.uid} knows {len(jobs)} jobs, no more", 1000)
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
         if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
             return Refusal(
@@ -218,7 +228,9 @@ class Partition:
             head = self._queue[0]
             rows += head.request.rows
             weight += len(head.body)
-            if group and (rows > limits.RECORD_ROWS_MAX or weight > limits.RECORD_BYTES_MAX):
+            if group and (
+                kind == RecordKind.JOB or rows > limits.RECORD_ROWS_MAX or weight > limits.RECORD_BYTES_MAX
+            ):
                 break
             group.append(self._queue.popleft())
         record = Record(kind, self.uid, 0, 0, 0)
@@ -233,6 +245,10 @@ class Partition:
     def _fill(self, record: Record, group: list[_Queued], now: Now) -> bytes | memoryview:
         """Put the requests' columns into the record; returns its body."""
         requests = [item.request for item in group]
+        record.job, record.job_until = requests[0].job, requests[0].job_until
+        record.job_action = requests[0].job_action
+        if record.kind == RecordKind.JOB:
+            return b""
         if record.kind == RecordKind.INSERT:
             record.due = _joined([r.due for r in requests])
             record.size = _joined([r.size for r in requests])
@@ -362,6 +378,7 @@ class Partition:
             self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
         self._weights.clear()
         self._wanted.clear()
+        self.jobs.end()
         self._uncommitted_bytes = 0
         self.uploads.leadership_lost()
         self.dispatcher.unlead(self.uid, now)
@@ -414,6 +431,7 @@ class Partition:
         if record.kind == RecordKind.BARRIER and record.epoch == leading.epoch:
             leading.serve()
             self.dispatcher.lead(self, now)
+            self.jobs.begin()
             self.ctx.log(
                 "info", "partition.served", uid=self.uid, epoch=leading.epoch, sequence=record.sequence
             )
@@ -428,6 +446,7 @@ class Partition:
                 self._count_senders(record, applied)
         if leading.serving:
             self.dispatcher.applied(self.uid, record, applied, now)
+            self.jobs.applied(record, applied, now)
 
     def _count_senders(self, record: Record, applied: Applied) -> None:
         statistics = self.ctx.metrics.statistics
@@ -444,6 +463,10 @@ class Partition:
             reply.text = f"request {result.client_sequence} of this client had another content before"
         elif result.code == Code.OUTCOME_UNKNOWN:
             reply.text = f"request {result.client_sequence} is older than what is remembered of this client"
+        elif result.code == Code.JOB_ENDED:
+            reply.text = (
+                "the job takes no more messages: it has ended, or was begun with another time to commit"
+            )
         return reply
 
     # -------------------------------------------------------------- checkpoints, trimming, the hot window
@@ -552,6 +575,7 @@ class Partition:
             self.uploads.tick(now)
             wants = True
         self._pump(now)
+        wants = self.jobs.tick(now) or wants
         return wants or self.timeline.applied != self._checkpointed
 
     # -------------------------------------------------------------- messages of peers
@@ -602,7 +626,7 @@ class Partition:
         epoch = self.replica.epoch
         self.replica.reset(recovered)
         self.replica.raise_epoch(epoch)
-        self.timeline = Timeline(self.uid, recovered, self.hot_rows_max)
+        self.timeline = self._timeline_of(recovered)
         self.uploads.recovered(recovered.uploads, now)
         self._checkpointed = self.timeline.applied
         self._hidden = self.timeline.hidden_jobs()
@@ -654,7 +678,7 @@ class Partition:
 
 def _alike(request: ChangeRequest) -> tuple[object, ...]:
     """What requests must have in common to share a record."""
-    return request.kind, request.keyed
+    return request.kind, request.keyed, request.job, request.job_until, request.job_action
 
 
 def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -17,6 +17,8 @@ from dueq.core.mesh_time import MeshTime
 from dueq.core.peers import Peer
 from dueq.core.routing import Routing
 from dueq_codecs.messages import (
+    JobAsk,
+    JobTell,
     PeerFrame,
     Relay,
     SnapshotChunk,
@@ -101,6 +103,28 @@ class PeerMessages:
         for upload_ack in frame.upload_acks:
             if (partition := self._partitions.get(upload_ack.uid)) is not None:
                 partition.upload_acked(peer, upload_ack)
+        for ask in frame.job_asks:
+            if (tell := self._ask(ask, now)) is not None:
+                peer.job_tells.append(tell)
+        for tell in frame.job_tells:
+            self._tell(tell, now)
+
+    def send_asks(self, partition: Partition, now: Now) -> None:
+        """Bring the questions of a partition about its jobs to who leads the partitions that decide."""
+        asks, partition.jobs.asks = partition.jobs.asks, []
+        for ask in asks:
+            if (tell := self._ask(ask, now)) is not None:
+                self._tell(tell, now)
+            elif (peer := self._ctx.peers.get(self._routing.leader_of(ask.uid).broker_id)) is not None:
+                peer.job_asks.append(ask)
+
+    def _ask(self, ask: JobAsk, now: Now) -> JobTell | None:
+        partition = self._partitions.get(ask.uid)
+        return partition.jobs.asked(ask, now) if partition is not None else None
+
+    def _tell(self, tell: JobTell, now: Now) -> None:
+        if (partition := self._partitions.get(tell.uid)) is not None:
+            partition.jobs.told(tell, now)
 
     def _relay(self, peer: Peer, relay: Relay, now: Now) -> None:
         if relay.back:

@@ -17,6 +17,8 @@ from dueq_codecs.messages import (
     Ack,
     Append,
     Fence,
+    JobAsk,
+    JobTell,
     Leadership,
     Mismatch,
     PeerFrame,
@@ -66,6 +68,8 @@ class Peer:
         self.vote_requests: list[VoteRequest] = []
         self.votes: list[Vote] = []
         self.upload_acks: list[UploadAck] = []
+        self.job_asks: list[JobAsk] = []
+        self.job_tells: list[JobTell] = []
 
     def reborn(self, incarnation: int, store_id: str, endpoint: str, metrics: str, now: Now) -> None:
         """A new life: nothing that the old one was told or has said counts."""
@@ -86,6 +90,8 @@ class Peer:
         self.vote_requests = []
         self.votes = []
         self.upload_acks = []
+        self.job_asks = []
+        self.job_tells = []
         self._pong = False
 
     def stick(self, item: Fence | Leadership | Append) -> None:
@@ -126,6 +132,8 @@ class Peer:
             or self.vote_requests
             or self.votes
             or self.upload_acks
+            or self.job_asks
+            or self.job_tells
             or self._pong
             or now.mono_us >= self.ping_at_us
             or any(sticky.since_us is None for sticky in self._sticky.values())
@@ -167,6 +175,8 @@ class Peer:
             fences=fences,
             leaderships=leaderships,
             upload_acks=self.upload_acks,
+            job_asks=self.job_asks,
+            job_tells=self.job_tells,
         )
         self._clear()
         return frame

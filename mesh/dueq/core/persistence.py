@@ -76,6 +76,14 @@ class DedupRow:
 
 
 @dataclass(slots=True)
+class JobRow:
+    """What is known of one job: `value` is the core's own packing; None deletes the row."""
+
+    job: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
 class SaveCheckpoint:
     """All rows of one partition's state that changed since its last checkpoint: one atomic batch."""
 
@@ -94,6 +102,9 @@ class SaveCheckpoint:
     """Messages that ended since the last checkpoint: their payloads are garbage (sequence, row, place,
     block_rows, flags and size matter)."""
     dedup: list[DedupRow] = field(default_factory=list)
+    jobs: list[JobRow] = field(default_factory=list)
+    job_answers: list[DedupRow] = field(default_factory=list)
+    """As `dedup`, of INSERTs that name a job."""
     days: list[tuple[int, bytes]] = field(default_factory=list)
     """Forecast: (day number since 1970, 24 little-endian uint32 counts by hour); empty bytes delete it."""
     summary: bytes = b""
@@ -378,6 +389,8 @@ class RecoveredPartition:
     installing: bool = False
     damaged: str = ""
     """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
+    jobs: list[JobRow] = field(default_factory=list)
+    job_answers: list[DedupRow] = field(default_factory=list)
 
 
 @dataclass(slots=True)

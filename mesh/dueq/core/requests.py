@@ -27,6 +27,7 @@ CHANGES = frozenset(
         RecordKind.NACK,
         RecordKind.EXTEND,
         RecordKind.RELEASE,
+        RecordKind.JOB,
     }
 )
 """The kinds of record that a client may ask for."""
@@ -56,10 +57,20 @@ def check_change(
     if request.sequence < 1:
         return invalid(f"request sequences count from 1, not {request.sequence}")
     if request.kind == RecordKind.INSERT:
-        return _check_insert(request, bodies, topic, now)
+        return _check_job(request, now) or _check_insert(request, bodies, topic, now)
     if bodies:
         return invalid(f"{request.kind.name} takes no payload")
-    return _check_targets(request, topic, now)
+    return _check_job(request, now) or _check_targets(request, topic, now)
+
+
+def _check_job(request: ChangeRequest, now: Now) -> Refusal | None:
+    """No message may be hidden for longer than a job is remembered."""
+    last = now.wall_ms + limits.JOB_HIDDEN_MS_MAX + limits.HANDOVER_MS
+    if request.job_until > (last if request.kind == RecordKind.INSERT else limits.DUE_MS_MAX):
+        return invalid(
+            f"a job is hidden for at most {limits.JOB_HIDDEN_MS_MAX} ms, not until {request.job_until}"
+        )
+    return None
 
 
 def _first_row(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None:

@@ -25,7 +25,7 @@ from dueq_codecs.records import U16, U64, Record, RecordKind
 KEY_NONE: Final = (1 << 64) - 1
 """The key of an id that cannot exist."""
 
-NAMES_WAITING: Final = frozenset((RecordKind.LEASE, RecordKind.MOVE, RecordKind.CANCEL))
+NAMES_WAITING: Final = frozenset((RecordKind.LEASE, RecordKind.MOVE, RecordKind.CANCEL, RecordKind.REVEAL))
 """Kinds that concern waiting messages, which may be on disk only. The other kinds concern leases, and those
 are in memory: a key that is not there then is not leased, whatever the disk has."""
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from dueq.core.partition import Partition
 
 FORECAST_SECONDS_MAX = 3600
+JOBS_SHOWN_MAX = 20_000
+"""In one document: it has to fit a frame."""
 GAUGES_AT_ONCE = 500
 """Partitions that one call of `gauges` looks at, a few milliseconds: of ten thousand each is seen every 20 calls."""
 
@@ -70,6 +72,8 @@ class Status:
                     ]
                 }
             )
+        if request.what == "jobs" or request.what.startswith("job "):
+            return json.dumps(_jobs(led, request.what[4:]))
         return None
 
     def degraded(self) -> str:
@@ -196,3 +200,31 @@ class Status:
             "end": partition.replica.log.end,
             "commit": partition.replica.commit,
         }
+
+
+def _jobs(led: list[Partition], named: str) -> dict[str, Any]:
+    """The jobs that the partitions led here know, the latest first; only the one named, if one is."""
+    room = JOBS_SHOWN_MAX
+    partitions = []
+    for partition in led:
+        table = partition.timeline.jobs.by_key
+        shown = [job for job in reversed(table.values()) if named in ("", job.key.hex())][: max(room, 0)]
+        room -= len(shown)
+        partitions.append(
+            {
+                "uid": partition.uid,
+                "epoch": partition.epoch,
+                "sequence": partition.timeline.applied,
+                "jobs": [
+                    {
+                        "job": job.key.hex(),
+                        "state": job.state.name.lower(),
+                        "until": job.until,
+                        "messages": job.messages,
+                        "cleared": job.cleared,
+                    }
+                    for job in shown
+                ],
+            }
+        )
+    return {"partitions": partitions}

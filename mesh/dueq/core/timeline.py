@@ -23,9 +23,10 @@ import numpy as np
 from dueq.core.applied import Applied, RequestResult
 from dueq.core.checkpoint import Summary, low_water_of, write_rows
 from dueq.core.cold import ColdIds, Hold
-from dueq.core.dedup import DEDUP_LIMITS, Deduplication, DedupLimits, Verdict
+from dueq.core.dedup import DEDUP_LIMITS, JOB_DEDUP_LIMITS, Deduplication, DedupLimits, Verdict
 from dueq.core.entry import Entries, State, keys_of
 from dueq.core.forecast import Forecast
+from dueq.core.job_table import JobTable
 from dueq.core.live import Index, LiveMessages
 from dueq.core.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.residency import Residency, keys_named
@@ -33,6 +34,7 @@ from dueq.core.table import OnDisk, Slots, Table, joined
 from dueq.core.window import HotWindow, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
+from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, Record, RecordKind
 
 FINISHED_PER_DIRTY = 4
@@ -52,6 +54,7 @@ class Timeline:
         applied: sequence of the last applied record.
         stamp: its stamp, Unix ms.
         low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
+        jobs: what is known of jobs; for reading only.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Timeline:
         recovered: RecoveredPartition | None = None,
         hot_rows_max: int = HOT_ROWS_MAX,
         dedup_limits: DedupLimits = DEDUP_LIMITS,
+        place: tuple[int, int] = (0, 1),
     ) -> None:
         """Begin with nothing, or with the last checkpoint that the store recovered; replay the tail then.
 
@@ -68,6 +72,7 @@ class Timeline:
             recovered: what `dueq.storage` found; None: an empty partition.
             hot_rows_max: waiting messages to keep in memory, soonest first.
             dedup_limits: how much is remembered of past requests.
+            place: the partition's place in its topic, and how many the topic has: says which jobs it decides about.
 
         Raises:
             UnknownVersion: a newer build wrote the checkpoint.
@@ -82,7 +87,9 @@ class Timeline:
         self._window = HotWindow((self.low_water, 0) if summary.scheduled else None)
         self._forecast = Forecast(recovered.days if recovered else None, summary.far)
         self._dedup = Deduplication(dedup_limits, recovered.dedup if recovered else None)
-        self._live = LiveMessages(self._table, self._window, self._forecast, summary.scheduled)
+        self._job_dedup = Deduplication(JOB_DEDUP_LIMITS, recovered.job_answers if recovered else None)
+        self.jobs = JobTable(*place, recovered.jobs if recovered else None, summary.jobs_given)
+        self._live = LiveMessages(self._table, self._window, self._forecast, self.jobs, summary.scheduled)
         self._residency = Residency(self._table, self._window, hot_rows_max)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
@@ -130,8 +137,8 @@ class Timeline:
         return self._table.dirty_count + self._live.finished_count // FINISHED_PER_DIRTY
 
     def hidden_jobs(self) -> frozenset[int]:
-        """The numbers of the jobs that are open: nobody is shown their messages yet."""
-        return frozenset()
+        """The numbers of the jobs whose messages nobody is shown: they are open, or being withdrawn."""
+        return self.jobs.hidden
 
     # ------------------------------------------------------------ rows that are only on disk
 
@@ -218,6 +225,8 @@ class Timeline:
         self.stamp = record.stamp
         self.applied = record.sequence
         self._dedup.expire(self._age_ms)
+        self._job_dedup.expire(self._age_ms)
+        self.jobs.expire(self._age_ms, record.stamp)
         verdicts, chosen = self._judge(record)
         applied = Applied()
         outcomes = self._change(record, hold, chosen, applied)
@@ -249,16 +258,22 @@ class Timeline:
 
     def _judge(self, record: Record) -> tuple[list[Verdict], Index | None]:
         """Decide which requests take effect, and so which rows (None: all of them)."""
+        of_job = bool(record.job) and record.kind == RecordKind.INSERT
+        dedup = self._job_dedup if of_job else self._dedup
+        refused = of_job and self.jobs.refuses(record)
         verdicts = []
         chosen: list[Index] = []
         row = 0
         for position, request in enumerate(record.requests):
-            verdict = self._dedup.judge(request, record, position, row, self._age_ms)
+            if refused:
+                verdict = dedup.recall(request) or Verdict(Code.JOB_ENDED, None, False)
+            else:
+                verdict = dedup.judge(request, record, position, row, self._age_ms)
             verdicts.append(verdict)
             if verdict.fresh:
                 chosen.append(np.arange(row, row + request.rows, dtype=np.intp))
             row += request.rows
-        if len(chosen) == len(verdicts):
+        if len(chosen) == len(verdicts) and not refused:
             return verdicts, None
         return verdicts, np.concatenate(chosen) if chosen else np.empty(0, np.intp)
 
@@ -266,8 +281,16 @@ class Timeline:
         if record.kind == RecordKind.BARRIER:
             return NO_U8
         if record.kind == RecordKind.INSERT:
-            self._live.insert(record, chosen, applied)
+            number = 0
+            if record.job and (chosen is None or len(chosen)):
+                number = self.jobs.insert(record, self._age_ms)
+            self._live.insert(record, chosen, number, applied)
             return NO_U8
+        if record.kind == RecordKind.JOB:
+            if chosen is not None:
+                return NO_U8
+            outcome, applied.job = self.jobs.act(record, self._age_ms)
+            return np.array([outcome], np.uint8)
         slots = hold.slots if hold is not None else self._table.find(keys_named(record))
         if record.kind == RecordKind.LEASE:
             self._live.lease(record, slots, applied)
@@ -344,8 +367,12 @@ class Timeline:
             self._live.finished = []
             self._live.finished_count = 0
         save.dedup = self._dedup.changed_rows()
+        save.jobs = self.jobs.changed_rows()
+        save.job_answers = self._job_dedup.changed_rows()
         save.days = self._forecast.changed_days()
-        save.summary = Summary(self.stamp, self._live.scheduled, self._forecast.far, self._age_ms).pack()
+        save.summary = Summary(
+            self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given
+        ).pack()
         self._saving = (self.applied, slots)
         self._checkpointed = self.applied
         return save
@@ -388,6 +415,9 @@ class Timeline:
             "hours": sorted(self._forecast.hours.items()),
             "far": self._forecast.far,
             "dedup": self._dedup.export(),
+            "jobs": self.jobs.export(),
+            "jobs_given": self.jobs.given,
+            "job_answers": self._job_dedup.export(),
         }
 
 

@@ -11,6 +11,8 @@ timeline/                                            payload/
     uid o sequence(5) row(2)              wait_at(6), where it is not `first`
     uid l sequence(5) row(2)              leased entry
     uid d client(16) sequence(8)          remembered answer
+    uid a client(16) sequence(8)          remembered answer to an insert of a job
+    uid j job(16)                         what is known of a job
     uid f day(4)                          forecast counts
     uid n sequence(5) block_row(2)        rows of a block that are still live
     uid g sequence(5) …payload key        garbage: to go from payload/ once the log is past `sequence`
@@ -85,9 +87,14 @@ def garbage_key(uid: int, sequence: int, payload_key: bytes) -> bytes:
     return head(uid, b"g") + sequence.to_bytes(5, "big") + payload_key[3:]
 
 
-def dedup_key(uid: int, client_id: bytes, sequence: int) -> bytes:
-    """Return the key of a remembered answer."""
-    return head(uid, b"d") + client_id + sequence.to_bytes(8, "big")
+def dedup_key(uid: int, client_id: bytes, sequence: int, tag: bytes = b"d") -> bytes:
+    """Return the key of a remembered answer; tag `a`: to an insert of a job."""
+    return head(uid, tag) + client_id + sequence.to_bytes(8, "big")
+
+
+def job_key(uid: int, job: bytes) -> bytes:
+    """Return the key of what is known of a job."""
+    return head(uid, b"j") + job
 
 
 def day_key(uid: int, day: int) -> bytes:

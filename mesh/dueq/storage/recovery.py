@@ -12,7 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 from dueq.core.entry import NO_ENTRIES
-from dueq.core.persistence import DedupRow, RecoveredPartition
+from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition
 from dueq.storage import layout
 from dueq.storage.engine import Engine, Operation
 from dueq.storage.layout import CHECKPOINT, LINK, META, START
@@ -119,14 +119,18 @@ class Recovery:
         return RecoveredPartition(
             uid, topic, epoch, min(commit, log.end), applied, log.start, log.end, list(log.epochs), tail, low_water,
             as_entries([value for _, value in self._rows(uid, b"l")]),
-            [
-                DedupRow(key[4:20], int.from_bytes(key[20:], "big"), value)
-                for key, value in self._rows(uid, b"d")
-            ],
+            self._answers(uid, b"d"),
             [(int.from_bytes(key[4:], "big"), value) for key, value in self._rows(uid, b"f")],
             summary,
             self._orphans(uid, tail),
+            jobs=[JobRow(key[4:], value) for key, value in self._rows(uid, b"j")],
+            job_answers=self._answers(uid, b"a"),
         )  # fmt: skip
+
+    def _answers(self, uid: int, tag: bytes) -> list[DedupRow]:
+        return [
+            DedupRow(key[4:20], int.from_bytes(key[20:], "big"), value) for key, value in self._rows(uid, tag)
+        ]
 
     def _rows(self, uid: int, tag: bytes) -> list[tuple[bytes, bytes]]:
         prefix = layout.head(uid, tag)

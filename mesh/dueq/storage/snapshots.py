@@ -18,7 +18,7 @@ from dueq.storage import layout
 from dueq.storage.engine import Engine, Operation, Snapshot
 from dueq.storage.rows import pack_row, read_rows
 
-_TIMELINE_TAGS = (b"C", b"d", b"f", b"g", b"i", b"l", b"n", b"o", b"v")
+_TIMELINE_TAGS = (b"C", b"a", b"d", b"f", b"g", b"i", b"j", b"l", b"n", b"o", b"v")
 
 
 class _Open:

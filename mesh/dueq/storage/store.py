@@ -339,6 +339,9 @@ class Store:
         self._finish(uid, write.finished)
         for row in write.dedup:
             batch.append((layout.dedup_key(uid, row.client_id, row.sequence), row.value))
+        for row in write.job_answers:
+            batch.append((layout.dedup_key(uid, row.client_id, row.sequence, b"a"), row.value))
+        batch.extend((layout.job_key(uid, job.job), job.value) for job in write.jobs)
         for day, counts in write.days:
             batch.append((layout.day_key(uid, day), counts or None))
         epoch = self._logs[uid].epoch_at(write.applied)
