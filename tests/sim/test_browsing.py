@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dueq import limits
@@ -14,6 +15,7 @@ from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.sdk import SimClient
 from dueq_codecs.keys import with_key
 from dueq_codecs.messages import BrowseRequest, Code
+from dueq_codecs.records import JobAction, RecordKind
 
 FAR_MS = 3_600_000
 
@@ -171,6 +173,33 @@ def test_a_request_that_is_repeated_while_it_waits_makes_one_snapshot() -> None:
     others = [stage.page(reader, "b1")[0].code for _ in range(limits.BROWSE_SNAPSHOTS_MAX)]
     expected = [Code.OK] * (limits.BROWSE_SNAPSHOTS_MAX - 1) + [Code.BUSY]
     stage.expect(others == expected, f"room for all but one: {others}")
+
+
+def test_messages_of_a_job_that_is_not_decided_are_shown_to_nobody() -> None:
+    """The others are, also where a page is full of what is hidden; a snapshot made before goes on hiding them."""
+    stage = Stage()
+    producer, reader = stage.hand("producer"), stage.hand("reader")
+    until = stage.now_ms + 600_000
+    change = producer._change(RecordKind.INSERT, 0, "")
+    change.job, change.job_until = b"j" * 16, until
+    rows = 300
+    change.due = np.full(rows, until + FAR_MS, np.uint64)
+    change.size, change.crc = np.zeros(rows, np.uint32), np.zeros(rows, np.uint32)
+    stage.settled(producer, producer._ask("b1", change, [], [b""] * rows, 0))
+    open_ones = stage.stored(b"before", b"after", dues=[until - 1, until + 2 * FAR_MS])
+    page, _ = stage.page(reader, "b1", limit=1)
+    found = stage.browsed(reader, "b1", payloads=True, limit=5)
+    stage.expect([row.body for row in found] == [b"before", b"after"], f"not what is hidden: {found}")
+
+    stage.step("the job is committed")
+    commit = producer._change(RecordKind.JOB, 0, "")
+    commit.job, commit.job_until, commit.job_action = b"j" * 16, until, JobAction.COMMIT
+    stage.settled(producer, producer._ask("b1", commit, [], [], 0))
+    at = {"after_wait_at": until - 1, "after_key": open_ones[0].sequence << 16}
+    rest, body = stage.page(reader, "b1", snapshot=page.snapshot, payloads=True, **at)
+    stage.expect(body == b"after" and rest.last, f"the old snapshot is as it was: {body!r}")
+    stage.expect(len(stage.browsed(reader, "b1", limit=100)) == rows + 2, "a new one shows all")
+    stage.finish()
 
 
 # ------------------------------------------------------------------ with the SDK's own session machine
