@@ -1,13 +1,16 @@
 """What this machine carries: the figures of `scripts/bench`. Not part of the public face.
 
 figures      what is measured and how it came out; percentiles
-report       the table and the JSON document
+growth       the same at several sizes: how costs grow
+report       the tables and the JSON document; growth_table, plot: how costs grow; numbers: as people read them
 machine      what the figures were measured on
 child        a task in a process of its own: the child's side
 workers      the same, the parent's side
-tasks        what such processes do: produce, consume, call, move and cancel
+tasks        what such processes do: produce, consume, call, move and cancel; crowd: very many consumers
 stage        what a measurement works with: fresh meshes, topics, workers, repetition
+serving      until a mesh serves (again); processes: what one costs
 bare, primitives                                                 the machine's own limits
 scheduling, delivering, lateness, altering, failover, far_ahead  the measurements
+many_topics, many_partitions, many_consumers                     how the mesh grows
 catalogue    all of them, in order
 """

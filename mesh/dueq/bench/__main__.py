@@ -8,6 +8,8 @@ import sys
 import tempfile
 import time
 import traceback
+from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +18,7 @@ from rich.console import Console
 
 from dueq.bench.catalogue import MEASUREMENTS, NAMES, Measurement, chosen
 from dueq.bench.figures import Figure, Row
+from dueq.bench.growth import series_of
 from dueq.bench.machine import Machine
 from dueq.bench.report import Report
 from dueq.bench.stage import Stage
@@ -37,22 +40,44 @@ _HELP = "\n\n\b\n" + "\n".join(f"{m.name:<15}{m.words}" for m in MEASUREMENTS)
     help="Keep the figures.",
 )
 @click.option(
+    "--plot",
+    "picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.png",
+    help="Draw how costs grow with size (needs matplotlib).",
+)
+@click.option("--huge", is_flag=True, help="far-ahead also with ten million messages: half an hour more.")
+@click.option(
     "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where the data lies while it is measured; default: the folder for temporary files.",
 )  # fmt: skip
-def main(quick: bool, only: tuple[str, ...], path: Path | None, folder: Path | None) -> None:
+def main(
+    quick: bool,
+    only: tuple[str, ...],
+    path: Path | None,
+    picture: Path | None,
+    huge: bool,
+    folder: Path | None,
+) -> None:
     """Measure, print, keep. The exit code is 1 if something could not be measured."""
+    if picture is not None and find_spec("matplotlib") is None:
+        raise click.UsageError("--plot needs matplotlib: install dueq[plot]")
     signal.signal(signal.SIGTERM, _interrupt)
     with tempfile.TemporaryDirectory(prefix="dueq-bench-", dir=folder) as place:
-        report = _run(chosen(only, quick), Path(place), quick)
+        report = _run(chosen(only, quick), Path(place), quick, huge)
     console = Console()
     report.print(console if console.is_terminal else Console(width=_WIDTH_MIN))
     if path is not None:
         path.write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
+    series = series_of(report.figures)
+    if picture is not None and series:
+        from dueq.bench.plot import draw
+
+        draw(series, picture, f"{datetime.now(UTC):%Y-%m-%d}, {report.machine.lines()[0]}")
     sys.exit(0 if report.good else 1)
 
 
-def _run(measurements: list[Measurement], folder: Path, quick: bool) -> Report:
+def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool) -> Report:
     machine = Machine.find(folder)
     begun_s = time.monotonic()
     figures: list[Figure] = []
@@ -65,7 +90,7 @@ def _run(measurements: list[Measurement], folder: Path, quick: bool) -> Report:
             if not console.is_terminal:
                 console.print(text, highlight=False)
 
-        stage = Stage(folder, quick, say)
+        stage = Stage(folder, quick, huge, say)
         try:
             for measurement in measurements:
                 figures += _measure(measurement, stage)

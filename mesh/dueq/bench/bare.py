@@ -104,8 +104,8 @@ class Disk:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        self._timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=8 << 20, compress=True)
-        self._payload = LevelDbEngine(folder / "payload", write_buffer_bytes=16 << 20, compress=False)
+        self._timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=8 << 20)
+        self._payload = LevelDbEngine(folder / "payload", write_buffer_bytes=16 << 20)
 
     def write(self, sequence: bytes, columns: bytes, body: bytes) -> None:
         """Sync a batch: payloads first."""

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dueq.bench import altering, bare, delivering, failover, far_ahead, lateness, primitives, scheduling
+from dueq.bench import (
+    altering,
+    bare,
+    delivering,
+    failover,
+    far_ahead,
+    lateness,
+    many_consumers,
+    many_partitions,
+    many_topics,
+    primitives,
+    scheduling,
+)
 from dueq.bench.figures import Figure
 from dueq.bench.stage import Stage
 
@@ -47,7 +59,11 @@ MEASUREMENTS = (
     Measurement("lateness-bulk", lateness.beside_bulk),
     Measurement("altering", altering.measure),
     Measurement("failover", failover.measure),
-    Measurement("far-ahead", far_ahead.measure, quick=False),
+    Measurement("far-ahead", far_ahead.measure, quick=False, needs="bare"),
+    Measurement("topics", many_topics.measure, quick=False, full=False),
+    Measurement("partitions", many_partitions.measure, quick=False, full=False, needs="bare"),
+    Measurement("consumers", many_consumers.consumers, quick=False, full=False, needs="bare"),
+    Measurement("group", many_consumers.group, quick=False, full=False, needs="bare"),
 )
 NAMES = tuple(measurement.name for measurement in MEASUREMENTS)
 

@@ -1,18 +1,25 @@
-"""A million messages that wait: memory, disk, and a restart."""
+"""Messages that wait, many of them: how fast they come in, memory, disk, and a restart."""
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 from dueq import Client, DueqError
-from dueq.bench.figures import Figure, Row, Target
+from dueq.bench import bare
+from dueq.bench.figures import Figure, Target
+from dueq.bench.growth import Cost, Sheet
+from dueq.bench.processes import disk_bytes, rss_anon_mb
 from dueq.bench.stage import Stage
-from dueq.bench.tasks import Produce, now_ms
+from dueq.bench.tasks import Produce, Produced, now_ms
 from dueq.bench.workers import Crew
 from dueq.local import LocalMesh
 
+_SIZES = (100_000, 1_000_000)
+_HUGE_SIZES = (10_000_000,)
+_QUICK_SIZES = (10_000, 50_000)
+_REPEATED_SIZE = 100_000
+"""More messages are loaded once only."""
+_MILLION = 1_000_000
 _BATCH = 500
 _THREADS = 8
 _PARTITIONS = 6
@@ -22,38 +29,42 @@ _SERVE_S = 120.0
 _SETTLE_S = 5.0
 """Time for the last checkpoints and compactions."""
 _POLL_S = 0.02
+_COSTS = (
+    Cost("far-ahead/rate", f"scheduled, batches of {_BATCH}", "msg/s", bare.BULK.name, better_high=True),
+    Cost("far-ahead/memory", "RssAnon, largest broker", "MB", targets={_MILLION: Target(at_most=150)}),
+    Cost("far-ahead/disk", "disk per message and replica (payload 256)", "bytes"),
+    Cost(
+        "far-ahead/restart", "all restarted until all is served", "s", targets={_MILLION: Target(at_most=5)}
+    ),
+)
 
 
 def measure(stage: Stage) -> list[Figure]:
-    """Load once; look at memory and disk; restart all brokers three times."""
-    messages = stage.pick(1_000_000, 100_000)
-    memory = Row(
-        "far-ahead/memory", f"{messages:,} messages far ahead: RssAnon of the largest broker", "MB",
-        Target(at_most=150),
-    )  # fmt: skip
-    disk = Row("far-ahead/disk", "disk per message and replica (payload 256)", "bytes")
-    restart = Row(
-        "far-ahead/restart", "all brokers restarted: until every partition serves", "s", Target(at_most=5)
-    )
-    with stage.mesh() as (mesh, client, crew):
-        topic = stage.topic(client, _PARTITIONS, replicas=3)
-        stage.say(f"far-ahead, loading {messages:,} messages")
-        _load(mesh, crew, topic, messages)
-        time.sleep(_SETTLE_S)
-        sizes = [rss_anon_bytes(Path(f"/proc/{pid}/status").read_text(encoding="ascii")) for pid in mesh.pids]
-        replicas = [disk_bytes(broker.data) / messages for broker in mesh.brokers]
-        restarts = []
-        for run in range(3):
-            stage.say(f"far-ahead, restart {run + 1} of 3")
-            restarts.append(_restart(mesh, client, topic, messages + run))
-    return [
-        Figure(memory, (max(sizes) / 1e6,)),
-        Figure(disk, (sum(replicas) / len(replicas),)),
-        Figure(restart, tuple(restarts)),
-    ]
+    """100,000 and 1,000,000 messages that wait (--huge: 10,000,000): rate, memory, disk, restart."""
+    sheet = Sheet(_COSTS)
+    sizes = _QUICK_SIZES if stage.quick else (*_SIZES, *(_HUGE_SIZES if stage.huge else ()))
+    for size in sizes:
+        for run in range(1 if stage.quick or size > _REPEATED_SIZE else 3):
+            with stage.mesh() as (mesh, client, crew):
+                stage.say(f"far-ahead, loading {size:,} messages, run {run + 1}")
+                _once(stage, mesh, client, crew, sheet, size)
+    return sheet.figures()
 
 
-def _load(mesh: LocalMesh, crew: Crew, topic: str, messages: int) -> None:
+def _once(stage: Stage, mesh: LocalMesh, client: Client, crew: Crew, sheet: Sheet, size: int) -> None:
+    topic = stage.topic(client, _PARTITIONS, replicas=3)
+    sheet.add("rate", size, _load(mesh, crew, topic, size))
+    time.sleep(_SETTLE_S)
+    sheet.add("memory", size, max(rss_anon_mb(pid) for pid in mesh.pids))
+    replicas = [disk_bytes(broker.data) / size for broker in mesh.brokers]
+    sheet.add("disk", size, sum(replicas) / len(replicas))
+    for run in range(stage.pick(3 if size > _REPEATED_SIZE else 1, 1)):
+        stage.say(f"far-ahead, {size:,} messages, restart {run + 1}")
+        sheet.add("restart", size, _restart(mesh, client, topic, size + run))
+
+
+def _load(mesh: LocalMesh, crew: Crew, topic: str, messages: int) -> float:
+    """Schedule so many messages; returns messages per second."""
     (producer,) = crew.start(
         Produce(
             mesh.endpoints,
@@ -66,7 +77,8 @@ def _load(mesh: LocalMesh, crew: Crew, topic: str, messages: int) -> None:
         )
     )
     producer.go()
-    producer.result(_LOAD_S)
+    produced: Produced = producer.result(_LOAD_S)
+    return produced.rate
 
 
 def _restart(mesh: LocalMesh, client: Client, topic: str, messages: int) -> float:
@@ -94,22 +106,3 @@ def _serves(client: Client, topic: str, messages: int) -> bool:
         all(part.serving and part.scheduled is not None for part in found.placement)
         and found.scheduled == messages
     )
-
-
-def rss_anon_bytes(status: str) -> int:
-    """The private memory of a process, from the text of its `/proc/PID/status`.
-
-    Raises:
-        ValueError: the text does not say.
-    """
-    for line in status.splitlines():
-        name, _, value = line.partition(":")
-        if name == "RssAnon":
-            return int(value.split()[0]) * 1024
-    raise ValueError("no RssAnon in the status of the process")
-
-
-def disk_bytes(folder: Path) -> int:
-    """What the files below a folder take on the disk, without the ballast that is kept for a full disk."""
-    files = (Path(place) / name for place, _, names in os.walk(folder) for name in names if name != "ballast")
-    return sum(path.stat().st_blocks * 512 for path in files)

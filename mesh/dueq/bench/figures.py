@@ -69,6 +69,8 @@ class Row:
         unit: of the values.
         target: None where there is none.
         bare: the name of the bare row that it is held against; "" for none.
+        size: at which it is measured, where it is one of a series (see `growth`); else 0.
+        better_high: whether more is better; for series only.
     """
 
     name: str
@@ -76,6 +78,8 @@ class Row:
     unit: str
     target: Target | None = None
     bare: str = ""
+    size: int = 0
+    better_high: bool = False
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,8 @@ class Figure:
         """Everything about it, fit for JSON."""
         row = self.row
         found: dict[str, Any] = {"name": row.name, "what": row.what, "unit": row.unit}
+        if row.size:
+            found["size"] = row.size
         if self.error:
             return found | {"error": self.error}
         found |= {

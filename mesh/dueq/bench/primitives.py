@@ -68,7 +68,7 @@ def _fdatasync_us(folder: Path, times: int) -> float:
 
 
 def _put_us(folder: Path, times: int) -> float:
-    engine = LevelDbEngine(folder / "engine", write_buffer_bytes=16 << 20, compress=False)
+    engine = LevelDbEngine(folder / "engine", write_buffer_bytes=16 << 20)
     values = [os.urandom(PAYLOAD_BYTES) for _ in range(_PUTS)]
     keys = (number.to_bytes(16, "big") for number in range(times * _PUTS))
     try:

@@ -11,21 +11,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from dueq.bench.figures import Figure, Target
+from dueq.bench.growth import series_of
+from dueq.bench.growth_table import growth_tables
 from dueq.bench.machine import Machine
+from dueq.bench.numbers import number
 
 _METHOD = (
     "Producers and consumers are processes of their own, so that no client's GIL is measured; brokers, ZooKeeper "
     "and all of them share this machine. Medians of all runs; every acknowledgement is synced on every replica."
 )
-
-
-def number(value: float) -> str:
-    """A number with the digits that mean something."""
-    size = abs(value)
-    if size >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    digits = 1 if size >= 10 else 2 if size >= 1 else 3
-    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
+_GROWTH = (
+    "order: the exponent of growth between the two largest sizes; 1 as fast as the size, 0 not at all. "
+    "±: the run that is farthest from the median."
+)
 
 
 def target_text(target: Target | None) -> str:
@@ -88,7 +86,13 @@ class Report:
         console.print(_METHOD, highlight=False, markup=False)
         if self.quick:
             console.print("A quick run: fewer messages and runs than the figures ask for.", highlight=False)
-        console.print(self.table())
+        if any(not figure.row.size for figure in self.figures):
+            console.print(self.table())
+        tables = growth_tables(series_of(self.figures), self.by_name)
+        for table in tables:
+            console.print(table)
+        if tables:
+            console.print(_GROWTH, highlight=False, markup=False)
         failed = [figure for figure in self.figures if figure.error]
         for figure in failed:
             console.print(
@@ -98,7 +102,7 @@ class Report:
             console.print("[red]interrupted: the report is not whole[/]")
 
     def table(self) -> Table:
-        """One line per figure."""
+        """One line per figure; those of series have tables of their own."""
         table = Table(caption=f"{self.seconds:.0f} s", caption_justify="left")
         for name in ("figure", "what"):
             table.add_column(name)
@@ -107,6 +111,8 @@ class Report:
         figures = self.by_name
         group = ""
         for figure in self.figures:
+            if figure.row.size:
+                continue
             begun = figure.row.name.partition("/")[0]
             if group and begun != group:
                 table.add_section()

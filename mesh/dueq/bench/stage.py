@@ -22,11 +22,13 @@ class Stage:
     Attributes:
         folder: for data; everything in it is removed as soon as it is not needed.
         quick: whether this is the short run.
+        huge: whether what takes very long is measured, too.
         say: shows what is going on.
     """
 
     folder: Path
     quick: bool
+    huge: bool
     say: Callable[[str], None]
     _names: Iterator[int] = field(default_factory=itertools.count)
 

@@ -1,0 +1,30 @@
+"""One of the growing measurements on a real broker, at a size that says nothing but that it works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dueq.bench.crowd import Crowd, Gathered
+from dueq.bench.tasks import Produce, Produced
+from dueq.bench.workers import Crew, finish
+from dueq.client.sync import Client
+from dueq.local import LocalMesh
+
+
+@pytest.mark.integration
+def test_a_crowd_of_consumers_gets_every_message_once_and_each_its_share(tmp_path: Path) -> None:
+    with LocalMesh(tmp_path, 1, zookeeper=False) as mesh, Client(mesh.endpoints) as client, Crew() as crew:
+        client.create_topic("t", partitions=2)
+        (crowd,) = crew.start(Crowd(mesh.endpoints, "t", 3, 16))
+        (producer,) = crew.start(Produce(mesh.endpoints, "t", 50, rows=600, ahead_ms=10))
+        crowd.go()
+        producer.go()
+        produced: Produced = producer.result(30.0)
+        crew.wait(lambda: crowd.done >= produced.rows, 30.0, "600 messages")
+        (gathered,) = finish([crowd])
+    assert isinstance(gathered, Gathered)
+    assert sum(gathered.each) == len(gathered.due_ms) == 600
+    assert min(gathered.each) > 0
+    assert (gathered.received_ms >= gathered.due_ms).all()
