@@ -39,6 +39,7 @@ from dueq.core.membership import (
     TopicsSeen,
 )
 from dueq.core.metrics import CoreMetrics
+from dueq.core.overviews import Overviews
 from dueq.core.partition import Partition
 from dueq.core.peer_messages import PeerMessages
 from dueq.core.peers import Peer
@@ -83,6 +84,7 @@ class BrokerCore:
         self._dispatchers: dict[str, TopicDispatcher] = {}
         self._deadlines = Deadlines()
         self._status = Status(self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, now)
+        self._overviews = Overviews(self._ctx, self._status, self._partitions)
         self._browsing = Browsing(self._ctx)
         self._clients = Clients(
             self._ctx,
@@ -93,6 +95,7 @@ class BrokerCore:
             self._dispatchers,
             self._status,
             self._browsing,
+            self._overviews,
         )
         self._peer_messages = PeerMessages(
             self._ctx, self._clock, self._routing, self._partitions, self._clients
@@ -171,6 +174,7 @@ class BrokerCore:
         while ctx.touched:
             _, partition = ctx.touched.popitem()
             partition.end_turn(now)
+        self._overviews.work(now)
         self._send_frames(now)
         ctx.close_writes()
         self._armed_us = self.next_deadline_us(now)

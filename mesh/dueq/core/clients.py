@@ -16,6 +16,7 @@ from dueq.core.dispatch import TopicDispatcher
 from dueq.core.events import ClientFrameReceived, Route
 from dueq.core.instant import Now
 from dueq.core.mesh_time import MeshTime
+from dueq.core.overviews import Overviews
 from dueq.core.requests import Refusal, invalid
 from dueq.core.routing import Routing
 from dueq.core.status import Status
@@ -65,10 +66,12 @@ class Clients:
         dispatchers: dict[str, TopicDispatcher],
         status: Status,
         browsing: Browsing,
+        overviews: Overviews,
     ) -> None:
         self._ctx, self._clock, self._routing, self._topics = ctx, clock, routing, topics
         self._partitions, self._dispatchers, self._status = partitions, dispatchers, status
         self._browsing = browsing
+        self._overviews = overviews
         self._stirred: dict[str, None] = {}
         self._handlers: dict[type, Callable[[Route, Any, Bodies, Now], None]] = {
             Hello: self._on_hello,
@@ -169,6 +172,9 @@ class Clients:
         if request.topic and request.topic not in self._topics.by_name:
             missing = self._no_topic(request.topic)
             self._ctx.reply(route, Reply(request.request_id, missing.code, missing.text))
+            return
+        if request.what == "status":
+            self._overviews.ask(route, request.request_id)
             return
         document = self._status.document(request, now)
         if document is None:

@@ -46,9 +46,7 @@ class Status:
         self._ungauged: list[int] = []
 
     def document(self, request: InspectRequest, now: Now) -> str | None:
-        """Return the JSON document that was asked for; None when there is none of that name."""
-        if request.what == "status":
-            return json.dumps(self.status(now))
+        """Return the JSON document that was asked for, other than "status"; None when there is none of that name."""
         if request.what == "statistics":
             return json.dumps(self._ctx.metrics.statistics.document(request.seconds, request.topic))
         topic = self._topics.by_name.get(request.topic)
@@ -80,8 +78,8 @@ class Status:
         """ "zookeeper" while the coordinator is away, else ""."""
         return "" if self._ctx.coordinator is CoordinatorState.CONNECTED else "zookeeper"
 
-    def status(self, now: Now) -> dict[str, Any]:
-        """Everything about this broker."""
+    def head(self, now: Now) -> dict[str, Any]:
+        """Everything about this broker but its `partitions` (see `Overviews`)."""
         settings = self._ctx.settings
         return {
             "broker": {
@@ -109,7 +107,6 @@ class Status:
                 name: {"kind": topic.kind, "replicas": topic.replicas, "min_isr": topic.min_isr}
                 for name, topic in sorted(self._topics.by_name.items())
             },
-            "partitions": [self._partition(partition, now) for partition in self._partitions.values()],
             "consumers": [
                 {
                     "topic": name,
@@ -142,7 +139,8 @@ class Status:
             },
         }
 
-    def _partition(self, partition: Partition, now: Now) -> dict[str, Any]:
+    def partition(self, partition: Partition, now: Now) -> dict[str, Any]:
+        """One replica; `due_next_minute` only where it leads and something is due then."""
         replica = partition.replica
         document = partition.describe(now)
         document.update(
@@ -162,7 +160,8 @@ class Status:
             counts = [0] * 60
             for second_ms, count in partition.timeline.forecast(from_ms, 60):
                 counts[min(max((second_ms - from_ms) // 1000, 0), 59)] += count
-            document["due_next_minute"] = counts
+            if any(counts):
+                document["due_next_minute"] = counts
         return document
 
     def gauges(self, now: Now) -> dict[str, Any]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
+
+from dueq.core import overviews
 from dueq.core.broker import BrokerCore
-from dueq.core.effects import Coordinate, Effect
-from dueq.core.events import ClientFrameReceived, Route
+from dueq.core.effects import Coordinate, Effect, SendClient
+from dueq.core.events import ClientFrameReceived, Event, Route
 from dueq.core.instant import Now
 from dueq.core.membership import (
     CoordinatorChanged,
@@ -17,9 +23,10 @@ from dueq.core.membership import (
     Topic,
     TopicsSeen,
 )
+from dueq.core.overviews import AT_ONCE
 from dueq.core.settings import CoreSettings
 from dueq.core.status import GAUGES_AT_ONCE
-from dueq_codecs.messages import CreateTopicRequest
+from dueq_codecs.messages import CreateTopicRequest, InspectRequest, Reply
 
 NOW = Now(1_700_000_000_000_000, 1_000_000)
 BROKERS = ("b1", "b2", "b3")
@@ -82,3 +89,49 @@ def test_a_deleted_partition_leaves_the_gauges() -> None:
     left = {name: made for name, made in topics(3).items() if name != "t2"}
     core.step([TopicsSeen(left, frozenset({2}))], NOW)
     assert [part["uid"] for part in core.gauges(NOW)["partitions"]] == [1, 3]
+
+
+def status(events: list[Event], core: BrokerCore) -> list[tuple[int, dict[str, Any]]]:
+    """Take turns until every question is answered: per answer, in which turn it came."""
+    found, turn = [], 0
+    while turn == 0 or core.next_deadline_us(NOW) == NOW.mono_us:
+        for effect in core.step(events if turn == 0 else [], NOW):
+            if isinstance(effect, SendClient) and isinstance(effect.message, Reply):
+                found.append((turn, json.loads(effect.message.document)))
+        turn += 1
+        if len(found) == len(events):
+            break
+    return found
+
+
+def asks(count: int) -> list[Event]:
+    return [
+        ClientFrameReceived(Route(bytes([number])), InspectRequest(number, "status"), [])
+        for number in range(count)
+    ]
+
+
+def test_the_status_of_a_few_partitions_is_there_in_the_same_turn() -> None:
+    core = broker()
+    core.step([TopicsSeen(topics(3), frozenset())], NOW)
+    ((turn, document),) = status(asks(1), core)
+    assert turn == 0
+    assert sorted(part["uid"] for part in document["partitions"]) == [1, 2, 3]
+    assert set(document) >= {"broker", "brokers", "topics", "partitions", "consumers"}
+
+
+def test_the_status_of_very_many_takes_several_turns_and_is_made_once_for_all_who_ask() -> None:
+    core = broker()
+    core.step([TopicsSeen(topics(AT_ONCE * 3), frozenset())], NOW)
+    answers = status(asks(2), core)
+    assert [turn for turn, _ in answers] == [2, 2]
+    assert all(len(document["partitions"]) == AT_ONCE * 3 for _, document in answers)
+
+
+def test_what_does_not_fit_into_a_frame_is_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = broker()
+    core.step([TopicsSeen(topics(50), frozenset())], NOW)
+    monkeypatch.setattr(overviews, "_BYTES_MAX", 8_000)
+    ((_, document),) = status(asks(1), core)
+    assert 0 < len(document["partitions"]) < 50
+    assert document["partitions_left_out"] == 50 - len(document["partitions"])
