@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncProducer
     from dueq.client.browsing import BrowsePage, ScheduledMessage
+    from dueq.client.jobs import Job, JobInfo
     from dueq.client.message import AsyncMessage, Message
     from dueq.client.statistics import StatisticsRow
     from dueq.client.sync import Client, Consumer, Producer
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
         DiskFull,
         DueqError,
         InvalidRequest,
+        JobEnded,
+        JobNotFound,
         MessageLeased,
         MessageNotFound,
         NotAllowed,
@@ -58,6 +61,7 @@ _HOMES = {
     "dueq.client.sync": ("Client", "Consumer", "Producer"),
     "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncProducer"),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
+    "dueq.client.jobs": ("Job", "JobInfo"),
     "dueq.client.message": ("AsyncMessage", "Message"),
     "dueq.client.statistics": ("StatisticsRow",),
     "dueq.client.topics": ("PartitionInfo", "TopicInfo"),
@@ -70,6 +74,8 @@ _HOMES = {
         "DiskFull",
         "DueqError",
         "InvalidRequest",
+        "JobEnded",
+        "JobNotFound",
         "MessageLeased",
         "MessageNotFound",
         "NotAllowed",
@@ -105,6 +111,10 @@ __all__ = [
     "DiskFull",
     "DueqError",
     "InvalidRequest",
+    "Job",
+    "JobEnded",
+    "JobInfo",
+    "JobNotFound",
     "Message",
     "MessageLeased",
     "MessageNotFound",

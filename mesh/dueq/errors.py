@@ -10,6 +10,8 @@ DueqError
 │   ├── MessageLeased         too late: a consumer holds it
 │   ├── StaleLease            the lease ended, or another one followed
 │   ├── SequenceReused        one (client id, sequence) with two different contents
+│   ├── JobEnded              the job is complete, aborted or cancelled, or its time to commit is over
+│   ├── JobNotFound
 │   ├── NotAllowed
 │   └── ClientClosed
 ├── Unavailable           a retry can help; nothing was changed
@@ -85,6 +87,14 @@ class StaleLease(Refused):
 
 class SequenceReused(Refused):
     """One (client id, sequence) was used for two different requests."""
+
+
+class JobEnded(Refused):
+    """The job has ended in another way: committed, aborted or cancelled, or its time to be committed is over."""
+
+
+class JobNotFound(Refused):
+    """Nothing is known of a job of this name, or not any more."""
 
 
 class NotAllowed(Refused):

@@ -26,7 +26,9 @@ _COMMANDS = {
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "browse": ("dueq.cli.browse:browse", "Show waiting messages without touching them."),
+    "job": ("dueq.cli.job:job", "List, show and cancel messages that were loaded together."),
     "forecast": ("dueq.cli.forecast:forecast", "Show how many messages fall due, second by second."),
+    "export": ("dueq.cli.export:export", "Write what waits and what was delivered as Parquet."),
     "status": ("dueq.cli.status:status", "Show brokers, topics and consumers."),
     "partition": ("dueq.cli.partition:partition", "Recover a partition whose replicas in sync are all lost."),
 }

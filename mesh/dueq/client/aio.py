@@ -21,6 +21,8 @@ from dueq.client.core import events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Completed
 from dueq.client.inbox import Inbox
+from dueq.client.job_calls import AsyncJobCalls
+from dueq.client.jobs import Job, naming
 from dueq.client.looking import AsyncLooking
 from dueq.client.message import AsyncMessage
 from dueq.client.orders import Order
@@ -57,7 +59,7 @@ class _Bridge:
             self._waiting.popleft()()
 
 
-class AsyncClient(AsyncLooking):
+class AsyncClient(AsyncLooking, AsyncJobCalls):
     """A connection to a mesh of brokers, for asyncio; use it with `async with`, or await `close`.
 
     Names, arguments, results and errors are those of `Client`; every call is awaited. It may be used from any
@@ -239,11 +241,15 @@ class AsyncProducer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]:
         """Schedule many messages; returns their ids (see `Producer.schedule_many`)."""
         clock = await self._client._clock(dues, timeout)
-        return await self._run(orders.schedule_many(self.topic, payloads, dues, clock, keys=keys), timeout)
+        named = naming(job, self.topic)
+        return await self._run(
+            orders.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
+        )
 
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
         """Cancel a message (see `Producer.cancel`)."""

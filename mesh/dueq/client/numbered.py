@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 
 from dueq.client import arguments, orders
 from dueq.client.arguments import Due, Payload
+from dueq.client.jobs import Job, naming
 from dueq.client.receipt import Receipt
 from dueq.client.sync import Client
 from dueq.errors import InvalidRequest
@@ -19,24 +21,31 @@ class NumberedProducer:
 
     The mesh knows a request by (client id, partition, number): the numbers of one client id and partition count
     from 1. Whoever makes the same calls under the same client id again, in the same order, repeats the same
-    requests: for 15 minutes, and for the last 256 of a partition, they take effect once. So: one call at a time,
-    each of what fits into one request (1,024 rows, 3 MiB).
+    requests: for 15 minutes, and for the last 256 of a partition, they take effect once; requests of a job for 7 days,
+    and the last 65,536. So: one call at a time, each of what fits into one request (1,024 rows, 3 MiB).
 
     Args:
         client: the connection.
         topic: an existing topic.
         client_id: 16 bytes that nobody else uses.
+        job: of `Client.begin_job`: all messages belong to it. Its requests are counted apart: each job (and each
+            attempt at one) has its own numbers under a client id.
 
     Raises:
-        InvalidRequest: the topic's name or the client id is malformed.
+        InvalidRequest: the topic's name, the client id or the job is malformed.
+        JobEnded: the job takes no more messages.
     """
 
-    def __init__(self, client: Client, topic: str, client_id: bytes) -> None:
+    def __init__(self, client: Client, topic: str, client_id: bytes, job: Job | None = None) -> None:
         if not isinstance(client_id, bytes) or len(client_id) != _CLIENT_ID_BYTES:
             raise InvalidRequest(f"a client id is {_CLIENT_ID_BYTES} bytes, not {client_id!r:.80}")
         self._client = client
-        self._client_id = client_id
         self.topic = arguments.topic_name(topic)
+        self._job = naming(job, topic)
+        self._client_id = client_id
+        if job is not None:
+            # What was sent for an attempt that was aborted must not be taken for an answer by the next.
+            self._client_id = blake2b(client_id + job.key, digest_size=_CLIENT_ID_BYTES).digest()
 
     def schedule_many(
         self,
@@ -63,8 +72,9 @@ class NumberedProducer:
             DueqError: as `Producer.schedule_many`.
         """
         order = orders.schedule_many(
-            self.topic, payloads, dues, self._client._clock(timeout), self._client_id, partition, keys=keys
-        )
+            self.topic, payloads, dues, self._client._clock(timeout), self._client_id, partition, keys=keys,
+            job=self._job,
+        )  # fmt: skip
         return self._client._run(order, timeout)
 
     def schedule_columns(
@@ -96,7 +106,13 @@ class NumberedProducer:
             DueqError: as `Producer.schedule_many`.
         """
         order = orders.schedule_columns(
-            self.topic, arguments.joined_columns(body, size), due, keyed, self._client_id, partition
+            self.topic,
+            arguments.joined_columns(body, size),
+            due,
+            keyed,
+            self._client_id,
+            partition,
+            self._job,
         )
         return self._client._run(order, timeout)
 

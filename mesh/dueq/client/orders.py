@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, reading
@@ -31,6 +31,8 @@ from dueq.errors import (
 from dueq_codecs.records import U64, Outcome, RecordKind
 
 T = TypeVar("T")
+
+NO_JOB: Final = (b"", 0)
 
 
 @dataclass(slots=True)
@@ -176,8 +178,9 @@ def schedule_many(
     partition: int | None = None,
     *,
     keys: Iterable[str | None] | None = None,
+    job: tuple[bytes, int] = NO_JOB,
 ) -> Order[list[str]]:
-    """Many rows."""
+    """Many rows; `job` is its key and until when it is hidden."""
     if isinstance(payloads, bytes | bytearray | memoryview | str):
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
     listed = payloads if isinstance(payloads, Sequence) else list(payloads)
@@ -188,14 +191,20 @@ def schedule_many(
     def build(call: int, deadline_us: int) -> events.Event:
         return events.Insert(
             call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
-            keyed=prefixes is not None,
+            keyed=prefixes is not None, job=job[0], job_until=job[1],
         )  # fmt: skip
 
     return Order(build, PartsCall.ids)
 
 
 def schedule_columns(
-    topic: str, columns: PayloadColumns, due: U64, keyed: bool, client_id: bytes, partition: int
+    topic: str,
+    columns: PayloadColumns,
+    due: U64,
+    keyed: bool,
+    client_id: bytes,
+    partition: int,
+    job: tuple[bytes, int] = NO_JOB,
 ) -> Order[Receipt]:
     """Many rows that are columns already, for one partition."""
     due = arguments.whole_ms_column(due, len(columns.size))
@@ -203,7 +212,7 @@ def schedule_columns(
     def build(call: int, deadline_us: int) -> events.Event:
         return events.Insert(
             call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
-            keyed=keyed,
+            keyed=keyed, job=job[0], job_until=job[1],
         )  # fmt: skip
 
     return Order(build, Receipt)

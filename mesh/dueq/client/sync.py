@@ -16,6 +16,8 @@ from dueq.client.core import events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Completed
 from dueq.client.inbox import Inbox
+from dueq.client.job_calls import JobCalls
+from dueq.client.jobs import Job, naming
 from dueq.client.looking import Looking
 from dueq.client.message import Message
 from dueq.client.orders import Order
@@ -30,7 +32,7 @@ _PATIENCE_S: Final = 5.0
 """The session machine answers every call by its deadline; should its thread be stuck, a caller still returns."""
 
 
-class Client(Looking):
+class Client(Looking, JobCalls):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. A client that
@@ -294,6 +296,7 @@ class Producer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]:
         """Schedule many messages; all rows are checked before anything is sent.
@@ -305,6 +308,7 @@ class Producer:
             payloads: bytes-like each.
             dues: one per payload, or a single one for all.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
+            job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds.
 
         Returns:
@@ -312,11 +316,15 @@ class Producer:
 
         Raises:
             InvalidRequest, PayloadTooLarge, TopicNotFound: as `schedule`.
+            JobEnded: the job takes no more messages.
             PartialFailure: some of several runs failed; `.outcomes` has an id or error per row, `.retry()`
                 repeats the failed runs and returns all ids.
         """
         clock = self._client._clock(timeout)
-        return self._run(orders.schedule_many(self.topic, payloads, dues, clock, keys=keys), timeout)
+        named = naming(job, self.topic)
+        return self._run(
+            orders.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
+        )
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
         """Cancel a message: once this returns it is never delivered.

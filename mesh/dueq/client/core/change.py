@@ -18,7 +18,7 @@ from dueq.client.core.timers import Timer
 from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
 from dueq_codecs.messages import ChangeReply, ChangeRequest
-from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, Outcome, RecordKind
+from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, JobAction, Outcome, RecordKind
 
 Body = bytes | memoryview
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -40,6 +40,7 @@ class Part:
         long: (row, payload) of those that are uploaded first.
         alone: never shares a request.
         keyed: each payload begins with its key.
+        job, job_until, job_action: as in the request.
         change: the request that it is part of, once one was made.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
@@ -59,6 +60,9 @@ class Part:
         "error",
         "first",
         "inline",
+        "job",
+        "job_action",
+        "job_until",
         "keyed",
         "kind",
         "long",
@@ -94,6 +98,9 @@ class Part:
         inline: Sequence[Body] = (),
         long: Sequence[tuple[int, Body]] = (),
         keyed: bool = False,
+        job: bytes = b"",
+        job_until: int = 0,
+        job_action: JobAction = JobAction.NONE,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -105,9 +112,10 @@ class Part:
         )
         self.due, self.size, self.crc, self.amount_ms = due, size, crc, amount_ms
         self.inline, self.long, self.keyed = inline, long, keyed
+        self.job, self.job_until, self.job_action = job, job_until, job_action
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
-        self.alone = bool(long)
+        self.alone = bool(long) or kind is RecordKind.JOB
         self.change: Change | None = None
         self.offset = 0
         self.reply: ChangeReply | None = None
@@ -118,12 +126,17 @@ class Part:
         """There is an answer."""
         return self.reply is not None or self.error is not None
 
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What parts must have in common to share a request."""
+        return self.kind, self.keyed, self.job, self.job_until
+
     def ids(self) -> list[str]:
         """The texts of an INSERT's new ids (`messages.ChangeReply` says how they follow)."""
         reply = self.reply
         assert reply is not None
         row = reply.row + self.offset
-        first = np.maximum(self.due, np.uint64(reply.stamp))
+        first = np.maximum(self.due, np.uint64(max(reply.stamp, self.job_until)))
         if self.rows < _TEXTS_TOGETHER:
             return [
                 ids.to_text(ids.MessageId(instant, self.uid, reply.sequence, row + i))
@@ -178,7 +191,7 @@ class Change:
         self.waiting = dict.fromkeys(parts)
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
-            keyed=head.keyed,
+            keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
@@ -241,7 +254,7 @@ class Lane:
             part = self.waiting[0]
             rows, size = rows + part.rows, size + part.bytes
             full = rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX
-            if full or part.alone or part.kind is not head.kind or part.keyed is not head.keyed:
+            if full or part.alone or part.alike != head.alike:
                 break
             parts.append(self._pop())
         return parts

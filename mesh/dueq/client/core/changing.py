@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from dueq.client.core.calls import Calls
 from dueq.client.core.change import Part
 from dueq.client.core.context import Context
 from dueq.client.core.directory import Directory, Topic
-from dueq.client.core.events import Alter, Insert, Repeat
+from dueq.client.core.events import ActOnJob, Alter, Insert, Repeat
 from dueq.client.core.joined import Joined
 from dueq.client.core.lanes import Lanes
 from dueq.client.core.links import Links
@@ -23,7 +24,7 @@ from dueq_codecs.records import NO_U64, RecordKind
 
 
 class Changing:
-    """Insert, Alter, Repeat and Abandon."""
+    """Insert, Alter, ActOnJob, Repeat and Abandon."""
 
     def __init__(
         self, context: Context, calls: Calls, links: Links, directory: Directory, lanes: Lanes
@@ -40,6 +41,10 @@ class Changing:
     def alter(self, event: Alter) -> None:
         """Move or cancel messages."""
         self._begin(event, PartsCall(event.call, len(event.sequence)))
+
+    def act_on_job(self, event: ActOnJob) -> None:
+        """Commit, abort or cancel a job."""
+        self._begin(event, PartsCall(event.call, 0))
 
     def repeat(self, event: Repeat) -> None:
         """Send what failed again."""
@@ -67,7 +72,7 @@ class Changing:
         self._open[call.call] = call
         self._calls.begin(call.call, deadline_us, lambda: self._expired(call))
 
-    def _begin(self, event: Insert | Alter, call: PartsCall) -> None:
+    def _begin(self, event: Insert | Alter | ActOnJob, call: PartsCall) -> None:
         self._await(call, event.deadline_us)
         topic = self._directory.get(event.topic)
         if topic is not None:
@@ -75,7 +80,7 @@ class Changing:
         else:
             self._directory.refresh(event.topic, lambda found: self._found(event, call, found))
 
-    def _found(self, event: Insert | Alter, call: PartsCall, topic: Topic | DueqError) -> None:
+    def _found(self, event: Insert | Alter | ActOnJob, call: PartsCall, topic: Topic | DueqError) -> None:
         if not self._calls.is_open(event.call):
             return
         if isinstance(topic, DueqError):
@@ -83,10 +88,12 @@ class Changing:
         else:
             self._cut(event, call, topic)
 
-    def _cut(self, event: Insert | Alter, call: PartsCall, topic: Topic) -> None:
+    def _cut(self, event: Insert | Alter | ActOnJob, call: PartsCall, topic: Topic) -> None:
         if isinstance(event, Insert):
             error = self._check(event, topic)
             parts = [] if error else self._cut_insert(event, call, topic)
+        elif isinstance(event, ActOnJob):
+            error, parts = None, self._cut_job(event, call, topic)
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
             error, parts = None, self._cut_alter(event, call)
         else:
@@ -193,11 +200,32 @@ class Changing:
                     inline=inline,
                     long=[(row, payloads[row]) for row in rows],
                     keyed=event.keyed,
+                    job=event.job,
+                    job_until=event.job_until,
                 )
             )
         if event.partition is None:
             self._turns[event.topic] = turn
         return parts
+
+    def _cut_job(self, event: ActOnJob, call: PartsCall, topic: Topic) -> list[Part]:
+        """One row for each partition that is told."""
+        home = topic.uids[crc32(event.job) % len(topic.uids)]
+        told = [home] if event.at_home else [uid for uid in topic.uids if uid != home]
+        return [
+            Part(
+                RecordKind.JOB,
+                event.topic,
+                uid,
+                self._context.client_id,
+                1,
+                lambda part: self._part_done(call),
+                job=event.job,
+                job_until=event.job_until,
+                job_action=event.action,
+            )
+            for uid in told
+        ]
 
     # -------------------------------------------------------------- moving, cancelling
 

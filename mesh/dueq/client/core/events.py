@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.parts import PartsCall
 from dueq_codecs.messages import BrokerMessage
-from dueq_codecs.records import U16, U32, U64, RecordKind
+from dueq_codecs.records import U16, U32, U64, JobAction, RecordKind
 
 # ---------------------------------------------------------------- the network
 
@@ -149,6 +149,7 @@ class Insert:
         client_id: under which the mesh remembers the requests; empty for the client's own.
         partition: place in the topic of the partition for the first run; None for the client's turn.
         keyed: every payload begins with its key (`dueq_codecs.keys`).
+        job, job_until: what the rows belong to, and the instant by which that must be committed; empty and 0: neither.
     """
 
     call: int
@@ -161,6 +162,25 @@ class Insert:
     client_id: bytes = b""
     partition: int | None = None
     keyed: bool = False
+    job: bytes = b""
+    job_until: int = 0
+
+
+@dataclass(slots=True)
+class ActOnJob:
+    """Commit, abort or cancel a job: Completed(PartsCall), whose `outcomes()` has one Outcome a partition.
+
+    Attributes:
+        at_home: ask the partition that decides; else tell all others.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    action: JobAction
+    job: bytes
+    job_until: int
+    at_home: bool
 
 
 @dataclass(slots=True)
@@ -256,6 +276,7 @@ Event = (
     | Browse
     | EndBrowse
     | Insert
+    | ActOnJob
     | Alter
     | Repeat
     | Abandon

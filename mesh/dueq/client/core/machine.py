@@ -4,7 +4,7 @@
     LinkReady, LinkLost, FrameReceived            OpenLink, CloseLink, Send
     Connect, FetchTopics, CreateTopic, …          Completed, Failed
     Browse, EndBrowse
-    Insert, Alter, Repeat, Abandon
+    Insert, Alter, ActOnJob, Repeat, Abandon
     OpenConsumer, Settle, CloseConsumer           Deliver, Reclaim, LeaseLost, ConsumerFailed
     Close                                         Log
 
@@ -70,6 +70,7 @@ class ClientCore:
             happened.LinkLost: lambda event: self._links.lost(event.link, event.reason),
             happened.Insert: self._changing.insert,
             happened.Alter: self._changing.alter,
+            happened.ActOnJob: self._changing.act_on_job,
             happened.Repeat: self._changing.repeat,
             happened.Abandon: self._on_abandon,
             happened.Settle: self._on_settle,

@@ -18,6 +18,7 @@ FINAL: Final = frozenset(
         Code.WRONG_VERSION,
         Code.WRONG_CLUSTER,
         Code.BROKEN,
+        Code.JOB_ENDED,
     }
 )
 """Asking again brings the same answer."""
@@ -38,6 +39,7 @@ _ERRORS: Final[dict[Code, type[errors.DueqError]]] = {
     Code.WRONG_VERSION: errors.UnknownVersion,
     Code.WRONG_CLUSTER: errors.InvalidRequest,
     Code.BROKEN: errors.Broken,
+    Code.JOB_ENDED: errors.JobEnded,
 }
 
 

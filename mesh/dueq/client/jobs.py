@@ -1,0 +1,311 @@
+"""Jobs: messages that are loaded together, shown together and taken back together.
+
+A job has a name that its owner chooses, and for the mesh a key of 16 bytes that follows from the name and the number of
+the attempt: after an attempt that was aborted the same name begins another one, whose messages are new.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, Final, Literal, TypeVar
+from zlib import crc32
+
+from dueq import limits
+from dueq.client import arguments
+from dueq.client.arguments import Seconds
+from dueq.client.core import PartsCall, events
+from dueq.client.core.inspecting import Inspection
+from dueq.client.orders import NO_JOB, Order
+from dueq.errors import (
+    DueqError,
+    InvalidRequest,
+    JobEnded,
+    JobNotFound,
+    NotLeader,
+    OutcomeUnknown,
+    PartialFailure,
+    Unavailable,
+)
+from dueq_codecs.records import JobAction, Outcome
+
+T = TypeVar("T")
+Steps = Generator[Order[Any] | float, Any, T]
+"""Orders to be run one after the other, each answered with its result; a number is seconds to wait."""
+
+HIDDEN_S_MIN: Final = 1
+ATTEMPTS_MAX: Final = 1000
+NAME_BYTES_MAX: Final = 1024
+_PAUSE_S: Final = 0.25
+_KEY: Final = re.compile("[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job to load messages into; it may travel to other processes.
+
+    Attributes:
+        topic: whose messages.
+        job_id: its name.
+        key: what the mesh knows it by, 16 bytes.
+        until_ms: hidden, and to be committed by this instant (Unix ms); 0: not hidden.
+        state: "open": it takes messages; "committed": it is complete; "cancelled".
+    """
+
+    topic: str
+    job_id: str
+    key: bytes
+    until_ms: int
+    state: Literal["open", "committed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """What the mesh knows of a job.
+
+    Attributes:
+        topic: whose messages.
+        job_id: its name; "" where only the key is known.
+        key: 32 hex digits; can be given instead of the name.
+        state: "open", "committed", "aborted" or "cancelled". A job that is not hidden is committed from the start.
+        until_ms: by which a hidden job must be committed (Unix ms); 0: it is not hidden.
+        messages: that are left, those with a consumer included.
+        cleared: everything has been revealed, or withdrawn.
+    """
+
+    topic: str
+    job_id: str
+    key: str
+    state: str
+    until_ms: int
+    messages: int
+    cleared: bool
+
+
+# ---------------------------------------------------------------- what to ask
+
+
+def job_name(job_id: str) -> str:
+    """Check a job's name.
+
+    Raises:
+        InvalidRequest: it is no str of 1 to 1,024 bytes.
+    """
+    if not isinstance(job_id, str) or not 1 <= len(job_id.encode(errors="replace")) <= NAME_BYTES_MAX:
+        raise InvalidRequest(f"a job id is a str of 1 to {NAME_BYTES_MAX} bytes, not {job_id!r:.80}")
+    return job_id
+
+
+def key_of(job_id: str, attempt: int) -> bytes:
+    """Return the key of one attempt at a job."""
+    return blake2b(job_id.encode() + b"\0%d" % attempt, digest_size=16).digest()
+
+
+def naming(job: Job | None, topic: str) -> tuple[bytes, int]:
+    """Return what requests say of the job that their messages belong to.
+
+    Raises:
+        InvalidRequest: it is none, or one of another topic.
+        JobEnded: it takes no more messages.
+    """
+    if job is None:
+        return NO_JOB
+    if not isinstance(job, Job) or job.topic != topic:
+        raise InvalidRequest(
+            f"a job of topic {topic!r} is what begin_job has returned for it, not {job!r:.80}"
+        )
+    if job.state != "open":
+        raise JobEnded(f"job {job.job_id!r} of {topic!r} is {job.state}: it takes no more messages")
+    return job.key, job.until_ms
+
+
+def act(topic: str, action: JobAction, key: bytes, until_ms: int, at_home: bool) -> Order[list[Outcome]]:
+    """Tell the partition that decides, or all others; one outcome for each."""
+
+    def build(call: int, deadline_us: int) -> events.Event:
+        return events.ActOnJob(call, deadline_us, topic, action, key, until_ms, at_home)
+
+    return Order(build, PartsCall.outcomes)
+
+
+def read(topic: str, key: bytes, job_id: str) -> Order[JobInfo | None]:
+    """What the mesh knows of one job."""
+
+    def finish(found: Inspection) -> JobInfo | None:
+        infos = _merged(found, topic, deciding=key)
+        return next((_named(info, job_id) for info in infos), None)
+
+    return Order(lambda call, at: events.Inspect(call, at, f"job {key.hex()}", topic), finish)
+
+
+def read_all(topic: str) -> Order[list[JobInfo]]:
+    """What the mesh knows of all jobs of a topic."""
+    return Order(
+        lambda call, at: events.Inspect(call, at, "jobs", topic), lambda found: _merged(found, topic)
+    )
+
+
+def _named(info: JobInfo, job_id: str) -> JobInfo:
+    return replace(info, job_id=job_id)
+
+
+def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInfo]:
+    """Put together what the leaders of all partitions know.
+
+    Raises:
+        NotLeader: the partition that decides about the job `deciding` has no leader just now.
+    """
+    placement = [partition.uid for partition in found.metadata.topics[0].partitions]
+    newest: dict[int, dict[str, Any]] = {}
+    for _, text in sorted(found.documents.items()):
+        for view in json.loads(text)["partitions"]:
+            known = newest.get(view["uid"])
+            rank = (view["epoch"], view["sequence"])
+            if known is None or rank > (known["epoch"], known["sequence"]):
+                newest[view["uid"]] = view
+    if deciding and placement[crc32(deciding) % len(placement)] not in newest:
+        raise NotLeader(
+            f"the partition of {topic!r} that decides about job {deciding.hex()} has no leader just now"
+        )
+    jobs: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for uid in placement:
+        for job in newest[uid]["jobs"] if uid in newest else ():
+            jobs.setdefault(job["job"], []).append((uid, job))
+    return [_joined(topic, key, parts, placement) for key, parts in jobs.items()]
+
+
+def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], placement: list[int]) -> JobInfo:
+    """What has been decided anywhere is decided; a withdrawal may have reached some partitions only."""
+    home = placement[crc32(bytes.fromhex(key)) % len(placement)]
+    states = {part["state"] for _, part in parts}
+    decided = next((part["state"] for uid, part in parts if uid == home and part["state"] != "open"), "open")
+    for state in ("cancelled", "committed", "aborted"):
+        if state in states and (state == "cancelled" or decided == "open"):
+            decided = state
+    return JobInfo(
+        topic, "", key, decided, max(part["until"] for _, part in parts),
+        sum(part["messages"] for _, part in parts), all(part["cleared"] for _, part in parts),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- calls of several orders
+
+
+def _read_surely(topic: str, key: bytes, job_id: str, timeout: float) -> Steps[JobInfo | None]:
+    """Read a job, even if the partition that decides is between two leaders just now."""
+    pauses = int(timeout / _PAUSE_S)
+    while True:
+        try:
+            info: JobInfo | None = yield read(topic, key, job_id)
+            return info
+        except Unavailable:
+            if pauses <= 0:
+                raise
+        pauses -= 1
+        yield _PAUSE_S
+
+
+def _current(topic: str, job_id: str, timeout: float) -> Steps[tuple[bytes, JobInfo | None]]:
+    """Find the attempt that counts: the first that was not aborted."""
+    arguments.topic_name(topic)
+    if _KEY.fullmatch(job_name(job_id)):
+        key = bytes.fromhex(job_id)
+        info: JobInfo | None = yield from _read_surely(topic, key, job_id, timeout)
+        if info is not None:
+            return key, info
+    for attempt in range(ATTEMPTS_MAX):
+        key = key_of(job_id, attempt)
+        info = yield from _read_surely(topic, key, job_id, timeout)
+        if info is None or info.state != "aborted":
+            return key, info
+    raise InvalidRequest(f"job {job_id!r} was aborted {ATTEMPTS_MAX} times")
+
+
+def begin(
+    topic: str, job_id: str, hidden_for: Seconds | None, clock: Callable[[], int], timeout: float
+) -> Steps[Job]:
+    """Begin a job or find it."""
+    hidden_ms = 0
+    if hidden_for is not None:
+        hidden_ms = arguments.duration_ms(
+            hidden_for, "hidden_for", HIDDEN_S_MIN * 1000, limits.JOB_HIDDEN_MS_MAX
+        )
+    while True:
+        key, info = yield from _current(topic, job_id, timeout)
+        now_ms = clock() // 1000
+        if info is None:
+            return Job(topic, job_id, key, now_ms + hidden_ms if hidden_ms else 0, "open")
+        if hidden_ms and not info.until_ms and info.state != "cancelled":
+            raise InvalidRequest(
+                f"job {job_id!r} of {topic!r} was begun without being hidden: its messages are on their way"
+            )
+        if info.state == "open" and now_ms > info.until_ms:
+            # Its time is over. Nobody can commit it any more, and the mesh is about to say so.
+            yield act(topic, JobAction.ABORT, key, info.until_ms, at_home=True)
+            continue
+        if info.state == "cancelled":
+            return Job(topic, job_id, key, info.until_ms, "cancelled")
+        complete = info.state == "committed" and info.until_ms
+        return Job(topic, job_id, key, info.until_ms, "committed" if complete else "open")
+
+
+def end(job: Job, action: JobAction) -> Steps[None]:
+    """Commit or abort: one partition decides; the others are told, or find out by themselves."""
+    if not isinstance(job, Job):
+        raise InvalidRequest(f"a job is what begin_job has returned, not {job!r:.80}")
+    if not job.until_ms:
+        if action == JobAction.COMMIT:
+            return
+        raise JobEnded(f"job {job.job_id!r} of {job.topic!r} is not hidden: it can only be cancelled")
+    decided = yield act(job.topic, action, job.key, job.until_ms, at_home=True)
+    if decided != [Outcome.DONE]:
+        raise _ended(job, action, decided[0])
+    try:
+        told = yield act(job.topic, action, job.key, job.until_ms, at_home=False)
+    except (Unavailable, OutcomeUnknown, PartialFailure):
+        return
+    if Outcome.ENDED in told:
+        raise JobEnded(f"job {job.job_id!r} of {job.topic!r} was cancelled meanwhile")
+
+
+def _ended(job: Job, action: JobAction, outcome: Outcome) -> DueqError:
+    name = f"job {job.job_id!r} of {job.topic!r}"
+    if outcome == Outcome.UNKNOWN:
+        return OutcomeUnknown(f"what became of {name} is not known any more")
+    if action == JobAction.COMMIT:
+        return JobEnded(
+            f"{name} was not committed by {job.until_ms} (Unix ms), or was aborted or cancelled: nothing of it "
+            "is delivered"
+        )
+    return JobEnded(f"{name} was committed or cancelled already: a committed job can be cancelled")
+
+
+def cancel(topic: str, job_id: str, timeout: float) -> Steps[None]:
+    """Have all partitions withdraw a job."""
+    key, info = yield from _current(topic, job_id, timeout)
+    if info is None:
+        raise JobNotFound(f"topic {topic!r} knows of no job {job_id!r}")
+    yield act(topic, JobAction.CANCEL, key, info.until_ms, at_home=True)
+    yield act(topic, JobAction.CANCEL, key, info.until_ms, at_home=False)
+
+
+def look(topic: str, job_id: str, timeout: float) -> Steps[JobInfo | None]:
+    """The attempt that counts; where all were aborted, the last of them."""
+    arguments.topic_name(topic)
+    last: JobInfo | None = None
+    for attempt in range(ATTEMPTS_MAX):
+        key = key_of(job_name(job_id), attempt)
+        if not attempt and _KEY.fullmatch(job_id):
+            last = yield from _read_surely(topic, bytes.fromhex(job_id), job_id, timeout)
+            if last is not None:
+                return last
+        info = yield from _read_surely(topic, key, job_id, timeout)
+        if info is None:
+            break
+        last = info
+        if info.state != "aborted":
+            break
+    return last
