@@ -195,9 +195,12 @@ class Texts(Vector):
         offsets: list[int] = []
         parts: list[bytes] = []
         at = 4 * len(value)
+        written: dict[str, bytes] = {}  # the same few brokers and kinds stand in it thousands of times
         for index, text in enumerate(value):
-            data = text.encode()
-            data = _U32.pack(len(data)) + data + _ZEROS[4 - len(data) % 4]
+            data = written.get(text)
+            if data is None:
+                data = text.encode()
+                written[text] = data = _U32.pack(len(data)) + data + _ZEROS[4 - len(data) % 4]
             offsets.append(at - 4 * index)
             parts.append(data)
             at += len(data)

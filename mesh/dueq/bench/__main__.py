@@ -46,6 +46,13 @@ _HELP = "\n\n\b\n" + "\n".join(f"{m.name:<15}{m.words}" for m in MEASUREMENTS)
     metavar="FILE.png",
     help="Draw how costs grow with size (needs matplotlib).",
 )
+@click.option(
+    "--runs",
+    type=click.IntRange(min=1),
+    default=None,
+    metavar="N",
+    help="Of what grows: runs of each size (3; in a quick run 1).",
+)
 @click.option("--huge", is_flag=True, help="far-ahead also with ten million messages: half an hour more.")
 @click.option(
     "--folder", type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -56,6 +63,7 @@ def main(
     only: tuple[str, ...],
     path: Path | None,
     picture: Path | None,
+    runs: int | None,
     huge: bool,
     folder: Path | None,
 ) -> None:
@@ -64,7 +72,7 @@ def main(
         raise click.UsageError("--plot needs matplotlib: install dueq[plot]")
     signal.signal(signal.SIGTERM, _interrupt)
     with tempfile.TemporaryDirectory(prefix="dueq-bench-", dir=folder) as place:
-        report = _run(chosen(only, quick), Path(place), quick, huge)
+        report = _run(chosen(only, quick), Path(place), quick, huge, runs or 0)
     console = Console()
     report.print(console if console.is_terminal else Console(width=_WIDTH_MIN))
     if path is not None:
@@ -77,7 +85,7 @@ def main(
     sys.exit(0 if report.good else 1)
 
 
-def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool) -> Report:
+def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool, runs: int) -> Report:
     machine = Machine.find(folder)
     begun_s = time.monotonic()
     figures: list[Figure] = []
@@ -90,7 +98,7 @@ def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool)
             if not console.is_terminal:
                 console.print(text, highlight=False)
 
-        stage = Stage(folder, quick, huge, say)
+        stage = Stage(folder, quick, huge, runs, say)
         try:
             for measurement in measurements:
                 figures += _measure(measurement, stage)

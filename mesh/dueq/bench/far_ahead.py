@@ -44,7 +44,7 @@ def measure(stage: Stage) -> list[Figure]:
     sheet = Sheet(_COSTS)
     sizes = _QUICK_SIZES if stage.quick else (*_SIZES, *(_HUGE_SIZES if stage.huge else ()))
     for size in sizes:
-        for run in range(1 if stage.quick or size > _REPEATED_SIZE else 3):
+        for run in range(1 if size > _REPEATED_SIZE else stage.runs):
             with stage.mesh() as (mesh, client, crew):
                 stage.say(f"far-ahead, loading {size:,} messages, run {run + 1}")
                 _once(stage, mesh, client, crew, sheet, size)

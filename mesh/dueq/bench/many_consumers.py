@@ -75,7 +75,7 @@ def group(stage: Stage) -> list[Figure]:
 
 def _measure(stage: Stage, case: _Case) -> list[Figure]:
     sheet = Sheet(case.costs())
-    runs = stage.pick(3, 1)
+    runs = stage.runs
     for size in case.quick_sizes if stage.quick else case.sizes:
         for run in range(runs):
             stage.say(f"{case.name}, {size:,}, run {run + 1} of {runs}")

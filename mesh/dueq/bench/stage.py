@@ -23,18 +23,25 @@ class Stage:
         folder: for data; everything in it is removed as soon as it is not needed.
         quick: whether this is the short run.
         huge: whether what takes very long is measured, too.
+        runs_of_each: of what grows, how often each size is measured; 0 for the run's own number.
         say: shows what is going on.
     """
 
     folder: Path
     quick: bool
     huge: bool
+    runs_of_each: int
     say: Callable[[str], None]
     _names: Iterator[int] = field(default_factory=itertools.count)
 
     def pick(self, full: int, quick: int) -> int:
         """One number for the full run, another for the short one."""
         return quick if self.quick else full
+
+    @property
+    def runs(self) -> int:
+        """How often each size of what grows is measured."""
+        return self.runs_of_each or self.pick(3, 1)
 
     @contextmanager
     def fresh_folder(self) -> Iterator[Path]:

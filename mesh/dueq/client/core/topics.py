@@ -154,7 +154,8 @@ class Topics:
             else:
                 question.again(BACK_OFF_US)
 
-        question.put(lambda request: MetadataRequest(request, ""), counted)
+        # The brokers are in every answer, also that there is no such topic; an answer about all topics is long.
+        question.put(lambda request: MetadataRequest(request, event.topic), counted)
 
     def _create(self, question: Question, event: CreateTopic, replicas: int) -> None:
         def build(request: int) -> CreateTopicRequest:
