@@ -49,12 +49,14 @@ class Topics:
         self._orders: dict[int, tuple[Route, int, bool]] = {}
         # Where the next topic's replicas begin: topics that are made at once must not all begin at one broker.
         self._offset = 0
+        self._counted = True
 
     def seen(self, topics: dict[str, Topic], tombstones: frozenset[int]) -> list[Topic]:
         """All topics were read anew; returns those that are new or not what they were."""
         self.read = True
         known, self.by_name = self.by_name, dict(topics)
         self.tombstones = tombstones
+        self._counted = False
         return [topic for name, topic in topics.items() if known.get(name) is not topic]
 
     # -------------------------------------------------------------- creating
@@ -105,8 +107,11 @@ class Topics:
 
     def _order(self, token: int, request: CreateTopicRequest) -> CreateTopic:
         brokers = sorted(self.registrations)
-        offset = max(self._offset, sum(len(topic.partitions) for topic in self.by_name.values()))
-        self._offset = offset + request.partitions
+        if not self._counted:
+            self._counted = True
+            self._offset = max(self._offset, sum(len(topic.partitions) for topic in self.by_name.values()))
+        offset = self._offset
+        self._offset += request.partitions
         replicas_of = tuple(
             tuple(brokers[(offset + index + step) % len(brokers)] for step in range(request.replicas))
             for index in range(request.partitions)
