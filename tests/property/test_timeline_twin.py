@@ -14,19 +14,18 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.property.naive_timeline import CONSUMERS, ENDED, PLACE, Twin
 
 from dueq.core.applied import Applied
-from dueq.core.dedup import ANSWER_BYTES, DedupLimits
+from dueq.core.dedup import DedupLimits
 from dueq.core.entry import ENTRY, Entries, State, keys_of
 from dueq.core.forecast import FAR_MS, HOUR_MS
-from dueq.core.persistence import DedupRow, RecoveredPartition, SaveCheckpoint
-from dueq.core.timeline import AGE_STEP_MS, Timeline, canonical
-from dueq_codecs.messages import Code
-from dueq_codecs.records import Outcome, Record, RecordKind, RequestRef
+from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition, SaveCheckpoint
+from dueq.core.timeline import Timeline, canonical
+from dueq_codecs.records import JobAction, JobState, Record, RecordKind, RequestRef
 
 UID = 7
 CLIENTS = [bytes([number]) * 16 for number in range(1, 5)]
-CONSUMERS = [bytes([number]) * 16 for number in range(11, 14)]
 START = 1_700_000_000_000
 
 
@@ -38,6 +37,8 @@ class Disk:
         self.moved: dict[int, int] = {}
         self.leased: dict[int, Entries] = {}
         self.dedup: dict[tuple[bytes, int], bytes] = {}
+        self.job_answers: dict[tuple[bytes, int], bytes] = {}
+        self.jobs: dict[bytes, bytes] = {}
         self.days: dict[int, bytes] = {}
         self.applied = self.low_water = 0
         self.summary = b""
@@ -64,6 +65,12 @@ class Disk:
                 del self.dedup[entry.client_id, entry.sequence]
             else:
                 self.dedup[entry.client_id, entry.sequence] = entry.value
+        for job in save.jobs:
+            assert job.value is not None
+            self.jobs[job.job] = job.value
+        for entry in save.job_answers:
+            assert entry.value is not None
+            self.job_answers[entry.client_id, entry.sequence] = entry.value
         for day, packed in save.days:
             self.days[day] = packed
         self.applied, self.low_water, self.summary = save.applied, save.low_water, save.summary
@@ -96,177 +103,8 @@ class Disk:
         return RecoveredPartition(
             UID, "topic", 1, 0, self.applied, self.applied + 1, self.applied, [(0, 0)], [],
             self.low_water, leased, dedup, days, self.summary, [],
-        )  # fmt: skip
-
-
-class Twin:
-    """The rules, row by row."""
-
-    def __init__(self, limits: DedupLimits) -> None:
-        self.limits = limits
-        self.live: dict[int, dict[str, int]] = {}
-        self.ended: list[int] = []
-        self.answers: list[dict[str, Any]] = []
-        self.floors: dict[bytes, tuple[int, int]] = {}
-        self.stamp = self.age = 0
-
-    # deduplication
-
-    def weight(self) -> int:
-        clients = {answer["client"] for answer in self.answers} | self.floors.keys()
-        return ANSWER_BYTES * len(clients) + sum(ANSWER_BYTES + a["rows"] for a in self.answers)
-
-    def drop(self, answer: dict[str, Any]) -> None:
-        self.answers.remove(answer)
-        floor, age = self.floors.get(answer["client"], (-1, 0))
-        self.floors[answer["client"]] = (max(floor, answer["number"]), max(age, answer["age"]))
-
-    def idle(self) -> list[tuple[int, bytes]]:
-        busy = {answer["client"] for answer in self.answers}
-        return sorted((age, client) for client, (_, age) in self.floors.items() if client not in busy)
-
-    def expire(self) -> None:
-        while self.answers and self.answers[0]["age"] < self.age - self.limits.age_ms:
-            self.drop(self.answers[0])
-        for floor_age, client in self.idle():
-            if floor_age < self.age - self.limits.age_ms:
-                del self.floors[client]
-
-    def judge(self, request: RequestRef, record: Record, row: int) -> tuple[Code, Any, bool]:
-        mine = [a for a in self.answers if a["client"] == request.client_id]
-        for answer in mine:
-            if answer["number"] == request.sequence:
-                if answer["digest"] == request.digest:
-                    return Code.OK, answer, False
-                return Code.SEQUENCE_REUSED, None, False
-        if request.sequence <= self.floors.get(request.client_id, (-1, 0))[0]:
-            return Code.OUTCOME_UNKNOWN, None, False
-        answer = {
-            "client": request.client_id, "number": request.sequence, "digest": request.digest,
-            "stamp": record.stamp, "age": self.age, "sequence": record.sequence, "row": row, "outcomes": [],
-            "rows": 0 if record.kind == RecordKind.INSERT else request.rows,
-        }  # fmt: skip
-        self.answers.append(answer)
-        mine.append(answer)
-        if len(mine) > self.limits.window:
-            self.drop(min(mine, key=lambda a: a["number"]))
-        while self.weight() > self.limits.bytes_max:
-            if self.answers:
-                self.drop(self.answers[0])
-            else:
-                del self.floors[self.idle()[0][1]]
-        return Code.OK, answer, True
-
-    # records
-
-    def apply(self, record: Record) -> dict[str, Any]:
-        self.age += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
-        self.stamp = record.stamp
-        self.expire()
-        told: dict[str, Any] = {"leased": [], "refused": [], "ended": [], "gone": [], "waiting": []}
-        verdicts = []
-        row = 0
-        for request in record.requests:
-            verdicts.append((request, *self.judge(request, record, row)))
-            row += request.rows
-        row = 0
-        for request, _, answer, fresh in verdicts:
-            for at in range(row, row + request.rows):
-                if fresh:
-                    outcome = self.one(record, at, told)
-                    if record.kind != RecordKind.INSERT:
-                        answer["outcomes"].append(outcome)
-                elif record.kind == RecordKind.INSERT:
-                    self.ended.append(record.sequence << 16 | at)
-            row += request.rows
-        if not record.requests:
-            for at in range(record.rows):
-                self.one(record, at, told)
-        told["results"] = [
-            (r.client_id, r.sequence, code, a["sequence"], a["row"], a["stamp"], a["outcomes"][:], not fresh)
-            if a is not None
-            else (r.client_id, r.sequence, code, 0, 0, 0, [], False)
-            for r, code, a, fresh in verdicts
-        ]
-        return told
-
-    def one(self, record: Record, at: int, told: dict[str, Any]) -> Outcome:
-        kind, stamp = record.kind, record.stamp
-        if kind == RecordKind.INSERT:
-            due = int(record.due[at])
-            key = record.sequence << 16 | at
-            entry = {
-                "first": max(due, stamp), "due": due, "sequence": record.sequence, "row": at,
-                "size": int(record.size[at]), "crc": int(record.crc[at]), "attempt": 0,
-            }  # fmt: skip
-            self.live[key] = entry
-            self.wait(key, max(due, stamp), stamp, told)
-            return Outcome.DONE
-        key = int(record.target_sequence[at]) << 16 | int(record.target_row[at])
-        entry = self.live.get(key, {})
-        same = bool(entry) and entry["first"] == int(record.first[at])
-        waiting = same and entry["state"] == State.WAITING
-        leased = same and entry["state"] == State.LEASED
-        if kind == RecordKind.LEASE:
-            if not waiting:
-                told["refused"].append(key)
-                return Outcome.NOT_FOUND
-            consumer = CONSUMERS.index(record.consumers[record.consumer[at]])
-            entry |= {
-                "state": State.LEASED, "token": record.sequence, "attempt": entry["attempt"] + 1,
-                "consumer": consumer + 11, "lease_ms": int(record.lease_ms[record.consumer[at]]),
-            }  # fmt: skip
-            told["leased"].append(key)
-            return Outcome.DONE
-        mine = leased and entry["token"] == int(record.token[at])
-        if kind in (RecordKind.MOVE, RecordKind.CANCEL):
-            if not waiting and not mine:
-                return Outcome.LEASED if leased else Outcome.NOT_FOUND
-            told["gone" if waiting else "ended"].append(key)
-            entry["attempt"] -= mine
-            if kind == RecordKind.CANCEL:
-                self.finish(key)
-            else:
-                entry["due"] = int(record.due[at])
-                self.wait(key, max(entry["due"], stamp), stamp, told)
-            return Outcome.DONE
-        if not mine:
-            return Outcome.STALE
-        if kind == RecordKind.EXTEND:
-            entry["lease_ms"] = int(record.amount_ms[at])
-            told["leased"].append(key)
-            return Outcome.DONE
-        told["ended"].append(key)
-        if kind == RecordKind.ACK:
-            self.finish(key)
-            return Outcome.DONE
-        wait_at = max(entry["due"], stamp)
-        if kind == RecordKind.NACK:
-            wait_at = max(entry["due"], stamp + int(record.amount_ms[at]))
-        entry["attempt"] -= kind == RecordKind.RELEASE
-        self.wait(key, wait_at, stamp, told)
-        return Outcome.DONE
-
-    def wait(self, key: int, wait_at: int, stamp: int, told: dict[str, Any]) -> None:
-        self.live[key] |= {
-            "state": State.WAITING, "wait_at": wait_at, "far": wait_at > stamp + FAR_MS,
-            "token": 0, "consumer": 0, "lease_ms": 0,
-        }  # fmt: skip
-        told["waiting"].append(key)
-
-    def finish(self, key: int) -> None:
-        del self.live[key]
-        self.ended.append(key)
-
-    def waiting(self) -> dict[int, int]:
-        return {key: e["wait_at"] for key, e in self.live.items() if e["state"] == State.WAITING}
-
-    def columns(self, key: int) -> tuple[int, ...]:
-        e = self.live[key]
-        consumer = int.from_bytes(bytes([e["consumer"]]) * 8, "big")
-        return (
-            e["wait_at"], e["first"], e["due"], e["sequence"], e["token"], consumer, consumer,
-            e["size"], e["crc"], e["lease_ms"], e["row"], e["attempt"], int(e["state"]), int(e["far"]) * 2, 0,
+            jobs=[JobRow(*row) for row in self.jobs.items()],
+            job_answers=[DedupRow(*name, value) for name, value in self.job_answers.items()],
         )  # fmt: skip
 
 
@@ -279,7 +117,7 @@ class World:
         self.limits = limits
         self.disk = Disk()
         self.twin = Twin(limits)
-        self.timeline = Timeline(UID, None, hot_rows_max, limits)
+        self.timeline = Timeline(UID, None, hot_rows_max, limits, PLACE)
         self.log: list[Record] = []
         self.told: list[dict[str, Any]] = []
         self.reads: list[list[Any]] = []  # [asked, answer or None]
@@ -290,6 +128,11 @@ class World:
         self.numbers = dict.fromkeys(CLIENTS, 0)
         self.requests: dict[tuple[bytes, int], int] = {}
         self.known: list[tuple[int, int]] = []  # (first, key)
+        # Each job of a run, and until when it is hidden (0: not at all).
+        ahead = [self.rng.choice([0, 300, 2000, 60_000, 3 * HOUR_MS]) for _ in range(6)]
+        self.jobs = {
+            self.rng.randbytes(16): START + after_ms if after_ms else 0 for after_ms in ahead
+        }  # fmt: skip
         self.view: dict[int, int] = {}  # what dispatch would hold: key -> wait_at
 
     # making records
@@ -301,22 +144,33 @@ class World:
     def make(self) -> Record:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
-        kinds = [kind for kind in RecordKind if kind <= RecordKind.EXPIRE]
-        kind = rng.choices(kinds, [1, 6, 8, 4, 3, 4, 3, 2, 2, 2])[0]
+        kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2])[0]
         record = Record(kind, UID, self.timeline.applied + len(self.pending()) + 1, 1, self.stamp)
         rows = 0 if kind == RecordKind.BARRIER else rng.choice([1, 1, 2, 3, 9])
+        if kind in (RecordKind.JOB, RecordKind.REVEAL) or (kind == RecordKind.INSERT and rng.random() < 0.5):
+            self.name_job(record)
         if kind == RecordKind.INSERT:
             record.due = np.array([self.instant() for _ in range(rows)], np.uint64)
             record.size = np.array([rng.randrange(20_000) for _ in range(rows)], np.uint32)
             record.crc = np.array([rng.getrandbits(32) for _ in range(rows)], np.uint32)
             for row in range(rows):
                 key = record.sequence << 16 | row
-                self.known.append((max(int(record.due[row]), self.stamp), key))
-        elif rows:
+                self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
+        elif kind != RecordKind.JOB and rows:
             self.name(record, rows)
-        if kind not in (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE):
+        by_leader = kind in (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
+        if not by_leader and not (kind in (RecordKind.JOB, RecordKind.CANCEL) and rng.random() < 0.3):
             self.request(record)
         return record
+
+    def name_job(self, record: Record) -> None:
+        rng = self.rng
+        record.job, until = rng.choice(list(self.jobs.items()))
+        if record.kind == RecordKind.REVEAL:
+            return
+        record.job_until = until if rng.random() < 0.95 else until + 1
+        if record.kind == RecordKind.JOB:
+            record.job_action = rng.choice(list(JobAction)[1:])
 
     def name(self, record: Record, rows: int) -> None:
         rng = self.rng
@@ -336,6 +190,8 @@ class World:
         record.first = np.array([first for first, _ in ids], np.uint64)
         record.target_sequence = np.array([key >> 16 for _, key in ids], np.uint64)
         record.target_row = np.array([key & 0xFFFF for _, key in ids], np.uint16)
+        if record.kind == RecordKind.REVEAL:
+            return
         if record.kind == RecordKind.LEASE:
             record.consumers = tuple(CONSUMERS)
             record.consumer = np.array([rng.randrange(3) for _ in ids], np.uint16)
@@ -464,7 +320,7 @@ class World:
         applied = self.timeline.applied
         self.saving, self.scan, self.view = None, None, {}
         self.reads.clear()
-        self.timeline = Timeline(UID, self.disk.recover(), self.hot_rows_max, self.limits)
+        self.timeline = Timeline(UID, self.disk.recover(), self.hot_rows_max, self.limits, PLACE)
         for record in self.pending():
             self.hold(record)
         while self.timeline.applied < applied:
@@ -519,10 +375,30 @@ class World:
             if entry["state"] == State.WAITING and not entry["far"]:
                 hours[entry["wait_at"] // HOUR_MS] = hours.get(entry["wait_at"] // HOUR_MS, 0) + 1
         assert found["hours"] == sorted(hours.items())
-        dedup = {(client, number) for client, number, _ in found["dedup"]}
-        mine = {(a["client"].hex(), a["number"]) for a in self.twin.answers}
-        mine |= {(client.hex(), floor) for client, (floor, _) in self.twin.floors.items()}
-        assert dedup == mine
+        assert {(client, number) for client, number, _ in found["dedup"]} == self.twin.memory.names()
+        answers = {(client, number) for client, number, _ in found["job_answers"]}
+        assert answers == self.twin.job_memory.names()
+        self.check_jobs()
+
+    def check_jobs(self) -> None:
+        twin, table = self.twin, self.timeline.jobs
+        assert table.by_key.keys() == twin.jobs.keys()
+        assert table.given == len(twin.jobs)
+        for key, job in table.by_key.items():
+            mine = [entry for entry in twin.live.values() if entry["job"] == job.number]
+            waiting = sum(entry["state"] == State.WAITING for entry in mine)
+            assert (job.waiting, job.leased) == (waiting, len(mine) - waiting)
+            expected = twin.jobs[key]
+            assert (job.number, job.state, job.until) == (
+                expected["number"],
+                expected["state"],
+                expected["until"],
+            )
+            assert job.cleared_flag == bool(expected["cleared"])
+            withdrawn = job.state in ENDED and waiting
+            assert (job.number in table.hidden) == (job.state != JobState.COMMITTED and waiting > 0)
+            assert (job in (table.to_withdraw,)) <= bool(withdrawn)
+            assert not withdrawn or table.to_withdraw is not None
 
     def settle(self) -> None:
         """Let everything that is under way end."""

@@ -11,13 +11,14 @@ told is what home has decided, so they take it as it comes. Everything here happ
 the log. The entries of messages carry a job's number in this partition; numbers are never used again.
 
 A job is forgotten a week after its last record and a week after `until`, and never while messages of it are left.
-Whatever is too recent then is looked at again a week later: so nobody goes through all jobs at every record.
+When the first of these is over it is looked at, and then once a day: so nobody goes through all jobs at every record.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import Counter, OrderedDict
+from collections import Counter
+from heapq import heappop, heappush
 from typing import Final
 from zlib import crc32
 
@@ -33,8 +34,9 @@ from dueq_codecs.records import U64, JobAction, JobState, Outcome, Record
 Mask = npt.NDArray[np.bool_]
 
 _ROW: Final = struct.Struct("<BBBIQQQQQ")
-"""version, state, cleared, number, until, stamp, age, waiting, leased."""
+"""version, state, cleared, number, until, stamp, look at, waiting, leased."""
 _ROW_VERSION: Final = 1
+_LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
 
 _ENDED: Final = frozenset((JobState.ABORTED, JobState.CANCELLED))
 
@@ -53,18 +55,18 @@ class Job:
         state: what has been decided.
         until: the instant (Unix ms) by which it must be committed; 0: it was never hidden.
         stamp: of the last record about it, Unix ms.
-        age_ms: of the partition, when the job was last worth remembering.
+        look_at_ms: age of the partition at which to look whether the job may be forgotten.
         waiting, leased: messages of it that are left.
         saved: it has a row on disk.
     """
 
     __slots__ = (
-        "age_ms", "cleared_flag", "key", "leased", "number", "saved", "stamp", "state", "until", "waiting",
+        "cleared_flag", "key", "leased", "look_at_ms", "number", "saved", "stamp", "state", "until", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: bytes, number: int, state: JobState, until: int) -> None:
         self.key, self.number, self.state, self.until = key, number, state, until
-        self.stamp = self.age_ms = self.waiting = self.leased = 0
+        self.stamp = self.look_at_ms = self.waiting = self.leased = 0
         self.cleared_flag = self.saved = False
 
     @property
@@ -87,7 +89,7 @@ class Job:
     def pack(self) -> bytes:
         """Return the job's row."""
         return _ROW.pack(
-            _ROW_VERSION, self.state, self.cleared_flag, self.number, self.until, self.stamp, self.age_ms,
+            _ROW_VERSION, self.state, self.cleared_flag, self.number, self.until, self.stamp, self.look_at_ms,
             self.waiting, self.leased,
         )  # fmt: skip
 
@@ -100,9 +102,9 @@ class Job:
         """
         if value[0] != _ROW_VERSION:
             raise UnknownVersion(f"a job's row of version {value[0]}; this build knows {_ROW_VERSION}")
-        _, state, cleared, number, until, stamp, age_ms, waiting, leased = _ROW.unpack(value)
+        _, state, cleared, number, until, stamp, look_at_ms, waiting, leased = _ROW.unpack(value)
         job = cls(key, number, JobState(state), until)
-        job.stamp, job.age_ms, job.waiting, job.leased = stamp, age_ms, waiting, leased
+        job.stamp, job.look_at_ms, job.waiting, job.leased = stamp, look_at_ms, waiting, leased
         job.cleared_flag, job.saved = bool(cleared), True
         return job
 
@@ -117,7 +119,7 @@ class JobTable:
         given: how many numbers had been given out by then.
 
     Attributes:
-        by_key: every job, the one that was longest of no concern first.
+        by_key: every job, the oldest first.
         given: numbers given out; the next job gets `given + 1`.
         closed: number -> job of those whose messages must not be delivered: open, aborted, cancelled.
     """
@@ -127,15 +129,15 @@ class JobTable:
     ) -> None:
         self._index, self._partitions = index, partitions
         self.given = given
-        self.by_key: OrderedDict[bytes, Job] = OrderedDict()
+        self.by_key: dict[bytes, Job] = {}
         self.closed: dict[int, Job] = {}
         self._by_number: dict[int, Job] = {}
         self._unfinished: dict[int, Job] = {}
         self._changed: dict[bytes, None] = {}
+        self._looks: list[tuple[int, int]] = []  # heap: (not after its `look_at_ms`, number) of each job
         jobs = [Job.unpack(row.job, row.value) for row in rows or () if row.value is not None]
-        for job in sorted(jobs, key=lambda job: (job.age_ms, job.number)):
-            self.by_key[job.key] = self._by_number[job.number] = job
-            self._sort(job)
+        for job in sorted(jobs, key=lambda job: job.number):
+            self._add(job)
 
     def is_home(self, job: bytes) -> bool:
         """Whether this partition decides about the job."""
@@ -177,9 +179,13 @@ class JobTable:
     def _begin(self, record: Record, state: JobState) -> Job:
         self.given += 1
         job = Job(record.job, self.given, state, record.job_until)
-        self.by_key[job.key] = self._by_number[job.number] = job
-        self._sort(job)
+        self._add(job)
         return job
+
+    def _add(self, job: Job) -> None:
+        self.by_key[job.key] = self._by_number[job.number] = job
+        heappush(self._looks, (job.look_at_ms, job.number))
+        self._sort(job)
 
     def _decide(self, job: Job, record: Record) -> Outcome:
         action, state = record.job_action, job.state
@@ -198,28 +204,29 @@ class JobTable:
         return Outcome.DONE if job.state == wanted else Outcome.ENDED
 
     def _concerns(self, job: Job, record: Record, age_ms: int) -> None:
-        job.stamp, job.age_ms = record.stamp, age_ms
-        self.by_key.move_to_end(job.key)
+        job.stamp, job.look_at_ms = record.stamp, age_ms + JOB_MEMORY_MS
         self._changed[job.key] = None
 
     def expire(self, age_ms: int, stamp: int) -> None:
         """Forget what is too old at this age of the partition."""
-        before = age_ms - JOB_MEMORY_MS
-        while self.by_key:
-            job = next(iter(self.by_key.values()))
-            if job.age_ms >= before:
-                return
-            if job.messages or job.state == JobState.OPEN or stamp <= job.until + JOB_MEMORY_MS:
-                job.age_ms = age_ms
-                self.by_key.move_to_end(job.key)
-            else:
-                del self.by_key[job.key], self._by_number[job.number]
-                self.closed.pop(job.number, None)
-                self._unfinished.pop(job.number, None)
-                if not job.saved:
-                    self._changed.pop(job.key, None)
+        while self._looks and self._looks[0][0] < age_ms:
+            job = self._by_number[heappop(self._looks)[1]]
+            if job.look_at_ms < age_ms:
+                if not (job.messages or job.state == JobState.OPEN or stamp <= job.until + JOB_MEMORY_MS):
+                    self._forget(job)
                     continue
+                job.look_at_ms = age_ms + _LOOK_AGAIN_MS
+                self._changed[job.key] = None
+            heappush(self._looks, (job.look_at_ms, job.number))
+
+    def _forget(self, job: Job) -> None:
+        del self.by_key[job.key], self._by_number[job.number]
+        self.closed.pop(job.number, None)
+        self._unfinished.pop(job.number, None)
+        if job.saved:
             self._changed[job.key] = None
+        else:
+            self._changed.pop(job.key, None)
 
     # ------------------------------------------------------------ messages
 
