@@ -28,9 +28,10 @@ from dueq_codecs.messages import (
     Push,
     Reply,
 )
-from dueq_codecs.records import Outcome, RecordKind
+from dueq_codecs.records import JobAction, Outcome, RecordKind
 
 Bodies = list[bytes | memoryview]
+_FINAL = (Code.OK, Code.INVALID_REQUEST, Code.SEQUENCE_REUSED, Code.JOB_ENDED)
 
 
 class Place(Protocol):
@@ -134,14 +135,14 @@ class Request:
     @property
     def final(self) -> bool:
         """Whether it was answered for good."""
-        return bool(self.replies) and self.codes[-1] in (Code.OK, Code.INVALID_REQUEST, Code.SEQUENCE_REUSED)
+        return bool(self.replies) and self.codes[-1] in _FINAL
 
     def stored(self) -> list[Stored]:
         """The messages of an acknowledged insert."""
-        reply, dues = self.replies[-1], self.change.due.tolist()
+        reply, dues, hidden = self.replies[-1], self.change.due.tolist(), self.change.job_until
         assert reply.code == Code.OK, reply
         return [
-            Stored(reply.uid, reply.sequence, reply.row + row, max(due, reply.stamp), due, payload)
+            Stored(reply.uid, reply.sequence, reply.row + row, max(due, reply.stamp, hidden), due, payload)
             for row, (due, payload) in enumerate(zip(dues, self._payloads, strict=True))
         ]
 
@@ -206,7 +207,7 @@ class Hand:
 
     def insert(
         self, broker: str, payloads: list[bytes], dues: list[int], *, uid: int = 0, sequence: int = 0,
-        topic: str = "", keyed: bool = False,
+        topic: str = "", keyed: bool = False, job: bytes = b"", until: int = 0,
     ) -> Request:  # fmt: skip
         """Schedule rows, one attempt.
 
@@ -217,9 +218,10 @@ class Hand:
             sequence: the request's number; the next one by default.
             topic: the stage's by default.
             keyed: the payloads begin with keys.
+            job, until: what they belong to, and the instant (Unix ms) by which that must be committed.
         """
         change = self._change(RecordKind.INSERT, uid, topic)
-        change.keyed = keyed
+        change.keyed, change.job, change.job_until = keyed, job, until
         change.due = np.array(dues, np.uint64)
         change.size = np.array([len(payload) for payload in payloads], np.uint32)
         change.crc = np.array([crc32(payload) for payload in payloads], np.uint32)
@@ -233,6 +235,12 @@ class Hand:
         """Move messages of one partition, one attempt."""
         change = self._naming(RecordKind.MOVE, messages, "", 0)
         change.due = np.array(dues, np.uint64)
+        return self._ask(broker, change, [], [], 0)
+
+    def act(self, broker: str, action: JobAction, job: bytes, until: int, *, uid: int) -> Request:
+        """Commit, abort or cancel a job in one partition, one attempt."""
+        change = self._change(RecordKind.JOB, uid, "")
+        change.job, change.job_until, change.job_action = job, until, action
         return self._ask(broker, change, [], [], 0)
 
     def settle(

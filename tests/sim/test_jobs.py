@@ -1,0 +1,203 @@
+"""Jobs on a whole mesh, when what matters fails at the moment at which it matters."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+
+from dueq.core.job_table import Job
+from dueq_chaos.scenarios.hand import Hand, Stored
+from dueq_chaos.scenarios.stage import Stage
+from dueq_codecs.messages import Code
+from dueq_codecs.records import JobAction, JobState, Outcome, RecordKind
+
+JOB = b"campaign of june"
+PARTITIONS = 3
+HOME = crc32(JOB) % PARTITIONS
+
+
+class JobStage(Stage):
+    """A topic of three partitions, and one job.
+
+    Attributes:
+        until: instant by which the job must be committed.
+    """
+
+    def __init__(self, hidden_ms: int, **options: int) -> None:
+        super().__init__(partitions=PARTITIONS, **options)  # type: ignore[arg-type]
+        self.hidden_until = self.now_ms + hidden_ms if hidden_ms else 0
+        self.driver = self.hand("driver")
+
+    @property
+    def home(self) -> int:
+        """The partition that decides."""
+        return self.uids[HOME]
+
+    def load(self, rows: int, due: int = 0, *uids: int) -> list[Stored]:
+        """Put so many messages into each of these partitions (all by default)."""
+        found = []
+        for uid in uids or self.uids:
+            payloads = [b"%d" % row for row in range(rows)]
+            request = self.driver.insert(
+                self.leader_of(uid) or "", payloads, [due or self.now_ms + 500] * rows, uid=uid, job=JOB,
+                until=self.hidden_until,
+            )  # fmt: skip
+            found += self.settled(self.driver, request).stored()
+        return found
+
+    def act(self, action: JobAction, uid: int) -> Outcome:
+        """Decide in one partition, until it is confirmed."""
+        leader = self.leader_of(uid) or ""
+        request = self.driver.act(leader, action, JOB, self.hidden_until, uid=uid)
+        return self.settled(self.driver, request).outcomes[0]
+
+    def job(self, uid: int) -> Job | None:
+        """What the leader of a partition knows of the job."""
+        leader = self.leader_of(uid)
+        return self.replica(leader, uid).timeline.jobs.by_key.get(JOB) if leader is not None else None
+
+    def everywhere(self, state: JobState) -> None:
+        """Wait until every partition that knows the job knows this of it, and has worked it off."""
+
+        def so() -> bool:
+            jobs = [self.job(uid) for uid in self.uids]
+            return all(job is None or (job.state == state and job.cleared) for job in jobs)
+
+        self.until(so, f"a job that is {state.name} everywhere")
+
+    def greedy(self) -> Hand:
+        """A consumer at every broker, for the whole story."""
+        hand = self.hand("consumer")
+        for broker in self.names:
+            hand.attach(broker, credit=10_000, lease_ms=600_000)
+        hand.stay()
+        return hand
+
+    def waiting(self) -> list[int]:
+        """How many messages wait in each partition."""
+        return [self.replica(self.leader_of(uid) or "", uid).timeline.scheduled_count for uid in self.uids]
+
+
+def test_a_commit_counts_though_home_changes_its_leader_over_it() -> None:
+    stage = JobStage(hidden_ms=60_000)
+    consumer = stage.greedy()
+    messages = stage.load(20)
+    stage.run_ms(2_000)
+    stage.expect(not consumer.pushes, "nothing before the commit")
+    stage.step("the commit is on its way when home's leader dies")
+    leader = stage.leader_of(stage.home) or ""
+    request = stage.driver.act(leader, JobAction.COMMIT, JOB, stage.hidden_until, uid=stage.home)
+    stage.run_ms(1)
+    stage.nodes[leader].crash()
+    stage.settled(stage.driver, request)
+    stage.expect(request.outcomes == [Outcome.DONE], "it is committed")
+    stage.nodes[leader].start()
+    stage.delivered(consumer, *messages)
+    stage.everywhere(JobState.COMMITTED)
+    stage.expect(stage.now_ms < stage.hidden_until, "long before the last moment")
+    stage.finish()
+
+
+def test_a_driver_that_dies_after_home_knows_leaves_a_job_that_is_delivered_whole() -> None:
+    stage = JobStage(hidden_ms=60_000)
+    consumer = stage.greedy()
+    messages = stage.load(5)
+    stage.act(JobAction.COMMIT, stage.home)
+    stage.step("nobody tells the others: they ask")
+    stage.delivered(consumer, *messages)
+    stage.everywhere(JobState.COMMITTED)
+    stage.finish()
+
+
+def test_an_abandoned_job_leaves_nothing_even_where_home_has_none_of_it() -> None:
+    stage = JobStage(hidden_ms=4_000)
+    consumer = stage.greedy()
+    others = [uid for uid in stage.uids if uid != stage.home]
+    stage.load(5, 0, *others)
+    stage.step("a broker is away for a while; nobody commits")
+    stage.nodes["b2"].crash()
+    stage.run_ms(6_000)
+    stage.nodes["b2"].start()
+    stage.until(lambda: stage.waiting() == [0] * PARTITIONS, "an empty topic")
+    stage.everywhere(JobState.ABORTED)
+    late = stage.act(JobAction.COMMIT, stage.home)
+    stage.expect(late == Outcome.ENDED and not consumer.pushes, "too late, and nothing was delivered")
+    stage.finish()
+
+
+def test_a_job_that_is_cancelled_leaves_its_consumers_what_they_have() -> None:
+    stage = JobStage(hidden_ms=0)
+    uid = stage.uid
+    holder = stage.hand("holder")
+    holder.attach(stage.leader, credit=2, lease_ms=3_000)
+    messages = stage.load(6, 0, uid)
+    stage.until(lambda: len(holder.pushes) == 2, "two deliveries")
+    stage.act(JobAction.CANCEL, uid)
+    rest = stage.greedy()
+    stage.until(lambda: stage.waiting()[0] == 0, "what waits is withdrawn")
+    first, second = holder.pushes
+    acked = stage.settled(holder, holder.settle(stage.leader, RecordKind.ACK, [first]))
+    stage.expect(acked.outcomes == [Outcome.DONE], "the ack counts")
+    stage.step("the other lease runs out: the message goes instead of coming again")
+    stage.until(lambda: not stage.replica(stage.leader).timeline.live_count, "nothing left")
+    stage.run_ms(2_000)
+    stage.expect(not rest.pushes, "nothing is newly delivered")
+    refused = stage.driver.insert(stage.leader, [b"late"], [stage.now_ms], job=JOB)
+    stage.expect(stage.settled(stage.driver, refused).codes[-1] == Code.JOB_ENDED, "it takes no more")
+    stage.expect(len(messages) == 6 and second.attempt == 1, "six were there")
+    stage.finish()
+
+
+@pytest.mark.parametrize("early_ms", [-1_200, -3, -1, 0, 1, 4, 30])
+def test_a_commit_at_the_last_moment_is_all_or_nothing(early_ms: int) -> None:
+    stage = JobStage(hidden_ms=3_000, seed=40 + early_ms)
+    consumer = stage.greedy()
+    messages = stage.load(4)
+    stage.run_ms(stage.hidden_until - stage.now_ms - early_ms)
+    outcome = stage.act(JobAction.COMMIT, stage.home)
+    if outcome == Outcome.DONE:
+        stage.delivered(consumer, *messages)
+        stage.everywhere(JobState.COMMITTED)
+    else:
+        stage.until(lambda: stage.waiting() == [0] * PARTITIONS, "nothing left")
+        stage.everywhere(JobState.ABORTED)
+        stage.run_ms(2_000)
+        stage.expect(not consumer.pushes, "nothing was delivered")
+    stage.finish()
+
+
+@pytest.mark.parametrize("action", [JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL])
+def test_a_new_leader_goes_on_with_what_the_old_one_had_begun_to_reveal_or_withdraw(
+    action: JobAction,
+) -> None:
+    """More than a page, most of it on disk only; the leader dies in the middle."""
+    stage = JobStage(hidden_ms=600_000, hot_rows_total=64)
+    due, uid = stage.now_ms + 300_000, stage.home
+    for _ in range(6):
+        stage.load(1_000, due, uid)
+    leader = stage.leader_of(uid) or ""
+    stage.step("the decision, and its first records")
+    stage.act(action, uid)
+
+    def begun() -> bool:
+        timeline = stage.replica(leader, uid).timeline
+        if action == JobAction.COMMIT:
+            return bool(timeline.forecast(due - 1_000, 3))
+        return timeline.jobs.by_key[JOB].waiting < 6_000
+
+    stage.until(begun, "some of it")
+    stage.expect(not stage.replica(leader, uid).timeline.jobs.by_key[JOB].cleared, "not all of it")
+    stage.nodes[leader].crash()
+    stage.until(lambda: stage.leader_of(uid) not in (None, leader), "another leader")
+    state = {JobAction.COMMIT: JobState.COMMITTED, JobAction.ABORT: JobState.ABORTED}
+    stage.everywhere(state.get(action, JobState.CANCELLED))
+    stage.nodes[leader].start()
+    stage.finish()
+    timeline = stage.replica(stage.leader_of(uid) or "", uid).timeline
+    left = 6_000 if action == JobAction.COMMIT else 0
+    stage.expect(timeline.scheduled_count == left, f"{left} messages")
+    if action == JobAction.COMMIT:
+        browser = stage.hand("browser")
+        shown = stage.browsed(browser, stage.leader_of(uid) or "", uid=uid)
+        stage.expect({row.wait_at for row in shown} == {due}, "all is revealed")
