@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,11 +20,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import dueq.spark
 from dueq import Client
-from dueq.errors import InvalidRequest, OutcomeUnknown, TopicNotFound
+from dueq.errors import InvalidRequest, JobEnded, OutcomeUnknown, TopicNotFound
 from dueq.local import LocalMesh
 from dueq.spark.task import Load
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.filterwarnings("default")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("default"),
+]
 
 FAR_MS = 3_600_000
 
@@ -162,13 +169,154 @@ def test_a_row_without_due_is_named_and_the_task_not_repeated(
         dueq.spark.schedule(frame, topic=topic, due="due", payload="payload", endpoints=mesh.endpoints)
 
 
-def test_an_unknown_topic_is_refused_before_anything_runs(mesh: LocalMesh, spark: SparkSession) -> None:
-    with pytest.raises(TopicNotFound):
-        dueq.spark.schedule(
-            numbers(spark, 1, 0), topic="nowhere", due="due", payload="payload", endpoints=mesh.endpoints
-        )
-
-
 def test_wrong_batch_rows_are_refused(spark: SparkSession) -> None:
     with pytest.raises(InvalidRequest, match="batch_rows"):
         dueq.spark.schedule(numbers(spark, 1, 0), topic="t", due="due", payload="payload", batch_rows=0)
+
+
+def waiting(mesh: LocalMesh, topic: str) -> Counter[bytes]:
+    with Client(mesh.endpoints) as client:
+        return Counter(message.payload or b"" for message in client.browse(topic, payloads=True))
+
+
+def far() -> int:
+    return int(time.time() * 1000) + FAR_MS
+
+
+def test_the_same_job_again_schedules_nothing_twice_however_spark_cuts_the_rows(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    due_ms = far()
+    first = dueq.spark.schedule(
+        numbers(spark, 500, due_ms), topic=topic, due="due", payload="payload", job_id="j", batch_rows=50,
+        endpoints=mesh.endpoints,
+    )  # fmt: skip
+    again = dueq.spark.schedule(
+        numbers(spark, 500, due_ms, slices=5).orderBy(F.desc("payload")), topic=topic, due="due",
+        payload="payload", job_id="j", batch_rows=50, endpoints=mesh.endpoints,
+    )  # fmt: skip
+    assert (first.messages, first.deduplicated, first.job_id) == (500, 0, "j")
+    assert (again.messages, again.deduplicated) == (500, 500)
+    assert waiting(mesh, topic) == Counter(b"%d" % i for i in range(500))
+    with Client(mesh.endpoints) as client:
+        client.cancel_job(topic, "j")
+    with pytest.raises(JobEnded, match="was cancelled; to load it again"):
+        dueq.spark.schedule(
+            numbers(spark, 1, due_ms), topic=topic, due="due", payload="payload", job_id="j",
+            endpoints=mesh.endpoints,
+        )  # fmt: skip
+
+
+def test_an_atomic_job_is_there_as_a_whole_or_not_at_all(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    def load(frame: DataFrame) -> dueq.spark.ScheduleReport:
+        return dueq.spark.schedule(
+            frame, topic=topic, due="due", payload="payload", job_id="all", atomic=True, hidden_for=600,
+            batch_rows=20, endpoints=mesh.endpoints,
+        )  # fmt: skip
+
+    bad = numbers(spark, 100, far()).withColumn("due", F.when(F.col("payload") != "99", F.col("due")))
+    with pytest.raises(InvalidRequest, match="due is null"):
+        load(bad)
+    assert not waiting(mesh, topic)
+    with Client(mesh.endpoints) as client:
+        # What a driver that died has left: some rows, hidden, never to be committed.
+        left = client.begin_job(topic, "all", hidden_for=600)
+        with client.producer(topic) as producer:
+            producer.schedule_many([b"left"] * 5, far(), job=left)
+    good = numbers(spark, 100, far(), slices=3)
+    assert load(good).messages == 100
+    assert waiting(mesh, topic) == Counter(b"%d" % i for i in range(100))
+    again = load(good)
+    assert (again.messages, again.deduplicated) == (100, 100)
+    assert sum(waiting(mesh, topic).values()) == 100
+
+
+def test_an_atomic_job_without_rows_and_one_whose_rows_are_due_at_once(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    def load(count: int) -> int:
+        return dueq.spark.schedule(
+            numbers(spark, count, 0), topic=topic, due="due", payload="payload", atomic=True, hidden_for=600,
+            endpoints=mesh.endpoints,
+        ).messages  # fmt: skip
+
+    assert load(0) == 0
+    assert load(30) == 30
+    assert received(mesh, topic, 30) == Counter(b"%d" % i for i in range(30))
+
+
+def test_rows_that_cannot_be_messages_are_collected(mesh: LocalMesh, spark: SparkSession, topic: str) -> None:
+    due = far()
+    frame = spark.createDataFrame(
+        [(due, "a", "good"), (None, "b", "no due"), (due, None, "no payload"), (due, "d", "k" * 256)],
+        "due bigint, payload string, name string",
+    ).coalesce(1)
+    report = dueq.spark.schedule(
+        frame, topic=topic, due="due", payload="payload", key="name", on_error="collect",
+        endpoints=mesh.endpoints,
+    )  # fmt: skip
+    assert (report.rows, report.messages, report.rejected_rows) == (4, 1, 3)
+    assert report.rejected is not None
+    rejected = {row.reason: row for row in report.rejected.collect()}
+    assert set(rejected) == {"due is null", "payload is null", "the key has 256 bytes; it may have 255"}
+    assert {row.spark_partition for row in rejected.values()} == {0}
+    assert {row.place for row in rejected.values()} < {0, 1, 2, 3}
+    content = json.loads(rejected["payload is null"].row)
+    assert content == {"due": due, "payload": None, "name": "no payload"}
+    with Client(mesh.endpoints) as client:
+        assert [(message.key, message.payload) for message in client.browse(topic, payloads=True)] == [
+            ("good", b"a")
+        ]
+
+
+def test_timestamps_are_rounded_up_and_rows_can_be_sent_as_json(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    frame = spark.createDataFrame([(1, "x", None)], "n int, name string, nothing string").select(
+        "*", F.expr("timestamp_micros(4102444800000001)").alias("at")
+    )
+    dueq.spark.schedule(frame, topic=topic, due="at", payload=None, key="name", endpoints=mesh.endpoints)
+    with Client(mesh.endpoints) as client:
+        (message,) = client.browse(topic, payloads=True)
+    assert message.due == 4102444800001
+    assert json.loads(message.payload or b"") == {"n": 1, "nothing": None}
+
+
+def test_two_attempts_of_a_task_at_the_same_time_schedule_each_row_once(
+    mesh: LocalMesh, spark: SparkSession, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As speculation does; the rows come through a shuffle."""
+    monkeypatch.setattr("dueq.spark.producer.Load", lambda *some, **others: Twice(Load(*some, **others)))
+    frame = numbers(spark, 2000, far()).repartition(3)
+    dueq.spark.schedule(
+        frame, topic=topic, due="due", payload="payload", batch_rows=100, endpoints=mesh.endpoints
+    )
+    assert waiting(mesh, topic) == Counter(b"%d" % i for i in range(2000))
+
+
+@dataclass
+class Twice:
+    """Does all of `inner` in two threads at once."""
+
+    inner: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "inner"), name)
+
+    def __call__(self, batches: Any) -> Any:
+        rows = list(batches)
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(lambda: list(self.inner(iter(rows))))
+            done = list(self.inner(iter(rows)))
+            other.result()
+        yield from done
+
+
+def test_a_missing_column_and_a_mesh_out_of_reach_are_named(mesh: LocalMesh, spark: SparkSession) -> None:
+    frame = numbers(spark, 1, 0)
+    with pytest.raises(InvalidRequest, match=r"no column 'deu' to take due from; did you mean 'due'"):
+        dueq.spark.schedule(frame, topic="t", due="deu", payload="payload", endpoints=mesh.endpoints)
+    with pytest.raises(TopicNotFound, match="there is no topic 'nowhere'"):
+        dueq.spark.schedule(frame, topic="nowhere", due="due", payload="payload", endpoints=mesh.endpoints)

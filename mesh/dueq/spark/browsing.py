@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from dueq import Client
+from dueq.client.arrow_pages import batch_of
 from dueq.limits import DUE_MS_MAX
 from dueq.spark.loading import reach, topic_of
 from dueq.spark.options import Options
@@ -108,6 +108,8 @@ class BrowsingReader(DataSourceReader):  # type: ignore[misc]
             SnapshotLost: the leader is gone, or nobody read on for 30 seconds.
         """
         what = self._what
+        if partition.value is None:
+            return  # Spark's own, where no partition of the topic fits the conditions
         with Client(what.endpoints, timeout=what.timeout) as client:
             pages = client.browse_pages(
                 what.topic, partition.value, start=what.start, end=what.end, payloads=what.payloads
@@ -144,17 +146,10 @@ class FilteringReader(BrowsingReader):
 
 def rows_of(page: BrowsePage) -> pa.RecordBatch:
     """Return a page as rows of `dueq.spark.rows.ARROW_SCHEMA`."""
-    count = len(page)
-    nothing = pa.nulls(count)
-    payloads = pa.nulls(count, pa.binary()) if page.payloads is None else pa.array(page.payloads, pa.binary())
+    batch = batch_of(page)
+    known = set(batch.schema.names)
     columns = [
-        pa.array([page.topic] * count), pa.array(np.full(count, page.partition, np.int32)), pa.array(page.ids),
-        pa.array([key or None for key in page.keys], pa.string()), _instants(page.due), _instants(page.waits_until),
-        nothing, pa.array(page.size.astype(np.int32)), pa.array(page.attempt.astype(np.int32)), nothing, payloads,
-    ]  # fmt: skip
-    arrays = [column.cast(field.type) for column, field in zip(columns, ARROW_SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
-
-
-def _instants(whole_ms: Any) -> pa.Array:
-    return pa.array(whole_ms.astype(np.int64) * 1000).cast(pa.timestamp("us", "UTC"))
+        batch.column(field.name) if field.name in known else pa.nulls(len(page), field.type)
+        for field in ARROW_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)

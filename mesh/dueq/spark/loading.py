@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from dueq.client.numbered import mesh_time_ms
-from dueq.errors import Disconnected, InvalidRequest, TopicNotFound
+from dueq.errors import Disconnected, DueqError, InvalidRequest, JobEnded, TopicNotFound
 from dueq.spark.hints import did_you_mean
 
 if TYPE_CHECKING:
     from dueq import Client
+    from dueq.client.jobs import Job
     from dueq.client.topics import TopicInfo
 
 PATIENCE_S: Final = 300.0
@@ -63,20 +64,21 @@ class Begun:
     """A job that is being loaded; travels to the executors.
 
     Attributes:
-        job_id: its name.
-        name: what requests are named after.
+        job: the mesh's.
         began_ms: mesh time before it began, Unix ms.
         complete: an earlier call had loaded all of it, so that nothing is to be sent.
     """
 
-    job_id: str
-    name: bytes
+    job: Job
     began_ms: int
     complete: bool = False
 
 
 def begin(client: Client, topic: str, job_id: str | None, hidden_for: float | None) -> Begun:
     """Begin a job, or go on with it.
+
+    A hidden job that is open was left by a call that died (or is another one's, which then fails): its rows may have
+    been cut into other requests than this call would make of them, so it is aborted and begun anew.
 
     Args:
         client: of the driver.
@@ -85,17 +87,46 @@ def begin(client: Client, topic: str, job_id: str | None, hidden_for: float | No
         hidden_for: seconds; None: its messages are not hidden.
 
     Raises:
-        InvalidRequest: messages cannot be hidden.
+        JobEnded: it was cancelled.
+        InvalidRequest: it was begun as one that is hidden, and this is not, or the other way round.
     """
-    if hidden_for is not None:
-        raise InvalidRequest("this mesh cannot hide a job until it is committed: leave atomic out")
-    chosen = job_id or f"spark-{secrets.token_hex(8)}"
-    return Begun(chosen, hashlib.blake2b(chosen.encode(), digest_size=16).digest(), mesh_time_ms(client))
+    began_ms = mesh_time_ms(client)
+    if job_id is None:
+        drawn = f"spark-{secrets.token_hex(8)}"
+        return Begun(client.begin_job(topic, drawn, hidden_for=hidden_for), began_ms)
+    earlier = client.job(topic, job_id)
+    job = client.begin_job(topic, job_id, hidden_for=hidden_for)
+    if job.state == "cancelled":
+        raise JobEnded(f"job {job_id!r} of {topic!r} was cancelled; to load it again, give it another job_id")
+    if job.state == "open" and job.until_ms:
+        if hidden_for is None:
+            raise InvalidRequest(
+                f"job {job_id!r} of {topic!r} was begun with atomic=True: go on with that, or abort it"
+            )
+        if earlier is not None and earlier.state == "open":
+            with suppress(JobEnded):  # its own time may be over just now
+                client.abort_job(job)
+            job = client.begin_job(topic, job_id, hidden_for=hidden_for)
+    return Begun(job, began_ms, job.state == "committed")
 
 
-def commit(client: Client, begun: Begun) -> None:
-    """Show all of a hidden job."""
+def commit(client: Client, begun: Begun, messages: int) -> None:
+    """Show all of a hidden job.
+
+    Args:
+        client: of the driver.
+        begun: the job.
+        messages: how many it has; with none the mesh knows nothing of it.
+
+    Raises:
+        JobEnded: its time was over, or it was aborted or cancelled: nothing of it is delivered.
+    """
+    if messages and not begun.complete:
+        client.commit_job(begun.job)
 
 
 def abort(client: Client, begun: Begun) -> None:
     """Withdraw all of a hidden job; what cannot be withdrawn now the mesh withdraws when its time is over."""
+    if begun.job.until_ms and not begun.complete:
+        with suppress(DueqError):
+            client.abort_job(begun.job)

@@ -116,7 +116,7 @@ def schedule(
         info = topic_of(client, topic)
         begun = begin(client, topic, job_id, hidden_for if atomic else None)
         load = Load(
-            begun.name, topic, info.partitions, known, rows_max, timeout, began_ms=begun.began_ms,
+            begun.job.key, topic, info.partitions, known, rows_max, timeout, begun.job, begun.began_ms,
             keyed=key is not None, with_ids=ids, collect=on_error == "collect", send=not begun.complete,
         )  # fmt: skip
         last_due_ms = horizon_end_ms(info, begun.began_ms)
@@ -127,11 +127,11 @@ def schedule(
             frame = in_settled_order(frame)
         try:
             report = _run(frame, load, atomic)
-            commit(client, begun)
+            commit(client, begun, report.messages)
         except BaseException:
             abort(client, begun)
             raise
-    return replace(report, job_id=begun.job_id, seconds=time.monotonic() - began)
+    return replace(report, job_id=begun.job.job_id, seconds=time.monotonic() - began)
 
 
 def _run(frame: DataFrame, load: Load, atomic: bool) -> ScheduleReport:

@@ -26,8 +26,8 @@ class ScheduleReport:
         seconds: how long it took.
         job_id: the job's name: `client.job(topic, job_id)`, `client.cancel_job(topic, job_id)`.
         rejected_rows: rows that could not be messages.
-        rejected: those rows, with `on_error="collect"`: `spark_partition`, `place` (of the row in it, from 0),
-            `reason`, `row` (the whole row as JSON).
+        rejected: those rows, with `on_error="collect"`: `spark_partition`, `place` (of the row in it, from 0, in the
+            order of sending), `reason`, `row` (the whole row as JSON).
         ids: message ids by key, when asked for.
     """
 

@@ -10,6 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from dueq.client.arrow_pages import INSTANT
+
 SCHEMA: Final = (
     "topic string, partition int, id string, key string, due timestamp, waits_until timestamp, "
     "released_at timestamp, size int, attempt int, token bigint, payload binary"
@@ -18,9 +20,8 @@ SCHEMA: Final = (
 `token`: of what fell due, when it left its broker, and its lease. `payload`: of what waits only when asked for. `key`
 is null where a message has none."""
 
-_INSTANT: Final = pa.timestamp("us", "UTC")
 ARROW_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
-    ("due", _INSTANT), ("waits_until", _INSTANT), ("released_at", _INSTANT),
+    ("due", INSTANT), ("waits_until", INSTANT), ("released_at", INSTANT),
     ("size", pa.int32()), ("attempt", pa.int32()), ("token", pa.int64()), ("payload", pa.binary()),
 ])  # fmt: skip

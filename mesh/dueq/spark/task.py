@@ -28,6 +28,7 @@ from dueq.spark.columns import DUE, KEY, PAYLOAD, REASON, ROW
 from dueq.spark.runs import Run, piece_of, runs_of
 
 if TYPE_CHECKING:
+    from dueq.client.jobs import Job
     from dueq.client.receipt import Receipt
 
 _NEWS = pa.schema([
@@ -56,6 +57,7 @@ class Load:
         endpoints: brokers to begin with.
         batch_rows: rows of one request at most.
         timeout: seconds for each request, while the mesh is busy or short of replicas too.
+        job: what the messages belong to.
         began_ms: mesh time, Unix ms; what was appended before was loaded by an earlier call.
         keyed: whether messages have keys.
         with_ids: whether ids are reported by key.
@@ -69,6 +71,7 @@ class Load:
     endpoints: tuple[str, ...]
     batch_rows: int
     timeout: float
+    job: Job | None = None
     began_ms: int = 0
     keyed: bool = False
     with_ids: bool = False
@@ -151,7 +154,7 @@ class Task:
                 generation, place = divmod(sent, per_client)
                 if place == 0 or producer is None:
                     identity = load.client_id(self._number, generation)
-                    producer = NumberedProducer(client, load.topic, identity)
+                    producer = NumberedProducer(client, load.topic, identity, load.job)
                 partition = (self._number + sent) % load.partitions
                 receipt = producer.schedule_columns(run.body, run.size, run.due, partition, keyed=load.keyed)
                 sent += 1

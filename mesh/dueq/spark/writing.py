@@ -57,7 +57,7 @@ class Sink:
     """Where and how rows are written: the same for both writers; travels to the executors.
 
     Attributes:
-        load: without a job of its own for streams.
+        load: without its job for streams, whose tasks find it.
         fields: where due, payload and key are.
         payload_bytes_max, last_due_ms: what the topic allows.
         sort: whether tasks sort their rows.
@@ -130,7 +130,9 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
             reach(client, endpoints)
             sink = _sink(client, options, schema)
             begun = begin(client, sink.load.topic, options.text("job_id") or None, hidden_for)
-        load = replace(sink.load, name=begun.name, began_ms=begun.began_ms, send=not begun.complete)
+        load = replace(
+            sink.load, name=begun.job.key, job=begun.job, began_ms=begun.began_ms, send=not begun.complete
+        )
         self._sink, self._begun = replace(sink, load=load), begun
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -141,7 +143,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         """Show all of it."""
         load = self._sink.load
         with Client(load.endpoints, timeout=load.timeout) as client:
-            commit(client, self._begun)
+            commit(client, self._begun, sum(each.rows for each in messages if isinstance(each, Loaded)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Withdraw all of it; should the mesh not be reached, it does so itself when `hidden_for` is over."""
@@ -175,8 +177,8 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         load = self._sink.load
         with Client(load.endpoints, timeout=load.timeout) as client:
             begun = begin(client, load.topic, self._job_id or f"stream-{query}", None)
-        name = b"%s/%s/%s" % (begun.name, query.encode(), batch.encode())
-        return self._sink.send(replace(load, name=name), iterator)
+        name = b"%s/%s/%s" % (begun.job.key, query.encode(), batch.encode())
+        return self._sink.send(replace(load, name=name, job=begun.job), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing to do: what tasks have sent is committed."""

@@ -28,7 +28,19 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     out = capsys.readouterr().out
-    for name in ("up", "broker", "topic", "schedule", "consume", "move", "cancel", "browse", "forecast", "status"):
+    for name in (
+        "up",
+        "broker",
+        "topic",
+        "schedule",
+        "consume",
+        "move",
+        "cancel",
+        "browse",
+        "forecast",
+        "export",
+        "status",
+    ):
         assert f"  {name} " in out
         assert run([name, "--help"]) == 0
 

@@ -1,0 +1,38 @@
+"""Pages of what waits as Arrow tables; needs PyArrow (`pip install 'dueq[spark]'`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from dueq.client.browsing import BrowsePage
+
+INSTANT: Final = pa.timestamp("us", "UTC")
+"""As Spark has it; instants of messages are whole milliseconds."""
+
+TIMELINE_SCHEMA: Final = pa.schema([
+    ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
+    ("due", INSTANT), ("waits_until", INSTANT), ("size", pa.int32()), ("attempt", pa.int32()), ("payload", pa.binary()),
+])  # fmt: skip
+"""The attributes of `ScheduledMessage`; `key` is null where a message has none, `payload` where it was not read."""
+
+
+def batch_of(page: BrowsePage) -> pa.RecordBatch:
+    """Return a page as rows of TIMELINE_SCHEMA."""
+    count = len(page)
+    columns = [
+        pa.array([page.topic] * count, pa.string()), pa.array(np.full(count, page.partition, np.int32)),
+        pa.array(page.ids, pa.string()), pa.array([key or None for key in page.keys], pa.string()),
+        instants(page.due), instants(page.waits_until),
+        pa.array(page.size.astype(np.int32)), pa.array(page.attempt.astype(np.int32)),
+        pa.nulls(count, pa.binary()) if page.payloads is None else pa.array(page.payloads, pa.binary()),
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(columns, schema=TIMELINE_SCHEMA)
+
+
+def instants(whole_ms: Any) -> pa.Array:
+    """Return a column of Unix ms as instants."""
+    return pa.array(np.asarray(whole_ms).astype(np.int64) * 1000).cast(INSTANT)

@@ -1,0 +1,137 @@
+"""`format("dueq")` in batches, and what `dueq export` writes, with a real Spark and a real mesh."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import dueq.spark
+from dueq import Client
+from dueq.cli.main import run
+from dueq.local import LocalMesh
+from dueq.spark.analytics import analyse
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("default"),
+]
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[LocalMesh]:
+    with LocalMesh(brokers=1, zookeeper=False) as mesh:
+        yield mesh
+
+
+@pytest.fixture
+def topic(mesh: LocalMesh, spark: SparkSession, request: pytest.FixtureRequest) -> str:
+    dueq.spark.register(spark)
+    name = re.sub(r"[^\w-]", "-", request.node.name)[:80]
+    with Client(mesh.endpoints) as client:
+        client.create_topic(name, partitions=3, replicas=1)
+    return name
+
+
+def options(mesh: LocalMesh, topic: str, **more: str) -> dict[str, str]:
+    return {"topic": topic, "endpoints": ",".join(mesh.endpoints), **more}
+
+
+def read(spark: SparkSession, mesh: LocalMesh, topic: str, **more: str) -> DataFrame:
+    return spark.read.format("dueq").options(**options(mesh, topic, **more)).load()
+
+
+def test_what_is_scheduled_is_read_without_being_consumed(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    first_ms = (int(time.time()) // 3600 + 2) * HOUR_MS
+    dues = [first_ms + 1000 * i for i in range(2000)]
+    with Client(mesh.endpoints) as client, client.producer(topic) as producer:
+        keys = [f"k{i}" if i % 2 else None for i in range(2000)]
+        ids = producer.schedule_many([b"%d" % i for i in range(2000)], dues, keys=keys)
+    rows = read(spark, mesh, topic, payloads="true").orderBy("due").collect()
+    assert [row.id for row in rows] == ids
+    assert [bytes(row.payload) for row in rows] == [b"%d" % i for i in range(2000)]
+    assert [row.key for row in rows] == keys
+    assert rows[5].due.replace(tzinfo=UTC) == datetime.fromtimestamp(dues[5] / 1000, UTC)
+    assert {row.topic for row in rows} == {topic}
+    assert {row.partition for row in rows} <= {0, 1, 2}
+
+    part = read(spark, mesh, topic, start=str(dues[500]), end=str(dues[1500]))
+    assert part.count() == 1000
+    assert part.select("payload").distinct().collect() == [(None,)]
+    assert sum(1 for _ in Client(mesh.endpoints).browse(topic)) == 2000
+
+
+def test_conditions_narrow_what_is_read(mesh: LocalMesh, spark: SparkSession, topic: str) -> None:
+    first = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    with Client(mesh.endpoints) as client, client.producer(topic) as producer:
+        for second in range(10):
+            producer.schedule_many([b"x"] * 3, first + timedelta(seconds=second))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = read(spark, mesh, topic, pushdown="true")
+        edge = F.lit(first + timedelta(seconds=4))
+        assert frame.where(F.col("due") >= edge).count() == 18
+        assert frame.where(F.col("waits_until") < edge).count() == 12
+        assert frame.where((F.col("waits_until") == edge) & F.col("partition").isin(0, 1, 2)).count() == 3
+        assert frame.where(F.col("partition") == 7).count() == 0
+        tasks = frame.where(F.col("partition") == 1).rdd.getNumPartitions()
+        assert tasks == 1
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_an_export_is_evaluated(
+    mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    with Client(mesh.endpoints) as client, client.producer(topic) as producer:
+        base_ms = (int(time.time()) // 3600 + 5) * HOUR_MS
+        producer.schedule_many([b"x"] * 30, [base_ms + (i % 2) * HOUR_MS for i in range(30)])
+        producer.schedule_many([b"now"] * 20, 0)
+        with client.consumer(topic) as consumer:
+            got = 0
+            while got < 20:
+                batch = consumer.receive(timeout=30)
+                got += len(batch)
+                consumer.ack(batch)
+    folder = tmp_path / "export"
+    arguments = ["export", str(folder), "--topic", topic, "--json", "-e", mesh.endpoints[0]]
+    assert run(arguments) == 0
+    manifest = json.loads(capsys.readouterr().out)
+    assert sum(part["messages"] for part in manifest["topics"][topic]) == 30
+    assert json.loads((folder / "manifest.json").read_text()) == manifest
+    assert spark.read.parquet(str(folder / "timelines")).count() == 30
+    assert run(arguments) == 2
+
+    out = tmp_path / "out"
+    files = analyse(spark, folder, out)
+    assert [path.name for path in files] == [
+        "lateness.csv", "lateness.png", "load.csv", "load.png", "senders.csv", "senders.png",
+    ]  # fmt: skip
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in files if path.suffix == ".png")
+    assert [int(row["messages"]) for row in table(out / "load.csv")] == [15, 15]
+    assert sum(int(row["delivered"]) for row in table(out / "lateness.csv")) == 20
+    senders = table(out / "senders.csv")
+    assert sum(int(row["scheduled"]) for row in senders if row["topic"] == topic) == 50
