@@ -76,7 +76,9 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("sent_wall_us", "Q"),
         Scalar("mesh_offset_us", "q"),
     ),
-    Kind.METADATA_REQUEST: Layout(m.MetadataRequest, Scalar("request_id", "Q"), Text("topic")),
+    Kind.METADATA_REQUEST: Layout(
+        m.MetadataRequest, Scalar("request_id", "Q"), Text("topic"), Scalar("brokers_only", "?")
+    ),
     Kind.METADATA_REPLY: METADATA_REPLY,
     Kind.CREATE_TOPIC_REQUEST: Layout(
         m.CreateTopicRequest,

@@ -119,10 +119,11 @@ class TopicInfo:
 
 @dataclass(slots=True)
 class MetadataRequest:
-    """Ask for brokers and one topic (or all, when `topic` is empty)."""
+    """Ask for brokers and one topic (or all, when `topic` is empty; none, when only brokers are wanted)."""
 
     request_id: int
     topic: str = ""
+    brokers_only: bool = False
 
 
 @dataclass(slots=True)

@@ -39,8 +39,15 @@ class MetadataRequest(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # MetadataRequest
+    def BrokersOnly(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def MetadataRequestStart(builder):
-    builder.StartObject(2)
+    builder.StartObject(3)
 
 def Start(builder):
     MetadataRequestStart(builder)
@@ -57,6 +64,12 @@ def MetadataRequestAddTopic(builder, topic):
 def AddTopic(builder, topic):
     MetadataRequestAddTopic(builder, topic)
 
+def MetadataRequestAddBrokersOnly(builder, brokersOnly):
+    builder.PrependBoolSlot(2, brokersOnly, 0)
+
+def AddBrokersOnly(builder, brokersOnly):
+    MetadataRequestAddBrokersOnly(builder, brokersOnly)
+
 def MetadataRequestEnd(builder):
     return builder.EndObject()
 
@@ -71,9 +84,11 @@ class MetadataRequestT(object):
         self,
         requestId = 0,
         topic = None,
+        brokersOnly = False,
     ):
         self.requestId = requestId  # type: int
         self.topic = topic  # type: Optional[str]
+        self.brokersOnly = brokersOnly  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -98,6 +113,7 @@ class MetadataRequestT(object):
             return
         self.requestId = metadataRequest.RequestId()
         self.topic = metadataRequest.Topic()
+        self.brokersOnly = metadataRequest.BrokersOnly()
 
     # MetadataRequestT
     def Pack(self, builder):
@@ -107,5 +123,6 @@ class MetadataRequestT(object):
         MetadataRequestAddRequestId(builder, self.requestId)
         if self.topic is not None:
             MetadataRequestAddTopic(builder, topic)
+        MetadataRequestAddBrokersOnly(builder, self.brokersOnly)
         metadataRequest = MetadataRequestEnd(builder)
         return metadataRequest

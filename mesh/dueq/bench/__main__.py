@@ -109,12 +109,13 @@ def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool,
 
 def _measure(measurement: Measurement, stage: Stage) -> list[Figure]:
     """Measure; whatever goes wrong is told in the report, and the others go on."""
+    stage.take_noted()
     try:
         return measurement.run(stage)
     except Exception as error:
         traceback.print_exc()
         row = Row(measurement.name, measurement.words, "")
-        return [Figure(row, error=f"{type(error).__name__}: {error}")]
+        return [*stage.take_noted(), Figure(row, error=f"{type(error).__name__}: {error}")]
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -41,7 +41,7 @@ _COSTS = (
 
 def measure(stage: Stage) -> list[Figure]:
     """100,000 and 1,000,000 messages that wait (--huge: 10,000,000): rate, memory, disk, restart."""
-    sheet = Sheet(_COSTS)
+    sheet = stage.sheet(_COSTS)
     sizes = _QUICK_SIZES if stage.quick else (*_SIZES, *(_HUGE_SIZES if stage.huge else ()))
     for size in sizes:
         for run in range(1 if size > _REPEATED_SIZE else stage.runs):

@@ -74,7 +74,7 @@ def group(stage: Stage) -> list[Figure]:
 
 
 def _measure(stage: Stage, case: _Case) -> list[Figure]:
-    sheet = Sheet(case.costs())
+    sheet = stage.sheet(case.costs())
     runs = stage.runs
     for size in case.quick_sizes if stage.quick else case.sizes:
         for run in range(runs):

@@ -36,7 +36,7 @@ _COSTS = (
 
 def measure(stage: Stage) -> list[Figure]:
     """1, 16, 64 and 256 partitions of one topic: rate, latency, lateness, failover."""
-    sheet = Sheet(_COSTS)
+    sheet = stage.sheet(_COSTS)
     runs = stage.runs
     for size in _QUICK_SIZES if stage.quick else _SIZES:
         for run in range(runs):

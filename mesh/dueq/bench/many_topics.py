@@ -48,7 +48,7 @@ _COSTS = (
 def measure(stage: Stage) -> list[Figure]:
     """100, 1,000 and 10,000 topics of one partition on three brokers; up to 1,000 three times."""
     runs = stage.runs
-    sheet = Sheet(_COSTS)
+    sheet = stage.sheet(_COSTS)
     znode_ms = []
     for run in range(runs):
         sizes = _QUICK_SIZES if stage.quick else _SIZES

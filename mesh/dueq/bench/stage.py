@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dueq import Client
 from dueq.bench.figures import Figure, Row, figures_of
+from dueq.bench.growth import Cost, Sheet
 from dueq.bench.workers import Crew
 from dueq.local import LocalMesh
 
@@ -33,6 +34,7 @@ class Stage:
     runs_of_each: int
     say: Callable[[str], None]
     _names: Iterator[int] = field(default_factory=itertools.count)
+    _sheets: list[Sheet] = field(default_factory=list)
 
     def pick(self, full: int, quick: int) -> int:
         """One number for the full run, another for the short one."""
@@ -42,6 +44,16 @@ class Stage:
     def runs(self) -> int:
         """How often each size of what grows is measured."""
         return self.runs_of_each or self.pick(3, 1)
+
+    def sheet(self, costs: Sequence[Cost]) -> Sheet:
+        """What a measurement notes its values in; should it fail, they are kept."""
+        self._sheets.append(Sheet(costs))
+        return self._sheets[-1]
+
+    def take_noted(self) -> list[Figure]:
+        """Return what was noted since the last call."""
+        sheets, self._sheets = self._sheets, []
+        return [figure for sheet in sheets for figure in sheet.figures()]
 
     @contextmanager
     def fresh_folder(self) -> Iterator[Path]:

@@ -133,6 +133,9 @@ class Clients:
             BrokerInfo(seen.broker_id, seen.endpoint, seen.incarnation)
             for _, seen in sorted(self._topics.registrations.items())
         )
+        if request.brokers_only:
+            self._ctx.reply(route, MetadataReply(request.request_id, Code.OK, "", brokers))
+            return
         if request.topic and request.topic not in self._topics.by_name:
             missing = self._no_topic(request.topic)
             self._ctx.reply(route, MetadataReply(request.request_id, missing.code, missing.text, brokers))

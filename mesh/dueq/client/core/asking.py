@@ -11,6 +11,8 @@ from dueq.client.core.timers import Timer
 from dueq_codecs.messages import BrokerMessage, ClientMessage, MetadataReply, Reply
 
 SILENCE_US: Final = 1_000_000
+SILENCE_US_MAX: Final = 8_000_000
+"""A long answer of a busy broker takes its time: asked again each second, it would never be there in time."""
 
 Answer = MetadataReply | Reply
 
@@ -71,7 +73,13 @@ class Ask:
         self._request = asking.context.next_request()
         asking.open[self._request] = self
         asking.links.send(link, self._build(self._request))
-        self._timer = asking.context.after(self._silence_us, self.send)
+        self._timer = asking.context.after(self._silence_us, self._unanswered)
+
+    def _unanswered(self) -> None:
+        """Ask another one; where everybody was silent, give the answer more time."""
+        if self._tried.issuperset({link.number for link in self._asking.links.up().values()}):
+            self._silence_us = min(2 * self._silence_us, SILENCE_US_MAX)
+        self.send()
 
     def again(self, delay_us: int) -> None:
         """Send once more after a while."""

@@ -32,11 +32,17 @@ class Inspection:
 
 
 class _FanOut:
-    """One Inspect call and the brokers that have not answered: request ids by broker, 0 if not sent."""
+    """One Inspect call.
+
+    Attributes:
+        missing: the brokers that have not answered: request ids by broker, 0 if not sent.
+        impatient: the time is over, and nobody has answered yet: the first to answer gives the others a while.
+    """
 
     def __init__(self, event: Inspect, found: Inspection) -> None:
         self.event = event
         self.found = found
+        self.impatient = False
         self.missing = dict.fromkeys(found.endpoints, 0)
 
 
@@ -63,10 +69,13 @@ class Inspecting:
             }
             fan_out = self._open[event.call] = _FanOut(event, Inspection(answer, endpoints))
             margin_us = (event.deadline_us - self._context.mono_us) * 3 // 4
-            self._context.after(min(PATIENCE_US, max(margin_us, 0)), lambda: self._finish(fan_out))
+            self._context.after(max(margin_us, 0), lambda: self._finish(fan_out))
+            self._context.after(min(PATIENCE_US, max(margin_us, 0)), lambda: self._enough(fan_out))
             self._ask(fan_out)
 
-        question.put(lambda request: MetadataRequest(request, event.topic), found)
+        # Of all topics, metadata would be as long as what is asked for.
+        brokers_only = not event.topic
+        question.put(lambda request: MetadataRequest(request, event.topic, brokers_only), found)
 
     def answered(self, message: BrokerMessage) -> bool:
         """Take an answer; False if it is to nothing here."""
@@ -78,6 +87,9 @@ class Inspecting:
         fan_out.missing.pop(broker_id, None)
         if not fan_out.missing:
             self._finish(fan_out)
+        elif fan_out.impatient:
+            fan_out.impatient = False
+            self._context.after(PATIENCE_US, lambda: self._finish(fan_out))
         return True
 
     def _ask(self, fan_out: _FanOut) -> None:
@@ -90,6 +102,13 @@ class Inspecting:
                 self._asked[request] = (fan_out, broker_id)
                 question = InspectRequest(request, event.what, event.topic, event.seconds, broker_id)
                 self._links.send(link, question)
+
+    def _enough(self, fan_out: _FanOut) -> None:
+        """Whoever has not answered by now is left out; where nobody has, all of them may have much to say."""
+        if fan_out.found.documents:
+            self._finish(fan_out)
+        else:
+            fan_out.impatient = True
 
     def _finish(self, fan_out: _FanOut) -> None:
         if self._open.pop(fan_out.event.call, None) is None:

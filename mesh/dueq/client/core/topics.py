@@ -154,8 +154,7 @@ class Topics:
             else:
                 question.again(BACK_OFF_US)
 
-        # The brokers are in every answer, also that there is no such topic; an answer about all topics is long.
-        question.put(lambda request: MetadataRequest(request, event.topic), counted)
+        question.put(lambda request: MetadataRequest(request, brokers_only=True), counted)
 
     def _create(self, question: Question, event: CreateTopic, replicas: int) -> None:
         def build(request: int) -> CreateTopicRequest:
