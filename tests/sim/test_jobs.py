@@ -25,7 +25,7 @@ class JobStage(Stage):
     """
 
     def __init__(self, hidden_ms: int, **options: int) -> None:
-        super().__init__(partitions=PARTITIONS, **options)  # type: ignore[arg-type]
+        super().__init__(partitions=PARTITIONS, **options)
         self.hidden_until = self.now_ms + hidden_ms if hidden_ms else 0
         self.driver = self.hand("driver")
 
