@@ -57,7 +57,8 @@ def _reopened(store: Store, partition: Partition, waiting: Entries, expected: di
         return [f"the disk is damaged: {reopened.recovered.damaged}"]
     if reopened.recovered.applied != partition.timeline.applied:
         return []
-    again = Timeline(partition.uid, reopened.recovered)
+    place = partition.index, len(partition.topic.partitions)
+    again = Timeline(partition.uid, reopened.recovered, place=place)
     return _compare("the disk", completed(again.export(), waiting), expected)
 
 

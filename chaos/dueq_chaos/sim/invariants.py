@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dueq.core.effects import Effect, SendClient
 from dueq.core.partition import Partition
+from dueq_chaos.sim import jobs
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
@@ -82,6 +83,7 @@ class Invariants:
             seen = self._seen.get((name, uid))
             if seen is None:
                 seen = self._seen[name, uid] = _Seen()
+                self.ledger.opened(uid, (partition.index, len(partition.topic.partitions)))
             self._look(node, partition, seen)
         for effect in effects:
             if isinstance(effect, SendClient):
@@ -184,6 +186,8 @@ class Invariants:
             what = f"{name} pushes {name_of((uid, sequence, row))} token {token}"
             if due * 1000 > wall_us:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
+            if wrong := jobs.pushed_too_soon(self.mesh, self.ledger, uid, sequence):
+                self._fail(f"{what}: {wrong}")
             if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):
                 self._fail(f"{what}: there is no committed lease of it for this consumer")
 

@@ -22,12 +22,12 @@ class _Partition:
         consumers: of each LEASE, who got which row.
     """
 
-    def __init__(self, uid: int) -> None:
+    def __init__(self, uid: int, place: tuple[int, int] = (0, 1)) -> None:
         self.records: dict[int, Record] = {}
         self.epochs: dict[int, int] = {}
         self.summaries: dict[int, Summary] = {0: (0, 0, 0, 0)}
         self.leases: dict[int, dict[tuple[int, int], bytes]] = {}
-        self.reference = Timeline(uid, None, _HOT_ROWS)
+        self.reference = Timeline(uid, None, _HOT_ROWS, place=place)
 
 
 class Ledger:
@@ -42,9 +42,18 @@ class Ledger:
             found = self._partitions[uid] = _Partition(uid)
         return found
 
+    def opened(self, uid: int, place: tuple[int, int]) -> None:
+        """A replica was seen: this is the partition's place in its topic, and how many that has."""
+        if uid not in self._partitions:
+            self._partitions[uid] = _Partition(uid, place)
+
     def epochs(self, uid: int) -> dict[int, int]:
         """The epoch of each committed record."""
         return self._of(uid).epochs
+
+    def record(self, uid: int, sequence: int) -> Record | None:
+        """A committed record; None: no replica has shown it yet."""
+        return self._of(uid).records.get(sequence)
 
     def reference(self, uid: int) -> Timeline:
         """The state after every committed record."""

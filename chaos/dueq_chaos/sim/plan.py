@@ -104,7 +104,18 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     at_us = 0
     while at_us < until_us:
         at_us = _episode(random, weights, steps, at_us)
+    steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
+
+
+def _jobs(random: Random, until_us: int) -> list[Step]:
+    """Jobs to load, in every third seed; from a stream of their own, too."""
+    if random.random() < 0.66:
+        return []
+    return [
+        Step(random.randint(0, until_us), "load job", random.getrandbits(32))
+        for _ in range(random.randint(1, 8))
+    ]
 
 
 def _episode(random: Random, weights: dict[str, int], steps: list[Step], at_us: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass, field
 
+from dueq_chaos.sim import jobs
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
 from dueq_chaos.sim.mesh import SimMesh
@@ -161,6 +162,9 @@ class Storm:
         if not (whole and mesh.whole()):
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
             verdicts.append(f"no quiet: whole {mesh.whole()}, requests without an answer {waiting}")
+        if not verdicts:
+            mesh.world.run_until(lambda: jobs.settled(mesh, self.invariants.ledger), _QUIET_US, _LOOK_US)
+            verdicts = jobs.verdicts(mesh, self.invariants.ledger)
         if not verdicts:
             # Time for the last commit positions and checkpoints to arrive; a lease may just have run out.
             mesh.world.run(5_000_000)

@@ -8,6 +8,7 @@ from random import Random
 from dueq import limits
 from dueq.client.core import events
 from dueq_chaos.sim.history import MessageKey
+from dueq_chaos.sim.jobs import LoadingUser
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Options, Step, draw_habits
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
@@ -44,6 +45,7 @@ class Workload:
         self.uids = [part.uid for part in mesh.coordinator.topics[TOPIC].partitions]
         self._batches = 0
         self._extra_topics: list[str] = []
+        self._loader: LoadingUser | None = None
         self._kinds: dict[str, Callable[[Random], None]] = {
             "schedule": lambda random: self._schedule(random, -200, 4_000),
             "schedule far": lambda random: self._schedule(random, 3_600_000, 90_000_000),
@@ -55,6 +57,7 @@ class Workload:
             "crash client": self._crash_client,
             "create topic": self._create_topic,
             "delete topic": self._delete_topic,
+            "load job": self._load_job,
         }
 
     def do(self, step: Step) -> None:
@@ -118,6 +121,11 @@ class Workload:
         now_ms = self.mesh.world.wall_us // 1000
         dues = [now_ms + random.randint(-200, 2_000) for _ in payloads]
         self.producer.schedule(TOPIC, payloads, dues, timeout_us=random.randint(500, 1_000_000))
+
+    def _load_job(self, random: Random) -> None:
+        if self._loader is None:
+            self._loader = LoadingUser(self.mesh, TOPIC, self.producer.client.wire)
+        self._loader.load(random)
 
     def _alter(self, random: Random) -> None:
         """Move or cancel some messages, untouched ones or not."""

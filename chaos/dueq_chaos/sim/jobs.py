@@ -1,0 +1,239 @@
+"""A user who loads jobs over all partitions and commits, aborts, cancels or forgets them; and what must hold of jobs.
+
+Of a hidden job nothing leaves before home has committed it, whatever else is known of it. Once everything is quiet
+all partitions know what home knows, nothing of a job that ended is left, and of one that was committed and not
+cancelled every acknowledged message is owed, like any other (`history`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from zlib import crc32
+
+from dueq import ids
+from dueq.client import jobs, orders
+from dueq.client.core import PartsCall, effects
+from dueq_chaos.sim.history import MessageKey
+from dueq_chaos.sim.ledger import Ledger
+from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.sdk import SimClient
+from dueq_codecs.records import JobAction, JobState, Outcome
+
+_CALL_US = 15_000_000
+_TRIES = 4
+_ENDS = ("commit", "commit", "commit", "commit late", "abort", "forget", "cancel", "commit and cancel")
+_NEVER_OPEN = (JobState.COMMITTED, JobState.CANCELLED)
+
+
+@dataclass(eq=False)
+class _Load:
+    """One job of the user's.
+
+    Attributes:
+        until: instant by which it must be committed; 0: it is not hidden.
+        end: what is to become of it, one of `_ENDS`.
+        rows: what was acknowledged: key, payload, due, first.
+        unanswered: calls that schedule and have no answer.
+        failed: a call of it failed: it is not complete.
+    """
+
+    key: bytes
+    until: int
+    end: str
+    rows: list[tuple[MessageKey, bytes, int, int]] = field(default_factory=list)
+    unanswered: int = 0
+    failed: bool = False
+
+
+class LoadingUser:
+    """The driver and the tasks of jobs, in one process, which may die.
+
+    Args:
+        mesh: where.
+        topic: whose partitions are loaded.
+        wire: whether its frames go through the codecs.
+    """
+
+    def __init__(self, mesh: SimMesh, topic: str, wire: bool) -> None:
+        self.mesh, self.topic = mesh, topic
+        self.client: SimClient = mesh.sdk("loader")
+        self.client.wire = wire
+        self._count = 0
+
+    def load(self, random: Random) -> None:
+        """Load a job into some partitions, and do with it what chance says, or die."""
+        if self.client.core is None:
+            self.client.start()
+        now_ms = self.mesh.world.wall_us // 1000
+        self._count += 1
+        until = now_ms + random.choice([1_500, 4_000, 8_000, 12_000]) if random.random() < 0.85 else 0
+        load = _Load(random.randbytes(16), until, random.choice(_ENDS))
+        places = range(len(self.mesh.coordinator.topics[self.topic].partitions))
+        for place in random.sample(places, random.randint(1, len(places))):
+            payloads = [b"job-%d-%d-%d" % (self._count, place, row) for row in range(random.randint(1, 30))]
+            dues = [now_ms + random.randint(-200, random.choice([2_000, 15_000])) for _ in payloads]
+            self._schedule(load, place, payloads, dues)
+        self.mesh.world.tell("loader", f"loads {load.key.hex()} until {until}, to {load.end}")
+        if random.random() < 0.1:
+            self._later(random.randint(0, 3_000_000), self.client.crash)
+
+    def _schedule(self, load: _Load, place: int, payloads: list[bytes], dues: list[int]) -> None:
+        self.mesh.history.unacknowledged |= dict.fromkeys(payloads)
+        order = orders.schedule_many(
+            self.topic,
+            payloads,
+            dues,
+            lambda: self.mesh.world.wall_us,
+            b"",
+            place,
+            job=(load.key, load.until),
+        )
+        load.unanswered += 1
+        answer = partial(self._scheduled, load, list(zip(payloads, dues, strict=True)))
+        self.client.call(order.build, _CALL_US, answer)
+
+    def _scheduled(
+        self,
+        load: _Load,
+        rows: list[tuple[bytes, int]],
+        value: PartsCall | None,
+        failed: effects.Failed | None,
+    ) -> None:
+        load.unanswered -= 1
+        load.failed |= failed is not None
+        for text, (payload, due) in zip(value.ids() if value is not None else (), rows, strict=False):
+            found = ids.from_text(text)
+            load.rows.append(((found.uid, found.sequence, found.row), payload, due, found.first))
+        if not load.unanswered:
+            random = self.mesh.world.random
+            wait_us = random.randint(0, 2_000_000)
+            if load.end == "commit late" and load.until:
+                about_us = load.until * 1000 - self.mesh.world.wall_us
+                wait_us = max(about_us + random.randint(-300_000, 300_000), 0)
+            self._later(wait_us, partial(self._end, load))
+
+    def _end(self, load: _Load) -> None:
+        """The job is loaded, as far as it will be: do with it what it was loaded for."""
+        if load.end == "forget":
+            return
+        if load.end == "cancel" or not load.until:
+            if load.end.endswith("cancel"):
+                self._act(load, JobAction.CANCEL, _TRIES)
+            else:
+                self._owe(load)
+        elif load.failed or load.end == "abort":
+            self._act(load, JobAction.ABORT, _TRIES)
+        else:
+            self._act(load, JobAction.COMMIT, _TRIES)
+
+    def _act(self, load: _Load, action: JobAction, tries: int) -> None:
+        order = jobs.act(self.topic, action, load.key, load.until, at_home=True)
+        self.client.call(order.build, _CALL_US, partial(self._decided, load, action, tries))
+
+    def _decided(
+        self,
+        load: _Load,
+        action: JobAction,
+        tries: int,
+        value: PartsCall | None,
+        failed: effects.Failed | None,
+    ) -> None:
+        if failed is not None:
+            if tries:
+                self._later(500_000, partial(self._act, load, action, tries - 1))
+            return
+        assert value is not None
+        [outcome] = value.outcomes()
+        self.mesh.world.tell("loader", f"{action.name} {load.key.hex()}: {outcome.name}")
+        if outcome != Outcome.DONE:
+            return
+        if action == JobAction.COMMIT and load.end == "commit and cancel":
+            self._later(
+                self.mesh.world.random.randint(0, 3_000_000), partial(self._act, load, JobAction.CANCEL, 9)
+            )
+        elif action == JobAction.COMMIT:
+            self._owe(load)
+        if action == JobAction.CANCEL or self.mesh.world.random.random() < 0.6:
+            self._tell(load, action, _TRIES)
+
+    def _tell(self, load: _Load, action: JobAction, tries: int) -> None:
+        """Tell the other partitions; what was not cancelled at home is found out by asking, if nobody tells them."""
+        order = jobs.act(self.topic, action, load.key, load.until, at_home=False)
+
+        def told(value: PartsCall | None, failed: effects.Failed | None) -> None:
+            if failed is not None and tries:
+                self._later(500_000, partial(self._tell, load, action, tries - 1))
+
+        self.client.call(order.build, _CALL_US, told)
+
+    def _owe(self, load: _Load) -> None:
+        """From now on each of its messages must be delivered."""
+        for key, payload, due, first in load.rows:
+            self.mesh.history.unacknowledged.pop(payload, None)
+            self.mesh.history.inserted(key, payload, due, first)
+
+    def _later(self, after_us: int, action: partial[None] | object) -> None:
+        """Do it after a while, if the process still lives then; until then it is not at rest."""
+        client = self.client
+        life = client.life
+        client.waiting += 1
+
+        def run() -> None:
+            if client.life == life and client.core is not None:
+                client.waiting -= 1
+                assert callable(action)
+                action()
+
+        self.mesh.world.after(after_us, run)
+
+
+# ---------------------------------------------------------------- what must hold
+
+
+def pushed_too_soon(mesh: SimMesh, ledger: Ledger, uid: int, sequence: int) -> str:
+    """Say what is wrong with a push of a message that this record inserted; "" when nothing is."""
+    record = ledger.record(uid, sequence)
+    if record is None or not record.job_until:
+        return ""
+    home = _home_of(mesh, uid, record.job)
+    job = ledger.reference(home).jobs.by_key.get(record.job) if home else None
+    if not home or (job is not None and job.state in _NEVER_OPEN):
+        return ""
+    state = job.state.name if job is not None else "unknown"
+    return f"of job {record.job.hex()}, which partition {home} does not know as committed: {state}"
+
+
+def settled(mesh: SimMesh, ledger: Ledger) -> bool:
+    """Whether every job is decided and worked off."""
+    return not _unfinished(mesh, ledger)
+
+
+def verdicts(mesh: SimMesh, ledger: Ledger) -> list[str]:
+    """Return what is wrong with jobs, once everything is quiet."""
+    wrong = [f"job {job} of partition {uid} is {what}" for uid, job, what in _unfinished(mesh, ledger)]
+    for uid in mesh.coordinator.nodes:
+        for key, job in ledger.reference(uid).jobs.by_key.items():
+            home = ledger.reference(_home_of(mesh, uid, key) or uid).jobs.by_key.get(key)
+            decided = home.state if home is not None else None
+            if job.until and JobState.CANCELLED not in (decided, job.state) and job.state != decided:
+                wrong.append(f"job {key.hex()} of partition {uid} is {job.state.name}, and at home {decided}")
+    return wrong
+
+
+def _unfinished(mesh: SimMesh, ledger: Ledger) -> list[tuple[int, str, str]]:
+    return [
+        (uid, key.hex(), f"{job.state.name}, with {job.waiting} messages that wait")
+        for uid in mesh.coordinator.nodes
+        for key, job in ledger.reference(uid).jobs.by_key.items()
+        if job.state == JobState.OPEN or not job.cleared
+    ]
+
+
+def _home_of(mesh: SimMesh, uid: int, job: bytes) -> int:
+    for topic in mesh.coordinator.topics.values():
+        uids = [part.uid for part in topic.partitions]
+        if uid in uids:
+            return uids[crc32(job) % len(uids)]
+    return 0
