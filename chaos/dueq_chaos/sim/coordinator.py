@@ -59,6 +59,8 @@ class SimCoordinator:
         unreachable: broker ids that cannot reach it.
         lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
         watch_us: how late what a watch saw may arrive; in order within a session.
+        slow_us: every request and answer may take so much longer.
+        changed: called with a partition's uid when its node was changed.
     """
 
     def __init__(self, world: World) -> None:
@@ -70,6 +72,8 @@ class SimCoordinator:
         self.unreachable: dict[str, None] = {}
         self.lose_answer_share = 0.0
         self.watch_us = 3_000
+        self.slow_us = 0
+        self.changed: Callable[[int], None] = lambda uid: None
         self._sessions: list[Session] = []
         self._next_uid = 1
 
@@ -83,7 +87,7 @@ class SimCoordinator:
         return session
 
     def _delay(self) -> int:
-        return self._world.random.randint(300, 3_000)
+        return self._world.random.randint(300, 3_000 + self.slow_us)
 
     def _try_connect(self, session: Session) -> None:
         if session.closed or session.connected:
@@ -267,6 +271,7 @@ class SimCoordinator:
             f" isr {[member.broker_id for member in node.isr]}",
         )  # fmt: skip
         self._announce_node(order.uid)
+        self.changed(order.uid)
         return version + 1
 
     def create(self, order: CreateTopic) -> Topic:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import Random
 
+from dueq import limits
 from dueq.core.effects import Persist
 from dueq.core.events import Event, Persisted
 from dueq.core.events import StoreFailed as StoreHasFailed
-from dueq.core.persistence import StoreRead, StoreWrite
+from dueq.core.persistence import InstallRows, ReadSnapshot, StoreRead, StoreWrite
 from dueq.storage import layout
 from dueq.storage.engine import Operation, StoreFailed
 from dueq.storage.memory import MemoryEngine
@@ -58,6 +61,9 @@ class SimDisk:
 
     Attributes:
         slow_us: added to every commit.
+        read_slow_us: reads take up to so much longer.
+        part_bytes: how much of a snapshot is read at a time, where that is less than what was asked for.
+        kill_while_installing: the process dies as soon as it has written one of several parts of a snapshot.
         fuse: when the process is to die while writing.
         killed: called when it did.
     """
@@ -69,7 +75,11 @@ class SimDisk:
         self.timeline: MemoryEngine = SimEngine(self.fuse)
         self.payload: MemoryEngine = SimEngine(self.fuse)
         self.store: Store | None = None
-        self.slow_us = 0
+        self.slow_us = self.read_slow_us = 0
+        self.part_bytes = limits.SNAPSHOT_CHUNK_BYTES
+        self.kill_while_installing = False
+        self._damaged: dict[int, bool] = {}
+        """By partition, whether it has begun to be filled again."""
         self._waiting: list[tuple[Persist, Callable[[Event], None]]] = []
         self._group = 0
         self._life = 0
@@ -93,6 +103,24 @@ class SimDisk:
         """The disk is replaced by an empty one."""
         self.timeline = SimEngine(self.fuse)
         self.payload = SimEngine(self.fuse)
+        self._damaged = {}
+
+    def damage(self, uid: int, random: Random) -> bool:
+        """A record in the middle of a log is lost, or a bit of it turns; only while no process uses the disk.
+
+        Returns:
+            Whether there was one in the middle.
+        """
+        prefix = layout.head(uid, b"L")
+        keys = list(self.timeline.keys(prefix, layout.after(prefix)))[:-1]
+        if not keys or self.store is not None:
+            return False
+        key = random.choice(keys)
+        row = bytearray(self.timeline.get(key) or b"")
+        row[random.randrange(len(row))] ^= 1 << random.randrange(8)
+        self.timeline.write([(key, None if random.random() < 0.5 else bytes(row))], sync=True)
+        self._damaged[uid] = False
+        return True
 
     def fail(self) -> None:
         """The next write fails, as those of a broken disk do; a new process finds it mended."""
@@ -153,12 +181,18 @@ class SimDisk:
             self._group = len(self._waiting) + 1  # never written again by this process
             done(StoreHasFailed(str(error)))
             return
+        if self.kill_while_installing and any(isinstance(write, InstallRows) for write in writes):
+            self.kill_while_installing = False
+            self.killed()
+            return
         done(Persisted(order.token, took_us))
         self._commit_next()
 
     def read(self, request: StoreRead, done: Callable[[Event], None]) -> None:
         """Answer a read after a while."""
         life = self._life
+        if isinstance(request, ReadSnapshot):
+            request = replace(request, bytes_max=min(request.bytes_max, self.part_bytes))
 
         def finish() -> None:
             if life == self._life and self.store is not None:
@@ -166,7 +200,7 @@ class SimDisk:
                 if answer is not None:
                     done(answer)
 
-        self._world.after(self._world.random.randint(30, 800), finish)
+        self._world.after(self._world.random.randint(30, 800 + self.read_slow_us), finish)
 
     # -------------------------------------------------------------- looking
 
@@ -175,9 +209,26 @@ class SimDisk:
         """The identity that the disk carries, "" while it is empty."""
         return (self.timeline.get(layout.STORE_ID) or b"").decode()
 
-    def holds(self, uid: int, sequence: int) -> bool:
-        """Whether a record is on this disk, or has been trimmed (so it had been committed)."""
-        if self.timeline.get(layout.log_key(uid, sequence)) is not None:
-            return True
+    def record(self, uid: int, sequence: int) -> bytes | None:
+        """A record of the log as it is on this disk; None: it is not there."""
+        row = self.timeline.get(layout.log_key(uid, sequence))
+        return None if row is None else row[layout.LINK.size :]
+
+    def trimmed_to(self, uid: int) -> int:
+        """Where the log begins: what lies before was committed and has gone."""
         start = self.timeline.get(layout.head(uid, b"T"))
-        return start is not None and sequence < int(layout.START.unpack(start)[0])
+        return 1 if start is None else int(layout.START.unpack(start)[0])
+
+    def is_damaged(self, uid: int) -> bool:
+        """Whether it was damaged and has not been filled again since."""
+        if uid in self._damaged:
+            installing = self.timeline.get(layout.head(uid, b"X")) is not None
+            if installing:
+                self._damaged[uid] = True
+            elif self._damaged[uid]:
+                del self._damaged[uid]
+        return uid in self._damaged
+
+    def whole(self) -> bool:
+        """Whether no replica on it is damaged."""
+        return not any(self.is_damaged(uid) for uid in list(self._damaged))

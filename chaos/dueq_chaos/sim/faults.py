@@ -8,6 +8,10 @@ from random import Random
 from dueq.core.events import StorePressure
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Step
+from dueq_chaos.sim.plots import Burst, Plots
+
+_HARMLESS_TO_FRAMES = ("pause", "naps", "set clock", "drift clock")
+"""What holds up nothing that travels: whoever was asleep finds it when it wakes."""
 
 
 class Faults:
@@ -17,8 +21,9 @@ class Faults:
         injected: how many, by kind.
     """
 
-    def __init__(self, mesh: SimMesh) -> None:
+    def __init__(self, mesh: SimMesh, burst: Burst) -> None:
         self.mesh = mesh
+        plots = Plots(mesh, burst)
         self.injected: dict[str, int] = {}
         self._kinds: dict[str, Callable[[str, Random], None]] = {
             "crash": self._crash,
@@ -39,6 +44,16 @@ class Faults:
             "set clock": self._set_clock,
             "drift clock": self._drift_clock,
             "bad network": self._bad_network,
+            "overthrow": plots.overthrow,
+            "wrong heir": plots.wrong_heir,
+            "doze": plots.doze,
+            "naps": plots.naps,
+            "damaged disk": plots.damaged_disk,
+            "left behind": plots.left_behind,
+            "slow reads": plots.slow_reads,
+            "late frames": plots.late_frames,
+            "damaged bodies": plots.damaged_bodies,
+            "slow coordinator": plots.slow_coordinator,
         }
 
     def do(self, step: Step) -> None:
@@ -47,6 +62,8 @@ class Faults:
         broker = random.choice(self.mesh.names)
         self.mesh.world.tell("fault", f"{step.kind}: {broker}")
         self.injected[step.kind] = self.injected.get(step.kind, 0) + 1
+        if step.kind not in _HARMLESS_TO_FRAMES:
+            self.mesh.harm()
         self._kinds[step.kind](broker, random)
 
     def _ends(self) -> list[str]:
@@ -137,12 +154,8 @@ class Faults:
 
     def _lose_disk(self, broker: str, random: Random) -> None:
         """Only where two others hold everything: more would be a loss by design."""
-        mesh = self.mesh
-        disks = {(name, node.disk.store_id) for name, node in mesh.nodes.items() if not node.disk.fuse.left}
-        isrs = [node.isr for _, node in mesh.coordinator.nodes.values()]
-        whole = all({(member.broker_id, member.store_id) for member in isr} == disks for isr in isrs)
-        if whole and len(disks) == 3 and all(node.core is not None for node in mesh.nodes.values()):
-            node = mesh.nodes[broker]
+        if self.mesh.all_hold_everything():
+            node = self.mesh.nodes[broker]
             node.crash()
             node.disk.lose()
             node.start()

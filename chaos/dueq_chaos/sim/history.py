@@ -6,6 +6,7 @@ finished yet are kept apart, so that asking for the verdicts again and again cos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 MessageKey = tuple[int, int, int]
@@ -99,6 +100,7 @@ class History:
         unacknowledged: payloads of inserts whose outcome was never learnt.
         refused: payloads of inserts that were refused: they must never be seen.
         strangers: deliveries of messages that nobody has (yet) been told of.
+        row_differs: says what is wrong with an acknowledged insert (key, payload, due), for who knows the log.
     """
 
     def __init__(self) -> None:
@@ -106,6 +108,7 @@ class History:
         self.unacknowledged: dict[bytes, None] = {}
         self.refused: dict[bytes, str] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
+        self.row_differs: Callable[[MessageKey, bytes, int], str] = lambda key, payload, due_ms: ""
         self._early_acks: dict[MessageKey, tuple[int, int]] = {}
         self._maybe_acks: dict[MessageKey, None] = {}
         self._waived: dict[int, str] = {}
@@ -119,6 +122,9 @@ class History:
     def inserted(self, key: MessageKey, payload: bytes, due_ms: int, first: int) -> None:
         """An insert was acknowledged."""
         message = self.messages[key] = Message(payload, due_ms, first)
+        differs = self.row_differs(key, payload, due_ms)
+        if differs:
+            self._wrong.append(f"{name_of(key)}: {differs}")
         self._open[key] = None
         self._known_as(payload, key)
         message.waived = self._waived.get(key[0], "")
@@ -148,6 +154,10 @@ class History:
             self._maybe_acks[key] = None
         elif message.acked_at_us is None:
             message.maybe_acked = True
+
+    def refused_in_time(self, key: MessageKey, what: str) -> None:
+        """An ack that its leader had long before the lease was over has come too late: it comes again needlessly."""
+        self._wrong.append(f"{name_of(key)}: {what}")
 
     def cancelled(self, key: MessageKey, asked_at_us: int, at_us: int) -> None:
         """A cancel was confirmed."""
@@ -236,6 +246,8 @@ class History:
             wrong.append("acknowledged and delivered again")
         for earlier in message.deliveries:
             slack_us = (earlier.lease_until_us - earlier.at_us) * _DRIFT_PPM // 1_000_000
+            if (earlier.token - delivery.token) * (earlier.attempt - delivery.attempt) < 0:
+                wrong.append(f"its attempts do not grow with its tokens: {earlier} {delivery}")
             if earlier.consumer != delivery.consumer and delivery.at_us < earlier.held_until_us - slack_us:
                 wrong.append(f"delivered twice while a lease was valid: {earlier} {delivery}")
         message.maybe_acked = False

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from dueq.core.effects import Effect, SendClient
 from dueq.core.partition import Partition
+from dueq.limits import PAUSE_MS, PUSH_CONFIRM_MS
 from dueq_chaos.sim import jobs
+from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
@@ -22,6 +24,14 @@ from dueq_codecs.messages import ChangeReply, Code, Push
 if TYPE_CHECKING:
     from dueq_chaos.sim.mesh import SimMesh
     from dueq_chaos.sim.node import Node
+
+
+_TURNS_MAX = 20_000
+"""A broker's turns in one simulated second; those of the worst storms are a fraction of that."""
+_LOOKED_AT = 32
+"""Of the records that a commit covers, so many are compared on every disk."""
+_REPLACED_US = (PUSH_CONFIRM_MS + 2 * PAUSE_MS) * 1000
+"""How long a replaced leader may go on pushing: what its ISR confirmed, and the pauses that nobody notices."""
 
 
 class Violation(Exception):
@@ -59,8 +69,14 @@ class Invariants:
         self.clock_error_us = clock_error_us
         self.steps = 0
         self.ledger = Ledger()
+        self.copies = Copies(mesh, self.ledger)
+        self._newest: dict[int, tuple[int, int]] = {}
+        """By partition, the newest epoch in which anything was committed, and since when."""
+        self._turns: dict[str, tuple[int, int]] = {}
         self._seen: dict[tuple[str, int], _Seen] = {}
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
+        mesh.coordinator.changed = self._node_changed
+        mesh.history.row_differs = self.ledger.row_differs
         for node in mesh.nodes.values():
             node.watcher = self
 
@@ -85,12 +101,22 @@ class Invariants:
                 seen = self._seen[name, uid] = _Seen()
                 self.ledger.opened(uid, (partition.index, len(partition.topic.partitions)))
             self._look(node, partition, seen)
+        self._count_turn(name)
         for effect in effects:
             if isinstance(effect, SendClient):
                 if isinstance(effect.message, Push):
                     self._pushed(name, effect.message)
                 elif isinstance(effect.message, ChangeReply) and effect.message.code == Code.OK:
                     self._answered(name, effect.message)
+
+    def _count_turn(self, name: str) -> None:
+        """A broker that is never done with what it has is caught in a loop."""
+        second = self.mesh.world.now_us // 1_000_000
+        counted, turns = self._turns.get(name, (second, 0))
+        turns = turns + 1 if counted == second else 1
+        self._turns[name] = (second, turns)
+        if turns > _TURNS_MAX:
+            self._fail(f"{name} takes more than {_TURNS_MAX} turns in one second: it is never done")
 
     def _look(self, node: Node, partition: Partition, seen: _Seen) -> None:
         replica, timeline = partition.replica, partition.timeline
@@ -126,7 +152,9 @@ class Invariants:
                 self._fail(f"{node.name} p{partition.uid}: invariant 6: {wrong}")
 
     def _begun_anew(self, node: Node, partition: Partition) -> None:
-        """Its data are wiped for a snapshot: nobody may count on them."""
+        """Its data are wiped for a snapshot: nobody may count on them, unless they were damaged before."""
+        if node.disk.is_damaged(partition.uid):
+            return
         found = self.mesh.coordinator.nodes.get(partition.uid)
         me = (node.name, node.disk.store_id)
         if found is not None and me in [(member.broker_id, member.store_id) for member in found[1].isr]:
@@ -160,18 +188,20 @@ class Invariants:
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
         if replica.leading is not None:
-            self._held(node.name, uid, replica.commit)
+            if self._newest.get(uid, (0, 0))[0] < replica.leading.epoch:
+                self._newest[uid] = (replica.leading.epoch, self.mesh.world.now_us)
+            first = max(before + 1, replica.commit - _LOOKED_AT)
+            wrong = self.copies.missing(uid, first, replica.commit) or self.copies.too_few(
+                uid, replica.commit
+            )
+            if wrong:
+                self._fail(f"{node.name} has committed p{uid} up to {replica.commit}: {wrong}")
 
-    def _held(self, leader: str, uid: int, sequence: int) -> None:
-        """Everything up to here is on the disk of every member of the node's ISR that still has its disk."""
-        found = self.mesh.coordinator.nodes.get(uid)
-        for member in found[1].isr if found is not None else ():
-            disk = self.mesh.nodes[member.broker_id].disk
-            if disk.store_id == member.store_id and not disk.holds(uid, sequence):
-                self._fail(
-                    f"{leader} has committed p{uid} up to {sequence}, which is not on the disk of {member.broker_id},"
-                    " a member of the ISR"
-                )
+    def _node_changed(self, uid: int) -> None:
+        """Whoever is counted on from now on holds all that was ever committed."""
+        wrong = self.copies.missing_anywhere(uid)
+        if wrong:
+            self._fail(f"the ISR of p{uid} has changed: {wrong}")
 
     # -------------------------------------------------------------- what leaves for clients
 
@@ -186,10 +216,21 @@ class Invariants:
             what = f"{name} pushes {name_of((uid, sequence, row))} token {token}"
             if due * 1000 > wall_us:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
+            if push.leader == name:  # the others pass on what they were sent
+                self._not_replaced(name, uid, what)
             if wrong := jobs.pushed_too_soon(self.mesh, self.ledger, uid, sequence):
                 self._fail(f"{what}: {wrong}")
             if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):
                 self._fail(f"{what}: there is no committed lease of it for this consumer")
+
+    def _not_replaced(self, name: str, uid: int, what: str) -> None:
+        """Its ISR has confirmed it lately, and none of them commits in a newer epoch any more after that."""
+        seen, newest = self._seen.get((name, uid)), self._newest.get(uid)
+        if seen is None or newest is None or seen.led >= newest[0]:
+            return
+        since_us = self.mesh.world.now_us - newest[1]
+        if since_us > _REPLACED_US:
+            self._fail(f"{what}: it was replaced, epoch {newest[0]} commits since {since_us // 1000} ms")
 
     def _answered(self, name: str, reply: ChangeReply) -> None:
         """An answer is the result of applying a committed record."""
@@ -212,7 +253,9 @@ class Invariants:
                 continue
             del self._seen[name, uid]
             log = node.recovered.get(uid)
-            if log is None or node.fresh_disk or seen.synced == 0:
+            if log is not None and node.disk.is_damaged(uid) and not (log.damaged or log.installing):
+                self._fail(f"{name} p{uid}: a record in its log is lost or damaged, and it is used as it is")
+            if log is None or node.fresh_disk or seen.synced == 0 or node.disk.is_damaged(uid):
                 continue
             if log.damaged:
                 self._fail(f"{name} p{uid}: damaged after a crash: {log.damaged}")

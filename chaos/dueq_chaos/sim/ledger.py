@@ -18,6 +18,7 @@ class _Partition:
 
     Attributes:
         records: by sequence, from 1 without gaps as far as `reference` has come.
+        end: the last of them.
         summaries: of the reference after each record.
         consumers: of each LEASE, who got which row.
     """
@@ -25,6 +26,7 @@ class _Partition:
     def __init__(self, uid: int, place: tuple[int, int] = (0, 1)) -> None:
         self.records: dict[int, Record] = {}
         self.epochs: dict[int, int] = {}
+        self.end = 0
         self.summaries: dict[int, Summary] = {0: (0, 0, 0, 0)}
         self.leases: dict[int, dict[tuple[int, int], bytes]] = {}
         self.reference = Timeline(uid, None, _HOT_ROWS, place=place)
@@ -51,9 +53,28 @@ class Ledger:
         """The epoch of each committed record."""
         return self._of(uid).epochs
 
+    def end(self, uid: int) -> int:
+        """The last committed record, 0 while there is none."""
+        return self._of(uid).end
+
     def record(self, uid: int, sequence: int) -> Record | None:
         """A committed record; None: no replica has shown it yet."""
         return self._of(uid).records.get(sequence)
+
+    def encoded(self, uid: int, sequence: int) -> bytes | None:
+        """A committed record's bytes; None: no replica has shown it yet."""
+        record = self._of(uid).records.get(sequence)
+        return encode_record(record) if record is not None else None
+
+    def row_differs(self, key: tuple[int, int, int], payload: bytes, due_ms: int) -> str:
+        """Compare an acknowledged insert with the record of which its answer speaks."""
+        uid, sequence, row = key
+        record = self._of(uid).records.get(sequence)
+        if record is None or record.kind != RecordKind.INSERT or row >= record.rows:
+            return f"acknowledged as a row of a committed INSERT, which is {record and record.kind.name}"
+        if int(record.due[row]) != due_ms or int(record.size[row]) < len(payload):
+            return f"acknowledged as due {due_ms}, and inserted as due {int(record.due[row])}"
+        return ""
 
     def reference(self, uid: int) -> Timeline:
         """The state after every committed record."""
@@ -66,6 +87,7 @@ class Ledger:
         if known is None:
             partition.records[record.sequence] = record
             partition.epochs[record.sequence] = record.epoch
+            partition.end = max(partition.end, record.sequence)
             self._apply(partition)
             return ""
         if known is record or encode_record(known) == encode_record(record):
@@ -84,10 +106,18 @@ class Ledger:
             reference.apply(record)
             partition.summaries[record.sequence] = _summary(reference)
 
+    def lease(self, uid: int, token: int) -> Record | None:
+        """The committed LEASE of this sequence."""
+        record = self._of(uid).records.get(token)
+        return record if record is not None and record.kind == RecordKind.LEASE else None
+
+    def holder(self, uid: int, token: int, sequence: int, row: int) -> bytes:
+        """Whom a committed LEASE grants the message, b"" if nobody."""
+        return self._of(uid).leases.get(token, {}).get((sequence, row), b"")
+
     def leased_to(self, uid: int, token: int, sequence: int, row: int, consumer: bytes) -> bool:
         """Whether a committed LEASE of this sequence grants the message to the consumer."""
-        grants = self._of(uid).leases.get(token)
-        return grants is not None and grants.get((sequence, row)) == consumer
+        return self.holder(uid, token, sequence, row) == consumer
 
     def state_differs(self, uid: int, timeline: Timeline) -> str:
         """Compare a replica's state with the reference's after the same record."""

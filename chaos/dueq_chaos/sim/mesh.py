@@ -14,9 +14,16 @@ from dueq_chaos.sim.sdk import SimClient
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 
+_AFTERMATH_US = 5_000_000
+"""So long after it has become calm, something may still be on its way."""
+
 
 class SimMesh:
-    """Brokers "b1"…"bN", their coordinator, network and clients, all from one seed."""
+    """Brokers "b1"…"bN", their coordinator, network and clients, all from one seed.
+
+    Attributes:
+        calms: how often the weather has cleared up.
+    """
 
     def __init__(
         self,
@@ -24,6 +31,7 @@ class SimMesh:
         brokers: int = 3,
         hot_rows_total: int = limits.HOT_ROWS_TOTAL,
         log_retain_bytes: int = limits.LOG_RETAIN_BYTES,
+        snapshot_part_bytes: int = limits.SNAPSHOT_CHUNK_BYTES,
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world)
@@ -39,8 +47,11 @@ class SimMesh:
         self.names = list(self.nodes)
         self.clients: dict[str, SimProducer | SimConsumer] = {}
         self.sdks: dict[str, SimClient] = {}
+        self.calms = 0
+        self._harmed, self._calm_at_us = False, 0
         for node in self.nodes.values():
             node.hot_rows_total, node.log_retain_bytes = hot_rows_total, log_retain_bytes
+            node.disk.part_bytes = snapshot_part_bytes
             node.start()
 
     # -------------------------------------------------------------- topics and clients
@@ -137,17 +148,46 @@ class SimMesh:
             not client.calls and not client.waiting for client in self.sdks.values()
         )
 
+    def all_hold_everything(self) -> bool:
+        """Whether every broker is up and a member of every ISR, so that one of the disks may be harmed.
+
+        Where fewer hold what is committed, a lost disk may be a loss by design.
+        """
+        disks = {
+            (name, node.disk.store_id)
+            for name, node in self.nodes.items()
+            if not node.disk.fuse.left and node.disk.whole() and node.core is not None
+        }
+        isrs = [node.isr for _, node in self.coordinator.nodes.values()]
+        whole = all({(member.broker_id, member.store_id) for member in isr} == disks for isr in isrs)
+        return whole and len(disks) == len(self.nodes) == 3
+
+    def harm(self) -> None:
+        """From now on, until it is calm, anything that travels may be held up."""
+        self._harmed = True
+
+    def weather(self, uid: int) -> object:
+        """What names the present weather of a partition, and who leads it; None while anything may be held up."""
+        found = self.coordinator.nodes.get(uid)
+        if self._harmed or self.world.now_us < self._calm_at_us + _AFTERMATH_US or found is None:
+            return None
+        return self._calm_at_us, found[1].leader, found[1].epoch
+
     def calm(self) -> None:
         """The weather is fine again and everybody is up."""
+        self.calms += 1
+        self._harmed, self._calm_at_us = False, self.world.now_us
         self.network.heal()
-        self.network.weather.lost_share = self.network.weather.twice_share = (
-            self.network.weather.slow_share
-        ) = 0
+        weather = self.network.weather
+        weather.lost_share = weather.twice_share = weather.slow_share = 0
+        weather.late_share = weather.damaged_share = 0
         self.coordinator.lose_answer_share = 0
         self.coordinator.watch_us = 3_000
+        self.coordinator.slow_us = 0
         for name, node in self.nodes.items():
             self.coordinator.reconnect(name)
-            node.disk.slow_us = node.disk.fuse.left = 0
+            node.disk.slow_us = node.disk.fuse.left = node.disk.read_slow_us = 0
+            node.disk.kill_while_installing = False
             node.disk.timeline.fail_next = node.disk.payload.fail_next = False
             node.wall_error_us = 0
             node.drift(0)

@@ -22,6 +22,11 @@ class Weather:
     slow_us: tuple[int, int] = (5_000, 300_000)
     lost_share: float = 0.0
     twice_share: float = 0.0
+    late_share: float = 0.0
+    """Between brokers: messages that come long after their successors."""
+    late_us: tuple[int, int] = (300_000, 4_000_000)
+    damaged_share: float = 0.0
+    """To clients: bodies of which a bit has turned on the way."""
 
 
 class Stream:
@@ -106,13 +111,30 @@ class Network:
         random, weather = self._world.random, self.weather
         if random.random() < weather.lost_share:
             return
+        if weather.late_share and random.random() < weather.late_share:
+            self._world.after(random.randint(*weather.late_us), self._arrival(source, target, deliver))
+            if random.random() < 0.5:
+                return
         copies = 2 if random.random() < weather.twice_share else 1
         for _ in range(copies):
             slow = random.random() < weather.slow_share
             delay_us = random.randint(*(weather.slow_us if slow else weather.delay_us))
+            self._world.after(delay_us, self._arrival(source, target, deliver))
 
-            def arrive() -> None:
-                if (source, target) not in self._cut:
-                    deliver()
+    def _arrival(self, source: str, target: str, deliver: Callable[[], None]) -> Callable[[], None]:
+        def arrive() -> None:
+            if (source, target) not in self._cut:
+                deliver()
 
-            self._world.after(delay_us, arrive)
+        return arrive
+
+    def carried(self, bodies: list[bytes | memoryview]) -> list[bytes | memoryview]:
+        """What a client gets of the bodies that were sent to it: in bad weather a bit of one has turned."""
+        random, share = self._world.random, self.weather.damaged_share
+        if not share or not bodies or random.random() >= share:
+            return bodies
+        at = random.randrange(len(bodies))
+        body = bytearray(bodies[at])
+        if body:
+            body[random.randrange(len(body))] ^= 1 << random.randrange(8)
+        return [*bodies[:at], bytes(body), *bodies[at + 1 :]]

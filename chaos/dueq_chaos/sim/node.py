@@ -32,6 +32,8 @@ from dueq_chaos.sim.network import Network
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 
+_READ_LATE_US = 2_000
+"""So long after it has woken, a process may have read what came while it was asleep."""
 Deliver = Callable[[str, BrokerMessage, list[bytes | memoryview]], None]
 
 
@@ -166,8 +168,17 @@ class Node:
         self._world.after(for_us, wake)
 
     def resume(self) -> None:
-        """It goes on, with everything that has come meanwhile."""
+        """It goes on; what has come meanwhile lies with the kernel, and may be read only after its first turn."""
         self.paused = False
+        came, self._inbox = self._inbox, []
+        life = self.incarnation
+
+        def read() -> None:
+            if life == self.incarnation and self.core is not None:
+                self._inbox = came + self._inbox
+                self.wake()
+
+        self._world.after(self._world.now_us % _READ_LATE_US, read)
         self.wake()
 
     # -------------------------------------------------------------- turns
@@ -240,7 +251,8 @@ class Node:
             self.crash()
 
     def _send_client(self, effect: SendClient) -> None:
-        client, message, bodies = effect.identity.decode(), effect.message, effect.bodies
+        client, message = effect.identity.decode(), effect.message
+        bodies = self._network.carried(effect.bodies)
         line = self._network.lines.get(client)
         if line is None:
             self._network.send(self.name, client, lambda: self._deliver(client, message, bodies))

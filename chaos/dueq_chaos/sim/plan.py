@@ -6,7 +6,7 @@ a failure is shrunk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from dueq import limits
@@ -23,6 +23,12 @@ FAULTS = (
     "set clock", "drift clock", "bad network", "restart",
 )  # fmt: skip
 
+PLOTS = (
+    "overthrow", "wrong heir", "doze", "naps", "damaged disk", "left behind", "slow reads", "late frames",
+    "damaged bodies", "slow coordinator",
+)  # fmt: skip
+"""Misfortunes of several faults and some traffic (see `plots`)."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -30,7 +36,7 @@ class Step:
 
     Attributes:
         at_us: when, from the beginning of the storm.
-        kind: what, one of TRAFFIC or FAULTS, or "calm".
+        kind: what, one of TRAFFIC, FAULTS or PLOTS, or "calm".
         seed: of everything that it still has to choose.
     """
 
@@ -41,7 +47,7 @@ class Step:
     @property
     def is_fault(self) -> bool:
         """Whether it does harm."""
-        return self.kind in FAULTS
+        return self.kind in FAULTS or self.kind in PLOTS
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ class Options:
     consumers: tuple[tuple[int, int], ...] = ((64, 5_000), (64, 5_000))
     """(credit, lease in ms) of each."""
     habits: tuple[Habits, ...] = ()
+    snapshot_part_bytes: int = limits.SNAPSHOT_CHUNK_BYTES
+    """How much of a snapshot is read at a time."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,10 @@ class Plan:
     weights: dict[str, int] = field(default_factory=dict)
 
 
+_PLOTTED = 0.5
+"""Share of the seeds whose storms have plots."""
+
+
 def draw(seed: int, minutes: float = 0.0) -> Plan:
     """Draw a plan.
 
@@ -104,6 +116,10 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     at_us = 0
     while at_us < until_us:
         at_us = _episode(random, weights, steps, at_us)
+    plots = Random(seed * 0x85EBCA6B + 7)
+    if plots.random() < _PLOTTED:
+        options = replace(options, snapshot_part_bytes=plots.choice([limits.SNAPSHOT_CHUNK_BYTES, 500]))
+        steps += _plots(plots, at_us)
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
@@ -115,6 +131,15 @@ def _jobs(random: Random, until_us: int) -> list[Step]:
     return [
         Step(random.randint(0, until_us), "load job", random.getrandbits(32))
         for _ in range(random.randint(1, 8))
+    ]
+
+
+def _plots(random: Random, until_us: int) -> list[Step]:
+    """A few misfortunes of one or two kinds; from a stream of their own, so that other plans stay as they are."""
+    kinds = random.sample(PLOTS, random.choice([1, 1, 2]))
+    return [
+        Step(random.randint(0, until_us), random.choice(kinds), random.getrandbits(32))
+        for _ in range(random.randint(1, 5))
     ]
 
 

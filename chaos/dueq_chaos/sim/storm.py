@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass, field
+from random import Random
 
-from dueq_chaos.sim import jobs
+from dueq_chaos.sim import jobs, punctuality
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
 from dueq_chaos.sim.mesh import SimMesh
@@ -72,12 +73,13 @@ class Storm:
         self.plan = plan or draw(seed, minutes)
         options = self.plan.options
         self.mesh = SimMesh(
-            seed, hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes
-        )
+            seed, hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes,
+            snapshot_part_bytes=options.snapshot_part_bytes,
+        )  # fmt: skip
         self.random = self.mesh.world.random
         self._clock_error_us = _clock_error_us(self.plan)
         self.invariants = Invariants(self.mesh, clock_error_us=self._clock_error_us)
-        self._faults = Faults(self.mesh)
+        self._faults = Faults(self.mesh, self._burst)
         self._workload: Workload | None = None
         self.uids: list[int] = []
 
@@ -122,6 +124,10 @@ class Storm:
             world.run(max(began_us + self.plan.until_us - world.now_us, 0))
         return self._calm_down(workload)
 
+    def _burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
+        if self._workload is not None:
+            self._workload.burst(random, requests, soon_ms, late_ms)
+
     def _do(self, step: Step, workload: Workload) -> None:
         if step.kind == "calm":
             self.invariants.in_full(quiet=False)
@@ -156,15 +162,18 @@ class Storm:
         whole = mesh.world.run_until(lambda: mesh.whole() and mesh.quiet(), _QUIET_US, _LOOK_US)
         workload.bring_near()
         mesh.world.run(5_000_000)
+        unreceived = punctuality.unreceived(mesh, self.invariants.ledger, workload.consumers)
         workload.calm()
         mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
-        verdicts = mesh.history.verdicts(clock_error_us=self._clock_error_us) + mesh.failures()
+        verdicts = unreceived + mesh.history.verdicts(clock_error_us=self._clock_error_us) + mesh.failures()
         if not (whole and mesh.whole()):
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
             verdicts.append(f"no quiet: whole {mesh.whole()}, requests without an answer {waiting}")
         if not verdicts:
             mesh.world.run_until(lambda: jobs.settled(mesh, self.invariants.ledger), _QUIET_US, _LOOK_US)
             verdicts = jobs.verdicts(mesh, self.invariants.ledger)
+        if not verdicts:
+            verdicts = punctuality.late(mesh, workload)
         if not verdicts:
             # Time for the last commit positions and checkpoints to arrive; a lease may just have run out.
             mesh.world.run(5_000_000)

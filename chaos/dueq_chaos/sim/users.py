@@ -21,6 +21,10 @@ from dueq_chaos.sim.sdk import ConsumerEffect, SimClient
 from dueq_codecs.records import Outcome, RecordKind
 
 _TIMEOUT_US = 20_000_000
+_IN_TIME_US = 250_000
+"""An ack that its consumer sends so long before the end of the lease is in time, if nothing holds it up."""
+_SETTLED_US = 5_000
+"""By then the session machine has sent what it was asked to."""
 
 
 def _key_of(text: str) -> tuple[MessageKey, int]:
@@ -179,6 +183,8 @@ class ConsumingUser:
 
     Attributes:
         habits: may be changed at any time.
+        weather: of a partition: None while anything may hold up what travels; else what names the leadership and
+            the last change of the weather, so that two equal answers mean that nothing has happened between.
         open: whether a consumer is open or being opened.
     """
 
@@ -188,6 +194,7 @@ class ConsumingUser:
         self.client, self.history, self.topic = client, history, topic
         self.credit, self.lease_ms = credit, lease_ms
         self.habits = Habits()
+        self.weather: Callable[[int], object] = lambda uid: None
         self.random = Random(seed)
         self.open = False
         self._id = b""
@@ -196,6 +203,19 @@ class ConsumingUser:
         self._unsure: list[tuple[MessageKey, Delivery]] = []
         self._picking = False
         self.begin()
+
+    def has_had(self, key: MessageKey, token: int) -> bool:
+        """Whether the message has come under this lease or a later one (whatever has become of it)."""
+        message = self.history.messages.get(key)
+        deliveries = message.deliveries if message is not None else self.history.strangers.get(key, [])
+        return any(seen.token >= token for seen in deliveries) or any(
+            (waiting.uid, waiting.sequence, waiting.row) == key for waiting in self._inbox
+        )
+
+    @property
+    def consumer_id(self) -> bytes:
+        """Of the consumer that is open."""
+        return self._id
 
     # -------------------------------------------------------------- opening and closing
 
@@ -337,13 +357,16 @@ class ConsumingUser:
             self._ack(key, delivery)
 
     def _ack(self, key: MessageKey, delivery: Delivery) -> None:
+        now_us = self.client.world.now_us
+        left_us = delivery.deadline_us - now_us if delivery in self._held else 0
+        weather = self.weather(key[0]) if left_us > _IN_TIME_US else None
         self._end(delivery)
         self._unsure.append((key, delivery))
         order = orders.settle(self._id, RecordKind.ACK, [delivery], 0)
-        self.client.call(order.build, _TIMEOUT_US, partial(self._acked, key, delivery))
+        self.client.call(order.build, _TIMEOUT_US, partial(self._acked, key, delivery, weather))
 
     def _acked(
-        self, key: MessageKey, delivery: Delivery, outcomes: list[Outcome] | None,
+        self, key: MessageKey, delivery: Delivery, weather: object, outcomes: list[Outcome] | None,
         failed: effects.Failed | None,
     ) -> None:  # fmt: skip
         if failed is not None:
@@ -356,6 +379,10 @@ class ConsumingUser:
             self.history.acked(key, self.client.world.wall_us, delivery.token)
         elif outcomes[0] is Outcome.UNKNOWN:
             self.history.maybe_acked(key)
+        elif weather is not None and weather == self.weather(key[0]):
+            self.history.refused_in_time(
+                key, f"acknowledged in time, and refused as {outcomes[0].name}: token {delivery.token}"
+            )
 
     def _ack_late(self, key: MessageKey, delivery: Delivery) -> None:
         """Long after its lease is over."""
@@ -385,7 +412,14 @@ class ConsumingUser:
             if self.open and consumer_id == self._id and not delivery.settling and not delivery.lost:
                 self._ack(key, delivery)
 
+        def believe() -> None:
+            """Whatever the machine makes of the request before it is answered: the user relies on that."""
+            if delivery in self._held and not delivery.lost:
+                world = self.client.world
+                noted.lease_until_us = world.wall_us + delivery.deadline_us - world.now_us
+
         self.client.call(order.build, _TIMEOUT_US, extended)
+        self._later(_SETTLED_US, believe)
 
     def _end(self, delivery: Delivery) -> None:
         noted = self._held.pop(delivery, None)

@@ -38,6 +38,8 @@ class Workload:
                 mesh.sdk(f"consumer-{index + 1}", reach), mesh.history, TOPIC,
                 credit=credit, lease_ms=lease_ms, seed=mesh.world.seed * 31 + index,
             )  # fmt: skip
+            if reach is None:
+                user.weather = mesh.weather
             user.habits = options.habits[index] if index < len(options.habits) else Habits()
             self.consumers.append(user)
         for client in mesh.sdks.values():
@@ -107,6 +109,15 @@ class Workload:
         else:
             dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
         self.producer.schedule(TOPIC, payloads, dues)
+
+    def burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
+        """Schedule a message or two, several times over."""
+        for _ in range(requests):
+            if self.producer.client.core is not None:
+                now_ms = self.mesh.world.wall_us // 1000
+                payloads = self._payloads(random.randint(1, 3))
+                dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
+                self.producer.schedule(TOPIC, payloads, dues)
 
     def _schedule_long(self, random: Random) -> None:
         """Payloads that travel in chunks ahead of their record, among short ones."""

@@ -1,0 +1,68 @@
+"""What may be expected once nothing is wrong: that who was given a lease has it, and that what is due comes at once."""
+
+from __future__ import annotations
+
+from random import Random
+
+from dueq_chaos.sim.history import name_of
+from dueq_chaos.sim.ledger import Ledger
+from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.users import ConsumingUser
+from dueq_chaos.sim.workload import TOPIC, Workload
+
+_ARRIVES_MS = 3_000
+"""By then a push has arrived, however often it had to be repeated: consumers say every second what they have seen."""
+_PROBES = 12
+_AHEAD_MS = (300, 1_300)
+_LATE_US = 40_000
+"""No message is later than that while nothing is wrong and there is credit; the usual is a tenth of it."""
+
+
+def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) -> list[str]:
+    """Return the leases that stand, and of which the consumer that they were given to knows nothing.
+
+    Args:
+        mesh: in fine weather since a while.
+        ledger: what was committed.
+        consumers: every one that may be open.
+    """
+    open_ones = {user.consumer_id: user for user in consumers if user.open}
+    now_ms = mesh.world.wall_us // 1000
+    wrong = []
+    for uid in mesh.coordinator.nodes:
+        reference = ledger.reference(uid)
+        for entry in reference.leased():
+            key, token = (uid, int(entry["sequence"]), int(entry["row"])), int(entry["token"])
+            given = ledger.lease(uid, token)
+            user = open_ones.get(ledger.holder(uid, token, key[1], key[2]))
+            if given is None or user is None or user.has_had(key, token):
+                continue
+            since_ms = now_ms - max(given.stamp, int(entry["due"]))
+            if since_ms > _ARRIVES_MS:
+                wrong.append(
+                    f"{name_of(key)}: leased to {user.client.name} under token {token} since {since_ms} ms,"
+                    " and never received"
+                )
+    return wrong
+
+
+def late(mesh: SimMesh, workload: Workload) -> list[str]:
+    """Schedule a few messages in fine weather, for consumers that have nothing to do; return those that are late."""
+    random = Random(mesh.world.seed)
+    now_ms = mesh.world.wall_us // 1000
+    dues = [now_ms + random.randint(*_AHEAD_MS) for _ in range(_PROBES)]
+    payloads = [b"probe-%d" % at for at in range(_PROBES)]
+    workload.producer.schedule(TOPIC, payloads, dues)
+    mesh.world.run((_AHEAD_MS[1] + 700) * 1000)
+    came = {
+        message.payload: message.deliveries[0].at_us
+        for message in mesh.history.messages.values()
+        if message.deliveries
+    }
+    wrong = []
+    for payload, due_ms in zip(payloads, dues, strict=True):
+        at_us = came.get(payload)
+        if at_us is None or at_us - due_ms * 1000 > _LATE_US:
+            found = "has not come" if at_us is None else f"came {at_us - due_ms * 1000} us late"
+            wrong.append(f"{payload.decode()}: {found}, while nothing is wrong")
+    return wrong
