@@ -1,0 +1,105 @@
+"""Rows from files or tables, and their columns found or missed before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users call it
+
+from dueq.campaign.spec import Source
+from dueq.errors import InvalidRequest
+from dueq.spark.hints import did_you_mean
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+_CSV: Final = {"header": "true", "inferSchema": "true"}
+"""What most files are like; the specification's options overrule it."""
+
+
+def rows_of(spark: SparkSession, source: Source, role: str) -> DataFrame:
+    """Return a source's rows; of a table or file only what describes it is read (of CSV and JSON also their types).
+
+    Args:
+        spark: the session.
+        source: where they come from.
+        role: "source" or "suppression", for error texts.
+
+    Raises:
+        InvalidRequest: there is no such path or table, or schema or condition are wrong.
+    """
+    try:
+        if source.table:
+            frame = spark.table(source.table)
+        else:
+            reader = spark.read.format(source.format).options(**(_CSV if source.format == "csv" else {}))
+            reader = reader.options(**source.options)
+            if source.schema:
+                reader = reader.schema(source.schema)
+            frame = reader.load(list(source.paths))
+    except (AnalysisException, ParseException) as error:
+        what = source.table or ", ".join(source.paths)
+        raise InvalidRequest(f"[{role}] {what} cannot be read: {first_line(error)}") from error
+    return where(frame, source.where, role) if source.where else frame
+
+
+def where(frame: DataFrame, condition: str, role: str) -> DataFrame:
+    """Keep the rows for which a condition in SQL holds.
+
+    Raises:
+        InvalidRequest: it is no condition on these columns.
+    """
+    try:
+        return frame.where(condition)
+    except (AnalysisException, ParseException) as error:
+        raise InvalidRequest(f"[{role}] where = {condition!r}: {first_line(error)}") from error
+
+
+def with_columns(frame: DataFrame, columns: dict[str, str]) -> DataFrame:
+    """Add columns that are expressions of the others, one after the other.
+
+    Raises:
+        InvalidRequest: an expression is wrong; the text names its column.
+    """
+    for name, expression in columns.items():
+        try:
+            frame = frame.withColumn(name, F.expr(expression))
+            frame.schema  # noqa: B018 - a Spark session of the Connect kind resolves columns only now
+        except (AnalysisException, ParseException) as error:
+            raise InvalidRequest(f"[columns] {name} = {expression!r}: {first_line(error)}") from error
+    return frame
+
+
+def column(frame: DataFrame, name: str, role: str) -> Column:
+    """Return a column, or a field of one ("address.city").
+
+    Args:
+        frame: the rows.
+        name: as in the specification; case does not matter, as in Spark.
+        role: what it is for, as in `[due] column`, for the error text.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    by_lower = {known.lower(): known for known in frame.columns}
+    if name.lower() in by_lower:
+        return F.col(f"`{by_lower[name.lower()].replace('`', '``')}`")
+    if "." in name and name.partition(".")[0].lower() in by_lower:
+        try:
+            frame.select(name).schema  # noqa: B018
+        except (AnalysisException, ParseException) as error:
+            raise InvalidRequest(f"{role}: there is no {name!r}: {first_line(error)}") from error
+        return F.col(name)
+    raise InvalidRequest(f"{role}: there is no column {name!r}{did_you_mean(name, frame.columns)}")
+
+
+def type_of(frame: DataFrame, found: Column) -> DataType:
+    """Return a column's type."""
+    return frame.select(found.alias("it")).schema["it"].dataType
+
+
+def first_line(error: Exception) -> str:
+    """Return what Spark says, without its query plan and its place in a stack."""
+    return str(error).strip().partition("\n")[0]

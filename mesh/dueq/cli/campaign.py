@@ -1,0 +1,130 @@
+"""`dueq campaign`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from dueq.cli.group import SuggestingGroup
+from dueq.cli.options import connect, endpoints, json_option, mesh_options
+from dueq.cli.tables import new_table
+
+if TYPE_CHECKING:
+    from dueq.campaign import CampaignReport
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group(cls=SuggestingGroup)
+def campaign() -> None:
+    """Plan, load and take back campaigns: many messages from a table, by Spark."""
+
+
+@campaign.command()
+@click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Plan only, and draw the plan; nothing is sent.")
+@click.option("--plot", type=_FILE, help="Draw messages per minute into this PNG. A dry run draws SPEC.png.")
+@click.option("--report", type=_FILE, help="Write the report here as JSON.  [default: SPEC.report.json]")
+@click.option("--job-id", help="Load under this name instead of one made of the specification.")
+@json_option
+@mesh_options
+def run(
+    spec: Path, dry_run: bool, plot: Path | None, report: Path | None, job_id: str | None, as_json: bool,
+    endpoint: tuple[str, ...], timeout: float,
+) -> None:  # fmt: skip
+    """Load the campaign that the file SPEC describes; a second time, nothing is loaded again."""
+    _run(spec, dry_run, plot, report, job_id, as_json, endpoint, timeout)
+
+
+@campaign.command()
+@click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--plot", type=_FILE, help="Draw messages per minute into this PNG.  [default: SPEC.png]")
+@click.option("--report", type=_FILE, help="Write the report here as JSON.  [default: SPEC.report.json]")
+@json_option
+@mesh_options
+def plan(
+    spec: Path,
+    plot: Path | None,
+    report: Path | None,
+    as_json: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Show what `run` would do with the file SPEC: the same as `run --dry-run`."""
+    _run(spec, True, plot, report, None, as_json, endpoint, timeout)
+
+
+@campaign.command()
+@click.argument("job_id")
+@click.option("--topic", required=True, help="Whose messages they are.")
+@click.option("--no-wait", is_flag=True, help="Return while messages are still being withdrawn.")
+@json_option
+@mesh_options
+def cancel(
+    job_id: str, topic: str, no_wait: bool, as_json: bool, endpoint: tuple[str, ...], timeout: float
+) -> None:
+    """Take back the campaign that was loaded as JOB_ID, as its report says.
+
+    From the beginning on nothing of it is newly delivered. What a consumer has is left to it.
+    """
+    with _spark_installed():
+        from dueq.campaign import cancel as take_back
+    with connect(endpoint, timeout) as client:
+        info = take_back(client, topic, job_id, wait=not no_wait, console=Console(stderr=True))
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(info)))
+    else:
+        click.echo(f"cancelled {job_id}: {info.messages:,} messages left")
+
+
+def _run(
+    file: Path, dry: bool, plot: Path | None, report: Path | None, job_id: str | None, as_json: bool,
+    endpoint: tuple[str, ...], timeout: float,
+) -> None:  # fmt: skip
+    known = endpoints(endpoint)
+    with _spark_installed():
+        from dueq.campaign import Spec
+        from dueq.campaign import run as carry_out
+        from dueq.spark import spark_session
+    spec = Spec.read(file)
+    spark = spark_session(f"dueq campaign {spec.name}", spark_log_level="ERROR")
+    done = carry_out(
+        spark, known, spec, job_id=job_id, dry=dry, plot=plot or (file.with_suffix(".png") if dry else None),
+        console=Console(stderr=True), timeout=timeout,
+    )  # fmt: skip
+    done.write(report or file.with_suffix(".report.json"))
+    if as_json:
+        click.echo(json.dumps(done.document(), ensure_ascii=False))
+    else:
+        _print(done)
+
+
+@contextmanager
+def _spark_installed() -> Iterator[None]:
+    """PySpark takes its time, and is not there for who installed no extras: it is imported where it is used."""
+    try:
+        yield
+    except ImportError as error:
+        raise click.ClickException(
+            f"a campaign needs PySpark: pip install 'dueq[spark,plot]' ({error})"
+        ) from error
+
+
+def _print(report: CampaignReport) -> None:
+    shown = new_table(f"{report.name} in {report.topic}: {report.state}", "", ">")
+    for name, value in report.lines():
+        shown.add_row(Text(name), Text(value))
+    console = Console()
+    console.print(shown)
+    if report.plot:
+        console.print(f"drawn in {report.plot}", soft_wrap=True, highlight=False)
+    if report.state != "planned":
+        click.echo(f"take it back: dueq campaign cancel {report.job_id} --topic {report.topic}")
