@@ -12,11 +12,12 @@ from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.clients import CLIENTS
 from dueq_chaos.bugs.delivering import DELIVERING
 from dueq_chaos.bugs.elections import ELECTIONS
+from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
 
 BUGS: Final[dict[str, Bug]] = {
-    bug.name: bug for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS)
+    bug.name: bug for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS, *JOBS)
 }
 """Every planted bug by its name."""

@@ -63,8 +63,8 @@ STATE: Final = (
         "A request that comes again takes effect again.",
         "Kafka KIP-98; Jepsen NATS and Bufstream: retries that are not idempotent",
         (
-            change("core.dedup:Deduplication.judge", "if known is not None:", "if False:"),
-            change("core.dedup:Deduplication.judge", "if request.sequence <= client.floor:", "if False:"),
+            change("core.dedup:Deduplication.recall", "if known is not None:", "if False:"),
+            change("core.dedup:Deduplication.recall", "if client is not None and", "if False and"),
         ),
         seeds=24,
         finders=(0,),
@@ -75,7 +75,7 @@ STATE: Final = (
         "Kafka KAFKA-5494: more requests in flight than the window remembers",
         (
             change("core.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
-            change("core.dedup:Deduplication.judge", "if request.sequence <= client.floor:", "if False:"),
+            change("core.dedup:Deduplication.recall", "if client is not None and", "if False and"),
         ),
         seeds=24,
         finders=(0,),

@@ -1,0 +1,40 @@
+"""Planted bugs of jobs: what is hidden, who decides, what is taken back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+JOBS: Final = (
+    Bug(
+        "hidden-job-delivered",
+        "Messages of a job that nobody has committed are leased like any others.",
+        "Kafka KIP-98: a consumer that reads committed messages must not be shown others",
+        (change("core.job_table:JobTable.barred", "if not self.closed:", "if True:"),),
+        seeds=48,
+        finders=(12, 5),
+    ),
+    Bug(
+        "decision-not-learnt",
+        "A partition asks what has become of a job, and does not listen to the answer.",
+        "Kafka KIP-664: transactions that hang, since nobody tells a partition how they have ended",
+        (change("core.jobs:Jobs.told", "if self._partition.replica.serving:", "if False:"),),
+        seeds=48,
+        finders=(12, 5),
+    ),
+    Bug(
+        "ended-job-not-withdrawn",
+        "What waits of a cancelled or aborted job stays where it is.",
+        "Kafka KIP-98: aborted messages stay in the log; here nothing of them may be left",
+        (
+            change(
+                "core.job_table:JobTable._sort",
+                "done = not job.ended or not job.waiting",
+                "done = job.state > 1",
+            ),
+        ),
+        seeds=48,
+        finders=(5, 12),
+    ),
+)
