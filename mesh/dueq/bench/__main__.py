@@ -104,6 +104,7 @@ def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool,
                 figures += _measure(measurement, stage)
         except KeyboardInterrupt:
             interrupted = True
+            figures += stage.take_noted()
     return Report(machine, figures, quick, time.monotonic() - begun_s, interrupted)
 
 
