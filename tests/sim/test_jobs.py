@@ -201,3 +201,35 @@ def test_a_new_leader_goes_on_with_what_the_old_one_had_begun_to_reveal_or_withd
         browser = stage.hand("browser")
         shown = stage.browsed(browser, stage.leader_of(uid) or "", uid=uid)
         stage.expect({row.wait_at for row in shown} == {due}, "all is revealed")
+
+
+def test_a_replica_that_begins_anew_knows_the_jobs_and_what_was_loaded() -> None:
+    """The log no longer has them: they come with a snapshot, and are there again after a crash."""
+    stage = JobStage(hidden_ms=600_000, log_retain_bytes=1_000)
+    stage.nodes["b3"].crash()
+    stage.until(lambda: all("b3" not in stage.isr(uid) for uid in stage.uids), "an ISR without b3")
+    stage.until(lambda: all(stage.leader_of(uid) for uid in stage.uids), "leaders")
+    stage.load(200)
+    stage.run_ms(6_000)
+    stage.load(1)
+    stage.run_ms(6_000)
+    stage.nodes["b3"].start()
+    stage.until(lambda: stage.told("b3", "replica.installed"), "a snapshot")
+    stage.until(stage.whole, "a whole mesh")
+    stage.nodes["b3"].crash()
+    stage.nodes["b3"].start()
+    stage.finish()
+    table = stage.replica("b3").timeline.jobs
+    stage.expect(table.by_key[JOB].waiting == 201, "it counts the job's messages")
+
+
+def test_a_partition_takes_no_more_jobs_than_it_can_remember(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dueq.limits.JOBS_MAX", 1)
+    stage = JobStage(hidden_ms=600_000)
+    stage.load(1, 0, stage.uid)
+    hand = stage.hand("another")
+    one_more = hand.insert(stage.leader, [b"x"], [stage.now_ms], job=b"x" * 16, until=stage.hidden_until)
+    stage.answered(one_more)
+    stage.expect(one_more.codes == [Code.BUSY], "one too many")
+    stage.load(1, 0, stage.uid)
+    stage.finish()
