@@ -98,7 +98,8 @@ CLIENTS: Final = (
         "A consumer does not compare the payload with its checksum.",
         "nats-server #7549: checksums that nobody looks at",
         (change("client.core.arrivals:Arrivals.push", "crc32(payload) == crc", "True"),),
-        unfound=("wanted: a disk that damages a payload"),
+        seeds=57,
+        finders=(18,),
     ),
 )
 """All of them."""

@@ -42,7 +42,7 @@ ELECTIONS: Final = (
     Bug(
         "incarnation-ignored",
         "A broker that starts leads what its last life led, in the same epoch.",
-        "Kafka KIP-380, KAFKA-7235; KAFKA-7165",
+        "Kafka KIP-380, KAFKA-7235",
         (
             change(f"{_REPLICA}.node_seen", "and node.incarnation == self.ctx.settings.incarnation", ""),
             change(f"{_REPLICA}.node_seen", "elif mine and node.epoch > self.epoch:", "elif mine:"),
@@ -54,7 +54,7 @@ ELECTIONS: Final = (
     Bug(
         "new-store-trusted",
         "A broker that comes back with an empty disk is still the member that it was.",
-        "Kafka KIP-903, KAFKA-14617",
+        "Kafka KIP-903",
         (
             change(f"{_LEADING}._is_out", "or peer.store_id != member.store_id", ""),
             change(f"{_LEADING}.advance", "or progress.store_id != member.store_id", ""),
@@ -112,7 +112,7 @@ ELECTIONS: Final = (
     Bug(
         "unknown-takeover-taken-for-done",
         "A candidate leads though it does not know whether its compare-and-set has happened.",
-        "Kafka KAFKA-9307; Helix #642",
+        "Kafka KAFKA-9307: a change of roles that ended half-way is taken for done",
         (
             change(
                 f"{_REPLICA}.candidacy_ended",
@@ -128,7 +128,7 @@ ELECTIONS: Final = (
     Bug(
         "serves-before-its-barrier",
         "A new leader dispatches from what it has applied when it is elected.",
-        "Raft §8: a leader must first commit an entry of its own term; Kafka KAFKA-13790",
+        "Raft §8: a leader must first commit an entry of its own term",
         (
             change(
                 f"{_REPLICA}.lead",

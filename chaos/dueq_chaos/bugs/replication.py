@@ -19,7 +19,7 @@ REPLICATION: Final = (
     Bug(
         "epoch-ignored",
         "A follower takes records from a leader of an older epoch.",
-        "Kafka KAFKA-1211, KIP-101; ZooKeeper-fenced writers of fpj.systems 2016-02-10; Jepsen etcd 3.4.3",
+        "Kafka KIP-101; Jepsen etcd 3.4.3: a writer that was replaced and does not know",
         (
             change(f"{_REPLICA}.append_received", "if append.epoch < self.epoch:", "if False:"),
             change(
@@ -57,7 +57,7 @@ REPLICATION: Final = (
     Bug(
         "truncate-to-high-watermark",
         "A replica that starts cuts its log at the commit position that it knows.",
-        "Kafka KIP-101, KAFKA-1211",
+        "Kafka KIP-101",
         (
             change(
                 f"{_REPLICA}.reset",
@@ -105,10 +105,8 @@ REPLICATION: Final = (
             ),
             *_NO_ASSERTIONS,
         ),
-        unfound=(
-            "seed 17 turns into an endless exchange of records, which no verdict ends: wanted, a "
-            "bound on turns per simulated second"
-        ),
+        seeds=54,
+        finders=(17,),
     ),
     Bug(
         "ack-of-own-end",
@@ -142,7 +140,7 @@ REPLICATION: Final = (
     Bug(
         "shrunk-isr-counts-early",
         "A leader commits without a member from the moment it asks for it to leave.",
-        "Kafka KIP-497, KAFKA-2729: ISR changes applied before they are confirmed",
+        "Kafka KIP-497: ISR changes applied before they are confirmed",
         (
             change(
                 f"{_LEADING}.maximal_isr",
@@ -162,7 +160,7 @@ REPLICATION: Final = (
     Bug(
         "grown-isr-counts-late",
         "A leader commits without a joining member until it has heard that it has joined.",
-        "Kafka KAFKA-7128, KIP-497",
+        "Kafka KIP-497: the maximal ISR",
         (change(f"{_LEADING}.maximal_isr", "members.update(self._in_flight.isr)", "pass"),),
         seeds=378,
         finders=(125, 126),
@@ -170,7 +168,7 @@ REPLICATION: Final = (
     Bug(
         "level-by-known-commit",
         "A new leader lets a follower join that has what the new leader knows to be committed, not its barrier.",
-        "Kafka KAFKA-7128, PR apache/kafka#5557",
+        "Kafka KAFKA-19996, PR apache/kafka#23024: a follower at a stale high watermark joins",
         (
             change(
                 f"{_LEADING}._is_level",
@@ -186,7 +184,7 @@ REPLICATION: Final = (
     Bug(
         "joins-when-it-answers",
         "A follower joins the ISR as soon as it has answered, whatever it holds.",
-        "Kafka KAFKA-7128; etcd and nats-server #7545: a member that votes before it has caught up",
+        "nats-server #7545, PR nats-io/nats-server#7040: a member that counts before it has caught up",
         (
             change(
                 f"{_LEADING}._is_level",
@@ -194,10 +192,8 @@ REPLICATION: Final = (
                 "progress.match >= 0",
             ),
         ),
-        unfound=(
-            "wanted: whenever the node's ISR changes, every member's disk holds all that was ever "
-            "committed (this invariant finds it at seed 10)"
-        ),
+        seeds=33,
+        finders=(10,),
     ),
     Bug(
         "min-isr-of-requests-only",
@@ -216,7 +212,7 @@ REPLICATION: Final = (
     Bug(
         "trimmed-follower-left-alone",
         "A log is trimmed below what a follower lacks, and no snapshot is offered to it.",
-        "nats-server #4410; Pulsar #26251",
+        "camunda PR #4451: the log of the next leader no longer holds what a follower lacks",
         (
             change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
             change("core.partition:Partition.offer_snapshot", "self._snapshots.offer(peer)", "pass"),
@@ -230,7 +226,7 @@ REPLICATION: Final = (
     Bug(
         "member-wiped-for-snapshot",
         "A log is trimmed below what a member of the ISR lacks, and the member is begun anew from a snapshot.",
-        "nats-server #7556, PR #7566",
+        "nats-server #7556",
         (
             change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
             change(f"{_LEADING}._offer_snapshot", "and not progress.untrusted", "and False"),
@@ -243,7 +239,7 @@ REPLICATION: Final = (
     Bug(
         "last-commit-told-once",
         "The last commit position is sent to a follower once, and may be lost.",
-        "a bug that the storms have found here; Kafka KAFKA-7128: a follower's stale high watermark",
+        "a bug that the storms have found here; Kafka KAFKA-19996: a stale high watermark",
         (
             change(
                 f"{_LEADING}._tell_commits",
@@ -267,7 +263,7 @@ REPLICATION: Final = (
     Bug(
         "unverified-member-not-waited-for",
         "A new leader trims its log though a member of the ISR has not said yet what it holds.",
-        "a bug that the storms have found here; nats-server #4410",
+        "a bug that the storms have found here; camunda PR #4451",
         (
             change(
                 f"{_LEADING}.lowest_needed",

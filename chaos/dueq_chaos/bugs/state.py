@@ -72,7 +72,7 @@ STATE: Final = (
     Bug(
         "window-too-small-without-floor",
         "Only two answers are kept of each client, and what has left is taken for new.",
-        "Kafka KAFKA-5494: more requests in flight than the window remembers",
+        "Kafka KIP-1269: more requests in flight than the window remembers",
         (
             change("core.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
             change("core.dedup:Deduplication.recall", "if client is not None and", "if False and"),
@@ -122,15 +122,13 @@ STATE: Final = (
                 "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
             ),
         ),
-        unfound=(
-            "wanted: of two deliveries of a message the one with the larger token has no smaller "
-            "attempt (this verdict finds it at seed 0)"
-        ),
+        seeds=24,
+        finders=(0,),
     ),
     Bug(
         "lease-without-state-check",
         "A lease is granted though the message is leased or gone by then.",
-        "River #1331; fencing: a grant must be checked where it takes effect",
+        "River #1302, PR riverqueue/river#1373: a grant must be checked where it takes effect",
         (change(f"{_LIVE}._grant", 'free = rows["state"] == State.WAITING', 'free = rows["state"] >= 0'),),
         seeds=60,
         finders=(19,),
@@ -146,7 +144,7 @@ STATE: Final = (
     Bug(
         "move-waits-at-old-due",
         "A move is answered done, and the message stays where it was.",
-        "RocketMQ #8974: the timer of the old instant still fires",
+        "a timer of the old instant that still fires",
         (change(f"{_LIVE}._moved_or_cancelled", 'rows["due"] = record.due[at]', "pass"),),
         seeds=24,
         finders=(0,),

@@ -14,7 +14,7 @@ from dueq_chaos.sim.sdk import SimClient
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 
-_AFTERMATH_US = 5_000_000
+_AFTERMATH_US = 3_000_000
 """So long after it has become calm, something may still be on its way."""
 
 
@@ -48,7 +48,7 @@ class SimMesh:
         self.clients: dict[str, SimProducer | SimConsumer] = {}
         self.sdks: dict[str, SimClient] = {}
         self.calms = 0
-        self._harmed, self._calm_at_us = False, 0
+        self._harmed, self._calm_at_us = False, -_AFTERMATH_US
         for node in self.nodes.values():
             node.hot_rows_total, node.log_retain_bytes = hot_rows_total, log_retain_bytes
             node.disk.part_bytes = snapshot_part_bytes
@@ -176,7 +176,8 @@ class SimMesh:
     def calm(self) -> None:
         """The weather is fine again and everybody is up."""
         self.calms += 1
-        self._harmed, self._calm_at_us = False, self.world.now_us
+        if self._harmed:
+            self._harmed, self._calm_at_us = False, self.world.now_us
         self.network.heal()
         weather = self.network.weather
         weather.lost_share = weather.twice_share = weather.slow_share = 0

@@ -99,6 +99,8 @@ class Plan:
 
 _PLOTTED = 0.5
 """Share of the seeds whose storms have plots."""
+_NOTHING_ELSE = 0.5
+"""Share of those in which nothing else goes wrong: what a plot does is seen best in fine weather."""
 
 
 def draw(seed: int, minutes: float = 0.0) -> Plan:
@@ -119,7 +121,10 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     plots = Random(seed * 0x85EBCA6B + 7)
     if plots.random() < _PLOTTED:
         options = replace(options, snapshot_part_bytes=plots.choice([limits.SNAPSHOT_CHUNK_BYTES, 500]))
-        steps += _plots(plots, at_us)
+        chosen = _plots(plots, at_us)
+        if plots.random() < _NOTHING_ELSE:
+            steps = [step for step in steps if step.kind not in FAULTS]
+        steps += chosen
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 

@@ -115,7 +115,7 @@ class Plots:
     def naps(self, broker: str, random: Random) -> None:
         """Short pauses, one after the other, while consumers work under their leases and acknowledge."""
         at_us = 0
-        for _ in range(random.randint(2, 5)):
+        for _ in range(random.randint(4, 9)):
             self._later(at_us, lambda: self._burst(random, 2, -100, 300))
             at_us += random.randint(100_000, 600_000)
             nap_us = random.randint(350_000, 1_300_000)
