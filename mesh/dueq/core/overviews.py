@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dueq import limits
 from dueq.core.context import Context
@@ -33,6 +33,7 @@ class _Overview:
 
     Attributes:
         asked: whose question it answers.
+        head: the JSON of everything but the partitions.
         uids: partitions that are still missing, the next one last: those led here come first.
         parts: the JSON of those that are done.
         size: characters of all parts.
@@ -40,7 +41,7 @@ class _Overview:
     """
 
     asked: list[tuple[Route, int]]
-    head: dict[str, Any]
+    head: str
     uids: list[int]
     parts: list[str] = field(default_factory=list)
     size: int = 0
@@ -84,9 +85,8 @@ class Overviews:
     def _begin(self, now: Now) -> _Overview:
         uids = sorted(self._partitions, key=lambda uid: (self._partitions[uid].replica.is_leader, -uid))
         asked, self._waiting = self._waiting, []
-        head = self._status.head(now)
-        size = len(json.dumps(head, separators=(",", ":")))
-        return _Overview(asked, head, uids, size=size)
+        head = json.dumps(self._status.head(now), separators=(",", ":"))
+        return _Overview(asked, head, uids, size=len(head))
 
     @staticmethod
     def _add(overview: _Overview, part: str) -> None:
@@ -98,9 +98,7 @@ class Overviews:
         overview.size += len(part) + 1
 
     def _answer(self, overview: _Overview) -> None:
-        if overview.left_out:
-            overview.head["partitions_left_out"] = overview.left_out
-        head = json.dumps(overview.head, separators=(",", ":"))
-        document = f'{head[:-1]},"partitions":[{",".join(overview.parts)}]}}'
+        left_out = f',"partitions_left_out":{overview.left_out}' if overview.left_out else ""
+        document = f'{overview.head[:-1]}{left_out},"partitions":[{",".join(overview.parts)}]}}'
         for route, request_id in overview.asked:
             self._ctx.reply(route, Reply(request_id, Code.OK, document=document))
