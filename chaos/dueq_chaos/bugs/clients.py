@@ -70,8 +70,8 @@ CLIENTS: Final = (
             ),
         ),
         unfound=(
-            "the history notes the end of a lease when the extension is confirmed: wanted, what the "
-            "SDK believes at each instant"
+            "what the session machine believes after it has asked is noted now; wanted: a consumer "
+            "that is cut off between its request and the end of its lease"
         ),
     ),
     Bug(

@@ -180,8 +180,8 @@ DELIVERING: Final = (
             ),
         ),
         unfound=(
-            "mesh time hides a clock that is behind as soon as it is measured: wanted, a takeover "
-            "within the first second after a clock was set"
+            "mesh time hides a clock that is behind as soon as it is measured; the plot wrong heir "
+            "sets one just before a takeover; not tried far"
         ),
     ),
     Bug(
@@ -248,8 +248,8 @@ DELIVERING: Final = (
             change("core.sessions:Sessions._settle_held", "self._push_again(lane, pushed[missing])", "pass"),
         ),
         unfound=(
-            "the lease runs out and the message comes again: wanted, a bound on lateness while "
-            "nothing is wrong"
+            "a lease of which its consumer knows nothing is seen in fine weather now; wanted: a push "
+            "lost in the last seconds before it, under a lease that is long enough to stand that long"
         ),
     ),
     Bug(

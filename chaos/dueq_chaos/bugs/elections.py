@@ -76,8 +76,9 @@ ELECTIONS: Final = (
         "python-zk/kazoo lock recipe, Curator: a set may have happened though its answer was lost",
         (change(f"{_LEADING}._set_ended", "self._unknown.update(node.isr)", "pass"),),
         unfound=(
-            "wanted: a compare-and-set that is executed at once and whose answer is lost, a "
-            "coordinator that takes up to half a second, and followers that come and go meanwhile"
+            "the plot slow coordinator loses answers, and every change of an ISR is compared with the "
+            "ledger; wanted: the joining member must lag again before the lost change is executed; "
+            "not tried far"
         ),
     ),
     Bug(
@@ -91,7 +92,10 @@ ELECTIONS: Final = (
                 "    self._unknown.clear()\n    self.advance(now)",
             ),
         ),
-        unfound=("as for unknown-set-taken-for-failed"),
+        unfound=(
+            "as above, and a read must come between: wanted, a change that is executed after the read "
+            "that settles it"
+        ),
     ),
     Bug(
         "unknown-set-taken-for-done",

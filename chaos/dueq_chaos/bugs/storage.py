@@ -102,7 +102,8 @@ STORAGE: Final = (
             change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
         ),
         unfound=(
-            "wanted: snapshots of several parts (small SNAPSHOT_CHUNK_BYTES), and a crash between two of them"
+            "the plot left behind crashes between two parts of a snapshot; wanted: that the half "
+            "filled replica is then asked for its vote, or counted on"
         ),
     ),
     Bug(
@@ -138,7 +139,10 @@ STORAGE: Final = (
             change("core.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
             change("core.cold:ColdReads.settled", "return False", "return True"),
         ),
-        unfound=("wanted: reads that take longer than a checkpoint (a slow disk slows commits only)"),
+        unfound=(
+            "the plot slow reads makes reads longer than checkpoints; 7 storms found nothing; wanted: "
+            "a checkpoint and an eviction of the very row that is being read"
+        ),
     ),
     Bug(
         "window-forgets-pinned-rows",
