@@ -21,8 +21,10 @@ from dueq.campaign.sources import first_line
 from dueq.campaign.spec import Smoothing, Spec
 from dueq.client.numbered import mesh_time_ms
 from dueq.errors import InvalidRequest
+from dueq.limits import DUE_MS_MAX
 from dueq.spark import register
-from dueq.spark.loading import topic_of
+from dueq.spark.failures import cause
+from dueq.spark.loading import horizon_end_ms, topic_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +81,9 @@ def planned(
     try:
         with _said_plainly():
             tell("reading the source")
-            rows = prepared(spark, spec, now_ms, info.payload_bytes_max).persist(StorageLevel.DISK_ONLY)
+            last_ms = horizon_end_ms(info, now_ms) or DUE_MS_MAX
+            rows = prepared(spark, spec, now_ms, info.payload_bytes_max, last_ms)
+            rows = rows.persist(StorageLevel.DISK_ONLY)
             kept.append(rows)
             report = _counted(rows, spec)
             messages = rows.where(F.col("fate").isNull())
@@ -110,6 +114,9 @@ def _said_plainly() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
+        known = cause(error)
+        if known is not None:
+            raise known from error
         raise InvalidRequest(f"Spark cannot make messages of these rows: {first_line(error)}") from error
 
 

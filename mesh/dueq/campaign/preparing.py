@@ -31,7 +31,9 @@ _LOCAL, _LOCAL_ZONE, _ZONE, _LISTED, _BY = "local", "local_zone", "quiet_zone", 
 _US: Final = 1000
 
 
-def prepared(spark: SparkSession, spec: Spec, now_ms: int, payload_bytes_max: int) -> DataFrame:
+def prepared(
+    spark: SparkSession, spec: Spec, now_ms: int, payload_bytes_max: int, last_ms: int = DUE_MS_MAX
+) -> DataFrame:
     """Return one row for each row of the source; nothing runs yet but what Spark needs to learn types.
 
     Args:
@@ -39,6 +41,7 @@ def prepared(spark: SparkSession, spec: Spec, now_ms: int, payload_bytes_max: in
         spec: what to do.
         now_ms: mesh time; what is due before is past.
         payload_bytes_max: what the topic takes.
+        last_ms: how far ahead it takes messages, Unix ms.
 
     Returns:
         `due` and `asked` (Unix ms, with and without quiet hours), `payload`, `key` (string, null: none), `fate` (null:
@@ -65,7 +68,7 @@ def prepared(spark: SparkSession, spec: Spec, now_ms: int, payload_bytes_max: in
         by = [column(frame, name, "[deduplication] by") for name in spec.deduplication.by]
         chosen[_BY] = F.struct(*[one.alias(f"by{i}") for i, one in enumerate(by)])
     rows = _asked(frame.select(*[made.alias(name) for name, made in chosen.items()]), spec.due)
-    fault = F.coalesce(F.col(_REASON), _fault(payload_bytes_max, spec.quiet_hours is not None))
+    fault = F.coalesce(F.col(_REASON), _fault(payload_bytes_max, last_ms, spec.quiet_hours is not None))
     rows = rows.withColumn(_REASON, fault)
     rows = rows.withColumn(_FATE, F.when(F.col(_REASON).isNotNull(), F.lit(BAD)))
     if spec.suppression is not None:
@@ -123,11 +126,13 @@ def _instants(frame: DataFrame, name: str) -> Column:
     raise InvalidRequest(f"[due] column: {name!r} is {kind.simpleString()}; {hint}")
 
 
-def _fault(payload_bytes_max: int, quiet: bool) -> Column:
+def _fault(payload_bytes_max: int, last_ms: int, quiet: bool) -> Column:
     """What else is wrong with a row; null when nothing is."""
     found = F.when(
         ~F.col(_ASKED).between(0, DUE_MS_MAX), F.lit(f"due is not within 0 … {DUE_MS_MAX} ms")
     )  # fmt: skip
+    if last_ms < DUE_MS_MAX:
+        found = found.when(F.col(_ASKED) > last_ms, F.lit("due is beyond the topic's horizon"))
     found = found.when(F.col(_PAYLOAD).isNull(), F.lit("payload is null (or a column of the template is)"))
     found = found.when(
         F.octet_length(_PAYLOAD) > payload_bytes_max,

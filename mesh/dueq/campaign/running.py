@@ -138,6 +138,9 @@ def _load(
     client: Client, endpoints: Sequence[str], spec: Spec, plan: Plan, job_id: str, console: Console
 ) -> None:
     report, loading = plan.report, spec.loading
+    if not report.messages:
+        report.state, report.committed = LOADED, 0
+        return
     with loading_bar(client, spec.topic, job_id, report.messages, console):
         done = schedule(
             plan.frame, topic=spec.topic, due="due", payload="payload", key="key" if spec.key else None,

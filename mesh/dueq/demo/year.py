@@ -2,8 +2,8 @@
 
 The data is of 2013. Its flights are loaded for the next year with the same calendar (2030, …), so that weekdays are
 the same and, by the rules of the United States (second Sunday of March, first of November), clocks change on the same
-dates. The specification knows only local dates and times of day; the data's own `time_hour`, the scheduled hour in UTC, is the
-truth that the result is held against, hour by hour.
+dates. The specification knows only local dates and times of day; the data's own `time_hour`, the scheduled hour in UTC,
+is the truth that the result is held against, hour by hour.
 """
 
 from __future__ import annotations
