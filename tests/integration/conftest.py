@@ -58,6 +58,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        # A machine that is busy with other tests takes longer to start a Python than the usual 15 seconds.
+        .config("spark.python.authenticate.socketTimeout", "120s")
         .getOrCreate()
     )
     yield session
