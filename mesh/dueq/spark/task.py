@@ -3,7 +3,7 @@
 **Once, although tasks are repeated.** The mesh knows a repeated request by (client id, sequence, digest).
 So everything that makes up a request follows from the load, the Spark partition and the rows alone: rows are
 cut into runs by count and bytes whatever the Arrow batches are; run i of Spark partition p goes to partition
-(p + i) mod n of the topic; one run is under way at a time, so that the runs of one partition count up from 1;
+(p + i) mod n of the topic; of each partition one run is under way at a time, so that its runs count up from 1;
 and the client id is a digest of the load and the Spark partition. The mesh remembers 256 requests of one
 client and partition: long before that a task goes on under the next client id.
 """
@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import socket
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -44,6 +47,7 @@ NEWS_SCHEMA = (
 `reason`, a row that cannot be a message: its place in the task and its content."""
 _RUNS_PER_CLIENT = DEDUP_WINDOW // 2
 _CONNECT_S = 15.0
+_UNDER_WAY_MAX = 4
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Load:
 
 
 class Task:
-    """One Spark partition of a load: its requests in order, one at a time.
+    """One Spark partition of a load: its requests in order, a few under way, each in another partition.
 
     Args:
         load: what is loaded.
@@ -145,21 +149,26 @@ class Task:
         if first is None:
             return
         load = self._load
-        with Client(list(load.endpoints), timeout=load.timeout) as client:
+        # No more under way than there are partitions: the run before in the same partition is answered by then.
+        most = min(load.partitions, _UNDER_WAY_MAX)
+        under_way: deque[tuple[int, Run, Future[Receipt]]] = deque()
+        with Client(list(load.endpoints), timeout=load.timeout) as client, ThreadPoolExecutor(most) as pool:
             _reach(client, load)
-            run: Run | None = first
             producer: NumberedProducer | None = None
-            sent, per_client = 0, _RUNS_PER_CLIENT * load.partitions
-            while run is not None:
-                generation, place = divmod(sent, per_client)
+            for number, run in enumerate(chain((first,), runs)):
+                if len(under_way) == most:
+                    yield _answered(under_way.popleft())
+                generation, place = divmod(number, _RUNS_PER_CLIENT * load.partitions)
                 if place == 0 or producer is None:
                     identity = load.client_id(self._number, generation)
                     producer = NumberedProducer(client, load.topic, identity, load.job)
-                partition = (self._number + sent) % load.partitions
-                receipt = producer.schedule_columns(run.body, run.size, run.due, partition, keyed=load.keyed)
-                sent += 1
-                yield partition, run, receipt
-                run = next(runs, None)
+                partition = (self._number + number) % load.partitions
+                answer = pool.submit(
+                    producer.schedule_columns, run.body, run.size, run.due, partition, keyed=load.keyed
+                )
+                under_way.append((partition, run, answer))
+            while under_way:
+                yield _answered(under_way.popleft())
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Run]:
         """Good rows as columns; others are put aside, or the first of them is raised."""
@@ -192,6 +201,11 @@ class Task:
     def _rejections(self) -> Iterator[pa.RecordBatch]:
         put_aside, self._rejected = self._rejected, []
         return iter(put_aside)
+
+
+def _answered(sent: tuple[int, Run, Future[Receipt]]) -> tuple[int, Run, Receipt]:
+    partition, run, answer = sent
+    return partition, run, answer.result()
 
 
 def _reach(client: Client, load: Load) -> None:
