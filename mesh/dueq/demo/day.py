@@ -150,7 +150,7 @@ class FlightDay:
 
         frame = spark.createDataFrame(list(dues.items()), "number bigint, due bigint").repartition(2)
         return schedule(
-            frame, topic=topic, due="due", payload=frame.number.cast("string"), key="number",
+            frame, topic=topic, due="due", payload=frame.number.cast("string"), key="number", ids=True,
             endpoints=mesh.endpoints,
         )  # fmt: skip
 
