@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +13,10 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from hypothesis import given  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from dueq.errors import InvalidRequest  # noqa: E402
+from dueq.errors import Disconnected, InvalidRequest  # noqa: E402
 from dueq.limits import REQUEST_BYTES_MAX  # noqa: E402
 from dueq.spark.runs import Run, piece_of, runs_of  # noqa: E402
 from dueq.spark.task import Load, Task  # noqa: E402
@@ -40,6 +42,7 @@ def cut(pieces: list[Run], batch_rows: int = 1024) -> list[list[bytes]]:
     return [rows_of(run) for run in runs_of(iter(pieces), batch_rows)]
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.binary(max_size=5), max_size=40), st.integers(1, 12), st.lists(st.integers(0, 40)))
 def test_runs_do_not_depend_on_how_arrow_cut_the_rows(rows: list[bytes], most: int, cuts: list[int]) -> None:
     """A repeated task may see other Arrow batches; its requests must be the same."""
@@ -102,6 +105,17 @@ def test_rows_that_cannot_be_messages_are_collected_beside_the_others() -> None:
 def test_rows_that_are_all_refused_are_news_too() -> None:
     found = list(Task(load(collect=True), 0).news(of(checked(["a"]))))
     assert [batch.to_pylist()[0]["reason"] for batch in found] == ["a"]
+
+
+def test_an_executor_that_reaches_no_broker_says_which_and_where() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        far = replace(load(), endpoints=(endpoint,), timeout=0.3, send=True)
+        with pytest.raises(
+            Disconnected, match=f"executor on {socket.gethostname()} reaches no broker at {endpoint}"
+        ):
+            list(Task(far, 0).news(of(checked([None]))))
 
 
 def test_client_ids_follow_from_load_partition_and_generation_alone() -> None:
