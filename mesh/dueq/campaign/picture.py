@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
 
 _BARS_MAX: Final = 1500
 _STEPS_MIN: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
-_WIDTH_IN, _HEIGHT_IN, _DPI = 11.0, 4.2, 120
-_BEFORE, _AFTER, _EXISTING = "#b5b5b5", "#1f5fa8", "#e0a030"
+_WIDTH_IN, _HEIGHT_IN, _DPI = 11.0, 5.2, 120
+_BEFORE, _AFTER, _EXISTING = "#8a8a8a", "#1f5fa8", "#e0a030"
+_ALPHA: Final = 0.7
 
 
 def draw(plan: Plan, file: Path) -> None:
-    """Draw a plan into a PNG: as asked for in grey, as it will leave in blue, what waits already in yellow.
+    """Draw a plan into a PNG: above as asked for, below as it will leave and what waits already.
 
     Where the time is too long for its minutes, each point is the fullest minute of several.
 
@@ -35,24 +37,32 @@ def draw(plan: Plan, file: Path) -> None:
         raise InvalidRequest("a plot needs matplotlib: pip install 'dueq[spark,plot]'") from error
     canvas = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(canvas)
-    axes = canvas.add_subplot()
-    step = _step(plan)
+    # Each with a scale of its own: beside a crowd that comes at once, what it is spread to is hardly seen.
+    asked, leaving = canvas.subplots(2, 1, sharex=True)
+    step, report = _step(plan), plan.report
+    _panel(asked, [(plan.before, _BEFORE, "as asked for")], step)
+    _panel(
+        leaving,
+        [(plan.existing, _EXISTING, "waiting already"), (plan.after, _AFTER, "as they will leave")],
+        step,
+    )
     if plan.after.total:
-        if plan.existing.total:
-            _area(axes, plan.existing, step, _EXISTING, "waiting already", 0.5)
-        _area(axes, plan.before, step, _BEFORE, "as asked for", 0.6)
-        _area(axes, plan.after, step, _AFTER, "as they will leave", 0.55)
-        axes.legend(loc="upper right", frameon=False)
         locator = AutoDateLocator()
-        axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    axes.set_ylim(bottom=0)
-    axes.set_ylabel("messages per minute" if step == 1 else f"messages per minute\n(fullest of {step})")
-    axes.set_xlabel("UTC")
-    report = plan.report
-    axes.set_title(f"{report.name}: {report.messages:,} messages in {report.topic}", loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
+        leaving.xaxis.set_major_locator(locator)
+        leaving.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    leaving.set_xlabel("UTC")
+    canvas.supylabel("messages per minute" + ("" if step == 1 else f" (fullest of {step})"), size="medium")
+    asked.set_title(f"{report.name}: {report.messages:,} messages in {report.topic}", loc="left")
     canvas.savefig(file, format="png")
+
+
+def _panel(axes: Any, series: Sequence[tuple[Counts, str, str]], step: int) -> None:
+    for counts, color, label in series:
+        if counts.total:
+            _area(axes, counts, step, color, label)
+            axes.legend(loc="upper right", frameon=False)
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _step(plan: Plan) -> int:
@@ -62,7 +72,7 @@ def _step(plan: Plan) -> int:
     return next((step for step in _STEPS_MIN if span <= step * _BARS_MAX), span // _BARS_MAX + 1)
 
 
-def _area(axes: Any, counts: Counts, step: int, color: str, label: str, alpha: float) -> None:
+def _area(axes: Any, counts: Counts, step: int, color: str, label: str) -> None:
     """One series as steps; between its minutes there is nothing."""
     place, fullest = _fullest(counts, step)
     first = int(place[0])
@@ -74,7 +84,7 @@ def _area(axes: Any, counts: Counts, step: int, color: str, label: str, alpha: f
         heights,
         step="post",
         color=color,
-        alpha=alpha,
+        alpha=_ALPHA,
         linewidth=0,
         label=label,
     )

@@ -78,10 +78,10 @@ class CampaignReport:
             return [("left of it", f"{self.committed or 0:,}")]
         found = [("rows", f"{self.rows:,}"), ("messages", f"{self.messages:,}")]
         left_out = (
-            ("bad", self.bad), ("suppressed", self.suppressed), ("duplicates", self.duplicates), ("past", self.past),
+            ("bad", self.bad), *((f"bad: {reason}", count) for reason, count in sorted(self.reasons.items())),
+            ("suppressed", self.suppressed), ("duplicates", self.duplicates), ("past", self.past),
         )  # fmt: skip
         found += [(f"left out: {name}", f"{count:,}") for name, count in left_out if count]
-        found += [(f"  {reason}", f"{count:,}") for reason, count in sorted(self.reasons.items())]
         local = (
             ("local times that did not exist", self.nonexistent), ("local times that came twice", self.ambiguous),
             ("moved by quiet hours", self.quiet_moved),
