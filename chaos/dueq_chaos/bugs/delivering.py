@@ -137,8 +137,8 @@ DELIVERING: Final = (
             ),
             change(f"{_DISPATCH}.tick", "if lane.act_us <= now.mono_us:", "if True:"),
         ),
-        seeds=36,
-        finders=(11,),
+        seeds=258,
+        finders=(85,),
     ),
     Bug(
         "inherited-leases-returned",
@@ -151,8 +151,8 @@ DELIVERING: Final = (
                 "deadline_us = due_us",
             ),
         ),
-        seeds=24,
-        finders=(2,),
+        seeds=156,
+        finders=(51,),
     ),
     Bug(
         "inherited-leases-never-end",

@@ -88,8 +88,8 @@ REPLICATION: Final = (
                 "previous = min(mismatch.end, log.end)",
             ),
         ),
-        seeds=258,
-        finders=(85,),
+        seeds=57,
+        finders=(18,),
     ),
     Bug(
         "cut-at-late-duplicate",
@@ -166,8 +166,8 @@ REPLICATION: Final = (
         "A leader commits without a joining member until it has heard that it has joined.",
         "Kafka KIP-497: the maximal ISR",
         (change(f"{_LEADING}.maximal_isr", "members.update(self._in_flight.isr)", "pass"),),
-        seeds=378,
-        finders=(125, 126),
+        seeds=93,
+        finders=(30,),
     ),
     Bug(
         "level-by-known-commit",
@@ -255,8 +255,8 @@ REPLICATION: Final = (
                 "peer.appends.append(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
             ),
         ),
-        seeds=66,
-        finders=(21,),
+        seeds=237,
+        finders=(78,),
     ),
     Bug(
         "probe-runs-away",

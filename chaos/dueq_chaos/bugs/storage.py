@@ -39,8 +39,8 @@ STORAGE: Final = (
                 "    if len(write.unwait):",
             ),
         ),
-        seeds=30,
-        finders=(9,),
+        seeds=48,
+        finders=(15,),
     ),
     Bug(
         "snapshot-without-leases",
@@ -154,7 +154,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(0,),
+        finders=(2,),
     ),
     Bug(
         "block-deleted-with-first-row",
@@ -192,8 +192,10 @@ STORAGE: Final = (
                 "return False",
             ),
         ),
-        seeds=1011,
-        finders=(336,),
+        unfound=(
+            "the storms found it at seed 336 until there were jobs and plots in them; 26 seeds found "
+            "nothing since: to be hunted again; wanted: more long payloads while followers come back"
+        ),
     ),
     Bug(
         "torn-tail-trusted",
