@@ -134,12 +134,18 @@ def test_timestamps_and_keys(mesh: LocalMesh, spark: SparkSession, topic: str) -
         [(due, "a", b"x"), (due, "b", b"y")], "at timestamp, name string, body binary"
     )
     report = dueq.spark.schedule(
-        frame, topic=topic, due=frame.at, payload="body", key="name", ids=True, endpoints=mesh.endpoints
+        frame,
+        topic=topic,
+        due=frame.at,
+        payload=frame.body,
+        key=F.upper("name"),
+        ids=True,
+        endpoints=mesh.endpoints,
     )
-    assert set(report.ids) == {"a", "b"}
+    assert set(report.ids) == {"A", "B"}
     with Client(mesh.endpoints) as client, client.producer(topic) as producer:
-        producer.cancel(report.ids["a"])
-        producer.move(report.ids["b"], 0)
+        producer.cancel(report.ids["A"])
+        producer.move(report.ids["B"], 0)
     assert received(mesh, topic, 1) == Counter([b"y"])
 
 

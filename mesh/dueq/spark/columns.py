@@ -106,7 +106,7 @@ def message_columns(
         )
     if key is not None:
         _type_of(frame, key, "key")
-    if payload is None or (payload == AS_JSON and AS_JSON not in frame.columns):
+    if payload is None or (isinstance(payload, str) and payload == AS_JSON and AS_JSON not in frame.columns):
         payload = _as_json(frame, {what for what in (due, key) if isinstance(what, str)})
     payload_type = _type_of(frame, payload, "payload")
     if not isinstance(payload_type, BinaryType | StringType):
