@@ -5,7 +5,7 @@ from __future__ import annotations
 from dueq.client.core import events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Completed, Deliver, Failed, LeaseLost, Reclaim, Send
-from dueq.errors import OutcomeUnknown
+from dueq.errors import ClientClosed, OutcomeUnknown
 from dueq_codecs.messages import (
     ChangeRequest,
     Code,
@@ -254,6 +254,25 @@ def test_closing_releases_confirms_and_says_goodbye_everywhere() -> None:
     stage.receive("a", confirm(goodbyes[0]))
     [done] = of(stage.receive("b", confirm(goodbyes[1])), Completed)
     assert done.call == 9
+
+
+def test_a_consumer_that_is_closed_before_it_is_open_never_takes_anything() -> None:
+    stage = Stage()
+    stage.connect()
+    opening = stage.step(events.OpenConsumer(1, stage.at_us(30_000), CONSUMER, TOPIC, 8, 64 << 20, 30_000))
+    closing = stage.step(events.CloseConsumer(2, stage.at_us(5_000), CONSUMER, []))
+    assert [(failed.call, type(failed.error)) for failed in of(closing, Failed)] == [(1, ClientClosed)]
+    assert [done.call for done in of(closing, Completed)] == [2]
+    assert sent(stage.answer_metadata(opening) + stage.run_until(20_000), ConsumerFrame) == []
+
+
+def test_a_consumer_whose_opening_nobody_waits_for_any_more_never_takes_anything() -> None:
+    """As a task does that is cancelled while it opens one."""
+    stage = Stage()
+    stage.connect()
+    opening = stage.step(events.OpenConsumer(1, stage.at_us(30_000), CONSUMER, TOPIC, 8, 64 << 20, 30_000))
+    stage.step(events.Abandon(1))
+    assert sent(stage.answer_metadata(opening) + stage.run_until(40_000), ConsumerFrame) == []
 
 
 def test_closing_ends_at_its_deadline_though_nobody_answers() -> None:

@@ -63,6 +63,8 @@ class ClientCore:
         self._inspecting = Inspecting(context, self._calls, self._links, self._topics)
         self._browsing = Browsing(context, self._calls, self._links, self._directory)
         self._consumers: dict[bytes, Consumer] = {}
+        self._opening: dict[bytes, int] = {}
+        """Consumers whose topic is being asked for, and the call that waits for each."""
         self._closed = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             happened.FrameReceived: self._on_frame,
@@ -166,6 +168,11 @@ class ClientCore:
     def _on_abandon(self, event: happened.Abandon) -> None:
         self._changing.abandon(event.call)
         self._browsing.abandon(event.call)
+        for consumer_id, call in self._opening.items():
+            if call == event.call:
+                del self._opening[consumer_id]
+                self._calls.forget(call)
+                return
 
     # -------------------------------------------------------------- consumers
 
@@ -175,6 +182,7 @@ class ClientCore:
         def found(topic: Topic | DueqError) -> None:
             if not self._calls.is_open(event.call):
                 return
+            self._opening.pop(event.consumer_id, None)
             if isinstance(topic, DueqError):
                 self._calls.fail(event.call, topic)
                 return
@@ -184,9 +192,11 @@ class ClientCore:
             consumer.topic_changed(topic)
 
         def expired() -> None:
+            self._opening.pop(event.consumer_id, None)
             self._calls.fail(event.call, self._topics.cut_off())
 
         self._calls.begin(event.call, event.deadline_us, expired)
+        self._opening[event.consumer_id] = event.call
         self._directory.ensure(event.topic, found)
 
     def _on_settle(self, event: happened.Settle) -> None:
@@ -198,6 +208,9 @@ class ClientCore:
             self._calls.fail(event.call, ClientClosed("the consumer is closed: its leases were given back"))
 
     def _on_close_consumer(self, event: happened.CloseConsumer) -> None:
+        opening = self._opening.pop(event.consumer_id, None)
+        if opening is not None:
+            self._calls.fail(opening, ClientClosed("the consumer was closed before it was open"))
         consumer = self._consumers.get(event.consumer_id)
         if consumer is not None and not consumer.closed:
             consumer.close(event)
