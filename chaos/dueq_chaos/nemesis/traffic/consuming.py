@@ -42,13 +42,19 @@ class Consuming:
 
     def run(self) -> None:
         """Go on until `stop`."""
+        with Client(self._specification.endpoints) as client:
+            while not self._stop.is_set():
+                # The mesh was out of reach for a whole time-out: begin anew, as every user would.
+                with contextlib.suppress(DueqError):
+                    self._consume(client)
+
+    def _consume(self, client: Client) -> None:
         specification = self._specification
-        with Client(specification.endpoints) as client:
-            plain = client.consumer(specification.topic, lease=specification.lease_s, credit=200)
-            with RecordedConsumer(self._recorder, plain, specification.name) as consumer:
-                while not self._stop.is_set():
-                    with contextlib.suppress(DueqError):
-                        self._turn(consumer)
+        plain = client.consumer(specification.topic, lease=specification.lease_s, credit=200)
+        with RecordedConsumer(self._recorder, plain, specification.name) as consumer:
+            while not self._stop.is_set():
+                with contextlib.suppress(DueqError):
+                    self._turn(consumer)
 
     def stop(self) -> None:
         """Receive no more."""
