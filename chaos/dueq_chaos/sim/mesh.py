@@ -169,7 +169,8 @@ class SimMesh:
     def weather(self, uid: int) -> object:
         """What names the present weather of a partition, and who leads it; None while anything may be held up."""
         found = self.coordinator.nodes.get(uid)
-        if self._harmed or self.world.now_us < self._calm_at_us + _AFTERMATH_US or found is None:
+        slow = self.network.weather.slow_share + self.network.weather.lost_share > 0
+        if self._harmed or slow or self.world.now_us < self._calm_at_us + _AFTERMATH_US or found is None:
             return None
         return self._calm_at_us, found[1].leader, found[1].epoch
 
