@@ -173,6 +173,25 @@ def test_a_damaged_replica_is_set_aside_and_filled_by_its_peers_and_does_not_lea
     stage.expect(stage.replica("b1").timeline.scheduled_count == 2, "both messages are there")
 
 
+def test_a_damaged_member_keeps_the_last_good_one_from_nothing() -> None:
+    """R13. Of an ISR of two one comes back without its data while nobody leads: its no to a vote counts for nothing."""
+    stage = Stage()
+    stage.stored(b"one")
+    stage.nodes["b2"].crash()
+    stage.until(lambda: stage.isr() == ["b1", "b3"], "b2 has left the ISR")
+    stage.stored(b"two")
+    for broker in ("b1", "b3"):
+        stage.nodes[broker].crash(goodbye=True)
+    engine = stage.nodes["b3"].disk.timeline
+    engine.write([(layout.log_key(stage.uid, 2), None)], sync=True)
+    for node in stage.nodes.values():
+        node.start()
+    stage.until(lambda: stage.leads("b1"), "b1, which has everything, leads")
+    stage.until(lambda: stage.told("b3", "replica.installed"), "b3 is filled")
+    stage.finish()
+    stage.expect(stage.replica("b1").timeline.scheduled_count == 2, "both messages are there")
+
+
 def test_metadata_that_has_gone_is_no_permission_to_delete() -> None:
     """R12. The coordinator shows no topics, and no tombstone: every byte stays, and serves when they are back."""
     stage = Stage()

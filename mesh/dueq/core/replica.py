@@ -408,13 +408,18 @@ class Replica:
     # -------------------------------------------------------------- elections
 
     def vote_requested(self, peer: Peer, request: VoteRequest, now: Now) -> None:
-        """Raft's pre-vote: consent only if the leader is lost to us too and our log is not later."""
+        """Raft's pre-vote: consent only if the leader is lost to us too and our log is not later.
+
+        A replica that is being installed is nobody: its refusal would keep a member that holds everything from leading.
+        """
+        if self.installing:
+            return
         node = self.node
         own = (self.log.last_epoch, self.log.end)
         current = node is not None and request.epoch == node.epoch and self.epoch <= request.epoch
         lost = node is not None and (node.leader == peer.broker_id or self.leader_lost(now))
         consent = (
-            current and lost and self.leading is None and not self.installing
+            current and lost and self.leading is None
             and (request.last_epoch, request.last_sequence) >= own
         )  # fmt: skip
         if node is None or request.epoch != node.epoch:
