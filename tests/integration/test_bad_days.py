@@ -51,10 +51,12 @@ def receive(client: Client, topic: str, count: int, ack: bool = True) -> list[Me
 
 
 def works(client: Client, topic: str) -> None:
-    """A message goes through: nobody was harmed."""
+    """A message goes through: nobody was harmed. (A damaged frame may be a good one by chance: others may come, too.)"""
     with client.producer(topic) as producer:
         key = producer.schedule(b"well", now_ms() + 50)
-    assert [message.id for message in receive(client, topic, 1)] == [key]
+    deadline = time.monotonic() + _PATIENCE_S
+    while key not in [message.id for message in receive(client, topic, 1)]:
+        assert time.monotonic() < deadline
 
 
 # ---------------------------------------------------------------- requests
