@@ -51,7 +51,7 @@ def receive(client: Client, topic: str, count: int, ack: bool = True) -> list[Me
 
 
 def works(client: Client, topic: str) -> None:
-    """A message goes through: nobody was harmed. (A damaged frame may be a good one by chance: others may come, too.)"""
+    """A message goes through: nobody was harmed. (A damaged frame may be a good one by chance: others may come too.)"""
     with client.producer(topic) as producer:
         key = producer.schedule(b"well", now_ms() + 50)
     deadline = time.monotonic() + _PATIENCE_S
