@@ -52,7 +52,7 @@ class Outcome:
 
 def _clock_error_us(plan: Plan) -> int:
     """How early a delivery may be by true time: not at all, while every clock is right."""
-    wrong = {step.kind for step in plan.steps} & {"set clock", "drift clock"}
+    wrong = {step.kind for step in plan.steps} & {"set clock", "drift clock", "wrong heir"}
     return (_CLOCK_ERROR_US if wrong else 0) + (_DRIFT_ERROR_US if "drift clock" in wrong else 0)
 
 

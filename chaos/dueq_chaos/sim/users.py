@@ -199,6 +199,7 @@ class ConsumingUser:
         self.open = False
         self._id = b""
         self._inbox: list[Delivery] = []
+        self._given_up: dict[tuple[int, int, int, int], None] = {}
         self._held: dict[Delivery, told.Delivery] = {}
         self._unsure: list[tuple[MessageKey, Delivery]] = []
         self._picking = False
@@ -208,9 +209,16 @@ class ConsumingUser:
         """Whether the message has come under this lease or a later one (whatever has become of it)."""
         message = self.history.messages.get(key)
         deliveries = message.deliveries if message is not None else self.history.strangers.get(key, [])
-        return any(seen.token >= token for seen in deliveries) or any(
-            (waiting.uid, waiting.sequence, waiting.row) == key for waiting in self._inbox
+        return (
+            any(seen.token >= token for seen in deliveries)
+            or any((waiting.uid, waiting.sequence, waiting.row) == key for waiting in self._inbox)
+            or (*key, token) in self._given_up
         )
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it holds nothing, as far as it knows."""
+        return not self._held and not self._inbox
 
     @property
     def consumer_id(self) -> bytes:
@@ -291,6 +299,7 @@ class ConsumingUser:
             self._pick_soon()
         elif isinstance(effect, effects.LeaseLost):
             lost = dict.fromkeys(effect.deliveries)
+            self._given_up |= {(d.uid, d.sequence, d.row, d.token): None for d in lost}
             self._inbox = [delivery for delivery in self._inbox if delivery not in lost]
             for delivery in effect.deliveries:
                 self._end(delivery)
