@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 
@@ -12,6 +11,7 @@ import pytest
 from dueq_chaos.sim.plan import draw
 from dueq_chaos.sim.storm import Storm
 from dueq_chaos.sim.story import tell
+from tests.conftest import SEED_VARIABLE
 
 REGRESSIONS = {
     0: "a LEASE that named a message twice (a hot window that had shrunk and grown)",
@@ -42,7 +42,6 @@ REGRESSIONS = {
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed
 tells another story, and the unit tests beside each fix keep the old one."""
 FRESH = 12
-SEED_VARIABLE = "DUEQ_SIM_SEED"
 
 
 def survives(seed: int) -> None:
@@ -60,13 +59,10 @@ def test_a_storm_harms_no_message(seed: int) -> None:
     survives(seed)
 
 
-def test_fresh_storms_harm_no_message(capsys: pytest.CaptureFixture[str]) -> None:
-    """Other seeds every time; their numbers are printed, and can be given again by an environment variable."""
-    first = int(os.environ.get(SEED_VARIABLE, "0")) or random.SystemRandom().randrange(10_000, 1 << 40)
-    with capsys.disabled():
-        print(f"\nfresh seeds {first} to {first + FRESH - 1} (repeat with {SEED_VARIABLE}={first})")
-    for seed in range(first, first + FRESH):
-        survives(seed)
+@pytest.mark.parametrize("number", range(FRESH))
+def test_a_fresh_storm_harms_no_message(number: int) -> None:
+    """Other seeds every time; the end of the run says which (`tests/conftest.py`)."""
+    survives(int(os.environ[SEED_VARIABLE]) + number)
 
 
 _TRACE = """

@@ -1,0 +1,20 @@
+"""Storms that are drawn anew in every run: their seed is said at the end, and can be given again."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+SEED_VARIABLE = "DUEQ_SIM_SEED"
+
+
+def pytest_configure() -> None:
+    # Here, since processes that run a part of the tests inherit it and must all find the same.
+    os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10_000, 1 << 40)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    first = os.environ[SEED_VARIABLE]
+    terminalreporter.write_line(f"fresh storms had seeds from {first} on; {SEED_VARIABLE}={first} repeats them")
