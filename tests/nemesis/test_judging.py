@@ -93,5 +93,7 @@ def test_where_clocks_were_set_early_and_lost_are_judged_as_ever(tmp_path: Path)
 def test_a_release_later_than_the_arrival_is_a_mesh_time_that_was_ahead(tmp_path: Path) -> None:
     _produce(tmp_path / "p.jsonl", ["M0", "M1"])
     _consume(tmp_path / "c.jsonl", ["M0", "M1"], time.time_ns() // 1000 + 20_000_000)
-    assert judging.stamped_ahead(read_history(tmp_path / "p.jsonl", tmp_path / "c.jsonl")) == 2
+    ahead = read_history(tmp_path / "p.jsonl", tmp_path / "c.jsonl")
+    assert judging.stamped_ahead(ahead) == judging.stamped_ahead(ahead, delayed_s=0.25) == 2
+    assert judging.stamped_ahead(ahead, delayed_s=3600) == 0
     assert judging.stamped_ahead(read_history(_joined(tmp_path / "fine", 7))) == 0

@@ -15,6 +15,7 @@ from dueq_chaos.history.operations import VERSION
 _EXAMPLES = 5
 _EMPTIED_GRACE_US = 2_000_000
 _STAMP_US = 50_000
+"""Half a round trip on a busy machine."""
 STAMPED_AHEAD = "stamped ahead of time"
 """A verdict of our own: clients and the true clock are on one machine here."""
 
@@ -59,11 +60,18 @@ def judge(history: History, emptied: bool, clocks_off_s: float = 0) -> Judgement
     return judgement
 
 
-def stamped_ahead(history: History) -> int:
-    """How many deliveries say that they were released after they arrived: mesh time is never ahead of the true time."""
+def stamped_ahead(history: History, delayed_s: float = 0) -> int:
+    """How many deliveries say that they were released after they arrived.
+
+    Mesh time is ahead of the true time by half the best round trip between brokers at most.
+
+    Args:
+        history: of all clients.
+        delayed_s: the longest time for which a frame between brokers was held back on purpose, seconds.
+    """
     deliveries = history.deliveries
     arrived_us = history.clock.wall(history.operations.completed[deliveries.operation])
-    return int((deliveries.columns["released"] > arrived_us + _STAMP_US).sum())
+    return int((deliveries.columns["released"] > arrived_us + _STAMP_US + delayed_s * 1e6).sum())
 
 
 def verdicts(judgement: Judgement) -> dict[str, int]:

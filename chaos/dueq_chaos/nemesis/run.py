@@ -112,6 +112,7 @@ class Run:
         self._settings, self._impossible, self._screen = settings, impossible, screen
         self._plan = plan_of(settings, impossible)
         self._clocks_off_s = max((abs(step.amount) for step in self._plan if step.kind == "clock"), default=0)
+        self._delayed_s = max((step.amount / 1e3 for step in self._plan if step.kind == "slow"), default=0)
         self._interrupted = False
         self._emptied = False
         self._troubles: list[str] = []
@@ -219,6 +220,7 @@ class Run:
         judging.join(fleet.histories, settings.history, **settings.as_texts())
         history = read_history(settings.history)
         judgement = judging.judge(history, self._emptied, self._clocks_off_s)
+        ahead = judging.stamped_ahead(history, self._delayed_s)
         self._troubles += [
             f"{death.broker} ended by itself with {death.exit_code}; it said last:\n{death.said}"
             for death in target.deaths
@@ -235,7 +237,7 @@ class Run:
             series=Series.of(history, start_s, max(end_s, history.instants[-1, 0] / 1e6)),
             faults_s=self._faults_s,
             counts=judging.counts(judgement),
-            verdicts=judging.verdicts(judgement) | {judging.STAMPED_AHEAD: judging.stamped_ahead(history)},
+            verdicts=judging.verdicts(judgement) | {judging.STAMPED_AHEAD: ahead},
             examples=judging.examples(judgement, history),
             troubles=self._troubles,
             interrupted=self._interrupted,
