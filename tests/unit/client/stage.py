@@ -148,10 +148,14 @@ class Stage:
             )
         )
 
-    def consume(self, credit: int = 256, lease_ms: int = 30_000) -> list[Effect]:
+    def consume(
+        self, credit: int = 256, lease_ms: int = 30_000, consumer_id: bytes = CONSUMER
+    ) -> list[Effect]:
         """Open a consumer."""
         opened = self.step(
-            events.OpenConsumer(1, self.at_us(self.ms + 30_000), CONSUMER, TOPIC, credit, 64 << 20, lease_ms)
+            events.OpenConsumer(
+                1, self.at_us(self.ms + 30_000), consumer_id, TOPIC, credit, 64 << 20, lease_ms
+            )
         )
         return opened + self.answer_metadata(opened)
 
@@ -204,6 +208,7 @@ def push(
     uid: int = 1,
     sequence: int = 50,
     token: int = 60,
+    consumer_id: bytes = CONSUMER,
     released_us: int = WALL,
     left_ms: int = 30_000,
 ) -> tuple[Push, bytes]:
@@ -211,7 +216,7 @@ def push(
     rows = len(payloads)
     message = Push(
         TOPIC,
-        CONSUMER,
+        consumer_id,
         attach,
         number,
         1,

@@ -76,11 +76,51 @@ def test_acks_travel_together_within_two_milliseconds_and_repeat_until_confirmed
     first, second = delivered(stage, "a", b"x", b"y")
     stage.step(events.Settle(CONSUMER, RecordKind.ACK, [first]))
     [request] = settle(stage, RecordKind.ACK, second)
-    assert (request.client_id, request.sequence, request.rows) == (CONSUMER, 1, 2)
+    assert (request.sequence, request.rows) == (1, 2)
     assert (request.target_row.tolist(), request.token.tolist()) == ([0, 1], [60, 60])
     assert sent(stage.run_until(stage.ms + 1_100), ChangeRequest) == [request]
     stage.receive("a", ok(request, 99, outcomes=[0, 0]))
     assert sent(stage.run_until(stage.ms + 5_000), ChangeRequest) == []
+
+
+def crowd(stage: Stage, count: int) -> list[tuple[bytes, Delivery]]:
+    """That many consumers of one client, each with one message of the same partition."""
+    stage.connect()
+    holding = []
+    for number in range(count):
+        consumer_id = bytes([number]) * 16
+        for frame in sent(stage.consume(consumer_id=consumer_id), ConsumerFrame):
+            stage.receive(frame.leader, confirm(frame))
+        message, body = push(
+            "a", 1, 1, [b"x"], token=70 + number, sequence=50 + number, consumer_id=consumer_id
+        )
+        [pushed] = of(stage.receive("a", message, body), Deliver)
+        holding.append((consumer_id, pushed.deliveries[0]))
+    return holding
+
+
+def test_many_consumers_of_one_client_share_the_requests_that_acknowledge() -> None:
+    stage = Stage()
+    holding = crowd(stage, 10)
+    for consumer_id, delivery in holding:
+        stage.step(events.Settle(consumer_id, RecordKind.ACK, [delivery]))
+    first, second = sent(stage.run_until(stage.ms + 2), ChangeRequest)
+    rest = sent(stage.receive("a", ok(first, 99, outcomes=[0])), ChangeRequest)
+    assert [(each.sequence, each.rows) for each in (first, second, *rest)] == [(1, 1), (2, 1), (3, 8)]
+    assert rest[0].token.tolist() == list(range(72, 80))
+
+
+def test_a_consumer_that_is_closed_takes_only_its_own_decisions_with_it() -> None:
+    stage = Stage()
+    holding = crowd(stage, 4)
+    for consumer_id, delivery in holding:
+        stage.step(events.Settle(consumer_id, RecordKind.ACK, [delivery]))
+    first, _ = sent(stage.run_until(stage.ms + 2), ChangeRequest)
+    gone = holding[2][0]
+    stage.step(events.CloseConsumer(9, stage.at_us(stage.ms + 100), gone, []))
+    stage.run_until(stage.ms + 200)
+    [shared] = sent(stage.receive("a", ok(first, 99, outcomes=[0])), ChangeRequest)
+    assert shared.token.tolist() == [73]
 
 
 def test_a_refused_ack_comes_as_a_lost_lease() -> None:

@@ -61,11 +61,11 @@ class Consumer:
         event: OpenConsumer,
     ) -> None:
         self._context, self._calls, self._links = context, calls, links
-        self._directory, self._lanes = directory, lanes
+        self._directory = directory
         self.consumer_id, self.topic = event.consumer_id, event.topic
         self._credit, self._credit_bytes, self._lease_ms = event.credit, event.credit_bytes, event.lease_ms
         self._arrivals = Arrivals(context, event.credit_bytes)
-        self._settling = Settling(context, calls, lanes, event.topic, event.consumer_id, self._settled)
+        self._settling = Settling(context, calls, lanes, event.topic, self._settled)
         self._sessions: dict[str, Session] = {}
         self._routes: dict[str, int] = {}
         self._leaders: dict[int, str] = {}
@@ -237,7 +237,6 @@ class Consumer:
         if self._timer is not None:
             self._timer.cancel()
         self._settling.close()
-        self._lanes.close_owner(self.consumer_id)
         if self._closing is not None:
             self._calls.complete(self._closing.call)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,12 +24,15 @@ class Context:
     """The shared desk of one session machine.
 
     Attributes:
+        client_id: names the windows that number this client's inserts, moves and cancels.
+        settling_id: names those in which all its consumers settle what they hold: many of them share requests.
         now: the instant of the present step.
         effects: orders of the present step, in order.
     """
 
     def __init__(self, client_id: bytes, random: RandomSource) -> None:
         self.client_id = client_id
+        self.settling_id = hashlib.blake2b(client_id, digest_size=16, person=b"dueq.settling").digest()
         self.now = Now(0, 0)
         self.effects: list[Effect] = []
         self.timers = Timers()

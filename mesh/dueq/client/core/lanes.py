@@ -96,14 +96,6 @@ class Lanes:
         if not part.resolved:
             self.expire(part)
 
-    def close_owner(self, client_id: bytes) -> None:
-        """Forget the lanes of a consumer that is no more."""
-        for key in [key for key in self._lanes if key[0] == client_id]:
-            lane = self._lanes.pop(key)
-            lane.waiting.clear()
-            for change in list(lane.open.values()):
-                self._close(change)
-
     # -------------------------------------------------------------- what happens
 
     def answered(self, message: BrokerMessage) -> bool:

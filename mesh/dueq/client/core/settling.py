@@ -65,11 +65,10 @@ class Settling:
         calls: Calls,
         lanes: Lanes,
         topic: str,
-        consumer_id: bytes,
         on_settled: Callable[[Batch, list[Outcome]], None],
     ) -> None:
         self._context, self._calls, self._lanes = context, calls, lanes
-        self._topic, self._consumer_id = topic, consumer_id
+        self._topic = topic
         self._on_settled = on_settled
         self.finishing: dict[Delivery, list[tuple[Waiter, int]] | None] = {}
         self._gathering: dict[tuple[RecordKind, int], Batch] = {}
@@ -120,10 +119,12 @@ class Settling:
 
     def close(self) -> None:
         """Give up what is not confirmed."""
-        for timer in self._parts.values():
-            timer.cancel()
         if self._timer is not None:
             self._timer.cancel()
+        parts, self._parts = self._parts, {}
+        for part, timer in parts.items():
+            timer.cancel()
+            self._lanes.abandon(part)
 
     def _begin(self, kind: RecordKind, uid: int) -> Batch:
         batch = self._gathering[kind, uid] = Batch(kind, uid)
@@ -148,7 +149,7 @@ class Settling:
             batch.kind,
             self._topic,
             batch.uid,
-            self._consumer_id,
+            self._context.settling_id,
             len(deliveries),
             lambda part: self._done(part, batch),
             first=np.array([delivery.first for delivery in deliveries], np.uint64),
@@ -162,7 +163,10 @@ class Settling:
         self._lanes.submit(part)
 
     def _done(self, part: Part, batch: Batch) -> None:
-        self._parts.pop(part).cancel()
+        timer = self._parts.pop(part, None)
+        if timer is None:  # closed
+            return
+        timer.cancel()
         if part.reply is not None:
             outcomes = part.outcomes()
         else:
