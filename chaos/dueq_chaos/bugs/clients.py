@@ -69,10 +69,8 @@ CLIENTS: Final = (
                 "                delivery.deadline_us = self._context.mono_us + event.amount_ms * 1000",
             ),
         ),
-        unfound=(
-            "what the session machine believes after it has asked is noted now; wanted: a consumer "
-            "that is cut off between its request and the end of its lease"
-        ),
+        seeds=183,
+        finders=(61,),
     ),
     Bug(
         "repeated-push-handed-out",
@@ -90,11 +88,8 @@ CLIENTS: Final = (
                 "return False",
             ),
         ),
-        unfound=(
-            "the storms found it at seed 363 until there were jobs and plots in them; 26 seeds found "
-            "nothing since: to be hunted again; wanted: attaches that overtake the acks of what they "
-            "name"
-        ),
+        seeds=231,
+        finders=(77,),
     ),
     Bug(
         "damaged-payload-handed-out",

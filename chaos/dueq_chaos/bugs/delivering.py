@@ -179,10 +179,8 @@ DELIVERING: Final = (
                 'self._mono_of(leased["wait_at"], now)',
             ),
         ),
-        unfound=(
-            "mesh time hides a clock that is behind as soon as it is measured; the plot wrong heir "
-            "sets one just before a takeover; not tried far"
-        ),
+        seeds=87,
+        finders=(29,),
     ),
     Bug(
         "entered-twice-taken-twice",
@@ -247,10 +245,8 @@ DELIVERING: Final = (
             change("core.sessions:Sessions._resend", "self._push_again(lane, slots[still])", "pass"),
             change("core.sessions:Sessions._settle_held", "self._push_again(lane, pushed[missing])", "pass"),
         ),
-        unfound=(
-            "a lease of which its consumer knows nothing is seen in fine weather now; wanted: a push "
-            "lost in the last seconds before it, under a lease that is long enough to stand that long"
-        ),
+        seeds=135,
+        finders=(45,),
     ),
     Bug(
         "wakes-too-late",

@@ -75,10 +75,10 @@ ELECTIONS: Final = (
         "A change of the ISR whose outcome is unknown counts as not made.",
         "python-zk/kazoo lock recipe, Curator: a set may have happened though its answer was lost",
         (change(f"{_LEADING}._set_ended", "self._unknown.update(node.isr)", "pass"),),
-        unfound=(
-            "the plot slow coordinator loses answers, and every change of an ISR is compared with the "
-            "ledger; wanted: the joining member must lag again before the lost change is executed; "
-            "not tried far"
+        seeds=714,
+        finders=(
+            237,
+            557,
         ),
     ),
     Bug(
@@ -92,10 +92,8 @@ ELECTIONS: Final = (
                 "    self._unknown.clear()\n    self.advance(now)",
             ),
         ),
-        unfound=(
-            "the plot slow coordinator loses answers; wanted: a lost change that is executed "
-            "after the read that settles it"
-        ),
+        seeds=375,
+        finders=(125,),
     ),
     Bug(
         "unknown-set-taken-for-done",

@@ -101,10 +101,8 @@ STORAGE: Final = (
             change("storage.store:Store._install_begin", '(mark, b"1"), ', ""),
             change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
         ),
-        unfound=(
-            "the plot left behind crashes between two parts of a snapshot; wanted: that the half "
-            "filled replica is then asked for its vote, or counted on"
-        ),
+        seeds=423,
+        finders=(141,),
     ),
     Bug(
         "move-keeps-old-index-row",
@@ -139,10 +137,8 @@ STORAGE: Final = (
             change("core.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
             change("core.cold:ColdReads.settled", "return False", "return True"),
         ),
-        unfound=(
-            "the plot slow reads makes reads longer than checkpoints; 7 storms found nothing; wanted: "
-            "a checkpoint and an eviction of the very row that is being read"
-        ),
+        seeds=279,
+        finders=(93,),
     ),
     Bug(
         "window-forgets-pinned-rows",
@@ -192,10 +188,8 @@ STORAGE: Final = (
                 "return False",
             ),
         ),
-        unfound=(
-            "the storms found it at seed 336 until there were jobs and plots in them; 26 seeds found "
-            "nothing since: to be hunted again; wanted: more long payloads while followers come back"
-        ),
+        seeds=327,
+        finders=(109,),
     ),
     Bug(
         "torn-tail-trusted",

@@ -28,6 +28,7 @@ from dueq.core.membership import (
 from dueq_chaos.sim.world import World
 
 _SESSION_US = 3_000_000
+LATE_US = (0, 2_000_000)
 
 
 class Session:
@@ -59,6 +60,7 @@ class SimCoordinator:
         unreachable: broker ids that cannot reach it.
         lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
         watch_us: how late what a watch saw may arrive; in order within a session.
+        late_us: so much later a request may still be carried out whose answer was lost.
         slow_us: every request and answer may take so much longer.
         changed: called with a partition's uid when its node was changed.
     """
@@ -71,6 +73,7 @@ class SimCoordinator:
         self.registrations: dict[str, Registration] = {}
         self.unreachable: dict[str, None] = {}
         self.lose_answer_share = 0.0
+        self.late_us = LATE_US
         self.watch_us = 3_000
         self.slow_us = 0
         self.changed: Callable[[int], None] = lambda uid: None
@@ -254,7 +257,7 @@ class SimCoordinator:
                 def late() -> None:
                     self._set(order)
 
-                self._world.after(random.randint(0, 2_000_000), late)
+                self._world.after(random.randint(*self.late_us), late)
             return
         version = self._set(order)
         outcome = SetOutcome.DONE if version is not None else SetOutcome.BAD_VERSION

@@ -11,7 +11,7 @@ from dueq import limits
 from dueq.core.effects import Persist
 from dueq.core.events import Event, Persisted
 from dueq.core.events import StoreFailed as StoreHasFailed
-from dueq.core.persistence import InstallRows, ReadSnapshot, StoreRead, StoreWrite
+from dueq.core.persistence import ReadSnapshot, StoreRead, StoreWrite
 from dueq.storage import layout
 from dueq.storage.engine import Operation, StoreFailed
 from dueq.storage.memory import MemoryEngine
@@ -62,8 +62,9 @@ class SimDisk:
     Attributes:
         slow_us: added to every commit.
         read_slow_us: reads take up to so much longer.
+        reads_early: a read shows the disk as it was when it was asked for, not when it is answered.
         part_bytes: how much of a snapshot is read at a time, where that is less than what was asked for.
-        kill_while_installing: the process dies as soon as it has written one of several parts of a snapshot.
+        kill_after: the process dies as soon as it has written something of this kind, once.
         fuse: when the process is to die while writing.
         killed: called when it did.
     """
@@ -76,8 +77,9 @@ class SimDisk:
         self.payload: MemoryEngine = SimEngine(self.fuse)
         self.store: Store | None = None
         self.slow_us = self.read_slow_us = 0
+        self.reads_early = False
         self.part_bytes = limits.SNAPSHOT_CHUNK_BYTES
-        self.kill_while_installing = False
+        self.kill_after: type[StoreWrite] | None = None
         self._damaged: dict[int, bool] = {}
         """By partition, whether it has begun to be filled again."""
         self._waiting: list[tuple[Persist, Callable[[Event], None]]] = []
@@ -181,8 +183,8 @@ class SimDisk:
             self._group = len(self._waiting) + 1  # never written again by this process
             done(StoreHasFailed(str(error)))
             return
-        if self.kill_while_installing and any(isinstance(write, InstallRows) for write in writes):
-            self.kill_while_installing = False
+        if self.kill_after is not None and any(isinstance(write, self.kill_after) for write in writes):
+            self.kill_after = None
             self.killed()
             return
         done(Persisted(order.token, took_us))
@@ -193,10 +195,11 @@ class SimDisk:
         life = self._life
         if isinstance(request, ReadSnapshot):
             request = replace(request, bytes_max=min(request.bytes_max, self.part_bytes))
+        early = self.store.read(request) if self.reads_early and self.store is not None else None
 
         def finish() -> None:
             if life == self._life and self.store is not None:
-                answer = self.store.read(request)
+                answer = early or self.store.read(request)
                 if answer is not None:
                     done(answer)
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from random import Random
 
 from dueq.core.events import StorePressure
+from dueq_chaos.sim.directed import Directed, Users
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Step
 from dueq_chaos.sim.plots import Burst, Plots
+from dueq_chaos.sim.successions import Successions
 
 _HARMLESS_TO_FRAMES = ("pause", "naps", "set clock", "drift clock")
 """What holds up nothing that travels: whoever was asleep finds it when it wakes."""
@@ -21,9 +23,10 @@ class Faults:
         injected: how many, by kind.
     """
 
-    def __init__(self, mesh: SimMesh, burst: Burst) -> None:
+    def __init__(self, mesh: SimMesh, burst: Burst, users: Users) -> None:
         self.mesh = mesh
-        plots = Plots(mesh, burst)
+        plots, successions = Plots(mesh, burst), Successions(mesh, burst, users)
+        directed = Directed(mesh, users)
         self.injected: dict[str, int] = {}
         self._kinds: dict[str, Callable[[str, Random], None]] = {
             "crash": self._crash,
@@ -54,6 +57,14 @@ class Faults:
             "late frames": plots.late_frames,
             "damaged bodies": plots.damaged_bodies,
             "slow coordinator": plots.slow_coordinator,
+            "old frames": successions.old_frames,
+            "echoes": successions.echoes,
+            "alone": successions.alone,
+            "halfway": successions.halfway,
+            "joins unseen": successions.joins_unseen,
+            "first words": successions.first_words,
+            "leads again": successions.leads_again,
+            **directed.kinds,
         }
 
     def do(self, step: Step) -> None:

@@ -6,7 +6,7 @@ from dueq import limits
 from dueq.core.events import StorePressure
 from dueq.core.membership import CreateTopic, Member
 from dueq_chaos.sim.clients import SimConsumer, SimProducer
-from dueq_chaos.sim.coordinator import SimCoordinator
+from dueq_chaos.sim.coordinator import LATE_US, SimCoordinator
 from dueq_chaos.sim.history import History
 from dueq_chaos.sim.network import Network
 from dueq_chaos.sim.node import Node
@@ -182,14 +182,14 @@ class SimMesh:
         self.network.heal()
         weather = self.network.weather
         weather.lost_share = weather.twice_share = weather.slow_share = 0
-        weather.late_share = weather.damaged_share = 0
-        self.coordinator.lose_answer_share = 0
+        weather.late_share = weather.damaged_share = weather.held_share = 0
+        self.coordinator.lose_answer_share, self.coordinator.late_us = 0, LATE_US
         self.coordinator.watch_us = 3_000
         self.coordinator.slow_us = 0
         for name, node in self.nodes.items():
             self.coordinator.reconnect(name)
             node.disk.slow_us = node.disk.fuse.left = node.disk.read_slow_us = 0
-            node.disk.kill_while_installing = False
+            node.disk.kill_after, node.disk.reads_early = None, False
             node.disk.timeline.fail_next = node.disk.payload.fail_next = False
             node.wall_error_us = 0
             node.drift(0)

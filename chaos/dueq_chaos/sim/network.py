@@ -27,6 +27,9 @@ class Weather:
     late_us: tuple[int, int] = (300_000, 4_000_000)
     damaged_share: float = 0.0
     """To clients: bodies of which a bit has turned on the way."""
+    held_share: float = 0.0
+    """Of what goes over a connection of a client, so much is held up for long, and all that follows it."""
+    held_us: tuple[int, int] = (400_000, 2_500_000)
 
 
 class Stream:
@@ -66,6 +69,8 @@ class Network:
         self._world = world
         self.weather = Weather()
         self._cut: dict[tuple[str, str], None] = {}
+        self._held: dict[tuple[str, str], list[Callable[[], None]]] = {}
+        self._echoes: dict[tuple[str, str], int] = {}
         self.lines: dict[str, Line] = {}
         self.sent = 0
 
@@ -81,9 +86,33 @@ class Network:
             if other != who:
                 self.cut(who, other)
 
+    def hold(self, source: str, target: str) -> None:
+        """Between brokers: what is sent from source to target is held up on the way until `release` or `heal`."""
+        self._held.setdefault((source, target), [])
+
+    def release(self) -> None:
+        """What was held up arrives now, in its order."""
+        held, self._held = self._held, {}
+        for (source, target), frames in held.items():
+            at_us = self._world.now_us
+            for deliver in frames:
+                at_us += self._world.random.randint(*self.weather.delay_us)
+                self._world.at(at_us, self._arrival(source, target, deliver))
+
+    def echo(self, source: str, target: str, after_us: int) -> None:
+        """Between brokers: all that goes from source to target from now on arrives once more so long after."""
+        self._echoes[source, target] = after_us
+
+    def join(self, one: str, other: str) -> None:
+        """The link between two ends is whole again."""
+        self._cut.pop((one, other), None)
+        self._cut.pop((other, one), None)
+
     def heal(self) -> None:
         """Every link is whole again."""
         self._cut.clear()
+        self._echoes.clear()
+        self.release()
 
     def connected(self, source: str, target: str) -> bool:
         """Whether messages pass from source to target just now."""
@@ -95,6 +124,8 @@ class Network:
         random, weather = self._world.random, self.weather
         bad = random.random() < weather.slow_share + weather.lost_share
         delay_us = random.randint(*(weather.slow_us if bad else weather.delay_us))
+        if weather.held_share and random.random() < weather.held_share:
+            delay_us = random.randint(*weather.held_us)
         stream.last_us = max(stream.last_us, self._world.now_us + delay_us)
 
         def arrive() -> None:
@@ -111,6 +142,8 @@ class Network:
         random, weather = self._world.random, self.weather
         if random.random() < weather.lost_share:
             return
+        if (echo_us := self._echoes.get((source, target))) is not None:
+            self._world.after(echo_us, self._arrival(source, target, deliver))
         if weather.late_share and random.random() < weather.late_share:
             self._world.after(random.randint(*weather.late_us), self._arrival(source, target, deliver))
             if random.random() < 0.5:
@@ -123,7 +156,9 @@ class Network:
 
     def _arrival(self, source: str, target: str, deliver: Callable[[], None]) -> Callable[[], None]:
         def arrive() -> None:
-            if (source, target) not in self._cut:
+            if (source, target) in self._held:
+                self._held[source, target].append(deliver)
+            elif (source, target) not in self._cut:
                 deliver()
 
         return arrive

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from dueq import limits
 from dueq_chaos.sim.users import Habits
@@ -29,6 +30,32 @@ PLOTS = (
 )  # fmt: skip
 """Misfortunes of several faults and some traffic (see `plots`)."""
 
+DIRECTED: dict[int, tuple[str, dict[str, Any]]] = {
+    0: ("late cancels", {}),
+    1: ("forgetful under a wrong heir", {"partitions": 1, "consumers": ((64, 5_000), (64, 5_000))}),
+    2: ("pushes cut off", {"consumers": ((64, 30_000), (64, 30_000)), "relayed": False}),
+    3: ("extending in vain", {"consumers": ((64, 1_500), (64, 1_500)), "relayed": False}),
+    4: ("late pushes", {"consumers": ((64, 5_000), (64, 30_000))}),
+    5: ("stale scans", {"hot_rows_total": 16, "partitions": 1}),
+    6: ("chunks missed", {}),
+    7: ("late changes", {}),
+    8: ("wiped and asked", {"partitions": 1}),
+    9: ("deep log", {"partitions": 1}),
+    10: ("old frames", {}),
+    11: ("echoes", {"log_retain_bytes": 2_000}),
+    12: ("alone", {}),
+    13: ("halfway", {}),
+    14: ("joins unseen", {}),
+    15: ("first words", {"log_retain_bytes": 2_000}),
+    16: ("leads again", {}),
+}
+"""Misfortunes to which a whole storm is given, with the options that they need (see `directed`), by slot.
+
+A slot belongs to its kind for good: seeds that find something stay as they are when others come.
+"""
+_DIRECTED_EVERY, _DIRECTED_AT, _DIRECTED_SLOTS = 16, 13, 20
+"""Of every so many seeds one has a directed storm, this one; and of those each has a slot, one after the other."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -47,7 +74,9 @@ class Step:
     @property
     def is_fault(self) -> bool:
         """Whether it does harm."""
-        return self.kind in FAULTS or self.kind in PLOTS
+        return (
+            self.kind in FAULTS or self.kind in PLOTS or self.kind in {kind for kind, _ in DIRECTED.values()}
+        )
 
 
 @dataclass(frozen=True)
@@ -125,8 +154,26 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         if plots.random() < _NOTHING_ELSE:
             steps = [step for step in steps if step.kind not in FAULTS]
         steps += chosen
+    turn, place = divmod(seed, _DIRECTED_EVERY)
+    if place == _DIRECTED_AT and turn % _DIRECTED_SLOTS in DIRECTED:
+        kind, wanted = DIRECTED[turn % _DIRECTED_SLOTS]
+        options = replace(options, **wanted)
+        steps, at_us = _directed(Random(seed * 0xC2B2AE35 + 5), kind, steps, at_us)
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
+
+
+def _directed(random: Random, kind: str, steps: list[Step], until_us: int) -> tuple[list[Step], int]:
+    """One misfortune, several times over, among the traffic that there was anyhow; it clears up in between."""
+    steps = [step for step in steps if step.kind in TRAFFIC]
+    at_us = 0
+    for _ in range(random.randint(2, 4)):
+        at_us += random.randint(200_000, 1_500_000)
+        steps.append(Step(at_us, kind, random.getrandbits(32)))
+        at_us += random.randint(6_000_000, 9_000_000)
+        steps.append(Step(at_us, "calm", 0))
+        at_us += random.choice([1_000_000, 4_000_000])
+    return steps, max(at_us, until_us)
 
 
 def _jobs(random: Random, until_us: int) -> list[Step]:

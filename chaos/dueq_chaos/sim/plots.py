@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from dueq.core.persistence import InstallRows
 from dueq_chaos.sim.mesh import SimMesh
 
 Burst = Callable[[Random, int, int, int], None]
@@ -151,12 +152,12 @@ class Plots:
         back_us = random.randint(4_000_000, 5_000_000)
 
         def come_back() -> None:
-            node.disk.kill_while_installing = True
+            node.disk.kill_after = InstallRows
             if node.core is None:
                 node.start()
 
         def once_more() -> None:
-            node.disk.kill_while_installing = False
+            node.disk.kill_after = None
             if node.core is None:
                 node.start()
 

@@ -79,7 +79,7 @@ class Storm:
         self.random = self.mesh.world.random
         self._clock_error_us = _clock_error_us(self.plan)
         self.invariants = Invariants(self.mesh, clock_error_us=self._clock_error_us)
-        self._faults = Faults(self.mesh, self._burst)
+        self._faults = Faults(self.mesh, self._burst, self._users)
         self._workload: Workload | None = None
         self.uids: list[int] = []
 
@@ -127,6 +127,10 @@ class Storm:
     def _burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         if self._workload is not None:
             self._workload.burst(random, requests, soon_ms, late_ms)
+
+    def _users(self) -> Workload:
+        assert self._workload is not None, "nobody is there before the storm begins"
+        return self._workload
 
     def _do(self, step: Step, workload: Workload) -> None:
         if step.kind == "calm":

@@ -119,12 +119,36 @@ class Workload:
                 dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
                 self.producer.schedule(TOPIC, payloads, dues)
 
+    def schedule_at(self, due_ms: int, rows: int) -> None:
+        """Schedule some messages for one instant."""
+        if self.producer.client.core is not None:
+            self.producer.schedule(TOPIC, self._payloads(rows), [due_ms] * rows)
+
+    def alter_due(self, random: Random, due_ms: int) -> None:
+        """Cancel what is due at an instant, or move it away."""
+        due = [key for key in self._alterable(touched=False) if self._due(key) == due_ms]
+        self._change(due, [due_ms + 2_000] * len(due) if random.random() < 0.3 else None)
+
+    def move_far(self, random: Random) -> None:
+        """Move a few of the messages that wait to instants far behind all others."""
+        chosen = self._alterable(touched=False)
+        chosen = random.sample(chosen, min(random.randint(1, 4), len(chosen)))
+        far_ms = self.mesh.world.wall_us // 1000 + 60_000
+        self._change(chosen, [far_ms + random.randint(0, 9_000) for _ in chosen])
+
     def _schedule_long(self, random: Random) -> None:
+        self.schedule_long(random, 0)
+
+    def schedule_long(self, random: Random, soon_ms: int) -> None:
         """Payloads that travel in chunks ahead of their record, among short ones."""
+        if self.producer.client.core is None:
+            return
         payloads = self._payloads(random.randint(1, 3))
         payloads[0] += bytes(limits.CHUNK_BYTES + random.randint(1, limits.CHUNK_BYTES))
         now_ms = self.mesh.world.wall_us // 1000
-        self.producer.schedule(TOPIC, payloads, [now_ms + random.randint(0, 2_000) for _ in payloads])
+        self.producer.schedule(
+            TOPIC, payloads, [now_ms + random.randint(soon_ms, soon_ms + 2_000) for _ in payloads]
+        )
 
     def _schedule_impatiently(self, random: Random) -> None:
         """With so little time that the outcome often stays unknown."""
@@ -140,19 +164,30 @@ class Workload:
 
     def _alter(self, random: Random) -> None:
         """Move or cancel some messages, untouched ones or not."""
-        touched = random.random() < 0.3
-        chosen = [
-            key
-            for key, message in self.mesh.history.messages.items()
-            if not message.finished and not message.changing and not message.maybe_dues and key[0] in self.uids
-            and (touched or not message.deliveries)
-        ]  # fmt: skip
+        chosen = self._alterable(touched=random.random() < 0.3)
         chosen = random.sample(chosen, min(random.choice([1, 3, 20]), len(chosen)))
         if not chosen:
             return
         now_ms = self.mesh.world.wall_us // 1000
         dues = [now_ms + random.randint(-100, 5_000) for _ in chosen] if random.random() < 0.5 else None
-        self.producer.alter(TOPIC, chosen, dues)
+        self._change(chosen, dues)
+
+    def _alterable(self, *, touched: bool) -> list[MessageKey]:
+        """Messages of which nobody knows that they are finished, or being changed; touched: delivered ones, too."""
+        return [
+            key
+            for key, message in self.mesh.history.messages.items()
+            if not message.finished and not message.changing and not message.maybe_dues and key[0] in self.uids
+            and (touched or not message.deliveries)
+        ]  # fmt: skip
+
+    def _due(self, key: MessageKey) -> int:
+        message = self.mesh.history.messages[key]
+        return [message.due_ms, *message.moves][-1]
+
+    def _change(self, keys: list[MessageKey], dues: list[int] | None) -> None:
+        if keys and self.producer.client.core is not None:
+            self.producer.alter(TOPIC, keys, dues)
 
     # -------------------------------------------------------------- consuming
 
