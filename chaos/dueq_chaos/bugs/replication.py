@@ -15,6 +15,25 @@ _NO_ASSERTIONS = (
 )
 """The product's own assertions would tell at once: the simulator has to see the harm itself."""
 
+_EMPTY_PROBES = (
+    change(
+        f"{_LEADING}._send",
+        "entries = log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)",
+        "entries = (\n"
+        "            log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)\n"
+        "            if progress.match >= 0 or progress.next == 1\n"
+        "            else []\n"
+        "        )",
+    ),
+    change(f"{_LEADING}._send", "if entries:", "if entries or progress.match < 0:"),
+)
+"""A leader asks with an append without records, as etcd's does, where a follower's log equals its own.
+
+That is no mistake. But dueq's asks with the records that follow, and begins exactly where the two logs part: the first
+append that a follower can take ends in what cuts its leftovers. Its log never reaches beyond what it has compared, so
+what a follower says of its own end is true by chance; without that, it is wrong.
+"""
+
 REPLICATION: Final = (
     Bug(
         "epoch-ignored",
@@ -29,11 +48,8 @@ REPLICATION: Final = (
             ),
             *_NO_ASSERTIONS,
         ),
-        unfound=(
-            "the plots late frames and overthrow bring about leaders with records of their own; no "
-            "storm of theirs was tried for this yet; wanted: appends of a replaced leader that arrive "
-            "after those of two later ones"
-        ),
+        seeds=522,
+        finders=(173,),
     ),
     Bug(
         "follower-acks-before-sync",
@@ -118,12 +134,10 @@ REPLICATION: Final = (
                 "self.verified = max(self.verified, grown)",
                 "self.verified = max(grown, self.log.end)",
             ),
+            *_EMPTY_PROBES,
         ),
-        unfound=(
-            "the plot overthrow leaves records that nobody else has, and disks are compared with what "
-            "is committed; 7 storms of it found nothing; wanted: a follower whose leftovers are "
-            "longer than what the next leader sends first"
-        ),
+        seeds=57,
+        finders=(18,),
     ),
     Bug(
         "commit-beyond-verified",
@@ -135,11 +149,10 @@ REPLICATION: Final = (
                 "min(append.commit, self.verified)",
                 "min(append.commit, self.log.end)",
             ),
+            *_EMPTY_PROBES,
         ),
-        unfound=(
-            "needs a follower whose leftovers reach beyond what it has compared while the commit "
-            "position passes them; the plot overthrow makes leftovers; not tried far"
-        ),
+        seeds=57,
+        finders=(18,),
     ),
     Bug(
         "shrunk-isr-counts-early",
@@ -180,11 +193,8 @@ REPLICATION: Final = (
                 "self._replica.commit",
             ),
         ),
-        unfound=(
-            "needs a takeover by a replica that knows an old commit position, and a follower that "
-            "joins before the barrier is synced; every change of an ISR is compared with the ledger "
-            "now; not tried far"
-        ),
+        seeds=666,
+        finders=(221,),
     ),
     Bug(
         "joins-when-it-answers",
@@ -212,10 +222,8 @@ REPLICATION: Final = (
             change(f"{_LEADING}._enough_replicas", "return heard >= self._replica.min_isr", "return True"),
             change(f"{_LEADING}.healthy", "return alive >= self._replica.min_isr", "return True"),
         ),
-        unfound=(
-            "a commit on fewer than min_isr disks is seen now; wanted: two members that are away "
-            "together while requests come in (4 storms found nothing)"
-        ),
+        seeds=618,
+        finders=(205,),
     ),
     Bug(
         "trimmed-follower-left-alone",
@@ -231,18 +239,24 @@ REPLICATION: Final = (
             0,
         ),
     ),
+    # Whatever a leader trims is committed, so every member holds the record before its log, and answers an offer with
+    # its position. That check of the follower is planted away too: it is what an old offer meets that comes when the
+    # replica has been filled and is counted on. Without the leader's checks alone nothing is harmed.
     Bug(
         "member-wiped-for-snapshot",
-        "A log is trimmed below what a member of the ISR lacks, and the member is begun anew from a snapshot.",
+        "Nobody, leader or follower, looks whether a replica is counted on before it is begun anew from a snapshot.",
         "nats-server #7556",
         (
             change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
             change(f"{_LEADING}._offer_snapshot", "and not progress.untrusted", "and False"),
+            change(
+                "core.partition:Partition.snapshot_received",
+                "if self._can_go_on_from(chunk.applied, chunk.applied_epoch):",
+                "if False:",
+            ),
         ),
-        unfound=(
-            "what is applied is on every member's disk already; only a takeover just before a "
-            "checkpoint leaves one unverified: wanted, more takeovers with a small log_retain_bytes"
-        ),
+        seeds=570,
+        finders=(189,),
     ),
     Bug(
         "last-commit-told-once",
@@ -260,29 +274,38 @@ REPLICATION: Final = (
     ),
     Bug(
         "probe-runs-away",
-        "Each unanswered probe of a silent follower goes on where the last one would have ended.",
+        "Each unanswered probe of a silent follower goes on where the last one would have ended, until none is sent.",
         "a bug that the storms have found here; etcd raft: a follower in state probe gets one message at a time",
-        (change(f"{_LEADING}._send_entries", "if progress.match >= 0:\n", "if True:\n"),),
-        unfound=(
-            "wanted: a follower that is silent for several seconds, in the quiet after the last "
-            "request (calm heals the network first)"
-        ),
-    ),
-    Bug(
-        "unverified-member-not-waited-for",
-        "A new leader trims its log though a member of the ISR has not said yet what it holds.",
-        "a bug that the storms have found here; camunda PR #4451",
         (
+            change(f"{_LEADING}._send_entries", "if progress.match >= 0:\n", "if True:\n"),
+            # As it was: what may be sent to one of whom nothing is known is not bounded by a window today, so a probe
+            # that has run away comes back with the first answer.
             change(
-                f"{_LEADING}.lowest_needed",
-                "if progress is not None and progress.match < 0:",
-                "if progress is not None and progress.match < -1:",
+                f"{_LEADING}._send",
+                "elif progress.match < 0 or progress.next - progress.match <= _WINDOW_RECORDS:",
+                "elif progress.next - progress.match <= _WINDOW_RECORDS:",
             ),
         ),
-        unfound=(
-            "needs a checkpoint in the instant between a takeover and the first word of a member: "
-            "wanted, frames to one member held up just after an election"
+        seeds=471,
+        finders=(157,),
+    ),
+    # Trimming alone takes nothing from a member that it lacks, since what is trimmed is committed, and what the member
+    # says at last names a place where both logs are. That it has said so before it counts is the second check here: an
+    # ack of 0 says only that it follows, and "go on at record 1" leads to what the log no longer holds.
+    Bug(
+        "unverified-member-not-waited-for",
+        "A new leader trims its log though a member has not said what it holds, and takes its first word for that.",
+        "a bug that the storms have found here; camunda PR #4451",
+        (
+            change(f"{_LEADING}.lowest_needed", "return self._replica.log.start", "continue"),
+            change(
+                f"{_LEADING}.ack_received",
+                "if ack.sequence > max(progress.match, 0):",
+                "if ack.sequence > progress.match:",
+            ),
         ),
+        seeds=762,
+        finders=(253,),
     ),
     Bug(
         "answer-of-another-record",
@@ -301,11 +324,8 @@ REPLICATION: Final = (
                 "zip(waiting, applied.results)",
             ),
         ),
-        unfound=(
-            "an acknowledged insert is compared with its record now; wanted: one broker that leads, "
-            "is cut off with requests under way, and leads again in the same life, which the plot "
-            "overthrow does by chance only"
-        ),
+        seeds=810,
+        finders=(269,),
     ),
 )
 """All of them, in the order of the rules."""

@@ -40,7 +40,7 @@ DIRECTED: dict[int, tuple[str, dict[str, Any]]] = {
     6: ("chunks missed", {}),
     7: ("late changes", {}),
     8: ("wiped and asked", {"partitions": 1}),
-    9: ("deep log", {"partitions": 1}),
+    9: ("deep log", {"partitions": 1, "lost": 0.0, "twice": 0.0, "slow": 0.0}),
     10: ("old frames", {}),
     11: ("echoes", {"log_retain_bytes": 2_000}),
     12: ("alone", {}),
