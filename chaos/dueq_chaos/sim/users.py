@@ -295,6 +295,8 @@ class ConsumingUser:
         if consumer_id != self._id:
             return
         if isinstance(effect, effects.Deliver):
+            if not self.open:
+                return  # it has come while the user left the `with`, and goes back with the goodbye
             self._inbox.extend(effect.deliveries)
             self._pick_soon()
         elif isinstance(effect, effects.LeaseLost):
