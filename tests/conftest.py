@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-SEED_VARIABLE = "DUEQ_SIM_SEED"
+SEED_VARIABLE = "STORM_SEED"
+"""Not DUEQ_…: brokers, which inherit it too, take those for settings."""
 
 
 def pytest_configure() -> None:
