@@ -171,16 +171,21 @@ class Residency:
 
     # ------------------------------------------------------------ the hot window
 
+    @property
+    def _half(self) -> int:
+        """What a window shrinks to, and what it has before it grows: else it would do both in turn, without end."""
+        return max(self.hot_rows_max // 2, 1)
+
     def wants_scan(self) -> tuple[int, int, int] | None:
         """Return (after_wait_at, after_key, limit) when the window should grow; the caller must scan then.
 
         From this call until `scanned` a scan counts as under way, and nothing else is wanted.
         """
         end = self.window.end
-        if end is None or self.reads.scanning or 2 * self.window.count >= self.hot_rows_max:
+        if end is None or self.reads.scanning or self.window.count >= self._half:
             return None
         self.reads.begin_scan()
-        return end[0], end[1], min(HOT_SCAN_ROWS, max(self.hot_rows_max // 2, 1))
+        return end[0], end[1], min(HOT_SCAN_ROWS, self._half)
 
     def scanned(self, entries: Entries, exhausted: bool, asked_position: tuple[int, int]) -> Entries:
         """Take the answer of a scan: the window grows to its last entry, or over everything.
@@ -243,7 +248,7 @@ class Residency:
             return
         slots = self.table.slots_in(State.WAITING)
         waiting = self.table.take(slots)
-        self.window.shrink(self.window.inside(waiting), max(self.hot_rows_max // 2, 1))
+        self.window.shrink(self.window.inside(waiting), self._half)
         self._loose.append(slots)
 
     def _forget(self) -> None:
