@@ -49,7 +49,10 @@ REPLICATION: Final = (
             *_NO_ASSERTIONS,
         ),
         seeds=522,
-        finders=(173,),
+        finders=(
+            173,
+            493,
+        ),
     ),
     Bug(
         "follower-acks-before-sync",
@@ -194,7 +197,10 @@ REPLICATION: Final = (
             ),
         ),
         seeds=666,
-        finders=(221,),
+        finders=(
+            221,
+            541,
+        ),
     ),
     Bug(
         "joins-when-it-answers",
@@ -223,7 +229,10 @@ REPLICATION: Final = (
             change(f"{_LEADING}.healthy", "return alive >= self._replica.min_isr", "return True"),
         ),
         seeds=618,
-        finders=(205,),
+        finders=(
+            205,
+            525,
+        ),
     ),
     Bug(
         "trimmed-follower-left-alone",
@@ -256,7 +265,10 @@ REPLICATION: Final = (
             ),
         ),
         seeds=570,
-        finders=(189,),
+        finders=(
+            189,
+            509,
+        ),
     ),
     Bug(
         "last-commit-told-once",
@@ -305,7 +317,10 @@ REPLICATION: Final = (
             ),
         ),
         seeds=762,
-        finders=(253,),
+        finders=(
+            253,
+            573,
+        ),
     ),
     Bug(
         "answer-of-another-record",
