@@ -107,8 +107,8 @@ STATE: Final = (
         "An ack is taken whatever lease it names.",
         "FOQS lease tokens; SQS receipt handles: a late delete removes the new delivery",
         (change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),),
-        seeds=24,
-        finders=(0,),
+        seeds=285,
+        finders=(95,),
     ),
     Bug(
         "attempt-reset-at-failover",
@@ -122,8 +122,8 @@ STATE: Final = (
                 "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
             ),
         ),
-        seeds=24,
-        finders=(0,),
+        seeds=87,
+        finders=(29,),
     ),
     Bug(
         "lease-without-state-check",
