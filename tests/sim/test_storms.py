@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from tests.conftest import SEED_VARIABLE
 
 from dueq_chaos.sim.plan import draw
 from dueq_chaos.sim.storm import Storm
 from dueq_chaos.sim.story import tell
-from tests.conftest import SEED_VARIABLE
 
 REGRESSIONS = {
     0: "a LEASE that named a message twice (a hot window that had shrunk and grown)",
