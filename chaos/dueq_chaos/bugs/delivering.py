@@ -194,7 +194,7 @@ DELIVERING: Final = (
             ),
         ),
         seeds=24,
-        finders=(0,),
+        finders=(2,),
     ),
     Bug(
         "expired-not-requeued",

@@ -17,7 +17,7 @@ ELECTIONS: Final = (
         "Raft §5.1: currentTerm is on stable storage; ZooKeeper ZOOKEEPER-4646",
         (change(f"{_REPLICA}.reset", "max(recovered.epoch, self.log.last_epoch)", "self.log.last_epoch"),),
         seeds=24,
-        finders=(0,),
+        finders=(5,),
     ),
     Bug(
         "unclean-election",
@@ -37,7 +37,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=24,
-        finders=(0,),
+        finders=(8,),
     ),
     Bug(
         "incarnation-ignored",
