@@ -36,7 +36,7 @@ def main(names: tuple[str, ...], only_list: bool, unhinted: bool, seeds: int | N
         with console.status(f"{bug.name} …"):
             searches.append(search(bug, wanted))
     console.print(_found(searches))
-    sys.exit(1 if any(found.outcome is None and found.bug.seeds for found in searches) else 0)
+    sys.exit(1 if any(found.outcome is None for found in searches) else 0)
 
 
 def _listed(bugs: list[Bug]) -> Table:
@@ -44,8 +44,7 @@ def _listed(bugs: list[Bug]) -> Table:
     for column in ("bug", "what it does", "resembles", "seeds"):
         table.add_column(column)
     for bug in bugs:
-        bound = str(bug.seeds) if bug.seeds else f"[yellow]unfound: {bug.unfound}"
-        table.add_row(bug.name, bug.does, bug.resembles, bound)
+        table.add_row(bug.name, bug.does, bug.resembles, str(bug.seeds))
     return table
 
 
@@ -60,7 +59,7 @@ def _found(searches: list[Search]) -> Table:
         if done.outcome is not None:
             seed, verdict = str(done.outcome.seed), done.outcome.verdicts[0][:160]
         else:
-            seed, verdict = "[red]none" if done.bug.seeds else "[yellow]none", done.bug.unfound
+            seed, verdict = "[red]none", ""
         table.add_row(done.bug.name, done.bug.resembles, seed, str(done.runs), f"{done.seconds:.1f}", verdict)
     return table
 

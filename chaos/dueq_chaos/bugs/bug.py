@@ -18,18 +18,16 @@ class Bug:
         does: one sentence: what the product does wrong with it.
         resembles: the public bug, proposal or report it is taken from, or the rule that it breaks.
         rewrites: the careless commit.
-        seeds: among the first so many seeds at least one fails; 0: unfound.
+        seeds: among the first so many seeds at least one fails.
         finders: seeds known to find it, the quickest first; hints that save time, nothing rests on them.
-        unfound: why the simulator cannot find it (yet).
     """
 
     name: str
     does: str
     resembles: str
     rewrites: tuple[Rewrite, ...]
-    seeds: int = 0
+    seeds: int
     finders: tuple[int, ...] = ()
-    unfound: str = ""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
