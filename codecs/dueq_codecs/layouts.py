@@ -77,7 +77,11 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("mesh_offset_us", "q"),
     ),
     Kind.METADATA_REQUEST: Layout(
-        m.MetadataRequest, Scalar("request_id", "Q"), Text("topic"), Scalar("brokers_only", "?")
+        m.MetadataRequest,
+        Scalar("request_id", "Q"),
+        Text("topic"),
+        Scalar("brokers_only", "?"),
+        Text("after"),
     ),
     Kind.METADATA_REPLY: METADATA_REPLY,
     Kind.CREATE_TOPIC_REQUEST: Layout(

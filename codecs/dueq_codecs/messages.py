@@ -124,6 +124,8 @@ class MetadataRequest:
     request_id: int
     topic: str = ""
     brokers_only: bool = False
+    after: str = ""
+    """Of all topics those whose names come after this one."""
 
 
 @dataclass(slots=True)
@@ -133,6 +135,9 @@ class MetadataReply:
     text: str = ""
     brokers: tuple[BrokerInfo, ...] = ()
     topics: tuple[TopicInfo, ...] = ()
+    """In the order of their names."""
+    more: bool = False
+    """Others follow: to be asked for `after` the last of these."""
 
 
 @dataclass(slots=True)

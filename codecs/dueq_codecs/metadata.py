@@ -68,6 +68,7 @@ METADATA_REPLY: Final = Layout(
     *_TOPIC,
     *_PARTITION,
     Texts("replica"),
+    Scalar("more", "?"),
     vectors=_columns_of,
 )
 
@@ -96,7 +97,9 @@ def build_metadata_reply(values: dict[str, Any]) -> m.MetadataReply:
         for name, kind, replication, min_isr, payload_bytes_max, horizon_ms, count in _rows(values, _TOPIC)
     )
     brokers = tuple(m.BrokerInfo(*row) for row in _rows(values, _BROKER))
-    return m.MetadataReply(values["request_id"], values["code"], values["text"], brokers, topics)
+    return m.MetadataReply(
+        values["request_id"], values["code"], values["text"], brokers, topics, values["more"]
+    )
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:

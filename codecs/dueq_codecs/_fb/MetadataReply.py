@@ -437,8 +437,15 @@ class MetadataReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
         return o == 0
 
+    # MetadataReply
+    def More(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def MetadataReplyStart(builder):
-    builder.StartObject(19)
+    builder.StartObject(20)
 
 def Start(builder):
     MetadataReplyStart(builder)
@@ -653,6 +660,12 @@ def MetadataReplyStartReplicaVector(builder, numElems):
 def StartReplicaVector(builder, numElems):
     return MetadataReplyStartReplicaVector(builder, numElems)
 
+def MetadataReplyAddMore(builder, more):
+    builder.PrependBoolSlot(19, more, 0)
+
+def AddMore(builder, more):
+    MetadataReplyAddMore(builder, more)
+
 def MetadataReplyEnd(builder):
     return builder.EndObject()
 
@@ -688,6 +701,7 @@ class MetadataReplyT(object):
         partitionServing = None,
         partitionReplicas = None,
         replica = None,
+        more = False,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -708,6 +722,7 @@ class MetadataReplyT(object):
         self.partitionServing = partitionServing  # type: Optional[List[bool]]
         self.partitionReplicas = partitionReplicas  # type: Optional[List[int]]
         self.replica = replica  # type: Optional[List[Optional[str]]]
+        self.more = more  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -827,6 +842,7 @@ class MetadataReplyT(object):
             self.replica = []
             for i in range(metadataReply.ReplicaLength()):
                 self.replica.append(metadataReply.Replica(i))
+        self.more = metadataReply.More()
 
     # MetadataReplyT
     def Pack(self, builder):
@@ -997,5 +1013,6 @@ class MetadataReplyT(object):
             MetadataReplyAddPartitionReplicas(builder, partitionReplicas)
         if self.replica is not None:
             MetadataReplyAddReplica(builder, replica)
+        MetadataReplyAddMore(builder, self.more)
         metadataReply = MetadataReplyEnd(builder)
         return metadataReply

@@ -46,8 +46,15 @@ class MetadataRequest(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # MetadataRequest
+    def After(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
 def MetadataRequestStart(builder):
-    builder.StartObject(3)
+    builder.StartObject(4)
 
 def Start(builder):
     MetadataRequestStart(builder)
@@ -70,6 +77,12 @@ def MetadataRequestAddBrokersOnly(builder, brokersOnly):
 def AddBrokersOnly(builder, brokersOnly):
     MetadataRequestAddBrokersOnly(builder, brokersOnly)
 
+def MetadataRequestAddAfter(builder, after):
+    builder.PrependUOffsetTRelativeSlot(3, flatbuffers.number_types.UOffsetTFlags.py_type(after), 0)
+
+def AddAfter(builder, after):
+    MetadataRequestAddAfter(builder, after)
+
 def MetadataRequestEnd(builder):
     return builder.EndObject()
 
@@ -85,10 +98,12 @@ class MetadataRequestT(object):
         requestId = 0,
         topic = None,
         brokersOnly = False,
+        after = None,
     ):
         self.requestId = requestId  # type: int
         self.topic = topic  # type: Optional[str]
         self.brokersOnly = brokersOnly  # type: bool
+        self.after = after  # type: Optional[str]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -114,15 +129,20 @@ class MetadataRequestT(object):
         self.requestId = metadataRequest.RequestId()
         self.topic = metadataRequest.Topic()
         self.brokersOnly = metadataRequest.BrokersOnly()
+        self.after = metadataRequest.After()
 
     # MetadataRequestT
     def Pack(self, builder):
         if self.topic is not None:
             topic = builder.CreateString(self.topic)
+        if self.after is not None:
+            after = builder.CreateString(self.after)
         MetadataRequestStart(builder)
         MetadataRequestAddRequestId(builder, self.requestId)
         if self.topic is not None:
             MetadataRequestAddTopic(builder, topic)
         MetadataRequestAddBrokersOnly(builder, self.brokersOnly)
+        if self.after is not None:
+            MetadataRequestAddAfter(builder, after)
         metadataRequest = MetadataRequestEnd(builder)
         return metadataRequest

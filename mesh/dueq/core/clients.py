@@ -7,7 +7,8 @@ so a client needs to reach one broker only. A relayed frame is never relayed aga
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Final
 
 from dueq.core.access import allowed, within_quota
 from dueq.core.browsing import Browsing
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from dueq.core.partition import Partition
 
 Bodies = list[bytes | memoryview]
+
+METADATA_TOPICS: Final = 200
+METADATA_PARTITIONS: Final = 500
+"""So many topics, or with so many partitions, are told in one answer: nobody's delivery waits for ten thousand."""
 
 
 class Clients:
@@ -140,9 +145,19 @@ class Clients:
             missing = self._no_topic(request.topic)
             self._ctx.reply(route, MetadataReply(request.request_id, missing.code, missing.text, brokers))
             return
-        names = [request.topic] if request.topic else sorted(self._topics.by_name)
-        infos = tuple(self._topic_info(self._topics.by_name[name]) for name in names)
-        self._ctx.reply(route, MetadataReply(request.request_id, Code.OK, "", brokers, infos))
+        names = [request.topic] if request.topic else self._names_after(request.after)
+        infos, partitions = [], 0
+        for name in names[:METADATA_TOPICS]:
+            infos.append(self._topic_info(self._topics.by_name[name]))
+            partitions += len(infos[-1].partitions)
+            if partitions >= METADATA_PARTITIONS:
+                break
+        more = len(infos) < len(names)
+        self._ctx.reply(route, MetadataReply(request.request_id, Code.OK, "", brokers, tuple(infos), more))
+
+    def _names_after(self, name: str) -> list[str]:
+        """The next names of topics, one more than fit into an answer."""
+        return nsmallest(METADATA_TOPICS + 1, (other for other in self._topics.by_name if other > name))
 
     def _no_topic(self, name: str) -> Refusal:
         """Why a topic is not known: a broker that has not read them yet cannot say that there is none."""

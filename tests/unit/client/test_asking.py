@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dueq.client.core.effects import Completed
 from dueq.client.core.events import FetchTopics, Inspect
-from dueq_codecs.messages import BrokerInfo, Code, InspectRequest, MetadataReply, MetadataRequest, Reply
+from dueq_codecs.messages import (
+    BrokerInfo,
+    Code,
+    InspectRequest,
+    MetadataReply,
+    MetadataRequest,
+    Reply,
+    TopicInfo,
+)
 from tests.unit.client.stage import Stage, endpoint, of, sent
 
 
@@ -14,12 +22,28 @@ def connected() -> Stage:
     return stage
 
 
+def topic(name: str) -> TopicInfo:
+    return TopicInfo(name, "timeline", 3, 2, 1 << 20, 0)
+
+
 def test_where_every_broker_is_silent_the_answer_gets_more_time_with_each_round() -> None:
     """An answer that takes longer than the silence would come to a question that is not open any more."""
     stage = connected()
     stage.step(FetchTopics(1, stage.at_us(60_000), ""))
     stage.run_until(stage.ms + 3_900)
     assert len(sent(stage.effects, MetadataRequest)) == 3
+
+
+def test_all_topics_are_asked_for_until_no_others_follow() -> None:
+    stage = connected()
+    [first] = sent(stage.step(FetchTopics(1, stage.at_us(60_000), "")), MetadataRequest)
+    told = MetadataReply(first.request_id, Code.OK, topics=(topic("a"), topic("b")), more=True)
+    [second] = sent(stage.receive("a", told), MetadataRequest)
+    assert (first.after, second.after) == ("", "b")
+    [done] = of(
+        stage.receive("a", MetadataReply(second.request_id, Code.OK, topics=(topic("c"),))), Completed
+    )
+    assert [told.name for told in done.value.topics] == ["a", "b", "c"]
 
 
 def test_the_status_asks_for_the_brokers_alone() -> None:

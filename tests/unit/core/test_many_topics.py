@@ -9,6 +9,7 @@ import pytest
 
 from dueq.core import overviews
 from dueq.core.broker import BrokerCore
+from dueq.core.clients import METADATA_PARTITIONS, METADATA_TOPICS
 from dueq.core.effects import Coordinate, Effect, SendClient
 from dueq.core.events import ClientFrameReceived, Event, Route
 from dueq.core.instant import Now
@@ -26,7 +27,7 @@ from dueq.core.membership import (
 from dueq.core.overviews import AT_ONCE
 from dueq.core.settings import CoreSettings
 from dueq.core.status import GAUGES_AT_ONCE
-from dueq_codecs.messages import CreateTopicRequest, InspectRequest, Reply
+from dueq_codecs.messages import CreateTopicRequest, InspectRequest, MetadataReply, MetadataRequest, Reply
 
 NOW = Now(1_700_000_000_000_000, 1_000_000)
 BROKERS = ("b1", "b2", "b3")
@@ -135,3 +136,35 @@ def test_what_does_not_fit_into_a_frame_is_left_out_and_counted(monkeypatch: pyt
     ((_, document),) = status(asks(1), core)
     assert 0 < len(document["partitions"]) < 50
     assert document["partitions_left_out"] == 50 - len(document["partitions"])
+
+
+def listed(core: BrokerCore, request: MetadataRequest) -> MetadataReply:
+    [sent] = [
+        effect.message
+        for effect in core.step([ClientFrameReceived(Route(b"c"), request, [])], NOW)
+        if isinstance(effect, SendClient)
+    ]
+    assert isinstance(sent, MetadataReply)
+    return sent
+
+
+def test_all_topics_are_told_some_at_a_time_in_the_order_of_their_names() -> None:
+    core, known = broker(), topics(2 * METADATA_TOPICS + 50)
+    core.step([TopicsSeen(known, frozenset())], NOW)
+    pages = [listed(core, MetadataRequest(1))]
+    while pages[-1].more:
+        pages.append(listed(core, MetadataRequest(1, after=pages[-1].topics[-1].name)))
+    assert [len(page.topics) for page in pages] == [METADATA_TOPICS, METADATA_TOPICS, 50]
+    assert [told.name for page in pages for told in page.topics] == sorted(known)
+    assert not listed(core, MetadataRequest(2, "t7")).more
+
+
+def test_few_topics_of_many_partitions_are_told_one_by_one() -> None:
+    core = broker()
+    parts = tuple(PartitionAssignment(uid, BROKERS) for uid in range(1, METADATA_PARTITIONS + 1))
+    known = {name: Topic(name, name * 32, "timeline", parts, 3, 2, 1 << 20, 0) for name in "ab"}
+    core.step([TopicsSeen(known, frozenset())], NOW)
+    first = listed(core, MetadataRequest(1))
+    assert ([told.name for told in first.topics], first.more) == (["a"], True)
+    rest = listed(core, MetadataRequest(1, after="a"))
+    assert ([told.name for told in rest.topics], rest.more) == (["b"], False)

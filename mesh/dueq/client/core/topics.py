@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from dueq.client.core.asking import SILENCE_US, Answer, Ask, Asking
@@ -21,6 +22,7 @@ from dueq_codecs.messages import (
     MetadataReply,
     MetadataRequest,
     Reply,
+    TopicInfo,
 )
 
 REPLICAS: Final = 3
@@ -127,17 +129,26 @@ class Topics:
         return Disconnected(f"no broker could be reached in time ({self.links.troubles()})")
 
     def fetch(self, event: FetchTopics) -> None:
-        """Look up one topic, or all."""
+        """Look up one topic, or all, some at a time."""
         question = Question(self, event.call, event.deadline_us)
+        known: list[TopicInfo] = []
+
+        def ask() -> None:
+            after = known[-1].name if known else ""
+            question.put(lambda request: MetadataRequest(request, event.topic, after=after), answered)
 
         def answered(answer: Answer) -> None:
             if not isinstance(answer, MetadataReply) or answer.code is not Code.OK:
                 question.not_found(answer)
                 return
             self.links.learned(answer.brokers)
-            self.calls.complete(event.call, answer)
+            known.extend(answer.topics)
+            if answer.more and answer.topics:
+                ask()
+            else:
+                self.calls.complete(event.call, replace(answer, topics=tuple(known), more=False))
 
-        question.put(lambda request: MetadataRequest(request, event.topic), answered)
+        ask()
 
     def create(self, event: CreateTopic) -> None:
         """Create, then wait until every partition is serving."""
