@@ -72,13 +72,18 @@ class Topics:
             return None
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be created", 1000)
+        if self._ctx.settings.broker_id not in self.registrations:
+            # Its session has expired, perhaps with those of others: who is alive will be known in a moment.
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "this broker is not registered just now", 200)
+        alive = len(self.registrations)
+        if request.replicas > alive:
+            return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
         token = self._ctx.new_token()
         self._orders[token] = (route, request.request_id, request.exist_ok)
         self._ctx.coordinate(self._order(token, request))
         return None
 
     def _check(self, request: CreateTopicRequest) -> Refusal | None:
-        alive = len(self.registrations)
         if not _NAME.match(request.topic):
             return invalid(
                 f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r}"
@@ -89,8 +94,6 @@ class Topics:
             return invalid(f"a topic has 1 to {limits.PARTITIONS_MAX} partitions, not {request.partitions}")
         if not 1 <= request.replicas <= limits.REPLICAS_MAX:
             return invalid(f"a topic has 1 to {limits.REPLICAS_MAX} replicas, not {request.replicas}")
-        if request.replicas > alive:
-            return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
         if not 0 <= request.min_isr <= request.replicas:
             return invalid(
                 f"min_isr is 1 to {request.replicas} (or 0 for the default), not {request.min_isr}"

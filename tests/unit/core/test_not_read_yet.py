@@ -1,4 +1,4 @@
-"""A broker that has just started and has not reached the coordinator yet."""
+"""What a broker says that does not know enough yet: it has just started, or its session has expired."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from dueq.core.broker import BrokerCore
 from dueq.core.effects import SendClient
 from dueq.core.events import ClientFrameReceived, Event, Route
 from dueq.core.instant import Now
-from dueq.core.membership import TopicsSeen
+from dueq.core.membership import (
+    CoordinatorChanged,
+    CoordinatorState,
+    Registration,
+    RegistrationsSeen,
+    TopicsSeen,
+)
 from dueq.core.settings import CoreSettings
 from dueq_codecs.messages import (
     BrokerMessage,
@@ -15,6 +21,7 @@ from dueq_codecs.messages import (
     ConsumerAction,
     ConsumerFrame,
     ConsumerReply,
+    CreateTopicRequest,
     InspectRequest,
     MetadataReply,
     MetadataRequest,
@@ -46,3 +53,26 @@ def test_it_does_not_say_that_there_is_no_such_topic() -> None:
 
 def test_it_says_so_once_it_has_read_them() -> None:
     assert answers(TopicsSeen({}, frozenset())) == [Code.TOPIC_NOT_FOUND] * 3
+
+
+def created_with(*alive: str) -> Code:
+    """What a topic of three replicas comes to at b1 while these are registered."""
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
+    seen = {name: Registration(name, 1, f"s-{name}", f"tcp://{name}", "", 1) for name in alive}
+    request = CreateTopicRequest(1, b"c" * 16, "t", replicas=3)
+    effects = core.step(
+        [
+            CoordinatorChanged(CoordinatorState.CONNECTED), TopicsSeen({}, frozenset()), RegistrationsSeen(seen),
+            ClientFrameReceived(Route(b"client"), request, []),
+        ],
+        NOW,
+    )  # fmt: skip
+    replies = [effect.message for effect in effects if isinstance(effect, SendClient)]
+    return replies[0].code if replies and isinstance(replies[0], Reply) else Code.OK
+
+
+def test_a_broker_that_is_not_registered_itself_does_not_say_that_there_are_too_few() -> None:
+    """Where the sessions of all expire together, on a machine that was held up, nobody is registered for a moment."""
+    assert created_with() == created_with("b2", "b3") == Code.COORDINATOR_UNAVAILABLE
+    assert created_with("b1", "b2") == Code.INVALID_REQUEST
+    assert created_with("b1", "b2", "b3") == Code.OK
