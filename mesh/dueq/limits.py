@@ -57,6 +57,10 @@ CONSUMER_BEAT_MS: Final = CONSUMER_SESSION_MS // 4
 SESSIONS_MAX: Final = 8192
 LOOK_AHEAD_MS_MIN: Final = 30
 LOOK_AHEAD_MS_MAX: Final = 250
+LEASE_GATHER_MS_MAX: Final = 100
+"""Beyond the look-ahead, for what is leased along with what is within it."""
+ACK_LINGER_MS: Final = 20
+"""Acks that nobody waits for are gathered for so long: each request is a record on every replica's disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
 
 # Replication

@@ -264,7 +264,10 @@ def open_consumer(
     """Attach a consumer."""
 
     def build(call: int, deadline_us: int) -> events.Event:
-        return events.OpenConsumer(call, deadline_us, consumer_id, topic, credit, credit_bytes, lease_ms)
+        return events.OpenConsumer(
+            call, deadline_us, consumer_id, topic, credit, credit_bytes, lease_ms,
+            min(limits.ACK_LINGER_MS, lease_ms // 10) * 1000,
+        )  # fmt: skip
 
     return Order(build, _nothing)
 

@@ -41,6 +41,8 @@ from dueq.core.staging import Stager, fit_bytes
 from dueq_codecs.messages import BrokerMessage, ConsumerFrame, PushChunk
 from dueq_codecs.records import U16, U64, Record, RecordKind
 
+LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS_MAX) * 1000
+"""Nothing is leased further ahead of its instant."""
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
 RETRY_US: Final = 5_000
@@ -103,7 +105,7 @@ class TopicDispatcher:
             owners = self._sessions.inherit(leased, now)
             # They were granted, so they are due within the look-ahead: a clock that is behind must not hold them
             # for as long as it is.
-            latest_us = now.mono_us + limits.LOOK_AHEAD_MS_MAX * 1000
+            latest_us = now.mono_us + LEASED_AHEAD_US
             due_us = np.minimum(self._mono_of(leased["wait_at"], now), latest_us)
             deadline_us = due_us + leased["lease_ms"].astype(np.int64) * 1000
             lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
@@ -172,7 +174,7 @@ class TopicDispatcher:
         waits = entries["wait_at"]
         mono_us = self._mono_of(waits, now)
         half_us = mono_us + entries["lease_ms"].astype(np.int64) * 500
-        far_us = now.mono_us + limits.LOOK_AHEAD_MS_MAX * 1000
+        far_us = now.mono_us + LEASED_AHEAD_US
         if mono_us.max() > far_us:
             # Moved between proposal and grant: the new instant is too far off to hold a lease for.
             half_us[mono_us > far_us] = now.mono_us
@@ -357,12 +359,12 @@ class TopicDispatcher:
     def _lease(self, now: Now, mesh_ms: int) -> None:
         """Lease ready messages first, then with the credit that is left those of the look-ahead.
 
-        When there is anything to lease, half of what is left goes to what follows within another look-ahead: so a
+        When there is anything to lease, half of what is left goes to what follows soon after the look-ahead: so a
         steady stream costs one commit in that time and not one per message.
         """
         self._cut = False
         ahead_ms = mesh_ms + self._look_ahead_ms
-        gather_ms = mesh_ms + min(2 * self._look_ahead_ms, limits.LOOK_AHEAD_MS_MAX)
+        gather_ms = ahead_ms + min(self._look_ahead_ms, limits.LEASE_GATHER_MS_MAX)
         if all(lane.queue.head_ms > ahead_ms for lane in self._lanes.values()):
             return
         lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= gather_ms]

@@ -149,12 +149,16 @@ class Stage:
         )
 
     def consume(
-        self, credit: int = 256, lease_ms: int = 30_000, consumer_id: bytes = CONSUMER
+        self,
+        credit: int = 256,
+        lease_ms: int = 30_000,
+        consumer_id: bytes = CONSUMER,
+        linger_us: int = 2_000,
     ) -> list[Effect]:
         """Open a consumer."""
         opened = self.step(
             events.OpenConsumer(
-                1, self.at_us(self.ms + 30_000), consumer_id, TOPIC, credit, 64 << 20, lease_ms
+                1, self.at_us(self.ms + 30_000), consumer_id, TOPIC, credit, 64 << 20, lease_ms, linger_us
             )
         )
         return opened + self.answer_metadata(opened)

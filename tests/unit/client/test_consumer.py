@@ -83,6 +83,31 @@ def test_acks_travel_together_within_two_milliseconds_and_repeat_until_confirmed
     assert sent(stage.run_until(stage.ms + 5_000), ChangeRequest) == []
 
 
+def test_an_ack_that_nobody_waits_for_is_patient_until_others_are_not_or_credit_runs_short() -> None:
+    stage = Stage()
+    attached(stage, credit=8, linger_us=20_000)
+    a, b, c, d, e = delivered(stage, "a", b"1", b"2", b"3", b"4", b"5")
+    assert settle(stage, RecordKind.ACK, a) == []
+    [request] = sent(stage.run_until(stage.ms + 18), ChangeRequest)
+    stage.receive("a", ok(request, 99, outcomes=[0]))
+    assert settle(stage, RecordKind.ACK, b) == []
+    [together] = settle(stage, RecordKind.ACK, c)
+    assert together.rows == 2
+    stage.receive("a", ok(together, 100, outcomes=[0, 0]))
+    assert settle(stage, RecordKind.ACK, d) == []
+    assert {request.kind for request in settle(stage, RecordKind.NACK, e)} == {
+        RecordKind.ACK,
+        RecordKind.NACK,
+    }
+
+
+def test_an_ack_that_somebody_waits_for_is_sent_soon() -> None:
+    stage = Stage()
+    attached(stage, linger_us=20_000)
+    [delivery] = delivered(stage, "a", b"1")
+    assert [request.rows for request in settle(stage, RecordKind.ACK, delivery, call=7)] == [1]
+
+
 def crowd(stage: Stage, count: int) -> list[tuple[bytes, Delivery]]:
     """That many consumers of one client, each with one message of the same partition."""
     stage.connect()

@@ -65,7 +65,9 @@ class Consumer:
         self.consumer_id, self.topic = event.consumer_id, event.topic
         self._credit, self._credit_bytes, self._lease_ms = event.credit, event.credit_bytes, event.lease_ms
         self._arrivals = Arrivals(context, event.credit_bytes)
-        self._settling = Settling(context, calls, lanes, event.topic, self._settled)
+        self._settling = Settling(
+            context, calls, lanes, event.topic, event.linger_us, max(event.credit // 4, 1), self._settled
+        )
         self._sessions: dict[str, Session] = {}
         self._routes: dict[str, int] = {}
         self._leaders: dict[int, str] = {}

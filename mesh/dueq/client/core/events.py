@@ -231,11 +231,14 @@ class OpenConsumer:
     credit: int
     credit_bytes: int
     lease_ms: int
+    linger_us: int = 2_000
+    """So long acks that nobody waits for are gathered, as long as most of the credit is free."""
 
 
 @dataclass(slots=True)
 class Settle:
-    """Finish (ACK, NACK, RELEASE) or lengthen (EXTEND) leases; sent within 2 ms, repeated until confirmed.
+    """Finish (ACK, NACK, RELEASE) or lengthen (EXTEND) leases; sent within 2 ms (an ACK without a `call`: within
+    the consumer's `linger_us`), repeated until confirmed.
 
     With a `call` above 0: Completed(list of Outcome, one per delivery) once confirmed. `amount_ms` is the
     delay of a NACK, the new length of an EXTEND.

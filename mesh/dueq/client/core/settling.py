@@ -1,4 +1,4 @@
-"""What the user decides about messages, gathered for 2 ms and repeated until it is confirmed."""
+"""What the user decides about messages, gathered for a moment and repeated until it is confirmed."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dueq.errors import OutcomeUnknown
 from dueq_codecs.records import Outcome, RecordKind
 
 LINGER_US: Final = 2_000
+"""Where somebody waits for the outcome, for the message, or for the credit."""
 _WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.EXTEND)
 
 
@@ -55,6 +56,12 @@ class Batch:
 class Settling:
     """The decisions of one consumer that are not confirmed yet.
 
+    Args:
+        topic: its name.
+        linger_us: so long an ACK that nobody waits for waits for others.
+        rows_patient: so many decisions do not wait longer than others: the credit that they hold is wanted.
+        on_settled: called with what is confirmed.
+
     Attributes:
         finishing: deliveries that an unconfirmed ACK, NACK or RELEASE names, and who else waits for it.
     """
@@ -65,15 +72,20 @@ class Settling:
         calls: Calls,
         lanes: Lanes,
         topic: str,
+        linger_us: int,
+        rows_patient: int,
         on_settled: Callable[[Batch, list[Outcome]], None],
     ) -> None:
         self._context, self._calls, self._lanes = context, calls, lanes
         self._topic = topic
+        self._linger_us, self._rows_patient = linger_us, rows_patient
         self._on_settled = on_settled
         self.finishing: dict[Delivery, list[tuple[Waiter, int]] | None] = {}
         self._gathering: dict[tuple[RecordKind, int], Batch] = {}
         self._parts: dict[Part, Timer] = {}
+        self._rows = 0
         self._timer: Timer | None = None
+        self._flush_us = 0
 
     @property
     def idle(self) -> bool:
@@ -103,17 +115,21 @@ class Settling:
                 batch.amounts_ms.append(event.amount_ms)
                 batch.decided_us.append(self._context.mono_us)
             batch.deliveries.append(delivery)
+            self._rows += 1
             if len(batch.deliveries) >= limits.REQUEST_ROWS_MAX:
                 self._send(self._gathering.pop((kind, delivery.uid)))
         if waiter is not None and not waiter.missing:
             self._calls.complete(waiter.call, waiter.outcomes)
+        if self._gathering:
+            patient = kind is RecordKind.ACK and waiter is None and self._rows < self._rows_patient
+            self._flush_within(self._linger_us if patient else LINGER_US)
 
     def flush(self) -> None:
         """Send what was gathered."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        gathering, self._gathering = self._gathering, {}
+        gathering, self._gathering, self._rows = self._gathering, {}, 0
         for batch in gathering.values():
             self._send(batch)
 
@@ -128,9 +144,16 @@ class Settling:
 
     def _begin(self, kind: RecordKind, uid: int) -> Batch:
         batch = self._gathering[kind, uid] = Batch(kind, uid)
-        if self._timer is None:
-            self._timer = self._context.after(LINGER_US, self.flush)
         return batch
+
+    def _flush_within(self, delay_us: int) -> None:
+        at_us = self._context.mono_us + delay_us
+        if self._timer is not None:
+            if at_us >= self._flush_us:
+                return
+            self._timer.cancel()
+        self._flush_us = at_us
+        self._timer = self._context.after(delay_us, self.flush)
 
     def _join(self, delivery: Delivery, waiter: Waiter, place: int) -> None:
         """The delivery is being settled already: its outcome counts for this call too."""
