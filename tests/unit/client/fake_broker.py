@@ -101,7 +101,11 @@ class FakeBroker:
         self.topics[name] = info
 
     def push(self, payloads: Sequence[bytes], *, left_ms: int = 30_000, token: int = 7) -> None:
-        """Push payloads to every consumer."""
+        """Push payloads to every consumer; to the first one that comes, if there is none yet.
+
+        A consumer is open as soon as it has said that it attaches: that may still be on its way.
+        """
+        self.wait_for(lambda: bool(self._consumers))
         self.do(lambda: self._push(payloads, left_ms, token))
 
     # -------------------------------------------------------------- the thread
