@@ -37,6 +37,7 @@ REGRESSIONS = {
     2000207: "a consumer that had nothing to say to a broker was taken for dead when that broker became its leader",
     351: "as 310, again and again, while the leader's checkpoint is not on its disk yet",
     1013: "a consumer that was closed before it was open went on taking leases",
+    7020087: "consents to an earlier node made a leader of a broker that the ISR had left out",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

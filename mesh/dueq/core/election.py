@@ -58,6 +58,7 @@ class Candidacy:
         self._begins_at_us = now.mono_us + self._rank(now) * _TURN_US
         self._ends_at_us = 0
         self._round = 0
+        self._version = 0
         self._votes: dict[str, Vote] = {}
         self._token: int | None = None
 
@@ -104,14 +105,14 @@ class Candidacy:
             return
         if self._ctx.coordinator is not CoordinatorState.CONNECTED or now.mono_us < self._begins_at_us:
             return
-        if self._round == 0:
+        if self._round == 0 or self._replica.node_version != self._version:
             self._ask(now)
         elif now.mono_us >= self._ends_at_us:
             self._decide(now, final=True)
 
     def _ask(self, now: Now) -> None:
         replica = self._replica
-        self._round = self._ctx.new_token()
+        self._round, self._version = self._ctx.new_token(), replica.node_version
         self._votes = {}
         self._ends_at_us = now.mono_us + _ROUND_US
         epoch = replica.node.epoch if replica.node is not None else 0
@@ -130,6 +131,10 @@ class Candidacy:
     def _decide(self, now: Now, *, final: bool) -> None:
         """Take over, wait for more answers, or give up for this time."""
         replica = self._replica
+        if replica.node_version != self._version:
+            # Consents were to the node as it was. By now somebody else may lead, and have left us out of the ISR:
+            # to take over from him would lose what he has committed. The next tick asks anew, or gives up.
+            return
         waiting = [
             peer for peer in self._voters() if peer.broker_id not in self._votes and self._alive(peer, now)
         ]

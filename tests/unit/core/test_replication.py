@@ -151,6 +151,17 @@ def test_a_changed_incarnation_is_a_dead_leader_and_one_survivor_takes_over_with
     assert (node.leader, node.epoch, node.isr) == ("b1", 4, (B1, B2))
 
 
+@pytest.mark.parametrize("isr", [("b2", "b3"), ("b1", "b2", "b3")])
+def test_consents_to_an_earlier_node_count_for_nothing(stage: Stage, isr: tuple[str, ...]) -> None:
+    """Somebody has begun to lead since, perhaps without us: what he has committed we may lack."""
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(100, "b2", "b3")
+    stage.node("b2", 1, *isr, version=1, incarnation=22)
+    stage.votes(b2=True, b3=True)
+    stage.pass_ms(1_000, "b2", "b3")
+    assert stage.orders == []
+
+
 def test_a_takeover_whose_reply_was_lost_is_led_once_the_node_shows_it(stage: Stage) -> None:
     """Protocol case V3."""
     stage.node("", 0, "b1", "b2", "b3")
