@@ -30,7 +30,7 @@ class Directed:
     """
 
     def __init__(self, mesh: SimMesh, users: Users) -> None:
-        self.mesh, self._users = mesh, users
+        self.mesh, self._users, self._later = mesh, users, mesh.unless_calm
         self.kinds: dict[str, Callable[[str, Random], None]] = {
             "late cancels": self._late_cancels,
             "forgetful under a wrong heir": self._forgetful_under_a_wrong_heir,
@@ -43,16 +43,6 @@ class Directed:
             "wiped and asked": self._wiped_and_asked,
             "deep log": self._deep_log,
         }
-
-    def _later(self, after_us: int, then: Callable[[], None]) -> None:
-        """Go on after a while, unless it has become calm since."""
-        calms = self.mesh.calms
-
-        def go_on() -> None:
-            if self.mesh.calms == calms:
-                then()
-
-        self.mesh.world.after(after_us, go_on)
 
     def _leader(self) -> str:
         """The leader of the first partition, or the first broker."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dueq import limits
 from dueq.core.events import StorePressure
 from dueq.core.membership import CreateTopic, Member
@@ -19,11 +21,7 @@ _AFTERMATH_US = 3_000_000
 
 
 class SimMesh:
-    """Brokers "b1"…"bN", their coordinator, network and clients, all from one seed.
-
-    Attributes:
-        calms: how often the weather has cleared up.
-    """
+    """Brokers "b1"…"bN", their coordinator, network and clients, all from one seed."""
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class SimMesh:
         self.names = list(self.nodes)
         self.clients: dict[str, SimProducer | SimConsumer] = {}
         self.sdks: dict[str, SimClient] = {}
-        self.calms = 0
+        self._calms = 0
         self._harmed, self._calm_at_us = False, -_AFTERMATH_US
         for node in self.nodes.values():
             node.hot_rows_total, node.log_retain_bytes = hot_rows_total, log_retain_bytes
@@ -174,9 +172,19 @@ class SimMesh:
             return None
         return self._calm_at_us, found[1].leader, found[1].epoch
 
+    def unless_calm(self, after_us: int, then: Callable[[], None]) -> None:
+        """Go on with a misfortune after a while, unless the weather has cleared up since."""
+        calms = self._calms
+
+        def go_on() -> None:
+            if self._calms == calms:
+                then()
+
+        self.world.after(after_us, go_on)
+
     def calm(self) -> None:
         """The weather is fine again and everybody is up."""
-        self.calms += 1
+        self._calms += 1
         if self._harmed:
             self._harmed, self._calm_at_us = False, self.world.now_us
         self.network.heal()

@@ -26,22 +26,12 @@ class Plots:
     """
 
     def __init__(self, mesh: SimMesh, burst: Burst) -> None:
-        self.mesh, self._burst = mesh, burst
+        self.mesh, self._burst, self._later = mesh, burst, mesh.unless_calm
 
     def _leader(self, random: Random) -> str:
         """The leader of one of the partitions, or anybody."""
         leaders = [self.mesh.leader_of(uid) for uid in self.mesh.coordinator.nodes]
         return random.choice([name for name in leaders if name is not None] or self.mesh.names)
-
-    def _later(self, after_us: int, then: Callable[[], None]) -> None:
-        """Go on with a plot after a while, unless it has become calm since."""
-        calms = self.mesh.calms
-
-        def go_on() -> None:
-            if self.mesh.calms == calms:
-                then()
-
-        self.mesh.world.after(after_us, go_on)
 
     # -------------------------------------------------------------- leaders
 
