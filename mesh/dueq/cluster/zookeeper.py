@@ -31,6 +31,7 @@ from typing import Any, Final
 import structlog
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, WriterNotClosedException
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable, CoordinatorUnreadable, Deliver
@@ -65,6 +66,28 @@ _TOPIC_ORDER_AGAIN_S: Final = 0.2
 _STOP_S: Final = 3.0
 _RECONNECT: Final = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 0.5}
 """Within a session's time there have to be several attempts; kazoo's own pause grows to a minute."""
+_ATTEMPTS_PER_SESSION: Final = 3
+"""A server that takes a connection and says nothing is left after such a part of the session."""
+
+
+class _ImpatientHandler(SequentialThreadingHandler):
+    """kazoo's threads, with a bound on how long one silent server holds them.
+
+    kazoo waits a whole session for a connection to be made, and another for the answer to the first request
+    on it (divided by the number of servers): one that hangs costs the session that the others would keep.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        super().__init__()
+        self._patience_s = patience_s
+
+    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
+        return super().create_connection(*args, timeout=min(timeout, self._patience_s), **options)
+
+    def select(self, reads: Any, writes: Any, errors: Any, timeout: float | None = None) -> Any:
+        if len(reads) + len(writes) == 1:  # one answer, or room for one request; two where it waits for work
+            timeout = self._patience_s if timeout is None else min(timeout, self._patience_s)
+        return super().select(reads, writes, errors, timeout)
 
 
 class ZooKeeperCoordinator:
@@ -128,6 +151,7 @@ class ZooKeeperCoordinator:
         self._client = KazooClient(
             hosts=self.address,
             timeout=self._session_ms / 1000,
+            handler=_ImpatientHandler(self._session_ms / 1000 / _ATTEMPTS_PER_SESSION),
             connection_retry=dict(_RECONNECT),
             logger=logging.getLogger("dueq.cluster.kazoo"),
         )

@@ -31,12 +31,15 @@ LONG_MS = 40_000
 
 
 class Wire:
-    """A TCP relay to a server that can be cut and mended."""
+    """A TCP relay to a server that can be cut and mended, and that can take connections without a word."""
 
     def __init__(self, target: str) -> None:
         host, _, port = target.partition(":")
         self._target = (host, int(port))
         self._open = True
+        self._mute = False
+        self.taken_mute = threading.Event()
+        """A connection was taken that nobody will ever answer."""
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -48,6 +51,10 @@ class Wire:
                 here, _ = self._listener.accept()
                 if not self._open:
                     here.close()
+                    continue
+                if self._mute:
+                    self._sockets.append(here)
+                    self.taken_mute.set()
                     continue
                 there = socket.create_connection(self._target)
                 self._sockets += [here, there]
@@ -68,8 +75,13 @@ class Wire:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
+    def mute(self) -> None:
+        """From now on connections are taken, and nothing more."""
+        self._open = self._mute = True
+
     def mend(self) -> None:
-        self._open = True
+        """From now on connections reach the server; those taken before do not."""
+        self._open, self._mute = True, False
 
     def close(self) -> None:
         self.cut()
@@ -233,6 +245,19 @@ def test_what_changed_while_the_connection_was_away_is_seen_after_it(
     assert CoordinatorState.LOST not in states(life)
 
 
+def test_a_server_that_takes_a_connection_and_says_nothing_does_not_cost_the_session(
+    begin_on_zookeeper: Any, wire: Wire
+) -> None:
+    life = through(begin_on_zookeeper("b1", start=False, session_ms=9000), wire).start()
+    since = life.mark()
+    wire.cut()
+    wire.mute()
+    assert wire.taken_mute.wait(20)
+    wire.mend()
+    connected(life, since)
+    assert CoordinatorState.LOST not in states(life)
+
+
 def test_a_lost_session_registers_again_as_the_same_life(begin_on_zookeeper: Any, wire: Wire) -> None:
     begin = begin_on_zookeeper
     witness = begin("b2", store_id="s2")
@@ -270,7 +295,7 @@ def test_a_killed_server_suspends_and_its_restart_brings_everything_back(
     server: ZooKeeperServer, begin_on_zookeeper: Any
 ) -> None:
     begin = begin_on_zookeeper
-    lives = [begin("b1"), begin("b2", store_id="s2")]
+    lives = [begin("b1", session_ms=LONG_MS), begin("b2", store_id="s2", session_ms=LONG_MS)]
     topic = lives[0].create("departures").topic
     uid = topic.partitions[0].uid
     lives[0].set(uid, 0, lives[0].node(epoch=1))
