@@ -38,6 +38,8 @@ REGRESSIONS = {
     351: "as 310, again and again, while the leader's checkpoint is not on its disk yet",
     1013: "a consumer that was closed before it was open went on taking leases",
     7020087: "consents to an earlier node made a leader of a broker that the ISR had left out",
+    7020433: "an ack of a short lease went to a leader that had been replaced, and waited there for an answer",
+    7020494: "a connection that was lost while it was made kept a consumer away for six seconds",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

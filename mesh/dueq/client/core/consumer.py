@@ -73,6 +73,8 @@ class Consumer:
         self._leaders: dict[int, str] = {}
         self._counts: Counter[int] = Counter()
         self._alive_us: dict[int, int] = {}
+        self._newest: dict[int, int] = {}
+        """Highest token pushed, by partition."""
         self._attaches = 0
         self._served = 0
         self._lease_look_us: int | None = None
@@ -171,6 +173,7 @@ class Consumer:
         fresh, damaged, complete = self._arrivals.push(push, body)
         if push.attach == session.attach and complete:
             session.saw_push(push.number)
+        self._note_leader(push, session.leader)
         session.used(len(fresh))
         self._hold(fresh)
         self._hold(damaged)
@@ -342,6 +345,15 @@ class Consumer:
 
     def _is_silent(self, session: Session) -> bool:
         return self._context.mono_us - session.answered_us >= LOST_US and session.unanswered
+
+    def _note_leader(self, push: Push, leader: str) -> None:
+        """Who pushes a newer lease than any before leads: decisions on short leases cannot wait for an answer."""
+        for uid in set(push.uid.tolist()):
+            token = int(push.token[push.uid == uid].max())
+            if token > self._newest.get(uid, 0):
+                self._newest[uid] = token
+                if self._directory.leader(self.topic, uid) != leader:
+                    self._directory.hint(uid, leader)
 
     # -------------------------------------------------------------- leases
 

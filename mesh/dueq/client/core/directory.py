@@ -90,7 +90,7 @@ class Directory:
         return topic.leader(uid) if topic is not None else ""
 
     def hint(self, uid: int, leader: str) -> None:
-        """A broker has named the leader; holds until the next answer about the topic."""
+        """A broker has named the leader, or shown that it leads; holds until the next answer about the topic."""
         if leader:
             self._hints[uid] = leader
         else:

@@ -1,8 +1,9 @@
 """Connections to brokers: which are up, which to open anew and when.
 
 A link is one socket's life. It is up once the broker has answered Hello; Hello goes on every two seconds as
-keep-alive and clock measurement. A link without any frame for five seconds is replaced. Nothing here promises
-that what was sent has arrived: who sent it repeats it.
+keep-alive and clock measurement. A link without any frame for five seconds is replaced; one that has never
+been up, after two seconds at first, since what was lost while it was made is not sent again by itself.
+Nothing here promises that what was sent has arrived: who sent it repeats it.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ class Link:
     def up(self) -> bool:
         """The broker has answered on this socket."""
         return self.state is State.UP
+
+    @property
+    def silent_at_us(self) -> int:
+        """Monotonic instant at which it is given up if nothing is heard; later with each attempt in vain."""
+        return self.heard_us + (SILENCE_US if self.up else min(HELLO_US + self.back_off_us, SILENCE_US))
 
 
 class Links:
@@ -217,14 +223,16 @@ class Links:
         context.emit(Send(link.number, hello))
 
     def _watch(self, link: Link) -> None:
-        """Look at the link every two seconds: greet, or give it up."""
+        """Look at the link at least every two seconds: greet, or give it up."""
         if link.timer is not None:
             link.timer.cancel()
-        link.timer = self._context.after(HELLO_US, lambda: self._look(link))
+        left_us = link.silent_at_us - self._context.mono_us
+        link.timer = self._context.after(min(HELLO_US, left_us), lambda: self._look(link))
 
     def _look(self, link: Link) -> None:
-        if self._context.mono_us - link.heard_us >= SILENCE_US:
-            self._fail(link, f"no answer for {SILENCE_US // 1_000_000} s")
+        if self._context.mono_us >= link.silent_at_us:
+            silent_s = (self._context.mono_us - link.heard_us) / 1_000_000
+            self._fail(link, f"no answer for {silent_s:.1f} s")
             return
         if link.state is not State.CONNECTING:
             self._greet(link)
