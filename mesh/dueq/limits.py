@@ -99,6 +99,8 @@ CHECKPOINT_MS: Final = 2000
 # Clocks
 MAX_CLOCK_OFFSET_MS: Final = 250
 CLOCK_STEP_MS: Final = 50
+CLOCK_DRIFT_PPM: Final = 500
+"""How fast clocks may part while one is slewed (the most that adjtimex does): an old measurement is the less worth."""
 HANDOVER_MS: Final = 60_000
 
 # ZooKeeper

@@ -27,8 +27,6 @@ LONE_HOLD_US: Final = 1_000_000
 SLOT_US: Final = 1_000_000
 SLOTS: Final = 10
 """The best measurement of each slot is kept, for 10 s in all."""
-DRIFT_PPM: Final = 500
-"""How fast clocks may part while one is slewed (the most that adjtimex does): an old measurement is the less worth."""
 VERDICT_US: Final = 1_000_000
 """Least time between two of the three measurements that convict a clock."""
 VERDICTS: Final = 3
@@ -71,7 +69,7 @@ class _Peer:
         latest = mono_us // SLOT_US
         while self._slots and self._slots[0][0] <= latest - SLOTS:
             self._slots.popleft()
-        drift_us = 2 * SLOT_US * DRIFT_PPM // 1_000_000
+        drift_us = 2 * SLOT_US * limits.CLOCK_DRIFT_PPM // 1_000_000
         ranked = [(trip + (latest - slot) * drift_us, trip, base) for slot, trip, base in self._slots]
         self.best = min(ranked)[1:] if ranked else None
 

@@ -53,7 +53,7 @@ class Arrivals:
             New deliveries; those whose payload is damaged; whether all rows were complete.
         """
         context, view = self._context, memoryview(body)
-        released_us = context.clock.mono_us(push.released_at_us, context.now)
+        released_us = context.clock.mono_us(push.released_at_us, push.leader, context.now)
         pushed = PushedIds(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []

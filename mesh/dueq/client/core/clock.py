@@ -1,8 +1,9 @@
 """Mesh time as a client knows it.
 
-Each Hello and its reply carry four timestamps; the sample with the shortest round trip is the best, because
-its error is at most half of that round trip (RFC 5905, section 8). Samples are kept against the monotonic
-clock, so a step of the client's own wall clock changes nothing once one sample is there.
+Each Hello and its reply carry four timestamps. A sample is wrong by half of its round trip at most when it is
+taken, and by what the clocks may have drifted since (RFC 5905, sections 8 and 11.2); the best is the one that
+may be wrong by least. Samples are kept against the monotonic clock, so a step of the client's own wall clock
+changes nothing once one sample is there.
 """
 
 from __future__ import annotations
@@ -10,18 +11,24 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
+from dueq import limits
 from dueq.core.instant import Now
 
-SAMPLES_MAX = 32
+SAMPLES_MAX = 64
 SAMPLE_AGE_US = 120_000_000
 
 
 class Sample(NamedTuple):
-    """One measurement: mesh time minus this machine's monotonic clock, and the round trip it cost."""
+    """One measurement: mesh time, as one broker sees it, minus this machine's monotonic clock."""
 
+    broker_id: str
     taken_us: int
     round_trip_us: int
     mesh_minus_mono_us: int
+
+    def error_us(self, now: Now) -> int:
+        """By how much it may be wrong by now."""
+        return self.round_trip_us // 2 + (now.mono_us - self.taken_us) * limits.CLOCK_DRIFT_PPM // 1_000_000
 
 
 class MeshClock:
@@ -30,8 +37,11 @@ class MeshClock:
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self.best: Sample | None = None
+        self._best_of: dict[str, Sample] = {}
 
-    def measured(self, sent: Now, now: Now, received_us: int, replied_us: int, mesh_offset_us: int) -> None:
+    def measured(
+        self, broker_id: str, sent: Now, now: Now, received_us: int, replied_us: int, mesh_offset_us: int
+    ) -> None:
         """Take in one exchange: `sent` and `now` by our clocks, the other two by the broker's wall clock.
 
         Both are 0 when the broker does not know yet how wrong its clock is.
@@ -42,19 +52,26 @@ class MeshClock:
         if round_trip_us < 0 or replied_us < received_us:
             return  # the broker's wall clock stepped between the two
         middle_us = (sent.mono_us + now.mono_us) // 2
-        broker_us = (received_us + replied_us) // 2
-        self._samples.append(Sample(now.mono_us, round_trip_us, broker_us + mesh_offset_us - middle_us))
-        fresh = [s for s in self._samples if now.mono_us - s.taken_us <= SAMPLE_AGE_US]
-        self.best = min(fresh, key=lambda sample: sample.round_trip_us)
+        mesh_us = (received_us + replied_us) // 2 + mesh_offset_us
+        self._samples.append(Sample(broker_id, now.mono_us, round_trip_us, mesh_us - middle_us))
+        fresh = [sample for sample in self._samples if now.mono_us - sample.taken_us <= SAMPLE_AGE_US]
+        # The worst first, so that of each broker the best remains.
+        fresh.sort(key=lambda sample: sample.error_us(now), reverse=True)
+        self._best_of = {sample.broker_id: sample for sample in fresh}
+        self.best = fresh[-1]
 
     def mesh_us(self, now: Now) -> int:
         """Mesh time now, Unix µs; the own wall clock before the first measurement."""
         best = self.best
         return now.wall_us if best is None else now.mono_us + best.mesh_minus_mono_us
 
-    def mono_us(self, mesh_us: int, now: Now) -> int:
-        """The monotonic instant of a past instant of mesh time: by the error bound too early, never in the future."""
-        best = self.best
+    def mono_us(self, mesh_us: int, broker_id: str, now: Now) -> int:
+        """The monotonic instant of a past instant that a broker has stamped.
+
+        By the error bound too early, never in the future. Brokers may see mesh time some ms apart while one of
+        their clocks drifts, so who stamped it is asked first.
+        """
+        best = self._best_of.get(broker_id, self.best)
         if best is None:
             return now.mono_us
-        return min(now.mono_us, mesh_us - best.mesh_minus_mono_us - best.round_trip_us // 2)
+        return min(now.mono_us, mesh_us - best.mesh_minus_mono_us - best.error_us(now))

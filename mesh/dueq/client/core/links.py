@@ -191,8 +191,9 @@ class Links:
         sent = link.greeted
         if sent is not None and reply.echo_wall_us == sent.wall_us:
             context.clock.measured(
-                sent, context.now, reply.received_wall_us, reply.sent_wall_us, reply.mesh_offset_us
-            )
+                reply.broker_id, sent, context.now,
+                reply.received_wall_us, reply.sent_wall_us, reply.mesh_offset_us,
+            )  # fmt: skip
         self.cluster_id = self.cluster_id or reply.cluster_id
         if not link.up:
             link.state, link.broker_id, link.back_off_us, link.trouble = State.UP, reply.broker_id, 0, ""
