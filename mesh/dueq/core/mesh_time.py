@@ -128,8 +128,9 @@ class MeshTime:
     def forget(self, peer: str) -> None:
         """The broker's registration is gone: no majority needs its clock any more.
 
-        What was measured still tells how wrong the own clock is. To drop it at once would let mesh time leap to a
-        clock that is ahead, when the last measured peer dies, with pushes at hand that its last frame still allows.
+        What was measured still tells how far ahead the own clock is. To drop it at once would let mesh time leap to
+        such a clock, when the last measured peer dies, with pushes at hand that its last frame still allows. It
+        may make nothing earlier: with a wrong clock that is gone, another one would outvote one that is right.
         """
         known = self._peers.pop(peer, None)
         if known is not None:
@@ -162,14 +163,14 @@ class MeshTime:
         return now.mono_us + max(0, wall_due_us - self.mesh_now_us(now))
 
     def _median(self, now: Now) -> tuple[int, int]:
-        """Return the median offset (own clock included as 0) and the round trip of its measurement."""
+        """Return the median offset (own clock included as 0) and the round trip of its measurement.
+
+        Brokers that are gone count where that makes mesh time later.
+        """
         base_us = now.wall_us - now.mono_us
-        clocks = [(best[1] - base_us, best[0]) for peer in self._all() if (best := peer.best)]
-        if not clocks:
-            return 0, 0
-        clocks.append((0, 0))
-        clocks.sort()
-        return clocks[(len(clocks) - 1) // 2]
+        known = _clocks(self._peers, base_us)
+        gone = _clocks(self._gone, base_us)
+        return min(_middle(known), _middle(known + gone))
 
     # -------------------------------------------------------------- judging the own clock
 
@@ -277,3 +278,13 @@ class MeshTime:
         if self._beyond(now):
             return f"clocks in the mesh differ by more than {self._max_offset_us // 1000} ms"
         return ""
+
+
+def _clocks(peers: dict[str, _Peer], base_us: int) -> list[tuple[int, int]]:
+    """Return (offset from the own clock, round trip) of every peer that has been measured, µs."""
+    return [(best[1] - base_us, best[0]) for peer in peers.values() if (best := peer.best)]
+
+
+def _middle(clocks: list[tuple[int, int]]) -> tuple[int, int]:
+    """Return the median of these and of the own clock; of two in the middle the lower one."""
+    return sorted([*clocks, (0, 0)])[len(clocks) // 2]

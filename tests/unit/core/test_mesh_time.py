@@ -49,6 +49,18 @@ def test_mesh_time_does_not_leap_to_a_clock_that_is_ahead_when_the_last_measured
     assert clock.mesh_now_us(at(30_000)) == WALL_US + 30_000_000
 
 
+def test_a_wrong_clock_that_is_gone_does_not_help_another_one_to_outvote_the_right_one() -> None:
+    """Found by storm 8010276: b2, 20 ms ahead, died; our own clock was set 200 ms ahead, and only b3 was right."""
+    for wrong_ms in (20, 200, 400):
+        clock = MeshTime()
+        measure(clock, "b2", wrong_ms, at(0))
+        measure(clock, "b3", 0, at(0))
+        clock.turn(at(0))
+        clock.forget("b2")
+        measure(clock, "b3", -200, at(100, step_ms=200), trip_us=100)
+        assert clock.mesh_now_us(at(100, step_ms=200)) == WALL_US + 100_000 + 50
+
+
 def test_a_clock_that_is_behind_is_left_alone() -> None:
     clock = MeshTime()
     for peer in ("b2", "b3"):
