@@ -78,13 +78,25 @@ def test_silence_asks_who_leads_and_sends_the_same_request_to_the_new_leader() -
     stage.leaders, stage.epoch = {1: "b"}, 2
     effects = stage.run_until(stage.ms + 1_000)
     assert sent(effects, MetadataRequest)
-    stage.answer_metadata(effects)
-    more = stage.run_until(stage.ms + 2_100)
+    more = stage.answer_metadata(effects)
     again = [e for e in of(more, Send) if isinstance(e.message, ChangeRequest)]
     assert [e.link for e in again] == [stage.links[endpoint("b")]]
     assert again[0].message == first
     [done] = of(stage.receive("b", ok(first, 90)), Completed)
     assert done.call == 7
+
+
+def test_what_went_to_an_earlier_leader_goes_to_the_new_one_as_soon_as_that_is_known() -> None:
+    stage = Stage(["a", "b"], {1: "a"})
+    stage.connect()
+    stage.learn_topic()
+    unanswered, refused = (sent(stage.insert(call, b"x"), ChangeRequest)[0] for call in (1, 2))
+    asking = stage.receive("a", ChangeReply(refused.request_id, Code.NOT_LEADER))
+    stage.leaders, stage.epoch = {1: "b"}, 2
+    moved = stage.answer_metadata(asking + stage.run_until(stage.ms + 60))
+    again = [e for e in of(moved, Send) if isinstance(e.message, ChangeRequest)]
+    assert {e.link for e in again} == {stage.links[endpoint("b")]}
+    assert unanswered.request_id in {e.message.request_id for e in again}
 
 
 def test_a_lost_link_sends_the_request_through_another_broker() -> None:

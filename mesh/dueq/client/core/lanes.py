@@ -127,10 +127,16 @@ class Lanes:
             self._later(change, self._context.jittered(BACK_OFF_US_MIN))
 
     def topic_changed(self, topic: Topic) -> None:
-        """Leaders are known anew: send what waited for one."""
+        """Leaders are known anew: send what waited for one, and what went to another one, who may never answer."""
         name = topic.info.name
-        for change in [change for change in self._parked if change.request.topic == name]:
-            self._send(change)
+        for change in [change for change in self._asked.values() if change.request.topic == name]:
+            leader = topic.leader(change.request.uid)
+            # Without a timer it waits for its payloads to be uploaded.
+            moved = bool(leader) and change.timer is not None and change.to not in ("", leader)
+            if moved and change.link:
+                change.uncertain = True
+            if moved or change in self._parked:
+                self._send(change)
 
     def topic_gone(self, name: str, error: DueqError) -> None:
         """The topic is no more."""
