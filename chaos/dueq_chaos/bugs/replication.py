@@ -148,9 +148,9 @@ REPLICATION: Final = (
         "Raft, figure 2: commitIndex = min(leaderCommit, index of last new entry)",
         (
             change(
-                f"{_REPLICA}.append_received",
-                "min(append.commit, self.verified)",
-                "min(append.commit, self.log.end)",
+                f"{_REPLICA}._follow_commit",
+                "min(told, self.verified)",
+                "min(told, self.log.end)",
             ),
             *_EMPTY_PROBES,
         ),

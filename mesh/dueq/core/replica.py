@@ -171,9 +171,11 @@ class Replica:
         if held is None or (not skipped and held != append.previous_epoch):
             self.tell_position(peer, append.epoch, append.previous_epoch)
             return
+        # First, so that what the new records name is in memory: a LEASE follows the commit of its INSERT closely.
+        self._follow_commit(append.commit, now)
         grown = self._take(previous, entries, now)
         self.verified = max(self.verified, grown)
-        self._commit_to(min(append.commit, self.verified), now)
+        self._follow_commit(append.commit, now)
         if not self._dirty:
             self._ack(now, asked=bool(append.entries))
 
@@ -241,6 +243,10 @@ class Replica:
         if self._new_entries:
             self.ctx.persist(AppendLog(self.uid, self._new_entries))
             self._new_entries = []
+
+    def _follow_commit(self, told: int, now: Now) -> None:
+        """Take over the leader's commit position, for as much as is known to equal its log."""
+        self._commit_to(min(told, self.verified), now)
 
     def _commit_to(self, sequence: int, now: Now) -> None:
         if sequence > self.commit:

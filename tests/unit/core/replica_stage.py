@@ -38,6 +38,8 @@ class Stage:
             peer.reborn(int(name[1]) * 11, f"s{name[1]}", f"tcp://{name}", "", self.now)
             peer.registered = True
         self.lost: list[str] = []
+        self.told: list[str] = []
+        """What the owner was told of the log, in order."""
         self.replica = Replica(self.ctx, UID, ("b1", "b2", "b3"), 2, None, self)
         self.orders: list[CompareAndSet] = []
         self._token = 0
@@ -45,13 +47,13 @@ class Stage:
     # -------------------------------------------------------------- the owner's part
 
     def appended(self, entries: list[LogEntry], now: Now) -> None:
-        pass
+        self.told += [f"appended {entry.record.sequence}" for entry in entries]
 
     def truncated(self, entries: list[LogEntry]) -> None:
         pass
 
     def committed(self, now: Now) -> None:
-        pass
+        self.told.append(f"committed {self.replica.commit}")
 
     def leadership_lost(self, now: Now) -> None:
         self.lost.append("leadership")

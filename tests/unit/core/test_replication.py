@@ -75,6 +75,14 @@ def test_a_followers_commit_position_is_not_above_what_was_verified(stage: Stage
     assert stage.replica.commit == 1
 
 
+def test_what_is_committed_is_told_before_the_records_that_came_along(stage: Stage) -> None:
+    """A LEASE comes with the commit position of its INSERT. Looked at before that was applied, it would name messages
+    that are not in memory, and each of them would be asked from the disk."""
+    stage.append("b3", 2, (0, 0), 2)
+    stage.append("b3", 2, (1, 2), 2, commit=1)
+    assert stage.told == ["appended 1", "committed 1", "appended 2"]
+
+
 def test_an_older_epoch_is_ignored_and_fenced(stage: Stage) -> None:
     stage.append("b3", 2, (0, 0), 2)
     stage.append("b2", 1, (0, 0), 1)
