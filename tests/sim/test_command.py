@@ -47,7 +47,7 @@ def test_one_seed_prints_its_trace() -> None:
 def test_a_failure_is_told_made_shorter_and_can_be_repeated() -> None:
     result = CliRunner().invoke(sim, ["--seed", "5", "--shrink", "5"])
     assert result.exit_code == 1
-    assert re.search(r"✗ p1:\d+:\d+: (lost|never finished)", result.output)
+    assert re.search(r"✗ p1:\d+:\d+: ", result.output)
     found = re.search(r"this much of it: dueq-chaos sim --seed 5 --steps (\S+)", result.output)
     assert found is not None, result.output
     again = CliRunner().invoke(sim, ["--seed", "5", "--steps", found[1]])

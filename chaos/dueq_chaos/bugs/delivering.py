@@ -179,8 +179,8 @@ DELIVERING: Final = (
                 'self._mono_of(leased["wait_at"], now)',
             ),
         ),
-        seeds=87,
-        finders=(29,),
+        seeds=480,
+        finders=(239,),
     ),
     Bug(
         "entered-twice-taken-twice",

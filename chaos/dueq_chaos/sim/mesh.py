@@ -165,12 +165,20 @@ class SimMesh:
         self._harmed = True
 
     def weather(self, uid: int) -> object:
-        """What names the present weather of a partition, and who leads it; None while anything may be held up."""
+        """What names the present weather of a partition, and who leads it; None while anything may be held up.
+
+        While a follower stands still nothing is committed, and a client sends no more than a few requests ahead.
+        The leader takes its own pauses into account.
+        """
         found = self.coordinator.nodes.get(uid)
         slow = self.network.weather.slow_share + self.network.weather.lost_share > 0
         if self._harmed or slow or self.world.now_us < self._calm_at_us + _AFTERMATH_US or found is None:
             return None
-        return self._calm_at_us, found[1].leader, found[1].epoch
+        leader = found[1].leader
+        followers = [node for name, node in self.nodes.items() if name != leader]
+        if any(node.paused for node in followers):
+            return None
+        return self._calm_at_us, leader, found[1].epoch, [node.pauses for node in followers]
 
     def unless_calm(self, after_us: int, then: Callable[[], None]) -> None:
         """Go on with a misfortune after a while, unless the weather has cleared up since."""

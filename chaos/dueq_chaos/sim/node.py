@@ -76,6 +76,7 @@ class Node:
         self.hot_rows_total = limits.HOT_ROWS_TOTAL
         self.log_retain_bytes = limits.LOG_RETAIN_BYTES
         self.paused = False
+        self.pauses = 0
         self.failures: list[Exception] = []
         self.logs: list[Log] = []
         self._session: Session | None = None
@@ -158,6 +159,7 @@ class Node:
     def pause(self, for_us: int) -> None:
         """The process stands still (SIGSTOP, a long collection) while the world goes on."""
         self.paused = True
+        self.pauses += 1
         life = self.incarnation
         self._world.tell(self.name, f"paused for {for_us // 1000} ms")
 
