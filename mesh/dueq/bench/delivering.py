@@ -80,9 +80,7 @@ def instant(stage: Stage) -> list[Figure]:
 
 
 def _consumers(mesh: LocalMesh, topic: str) -> list[Consume]:
-    return [
-        Consume(mesh.endpoints, topic, _CREDIT, _BATCH, wait=True, times=False) for _ in range(_CONSUMERS)
-    ]
+    return [Consume(mesh.endpoints, topic, _CREDIT, _BATCH, times=False) for _ in range(_CONSUMERS)]
 
 
 def drained(crew: Crew, consumers: Sequence[Worker], rows: int) -> Consumed:

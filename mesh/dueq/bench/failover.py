@@ -46,7 +46,7 @@ def measure(stage: Stage) -> list[Figure]:
 def _kill(mesh: LocalMesh, client: Client, crew: Crew, topic: str) -> tuple[float, float, float]:
     """Return seconds to the next delivery, lost and repeated messages."""
     consumers = crew.start(
-        *(Consume(mesh.endpoints, topic, credit=512, batch=100, wait=False, times=True) for _ in range(2))
+        *(Consume(mesh.endpoints, topic, credit=512, batch=100, times=True) for _ in range(2))
     )
     (producer,) = crew.start(Produce(mesh.endpoints, topic, _BATCH, rate=_RATE, ahead_ms=_AHEAD_MS))
     for worker in (*consumers, producer):

@@ -76,10 +76,7 @@ def _run(stage: Stage, rate: int, bulk: bool) -> Consumed:
     with stage.mesh() as (mesh, client, crew):
         topic = stage.topic(client, _PARTITIONS, replicas=3)
         consumers = crew.start(
-            *(
-                Consume(mesh.endpoints, topic, _CREDIT, _BATCH, wait=False, times=True)
-                for _ in range(_CONSUMERS)
-            )
+            *(Consume(mesh.endpoints, topic, _CREDIT, _BATCH, times=True) for _ in range(_CONSUMERS))
         )
         (producer,) = crew.start(
             Produce(

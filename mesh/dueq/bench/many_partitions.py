@@ -79,7 +79,7 @@ def _bulk(stage: Stage, mesh: LocalMesh, crew: Crew, topic: str) -> float:
 
 
 def _lateness_ms(mesh: LocalMesh, crew: Crew, topic: str, seconds: float) -> list[float]:
-    consumers = crew.start(*[Consume(mesh.endpoints, topic, 1_024, 256, wait=False, times=True)] * 2)
+    consumers = crew.start(*[Consume(mesh.endpoints, topic, 1_024, 256, times=True)] * 2)
     (producer,) = crew.start(
         Produce(
             mesh.endpoints, topic, _RATE // _REQUESTS_PER_S, seconds=seconds, rate=_RATE,

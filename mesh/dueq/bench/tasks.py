@@ -24,6 +24,8 @@ T = TypeVar("T")
 PAYLOAD_BYTES = 256
 _NUMBER_BYTES = 8
 _HOUR_MS = 3_600_000
+_LOOK_S = 0.02
+"""How often a consumer that receives nothing looks whether it is over."""
 
 
 def now_ms() -> int:
@@ -141,7 +143,7 @@ class Consumed:
         released_ms, received_ms: lateness behind the due instant, by the leader's mesh time at release and by this
             machine's clock at receipt; empty when not asked for.
         received_at_ms: of each receipt, Unix ms; empty when not asked for.
-        acked_at_ns: when the last acknowledgement was confirmed (or, where nobody waits for it, given).
+        acked_at_ns: when the last acknowledgement was known to be confirmed.
     """
 
     numbers: npt.NDArray[np.uint64]
@@ -179,16 +181,13 @@ class Consume:
     Args:
         endpoints, topic: where from.
         credit: messages that may be with it unfinished.
-        batch: messages per `receive`.
-        wait: acknowledge each batch with one call and wait for it; otherwise message by message, without waiting.
+        batch: messages per `receive`; acknowledged one by one, which nobody waits for before the end.
         times: keep how late each message was.
     """
 
-    def __init__(
-        self, endpoints: Sequence[str], topic: str, credit: int, batch: int, wait: bool, times: bool
-    ) -> None:
+    def __init__(self, endpoints: Sequence[str], topic: str, credit: int, batch: int, times: bool) -> None:
         self._endpoints, self._topic = endpoints, topic
-        self._credit, self._batch, self._wait, self._times = credit, batch, wait, times
+        self._credit, self._batch, self._times = credit, batch, times
         self._heads: list[bytes] = []
         self._attempts: list[int] = []
         self._released: list[float] = []
@@ -197,28 +196,25 @@ class Consume:
 
     def run(self, line: Line) -> Consumed:
         """See Task."""
-        acked_at_ns = 0
-        with (
-            Client(self._endpoints) as client,
-            client.consumer(self._topic, lease=60.0, credit=self._credit) as consumer,
-        ):
+        with Client(self._endpoints) as client:
+            self._consume(client, line)
+            # The consumer is closed, which confirms what it has acknowledged.
+            return self._consumed(time.time_ns())
+
+    def _consume(self, client: Client, line: Line) -> None:
+        with client.consumer(self._topic, lease=60.0, credit=self._credit) as consumer:
             consumer.receive(1, timeout=0)
             line.ready()
             while not line.stopped.is_set():
-                batch = consumer.receive(self._batch, timeout=0.05)
+                batch = consumer.receive(self._batch, timeout=_LOOK_S)
                 if not batch:
                     line.count(len(self._heads))
                     continue
                 received_ms = time.time_ns() / 1e6
-                if self._wait:
-                    consumer.ack(batch)
-                else:
-                    for message in batch:
-                        message.ack()
-                acked_at_ns = time.time_ns()
+                for message in batch:
+                    message.ack()
                 self._keep(batch, received_ms)
                 line.count(len(self._heads))
-        return self._consumed(acked_at_ns)
 
     def _keep(self, batch: list[Message], received_ms: float) -> None:
         self._heads += [message.payload[:_NUMBER_BYTES] for message in batch]
