@@ -49,7 +49,7 @@ def test_what_the_clocks_may_have_drifted_is_taken_from_an_instant_of_the_past()
     measured(clock, 1_000_000, 200, 7_000_000)
     for seconds, drift_us in ((0, 0), (2, 1_000), (10, 5_000)):
         now = Now(0, 1_000_000 + seconds * 1_000_000)
-        assert clock.mono_us(6_999_000, "a", now) == 1_000_000 - 1_000 - 100 - drift_us - 100
+        assert clock.mono_us(6_999_000, "a", now, 0) == 1_000_000 - 1_000 - 100 - drift_us - 100
 
 
 def test_an_instant_that_a_broker_has_stamped_is_taken_by_that_broker_s_clock() -> None:
@@ -57,6 +57,10 @@ def test_an_instant_that_a_broker_has_stamped_is_taken_by_that_broker_s_clock() 
     clock = MeshClock()
     measured(clock, 1_000_000, 400, 7_004_000, "drifting")
     now = measured(clock, 1_000_000, 200, 7_000_000, "right")
-    assert clock.mono_us(7_002_000, "drifting", now) == 1_000_000 - 2_000 - 200 - 200
-    assert clock.mono_us(6_998_000, "right", now) == 1_000_000 - 2_000 - 100 - 100
-    assert clock.mono_us(6_998_000, "never measured", now) == clock.mono_us(6_998_000, "right", now)
+    assert clock.mono_us(7_002_000, "drifting", now, 0) == 1_000_000 - 2_000 - 200 - 200
+    assert clock.mono_us(6_998_000, "right", now, 0) == 1_000_000 - 2_000 - 100 - 100
+    assert clock.mono_us(6_998_000, "never measured", now, 0) == clock.mono_us(6_998_000, "right", now, 0)
+
+
+def test_before_the_first_measurement_an_instant_is_only_known_to_be_later_than_some_other() -> None:
+    assert MeshClock().mono_us(7_000_000, "a", Now(0, 1_000_000), 400_000) == 400_000

@@ -46,14 +46,20 @@ class Arrivals:
             # Oldest first: their push was lost, and brings the chunks along when it is repeated.
             self._drop(next(iter(self.chunks)))
 
-    def push(self, push: Push, body: bytes | memoryview) -> tuple[list[Delivery], list[Delivery], bool]:
+    def push(
+        self, push: Push, body: bytes | memoryview, since_us: int
+    ) -> tuple[list[Delivery], list[Delivery], bool]:
         """Take a push apart.
+
+        Args:
+            push, body: as they came.
+            since_us: when something was sent to the leader (monotonic) that it had got before it pushed.
 
         Returns:
             New deliveries; those whose payload is damaged; whether all rows were complete.
         """
         context, view = self._context, memoryview(body)
-        released_us = context.clock.mono_us(push.released_at_us, push.leader, context.now)
+        released_us = context.clock.mono_us(push.released_at_us, push.leader, context.now, since_us)
         pushed = PushedIds(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []

@@ -65,13 +65,19 @@ class MeshClock:
         best = self.best
         return now.wall_us if best is None else now.mono_us + best.mesh_minus_mono_us
 
-    def mono_us(self, mesh_us: int, broker_id: str, now: Now) -> int:
+    def mono_us(self, mesh_us: int, broker_id: str, now: Now, since_us: int) -> int:
         """The monotonic instant of a past instant that a broker has stamped.
 
         By the error bound too early, never in the future. Brokers may see mesh time some ms apart while one of
         their clocks drifts, so who stamped it is asked first.
+
+        Args:
+            mesh_us: Unix µs, as stamped.
+            broker_id: by whom.
+            now: this instant.
+            since_us: monotonic instant after which it was; returned before the first measurement.
         """
         best = self._best_of.get(broker_id, self.best)
         if best is None:
-            return now.mono_us
+            return since_us
         return min(now.mono_us, mesh_us - best.mesh_minus_mono_us - best.error_us(now))

@@ -170,7 +170,7 @@ class Consumer:
         session = self._sessions.get(push.leader or link.broker_id)
         if session is None or self._closing is not None:
             return
-        fresh, damaged, complete = self._arrivals.push(push, body)
+        fresh, damaged, complete = self._arrivals.push(push, body, session.answered_us)
         if push.attach == session.attach and complete:
             session.saw_push(push.number)
         self._note_leader(push, session.leader)
