@@ -81,6 +81,8 @@ class Node:
         self.logs: list[Log] = []
         self._session: Session | None = None
         self._inbox: list[Event] = []
+        self._unread: list[Event] | None = None
+        """After a pause: what has come and cannot be read before the first turn, and what comes behind it."""
         self._turn_planned_us: int | None = None
         self.drift_ppm = 0
         self._drift_since_us, self._drifted_us = 0, 0
@@ -117,7 +119,7 @@ class Node:
     def start(self) -> None:
         """Begin a new life on the same disk."""
         self.incarnation = self._world.random.getrandbits(48) | 1
-        self._inbox = []
+        self._inbox, self._unread = [], None
         self._turn_planned_us = None
         self.paused = False
         try:
@@ -172,12 +174,12 @@ class Node:
     def resume(self) -> None:
         """It goes on; what has come meanwhile lies with the kernel, and may be read only after its first turn."""
         self.paused = False
-        came, self._inbox = self._inbox, []
-        life = self.incarnation
+        unread = self._unread = (self._unread or []) + self._inbox
+        self._inbox = []
 
         def read() -> None:
-            if life == self.incarnation and self.core is not None:
-                self._inbox = came + self._inbox
+            if self._unread is unread and self.core is not None:
+                self._inbox, self._unread = unread, None
                 self.wake()
 
         self._world.after(self._world.now_us % _READ_LATE_US, read)
@@ -188,7 +190,7 @@ class Node:
     def receive(self, event: Event) -> None:
         """Put an event into the inbox."""
         if self.core is not None:
-            self._inbox.append(event)
+            (self._inbox if self._unread is None else self._unread).append(event)
             self.wake()
 
     def wake(self) -> None:
