@@ -41,6 +41,7 @@ REGRESSIONS = {
     7020433: "an ack of a short lease went to a leader that had been replaced, and waited there for an answer",
     7020494: "a connection that was lost while it was made kept a consumer away for six seconds",
     8000192: "before its first measurement of the time a client took a lease to begin when it came",
+    8100509: "a client took a stamp from the future for one of this instant, when a broker's clock was set",
     8000875: "acks waited behind one that had gone to a leader that was replaced, for as long as that was silent",
     8010276: "a wrong clock that was gone helped another one to outvote the right one, and a message was early",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",

@@ -64,3 +64,9 @@ def test_an_instant_that_a_broker_has_stamped_is_taken_by_that_broker_s_clock() 
 
 def test_before_the_first_measurement_an_instant_is_only_known_to_be_later_than_some_other() -> None:
     assert MeshClock().mono_us(7_000_000, "a", Now(0, 1_000_000), 400_000) == 400_000
+
+
+def test_a_stamp_from_the_future_shows_that_the_broker_s_clock_was_set() -> None:
+    clock = MeshClock()
+    now = measured(clock, 1_000_000, 200, 7_000_000)
+    assert clock.mono_us(7_000_000 + 3_600_000_000, "a", now, 400_000) == 400_000

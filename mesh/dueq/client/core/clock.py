@@ -68,16 +68,17 @@ class MeshClock:
     def mono_us(self, mesh_us: int, broker_id: str, now: Now, since_us: int) -> int:
         """The monotonic instant of a past instant that a broker has stamped.
 
-        By the error bound too early, never in the future. Brokers may see mesh time some ms apart while one of
-        their clocks drifts, so who stamped it is asked first.
+        By the error bound too early. Brokers may see mesh time some ms apart while one of their clocks drifts, so
+        who stamped it is asked first. What would be in the future shows that a clock was set since it was measured.
 
         Args:
             mesh_us: Unix µs, as stamped.
             broker_id: by whom.
             now: this instant.
-            since_us: monotonic instant after which it was; returned before the first measurement.
+            since_us: monotonic instant after which it was; returned where no measurement helps.
         """
         best = self._best_of.get(broker_id, self.best)
         if best is None:
             return since_us
-        return min(now.mono_us, mesh_us - best.mesh_minus_mono_us - best.error_us(now))
+        at_us = mesh_us - best.mesh_minus_mono_us - best.error_us(now)
+        return at_us if at_us <= now.mono_us else since_us
