@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dueq import limits
@@ -132,7 +134,8 @@ def test_a_creation_whose_answer_was_lost_is_repeated_and_found_done() -> None:
     stage.expect(not admin.replies, "the answer is lost")
     stage.network.heal()
     uids = [part.uid for part in stage.coordinator.topics["made"].partitions]
-    stage.expect(create(stage, admin, 2, b"1").code == Code.OK, "the same creation is done")
+    done = create(stage, admin, 2, b"1")
+    stage.expect(done.code == Code.OK and json.loads(done.document) == uids, "the same creation is done")
     stage.expect(create(stage, admin, 3, b"2").code == Code.TOPIC_EXISTS, "another one is not")
     stage.expect(
         [p.uid for p in stage.coordinator.topics["made"].partitions] == uids, "nothing was made anew"

@@ -9,6 +9,7 @@ to reschedule.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import repeat
 from typing import Any, Final
@@ -156,11 +157,11 @@ class LeaseTable:
         mine = (self.owner[: self.high] == owner) & (self.phase[: self.high] != Phase.FREE)
         return np.flatnonzero(mine)
 
-    def unpushed(self, owner: int) -> int:
-        """Return how many leases of one session are proposed or granted and have not been pushed."""
+    def unpushed(self) -> Counter[int]:
+        """Return how many leases of each session are proposed or granted and have not been pushed."""
         phase = self.phase[: self.high]
-        mine = (self.owner[: self.high] == owner) & (phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)
-        return int(np.count_nonzero(mine))
+        unpushed = (phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)
+        return Counter(self.owner[: self.high][unpushed].tolist())
 
     def all_pushable(self, slots: list[int], tokens: list[int], now_us: int) -> bool:
         """Return whether all of these few leases are granted, in time, and have their payload at hand."""

@@ -11,7 +11,7 @@ the whole session, because its SDK still counts on them for two thirds of it (pr
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
@@ -363,19 +363,23 @@ class Sessions:
         elif now.mono_us < self._tell_us:
             return
         self._tell_us = NEVER_US
+        coming = self._coming()
         for session in self._consumers.by_id.values():
             if not session.reachable or session.told_round == self._round:
                 continue
             if now.mono_us - session.told_us < TELL_US:
                 self._tell_us = min(self._tell_us, session.told_us + TELL_US)
             else:
-                self._reply(session, now)
+                self._reply(session, now, coming)
 
     # -------------------------------------------------------------- answers
 
-    def _reply(self, session: ConsumerSession, now: Now) -> None:
+    def _reply(self, session: ConsumerSession, now: Now, coming: Counter[int] | None = None) -> None:
+        """Answer, with the numbers of `_coming` if the caller has them at hand."""
         if session.route is None:
             return
+        if coming is None:
+            coming = self._coming()
         waiting = self._count_waiting(now)
         if waiting:
             session.told_round = self._round
@@ -386,13 +390,16 @@ class Sessions:
             session.route,
             ConsumerReply(
                 self._topic, session.consumer_id, session.attach, session.credit_number, code, text, waiting,
-                session.push_number, self._broker_id, self._coming(session),
+                session.push_number, self._broker_id, coming[session.number_here],
             ),
         )  # fmt: skip
 
-    def _coming(self, session: ConsumerSession) -> int:
-        """Leases of a session whose push has not left."""
-        return sum(lane.leases.unpushed(session.number_here) for lane in self._lanes.values())
+    def _coming(self) -> Counter[int]:
+        """Leases whose push has not left, by the number of their session."""
+        coming: Counter[int] = Counter()
+        for lane in self._lanes.values():
+            coming.update(lane.leases.unpushed())
+        return coming
 
     def _count_waiting(self, now: Now) -> int:
         if not self._demand.has_waiting(now):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from dueq import limits
@@ -68,7 +69,7 @@ class Topics:
             return refusal
         known = self.by_name.get(request.topic)
         if known is not None and (request.exist_ok or known.creation_id == request.creation_id.hex()):
-            self._ctx.reply(route, Reply(request.request_id, Code.OK))
+            self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_uids(known)))
             return None
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be created", 1000)
@@ -145,4 +146,10 @@ class Topics:
         if code == Code.TOPIC_EXISTS and exist_ok:
             code = Code.OK
         retry_ms = 1000 if code == Code.COORDINATOR_UNAVAILABLE else 0
-        self._ctx.reply(route, Reply(request_id, code, done.text, retry_after_ms=retry_ms))
+        self._ctx.reply(route, Reply(request_id, code, done.text, _uids(done.topic), retry_ms))
+
+
+def _uids(topic: Topic | None) -> str:
+    """What the answer to whoever makes a topic says of it: his next question may be to a broker that knows of a
+    predecessor only."""
+    return json.dumps([partition.uid for partition in topic.partitions]) if topic is not None else ""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.client.core.events import CreateTopic
+from dueq.client.core.effects import Completed, Effect
+from dueq.client.core.events import CreateTopic, Inspect
 from dueq_codecs.messages import (
     BrokerInfo,
+    ChangeRequest,
     Code,
     CreateTopicRequest,
+    InspectRequest,
     MetadataReply,
     MetadataRequest,
+    Reply,
 )
-from tests.unit.client.stage import Stage, endpoint, sent
+from tests.unit.client.stage import TOPIC, Stage, endpoint, of, sent
 
 
 @pytest.fixture
@@ -40,3 +44,28 @@ def test_whoever_says_how_many_replicas_is_not_asked(stage: Stage) -> None:
     [request] = sent(effects, CreateTopicRequest)
     assert request.replicas == 2
     assert not sent(effects, MetadataRequest)
+
+
+def answered(stage: Stage, question: list[Effect], uid: int) -> list[Effect]:
+    """A broker says that partition `uid` is the topic."""
+    stage.leaders = {uid: "a"}
+    return stage.answer_metadata(question)
+
+
+def test_a_broker_that_knows_of_the_deleted_topic_only_is_asked_again() -> None:
+    """It would let a call return, count or send messages that are of the topic that was deleted."""
+    stage = Stage()
+    stage.connect()
+    [request] = sent(
+        stage.step(CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1)), CreateTopicRequest
+    )
+    asked = stage.receive("a", Reply(request.request_id, Code.OK, document="[7]"))
+    assert not of(answered(stage, asked, 1), Completed)
+    assert of(answered(stage, stage.run_until(stage.ms + 60), 7), Completed)
+
+    counted = stage.step(Inspect(2, stage.at_us(30_000), "describe", TOPIC))
+    assert not sent(answered(stage, counted, 1), InspectRequest)
+    assert sent(answered(stage, stage.run_until(stage.ms + 60), 7), InspectRequest)
+
+    scheduled = stage.insert(3, b"x")
+    assert not sent(answered(stage, scheduled, 1), ChangeRequest)

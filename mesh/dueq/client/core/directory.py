@@ -5,7 +5,7 @@ Answers of brokers may be old; of two answers about a partition the one with the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dueq.client.core.asking import Answer, Ask, Asking
@@ -76,6 +76,8 @@ class Directory:
         self._topics: dict[str, Topic] = {}
         self._fetches: dict[str, _Fetch] = {}
         self._hints: dict[int, str] = {}
+        self._since: dict[str, int] = {}
+        """Least uid of a topic that was made for us; partitions with smaller ones are of a predecessor."""
 
     def get(self, name: str) -> Topic | None:
         """The topic, if it is known."""
@@ -128,7 +130,7 @@ class Directory:
         if answer.code is Code.OK and isinstance(answer, MetadataReply):
             self._links.learned(answer.brokers)
             info = next((topic for topic in answer.topics if topic.name == name), None)
-            if info is not None:
+            if info is not None and not self.is_past(info):
                 self._known(name, fetch, info)
                 return
         elif answer.code in (Code.BUSY, Code.COORDINATOR_UNAVAILABLE, Code.NOT_LEADER):
@@ -164,6 +166,17 @@ class Directory:
             self._on_gone(name, error)
         for then in fetch.waiters:
             then(error)
+
+    def made(self, name: str, uids: Sequence[int]) -> None:
+        """A topic was made with these partitions (empty: not known with which)."""
+        self.forget(name)
+        if uids:
+            self._since[name] = min(uids)
+
+    def is_past(self, info: TopicInfo) -> bool:
+        """Whether a broker speaks of a topic that was deleted before the present one of that name was made."""
+        since = self._since.get(info.name, 0)
+        return any(partition.uid < since for partition in info.partitions)
 
     def forget(self, name: str) -> None:
         """The topic was deleted or made anew: ask before the next use."""

@@ -10,7 +10,7 @@ from dueq.client.core.calls import Calls
 from dueq.client.core.context import Context
 from dueq.client.core.events import Inspect
 from dueq.client.core.links import Links
-from dueq.client.core.topics import Question, Topics
+from dueq.client.core.topics import POLL_US, Question, Topics
 from dueq_codecs.messages import BrokerMessage, Code, InspectRequest, MetadataReply, MetadataRequest, Reply
 
 PATIENCE_US: Final = 2_000_000
@@ -61,6 +61,9 @@ class Inspecting:
         def found(answer: Answer) -> None:
             if not isinstance(answer, MetadataReply) or answer.code is not Code.OK:
                 question.not_found(answer)
+                return
+            if self._topics.is_past(answer):
+                question.again(POLL_US)
                 return
             self._links.learned(answer.brokers)
             endpoints = {broker.broker_id: broker.endpoint for broker in answer.brokers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -175,7 +176,8 @@ class Topics:
             )  # fmt: skip
 
         def answered(answer: Answer) -> None:
-            self._directory.forget(event.topic)
+            document = answer.document if isinstance(answer, Reply) else ""
+            self._directory.made(event.topic, json.loads(document or "[]"))
             self._await_serving(question, event.topic)
 
         question.put(build, answered, COORDINATE_SILENCE_US)
@@ -185,12 +187,20 @@ class Topics:
             if isinstance(answer, MetadataReply) and answer.code is Code.OK:
                 self.links.learned(answer.brokers)
                 found = [topic for topic in answer.topics if topic.name == name and topic.partitions]
-                if found and all(partition.serving for partition in found[0].partitions):
+                if (
+                    found
+                    and not self.is_past(answer)
+                    and all(partition.serving for partition in found[0].partitions)
+                ):
                     self.calls.complete(question.call)
                     return
             question.again(POLL_US)
 
         question.put(lambda request: MetadataRequest(request, name), answered)
+
+    def is_past(self, answer: MetadataReply) -> bool:
+        """Whether a broker has not heard yet that a topic was made anew."""
+        return any(self._directory.is_past(topic) for topic in answer.topics)
 
     def delete(self, event: DeleteTopic) -> None:
         """Delete. A request repeated after a silence, which then finds nothing, has done it."""
