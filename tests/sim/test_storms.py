@@ -44,6 +44,7 @@ REGRESSIONS = {
     8100509: "a client took a stamp from the future for one of this instant, when a broker's clock was set",
     8000875: "acks waited behind one that had gone to a leader that was replaced, for as long as that was silent",
     8010276: "a wrong clock that was gone helped another one to outvote the right one, and a message was early",
+    8310097: "a consumer with one broker only was eight seconds on its way back, having been away for ten",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

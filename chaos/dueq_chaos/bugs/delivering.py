@@ -234,8 +234,8 @@ DELIVERING: Final = (
         "Of several leases that end together the credit of one only is free again.",
         "AMQP and Pulsar flow control: permits lost at a reconnect",
         (change("core.consumers:Consumers._returned", "session.rows_out -= rows", "session.rows_out -= 1"),),
-        seeds=27,
-        finders=(8,),
+        seeds=80,
+        finders=(71, 53, 73),
     ),
     Bug(
         "lost-push-not-repeated",

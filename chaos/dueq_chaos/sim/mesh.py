@@ -146,6 +146,10 @@ class SimMesh:
             not client.calls and not client.waiting for client in self.sdks.values()
         )
 
+    def linked(self) -> bool:
+        """Whether every client is connected to whom it can reach."""
+        return all(client.linked for client in self.sdks.values())
+
     def all_hold_everything(self) -> bool:
         """Whether every broker is up and a member of every ISR, so that one of the disks may be harmed.
 

@@ -96,6 +96,12 @@ class SimClient:
             self._close(socket.link)
         self.world.tell(self.name, "crashed")
 
+    @property
+    def linked(self) -> bool:
+        """Whether it is connected to every broker that it can reach; a dead process waits for none."""
+        up = {socket.broker for socket in self._sockets.values() if socket.life and not socket.line.broken}
+        return self.core is None or up.issuperset(self.reach)
+
     def draw_id(self) -> bytes:
         """16 bytes by chance."""
         return self.world.random.getrandbits(128).to_bytes(16, "big")

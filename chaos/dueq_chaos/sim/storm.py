@@ -163,7 +163,9 @@ class Storm:
             return mesh.history.wrong + mesh.failures()
         mesh.calm()
         workload.calm()
-        whole = mesh.world.run_until(lambda: mesh.whole() and mesh.quiet(), _QUIET_US, _LOOK_US)
+        whole = mesh.world.run_until(
+            lambda: mesh.whole() and mesh.quiet() and mesh.linked(), _QUIET_US, _LOOK_US
+        )
         workload.bring_near()
         mesh.world.run(5_000_000)
         unreceived = punctuality.unreceived(mesh, self.invariants.ledger, workload.consumers)
@@ -172,7 +174,9 @@ class Storm:
         verdicts = unreceived + mesh.history.verdicts(clock_error_us=self._clock_error_us) + mesh.failures()
         if not (whole and mesh.whole()):
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
-            verdicts.append(f"no quiet: whole {mesh.whole()}, requests without an answer {waiting}")
+            verdicts.append(
+                f"no quiet: whole {mesh.whole()}, linked {mesh.linked()}, requests without an answer {waiting}"
+            )
         if not verdicts:
             mesh.world.run_until(lambda: jobs.settled(mesh, self.invariants.ledger), _QUIET_US, _LOOK_US)
             verdicts = jobs.verdicts(mesh, self.invariants.ledger)

@@ -69,3 +69,13 @@ def test_a_broker_that_knows_of_the_deleted_topic_only_is_asked_again() -> None:
 
     scheduled = stage.insert(3, b"x")
     assert not sent(answered(stage, scheduled, 1), ChangeRequest)
+
+
+@pytest.mark.parametrize("document", ["", "{}", "null", '["x"]', "[1", "7"])
+def test_an_answer_that_names_no_partitions_is_one_of_a_broker_that_does_not_say(document: str) -> None:
+    stage = Stage()
+    stage.connect()
+    order = CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1)
+    [request] = sent(stage.step(order), CreateTopicRequest)
+    asked = stage.receive("a", Reply(request.request_id, Code.OK, document=document))
+    assert of(answered(stage, asked, 1), Completed)

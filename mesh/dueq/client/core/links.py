@@ -2,7 +2,8 @@
 
 A link is one socket's life. It is up once the broker has answered Hello; Hello goes on every two seconds as
 keep-alive and clock measurement. A link without any frame for five seconds is replaced; one that has never
-been up, after two seconds at first, since what was lost while it was made is not sent again by itself.
+been up, after two seconds at first and four later, since what was lost while it was made is not sent again by
+itself.
 Nothing here promises that what was sent has arrived: who sent it repeats it.
 """
 
@@ -21,7 +22,7 @@ from dueq_codecs.messages import BrokerInfo, ClientMessage, Code, Hello, HelloRe
 HELLO_US: Final = 2_000_000
 SILENCE_US: Final = 5_000_000
 BACK_OFF_US_MIN: Final = 100_000
-BACK_OFF_US_MAX: Final = 5_000_000
+BACK_OFF_US_MAX: Final = 2_000_000
 
 
 class State(Enum):
@@ -65,7 +66,7 @@ class Link:
     @property
     def silent_at_us(self) -> int:
         """Monotonic instant at which it is given up if nothing is heard; later with each attempt in vain."""
-        return self.heard_us + (SILENCE_US if self.up else min(HELLO_US + self.back_off_us, SILENCE_US))
+        return self.heard_us + (SILENCE_US if self.up else HELLO_US + self.back_off_us)
 
 
 class Links:

@@ -176,8 +176,7 @@ class Topics:
             )  # fmt: skip
 
         def answered(answer: Answer) -> None:
-            document = answer.document if isinstance(answer, Reply) else ""
-            self._directory.made(event.topic, json.loads(document or "[]"))
+            self._directory.made(event.topic, _partitions_of(answer))
             self._await_serving(question, event.topic)
 
         question.put(build, answered, COORDINATE_SILENCE_US)
@@ -219,3 +218,12 @@ class Topics:
         question.put(
             lambda request: DeleteTopicRequest(request, event.topic), answered, COORDINATE_SILENCE_US
         )
+
+
+def _partitions_of(answer: Answer) -> list[int]:
+    """The uids in the answer to a creation; empty where it names none, or nothing that can be read."""
+    try:
+        uids = json.loads(answer.document) if isinstance(answer, Reply) else []
+    except ValueError:
+        return []
+    return [uid for uid in uids if isinstance(uid, int)] if isinstance(uids, list) else []
