@@ -202,6 +202,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("push_sent", "Q"),
         Text("leader"),
         Scalar("coming", "I"),
+        Scalar("incarnation", "Q"),
+        Scalar("mono_us", "Q"),
     ),
     Kind.PUSH: Layout(
         m.Push,
@@ -223,6 +225,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("size", "I"),
         Column("crc", "I"),
         Column("keyed", "B"),
+        Scalar("incarnation", "Q"),
+        Scalar("mono_us", "Q"),
     ),
     Kind.PUSH_CHUNK: Layout(
         m.PushChunk,

@@ -342,6 +342,10 @@ class ConsumerReply:
     """The broker that answers."""
     coming: int = 0
     """Leases here whose push has not left: they take credit, although the limit may have been lowered since."""
+    incarnation: int = 0
+    """The life of the broker that `mono_us` is of."""
+    mono_us: int = 0
+    """The leader's monotonic clock when the answer left, µs."""
 
 
 @dataclass(slots=True)
@@ -374,6 +378,10 @@ class Push:
     crc: U32 = field(default_factory=lambda: NO_U32)
     keyed: U8 = field(default_factory=lambda: NO_U8)
     """Empty, or per row whether the payload begins with its key."""
+    incarnation: int = 0
+    """The life of the broker that `mono_us` is of."""
+    mono_us: int = 0
+    """The leader's monotonic clock when the push left, µs: leases are counted by it, whatever wall clocks show."""
 
 
 @dataclass(slots=True)

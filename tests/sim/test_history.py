@@ -54,6 +54,16 @@ def test_after_a_confirmed_move_only_its_due_counts() -> None:
     assert verdicts(told) == ["delivered early by 4000000 us"]
 
 
+def test_nobody_relies_on_a_lease_for_longer_than_its_leader_keeps_it() -> None:
+    told = history()
+    told.leased(KEY, 7, 8_000_000)
+    told.delivered(KEY, got(1_000, until_ms=8_003))
+    assert told.wrong == []
+    told.delivered(KEY, got(1_000, until_ms=8_006))
+    [wrong] = told.wrong
+    assert "relies on the lease 6000 us longer than it is" in wrong
+
+
 def test_two_consumers_within_one_lease() -> None:
     told = history()
     told.delivered(KEY, got(1_000, "a"))

@@ -48,13 +48,27 @@ CLIENTS: Final = (
         "SQS visibility time-out: it begins at the server, not at the receiver",
         (
             change(
-                "client.core.arrivals:Arrivals.push",
-                "released_us + left_ms * 1000",
-                "context.mono_us + left_ms * 1000",
+                "client.core.consumer:Consumer.pushed",
+                "session.released_us(push)",
+                "self._context.mono_us",
             ),
         ),
         seeds=24,
         finders=(5,),
+    ),
+    Bug(
+        "clock-of-an-earlier-life",
+        "What a leader's monotonic clock showed in its last life is compared with what it shows in this one.",
+        "POSIX clock_gettime: the origin of a monotonic clock is unspecified, and differs from boot to boot",
+        (
+            change(
+                "client.core.session:LeaderClock.instant_us",
+                "not incarnation or incarnation != self._incarnation",
+                "not self._incarnation",
+            ),
+        ),
+        seeds=12,
+        finders=(0,),
     ),
     Bug(
         "extension-believed-at-once",

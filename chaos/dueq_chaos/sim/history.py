@@ -116,6 +116,7 @@ class History:
         self._wrong: list[str] = []
         self._early: list[tuple[int, str]] = []
         self._names: dict[bytes, MessageKey] = {}
+        self._leased_until_us: dict[tuple[MessageKey, int], int] = {}
 
     # -------------------------------------------------------------- what happens
 
@@ -170,8 +171,13 @@ class History:
             if delivery.at_us < asked_us and delivery.held_until_us > at_us:
                 self._wrong.append(f"{name_of(key)}: {what} while a consumer holds it: {delivery}")
 
+    def leased(self, key: MessageKey, token: int, until_us: int) -> None:
+        """A push has left, with a lease that its leader keeps until then (true time)."""
+        self._leased_until_us[key, token] = max(until_us, self._leased_until_us.get((key, token), 0))
+
     def delivered(self, key: MessageKey, delivery: Delivery) -> None:
         """A consumer was given a message."""
+        self._not_longer(key, delivery)
         message = self.messages.get(key)
         if delivery.payload in self.refused:
             why = self.refused[delivery.payload]
@@ -182,6 +188,17 @@ class History:
             self.strangers.setdefault(key, []).append(delivery)
         else:
             self._judge(key, message, delivery)
+
+    def _not_longer(self, key: MessageKey, delivery: Delivery) -> None:
+        """Nobody relies on a lease for longer than the leader keeps it."""
+        until_us = self._leased_until_us.get((key, delivery.token))
+        if until_us is None:
+            return
+        longer_us = delivery.lease_until_us - until_us
+        if longer_us > max(until_us - delivery.at_us, 0) * _DRIFT_PPM // 1_000_000:
+            self._wrong.append(
+                f"{name_of(key)}: its consumer relies on the lease {longer_us} us longer than it is: {delivery}"
+            )
 
     def moved(self, key: MessageKey, due_ms: int, at_us: int, asked_at_us: int | None = None) -> None:
         """A move was confirmed (asked for at `asked_at_us`)."""

@@ -216,14 +216,16 @@ class Invariants:
         wall_us = self.mesh.world.wall_us + self.clock_error_us
         rows = zip(
             push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), push.token.tolist(), push.due.tolist(),
-            strict=True,
+            push.lease_left_ms.tolist(), strict=True,
         )  # fmt: skip
-        for uid, sequence, row, token, due in rows:
+        for uid, sequence, row, token, due, left_ms in rows:
             what = f"{name} pushes {name_of((uid, sequence, row))} token {token}"
             if due * 1000 > wall_us:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
             if push.leader == name:  # the others pass on what they were sent
                 self._not_replaced(name, uid, what)
+                until_us = self.mesh.world.wall_us + left_ms * 1000
+                self.mesh.history.leased((uid, sequence, row), token, until_us)
             if wrong := jobs.pushed_too_soon(self.mesh, self.ledger, uid, sequence):
                 self._fail(f"{what}: {wrong}")
             if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):

@@ -34,6 +34,8 @@ from dueq_codecs.messages import BrokerMessage, ClientMessage
 
 _READ_LATE_US = 2_000
 """So long after it has woken, a process may have read what came while it was asleep."""
+_UP_US_MAX = 100 * 86_400 * 1_000_000
+"""Its machine has run for less when it starts."""
 Deliver = Callable[[str, BrokerMessage, list[bytes | memoryview]], None]
 
 
@@ -72,7 +74,7 @@ class Node:
         self.disk = SimDisk(world, name)
         self.core: BrokerCore | None = None
         self.incarnation = 0
-        self.wall_error_us = 0
+        self.wall_error_us = self._up_since_us = 0
         self.hot_rows_total = limits.HOT_ROWS_TOTAL
         self.log_retain_bytes = limits.LOG_RETAIN_BYTES
         self.paused = False
@@ -99,7 +101,7 @@ class Node:
     def now(self) -> Now:
         """What its clocks show."""
         world, ahead_us = self._world, self._ahead_us()
-        return Now(world.wall_us + self.wall_error_us + ahead_us, world.now_us + ahead_us)
+        return Now(world.wall_us + self.wall_error_us + ahead_us, world.now_us + ahead_us + self._up_since_us)
 
     def _ahead_us(self) -> int:
         if not self.drift_ppm:
@@ -119,6 +121,8 @@ class Node:
     def start(self) -> None:
         """Begin a new life on the same disk."""
         self.incarnation = self._world.random.getrandbits(48) | 1
+        # Its machine was started anew too: a monotonic clock means nothing beyond one life.
+        self._up_since_us = self.incarnation % _UP_US_MAX
         self._inbox, self._unread = [], None
         self._turn_planned_us = None
         self.paused = False

@@ -115,8 +115,22 @@ class ConsumerReply(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # ConsumerReply
+    def Incarnation(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # ConsumerReply
+    def MonoUs(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
 def ConsumerReplyStart(builder):
-    builder.StartObject(10)
+    builder.StartObject(12)
 
 def Start(builder):
     ConsumerReplyStart(builder)
@@ -187,6 +201,18 @@ def ConsumerReplyAddComing(builder, coming):
 def AddComing(builder, coming):
     ConsumerReplyAddComing(builder, coming)
 
+def ConsumerReplyAddIncarnation(builder, incarnation):
+    builder.PrependUint64Slot(10, incarnation, 0)
+
+def AddIncarnation(builder, incarnation):
+    ConsumerReplyAddIncarnation(builder, incarnation)
+
+def ConsumerReplyAddMonoUs(builder, monoUs):
+    builder.PrependUint64Slot(11, monoUs, 0)
+
+def AddMonoUs(builder, monoUs):
+    ConsumerReplyAddMonoUs(builder, monoUs)
+
 def ConsumerReplyEnd(builder):
     return builder.EndObject()
 
@@ -213,6 +239,8 @@ class ConsumerReplyT(object):
         pushSent = 0,
         leader = None,
         coming = 0,
+        incarnation = 0,
+        monoUs = 0,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -224,6 +252,8 @@ class ConsumerReplyT(object):
         self.pushSent = pushSent  # type: int
         self.leader = leader  # type: Optional[str]
         self.coming = coming  # type: int
+        self.incarnation = incarnation  # type: int
+        self.monoUs = monoUs  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -262,6 +292,8 @@ class ConsumerReplyT(object):
         self.pushSent = consumerReply.PushSent()
         self.leader = consumerReply.Leader()
         self.coming = consumerReply.Coming()
+        self.incarnation = consumerReply.Incarnation()
+        self.monoUs = consumerReply.MonoUs()
 
     # ConsumerReplyT
     def Pack(self, builder):
@@ -294,5 +326,7 @@ class ConsumerReplyT(object):
         if self.leader is not None:
             ConsumerReplyAddLeader(builder, leader)
         ConsumerReplyAddComing(builder, self.coming)
+        ConsumerReplyAddIncarnation(builder, self.incarnation)
+        ConsumerReplyAddMonoUs(builder, self.monoUs)
         consumerReply = ConsumerReplyEnd(builder)
         return consumerReply

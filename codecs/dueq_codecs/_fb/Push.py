@@ -391,8 +391,22 @@ class Push(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
         return o == 0
 
+    # Push
+    def Incarnation(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # Push
+    def MonoUs(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
 def PushStart(builder):
-    builder.StartObject(18)
+    builder.StartObject(20)
 
 def Start(builder):
     PushStart(builder)
@@ -577,6 +591,18 @@ def PushStartKeyedVector(builder, numElems):
 def StartKeyedVector(builder, numElems):
     return PushStartKeyedVector(builder, numElems)
 
+def PushAddIncarnation(builder, incarnation):
+    builder.PrependUint64Slot(18, incarnation, 0)
+
+def AddIncarnation(builder, incarnation):
+    PushAddIncarnation(builder, incarnation)
+
+def PushAddMonoUs(builder, monoUs):
+    builder.PrependUint64Slot(19, monoUs, 0)
+
+def AddMonoUs(builder, monoUs):
+    PushAddMonoUs(builder, monoUs)
+
 def PushEnd(builder):
     return builder.EndObject()
 
@@ -611,6 +637,8 @@ class PushT(object):
         size = None,
         crc = None,
         keyed = None,
+        incarnation = 0,
+        monoUs = 0,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -630,6 +658,8 @@ class PushT(object):
         self.size = size  # type: Optional[List[int]]
         self.crc = crc  # type: Optional[List[int]]
         self.keyed = keyed  # type: Optional[List[int]]
+        self.incarnation = incarnation  # type: int
+        self.monoUs = monoUs  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -742,6 +772,8 @@ class PushT(object):
                     self.keyed.append(push.Keyed(i))
             else:
                 self.keyed = push.KeyedAsNumpy()
+        self.incarnation = push.Incarnation()
+        self.monoUs = push.MonoUs()
 
     # PushT
     def Pack(self, builder):
@@ -878,5 +910,7 @@ class PushT(object):
             PushAddCrc(builder, crc)
         if self.keyed is not None:
             PushAddKeyed(builder, keyed)
+        PushAddIncarnation(builder, self.incarnation)
+        PushAddMonoUs(builder, self.monoUs)
         push = PushEnd(builder)
         return push

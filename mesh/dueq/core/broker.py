@@ -395,7 +395,11 @@ class BrokerCore:
         dispatcher = self._dispatchers.get(topic.name)
         if dispatcher is None:
             dispatcher = TopicDispatcher(
-                topic.name, self._settings.broker_id, self._ctx.metrics, self._ctx.new_token
+                topic.name,
+                self._settings.broker_id,
+                self._settings.incarnation,
+                self._ctx.metrics,
+                self._ctx.new_token,
             )
             self._dispatchers[topic.name] = dispatcher
         recovered = self._recovered.pop(uid, None)

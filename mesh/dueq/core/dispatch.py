@@ -62,23 +62,28 @@ class TopicDispatcher:
 
     Args:
         topic: name.
-        broker_id: this broker, named in every frame to a consumer.
+        broker_id, incarnation: this broker and its life, named in what is sent to a consumer.
         metrics: counters.
         new_token: gives out numbers for read orders.
     """
 
     def __init__(
-        self, topic: str, broker_id: str, metrics: CoreMetrics, new_token: Callable[[], int]
+        self,
+        topic: str,
+        broker_id: str,
+        incarnation: int,
+        metrics: CoreMetrics,
+        new_token: Callable[[], int],
     ) -> None:
         self.topic = topic
-        self._broker_id = broker_id
+        self._broker_id, self._incarnation = broker_id, incarnation
         self._metrics = metrics
         self._lanes: dict[int, Lane] = {}
         self._consumers = Consumers()
         self._sends: list[tuple[Route, BrokerMessage, list[Body]]] = []
         self._stager = Stager(topic, metrics, new_token, self._consumers, self._send_chunk)
         self._sessions = Sessions(
-            topic, broker_id, self._consumers, self._lanes, self._stager, self._send, self
+            topic, broker_id, incarnation, self._consumers, self._lanes, self._stager, self._send, self
         )
         self._mesh_minus_mono_us: int | None = None
         self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN
@@ -338,7 +343,9 @@ class TopicDispatcher:
                     lane.return_granted(leaving.slots[leaving.lane == at], now)
                 continue
             self._count_push(leaving, mesh_us)
-            push, bodies = build(leaving, session, self.topic, self._broker_id, mesh_us, now)
+            push, bodies = build(
+                leaving, session, self.topic, self._broker_id, self._incarnation, mesh_us, now
+            )
             self._sends.append((session.route, push, bodies))
 
     def _count_push(self, leaving: Leaving, mesh_us: int) -> None:

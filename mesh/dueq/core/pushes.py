@@ -97,7 +97,13 @@ def _by_size(leaving: Leaving) -> Iterator[Leaving]:
 
 
 def build(
-    leaving: Leaving, session: ConsumerSession, topic: str, leader: str, released_us: int, now: Now
+    leaving: Leaving,
+    session: ConsumerSession,
+    topic: str,
+    leader: str,
+    incarnation: int,
+    released_us: int,
+    now: Now,
 ) -> tuple[Push, list[Body]]:
     """Make one Push; its leases count as pushed from now on.
 
@@ -105,7 +111,7 @@ def build(
         leaving: rows of this session only, within the size of a frame.
         session: who gets it; the push takes its next number.
         topic: name.
-        leader: this broker.
+        leader, incarnation: this broker and its life.
         released_us: mesh time of this instant, Unix µs.
         now: this instant.
     """
@@ -132,6 +138,8 @@ def build(
         size=np.ascontiguousarray(entries["size"]),
         crc=np.ascontiguousarray(entries["crc"]),
         keyed=_keyed(entries),
+        incarnation=incarnation,
+        mono_us=now.mono_us,
     )
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
 

@@ -86,6 +86,7 @@ class Sessions:
         self,
         topic: str,
         broker_id: str,
+        incarnation: int,
         consumers: Consumers,
         lanes: dict[int, Lane],
         stager: Stager,
@@ -94,7 +95,7 @@ class Sessions:
     ) -> None:
         self.again: deque[tuple[Lane, Slots, U64]] = deque()
         self._topic = topic
-        self._broker_id = broker_id
+        self._broker_id, self._incarnation = broker_id, incarnation
         self._consumers = consumers
         self._lanes = lanes
         self._stager = stager
@@ -390,7 +391,7 @@ class Sessions:
             session.route,
             ConsumerReply(
                 self._topic, session.consumer_id, session.attach, session.credit_number, code, text, waiting,
-                session.push_number, self._broker_id, coming[session.number_here],
+                session.push_number, self._broker_id, coming[session.number_here], self._incarnation, now.mono_us,
             ),
         )  # fmt: skip
 

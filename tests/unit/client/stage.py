@@ -191,7 +191,10 @@ def ok(
     )
 
 
-def confirm(frame: ConsumerFrame, waiting: int = 0, push_sent: int = 0) -> ConsumerReply:
+def confirm(
+    frame: ConsumerFrame, waiting: int = 0, push_sent: int = 0, life: int = 0, mono_us: int = 0
+) -> ConsumerReply:
+    """A leader's answer; of a leader that does not say by which clock unless it has a life."""
     return ConsumerReply(
         TOPIC,
         frame.consumer_id,
@@ -200,6 +203,8 @@ def confirm(frame: ConsumerFrame, waiting: int = 0, push_sent: int = 0) -> Consu
         waiting=waiting,
         push_sent=push_sent,
         leader=frame.leader,
+        incarnation=life,
+        mono_us=mono_us,
     )
 
 
@@ -215,6 +220,8 @@ def push(
     consumer_id: bytes = CONSUMER,
     released_us: int = WALL,
     left_ms: int = 30_000,
+    life: int = 0,
+    mono_us: int = 0,
 ) -> tuple[Push, bytes]:
     """A push whose rows are consecutive rows of one record."""
     rows = len(payloads)
@@ -236,6 +243,8 @@ def push(
         lease_left_ms=np.full(rows, left_ms, np.uint64),
         size=np.array([len(p) for p in payloads], np.uint32),
         crc=np.array([crc32(p) for p in payloads], np.uint32),
+        incarnation=life,
+        mono_us=mono_us,
     )
     return message, b"".join(payloads)
 

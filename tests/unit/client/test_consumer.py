@@ -233,14 +233,71 @@ def confirm_all(stage: Stage, until_ms: float, broker: str = "a") -> list[object
     return effects
 
 
-def test_the_lease_counts_from_the_release_by_the_measured_offset() -> None:
-    """The push was under way for 300 ms: that much less is left, and never more than the leader counts."""
+UP_US = 77_000_000_000
+"""What a leader's monotonic clock shows when ours shows nothing."""
+
+
+def left_after(stage: Stage, released_ms: float, *, life: int = 5, attach: int = 1, number: int = 1) -> float:
+    """A push of a lease of ten seconds comes now; returns how much of it is left, ms."""
+    [delivery] = delivered(
+        stage, "a", b"x", attach=attach, number=number, token=60 + number, left_ms=10_000,
+        released_us=WALL + 3_600_000_000, life=life, mono_us=UP_US + int(released_ms * 1000),
+    )  # fmt: skip
+    return (delivery.deadline_us - stage.at_us(stage.ms)) / 1000
+
+
+def heard(stage: Stage, frame: ConsumerFrame, life: int = 5) -> None:
+    """The leader answers at once."""
+    stage.receive("a", confirm(frame, life=life, mono_us=UP_US + int(stage.ms * 1000)))
+
+
+def test_a_lease_counts_from_its_release_by_the_leader_s_monotonic_clock() -> None:
+    """The push was under way for 300 ms; the leader's wall clock is an hour ahead."""
     stage = Stage()
-    attached(stage)
-    stage.step(ms=300)
-    [delivery] = delivered(stage, "a", b"x", left_ms=1_000, released_us=WALL)
-    drift_us = 150
-    assert delivery.deadline_us == stage.at_us(1_000) - drift_us
+    frames = attached(stage)
+    heard(stage, frames["a"])
+    stage.step(ms=1_300)
+    drift_ms = 0.5
+    assert left_after(stage, 1_000) == 10_000 - 300 - drift_ms
+
+
+def test_an_answer_that_was_long_on_its_way_does_not_make_a_lease_longer() -> None:
+    stage = Stage()
+    [frame] = attached(stage).values()
+    stage.step(ms=400)
+    stage.receive("a", confirm(frame, life=5, mono_us=UP_US + 100_000))
+    assert left_after(stage, 350) <= 10_000 - 50
+
+
+def test_the_quickest_of_all_answers_counts_until_clocks_may_have_drifted_more() -> None:
+    stage = Stage()
+    [frame] = attached(stage).values()
+    heard(stage, frame)
+    [beat] = sent(stage.run_until(2_500), ConsumerFrame)
+    stage.step(ms=2_700)
+    heard(stage, beat)
+    assert left_after(stage, 2_700) == 10_000 - 1.35
+
+
+def test_a_new_life_of_the_leader_has_a_clock_of_its_own() -> None:
+    """Its machine may have been started anew: nothing is known but that the attach had been sent before."""
+    stage = Stage()
+    [frame] = attached(stage).values()
+    heard(stage, frame)
+    stage.step(ms=700)
+    assert left_after(stage, 40_000, life=6) == 10_000 - 700
+
+
+def test_a_push_of_an_earlier_attach_and_of_an_unknown_age_is_left_to_be_repeated() -> None:
+    stage = Stage()
+    [frame] = attached(stage).values()
+    heard(stage, frame)
+    [beat] = sent(stage.run_until(2_500), ConsumerFrame)
+    unknown = ConsumerReply(TOPIC, CONSUMER, beat.attach, beat.number, Code.UNKNOWN_SESSION)
+    stage.receive("a", unknown)
+    assert not delivered(stage, "a", b"x", attach=1, life=6, mono_us=UP_US)
+    assert left_after(stage, 1_500, attach=1) == 10_000 - 1_000 - 0.75
+    assert left_after(stage, 90_000, attach=2, number=2, life=6) == 10_000
 
 
 def test_after_two_thirds_of_a_session_without_an_answer_leases_are_lost() -> None:

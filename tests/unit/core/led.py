@@ -88,7 +88,7 @@ class Stage:
         self.tokens = 0
         self.clock = MeshTime()
         self.look_ahead_ms = look_ahead_ms
-        self.dispatcher = TopicDispatcher("t", "b1", self.metrics, self.new_token)
+        self.dispatcher = TopicDispatcher("t", "b1", 1, self.metrics, self.new_token)
         self.leds = {uid: Led(uid) for uid in range(1, partitions + 1)}
         self.reads: list[ReadPayloads | ReadChunk] = []
         self.sent: list[tuple[Route, BrokerMessage, list[bytes | memoryview]]] = []

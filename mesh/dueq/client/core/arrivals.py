@@ -5,7 +5,6 @@ from __future__ import annotations
 from zlib import crc32
 
 from dueq import limits
-from dueq.client.core.context import Context
 from dueq.client.core.delivery import Delivery, PushedIds
 from dueq_codecs.keys import split_key
 from dueq_codecs.messages import Push, PushChunk
@@ -24,8 +23,7 @@ class Arrivals:
         chunks: of long payloads whose push has not come, by (message name, token).
     """
 
-    def __init__(self, context: Context, bytes_max: int) -> None:
-        self._context = context
+    def __init__(self, bytes_max: int) -> None:
         self._bytes_max = 2 * bytes_max + limits.PAYLOAD_BYTES_MAX
         self.held: dict[int, Delivery] = {}
         self._seen: dict[int, int] = {}
@@ -47,19 +45,18 @@ class Arrivals:
             self._drop(next(iter(self.chunks)))
 
     def push(
-        self, push: Push, body: bytes | memoryview, since_us: int
+        self, push: Push, body: bytes | memoryview, released_us: int
     ) -> tuple[list[Delivery], list[Delivery], bool]:
         """Take a push apart.
 
         Args:
             push, body: as they came.
-            since_us: when something was sent to the leader (monotonic) that it had got before it pushed.
+            released_us: when it left the leader at the earliest (monotonic): leases count from then.
 
         Returns:
             New deliveries; those whose payload is damaged; whether all rows were complete.
         """
-        context, view = self._context, memoryview(body)
-        released_us = context.clock.mono_us(push.released_at_us, push.leader, context.now, since_us)
+        view = memoryview(body)
         pushed = PushedIds(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []

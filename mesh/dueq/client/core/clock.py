@@ -19,9 +19,8 @@ SAMPLE_AGE_US = 120_000_000
 
 
 class Sample(NamedTuple):
-    """One measurement: mesh time, as one broker sees it, minus this machine's monotonic clock."""
+    """One measurement: mesh time minus this machine's monotonic clock."""
 
-    broker_id: str
     taken_us: int
     round_trip_us: int
     mesh_minus_mono_us: int
@@ -37,11 +36,8 @@ class MeshClock:
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
         self.best: Sample | None = None
-        self._best_of: dict[str, Sample] = {}
 
-    def measured(
-        self, broker_id: str, sent: Now, now: Now, received_us: int, replied_us: int, mesh_offset_us: int
-    ) -> None:
+    def measured(self, sent: Now, now: Now, received_us: int, replied_us: int, mesh_offset_us: int) -> None:
         """Take in one exchange: `sent` and `now` by our clocks, the other two by the broker's wall clock.
 
         Both are 0 when the broker does not know yet how wrong its clock is.
@@ -53,32 +49,11 @@ class MeshClock:
             return  # the broker's wall clock stepped between the two
         middle_us = (sent.mono_us + now.mono_us) // 2
         mesh_us = (received_us + replied_us) // 2 + mesh_offset_us
-        self._samples.append(Sample(broker_id, now.mono_us, round_trip_us, mesh_us - middle_us))
+        self._samples.append(Sample(now.mono_us, round_trip_us, mesh_us - middle_us))
         fresh = [sample for sample in self._samples if now.mono_us - sample.taken_us <= SAMPLE_AGE_US]
-        # The worst first, so that of each broker the best remains.
-        fresh.sort(key=lambda sample: sample.error_us(now), reverse=True)
-        self._best_of = {sample.broker_id: sample for sample in fresh}
-        self.best = fresh[-1]
+        self.best = min(fresh, key=lambda sample: sample.error_us(now))
 
     def mesh_us(self, now: Now) -> int:
         """Mesh time now, Unix µs; the own wall clock before the first measurement."""
         best = self.best
         return now.wall_us if best is None else now.mono_us + best.mesh_minus_mono_us
-
-    def mono_us(self, mesh_us: int, broker_id: str, now: Now, since_us: int) -> int:
-        """The monotonic instant of a past instant that a broker has stamped.
-
-        By the error bound too early. Brokers may see mesh time some ms apart while one of their clocks drifts, so
-        who stamped it is asked first. What would be in the future shows that a clock was set since it was measured.
-
-        Args:
-            mesh_us: Unix µs, as stamped.
-            broker_id: by whom.
-            now: this instant.
-            since_us: monotonic instant after which it was; returned where no measurement helps.
-        """
-        best = self._best_of.get(broker_id, self.best)
-        if best is None:
-            return since_us
-        at_us = mesh_us - best.mesh_minus_mono_us - best.error_us(now)
-        return at_us if at_us <= now.mono_us else since_us

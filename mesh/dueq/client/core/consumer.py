@@ -1,9 +1,9 @@
 """One consumer: a session with every leader of its topic, the leases that it holds, its credit.
 
 Three clocks of patience run here, each shorter than the leader's: a session without an answer for two thirds
-of CONSUMER_SESSION_MS gives up its leases before the leader does; a lease is counted from its release by the
-best measured offset and never handed out when it is over; and what the user will not reach in time is given
-back before that, uncounted.
+of CONSUMER_SESSION_MS gives up its leases before the leader does; a lease is counted from the earliest that its
+push can have left, and never handed out when it is over; and what the user will not reach in time is given back
+before that, uncounted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Consumer:
         self._directory = directory
         self.consumer_id, self.topic = event.consumer_id, event.topic
         self._credit, self._credit_bytes, self._lease_ms = event.credit, event.credit_bytes, event.lease_ms
-        self._arrivals = Arrivals(context, event.credit_bytes)
+        self._arrivals = Arrivals(event.credit_bytes)
         self._settling = Settling(
             context, calls, lanes, event.topic, event.linger_us, max(event.credit // 4, 1), self._settled
         )
@@ -153,7 +153,7 @@ class Consumer:
             self._refused(session, reply)
             return
         session.attached = True
-        session.confirm(reply.number)
+        session.confirm(reply.number, reply.incarnation, reply.mono_us)
         session.waiting, session.coming = reply.waiting, reply.coming
         for uid, _ in session.uids:
             self._alive_us[uid] = max(self._alive_us.get(uid, 0), session.answered_us)
@@ -170,7 +170,10 @@ class Consumer:
         session = self._sessions.get(push.leader or link.broker_id)
         if session is None or self._closing is not None:
             return
-        fresh, damaged, complete = self._arrivals.push(push, body, session.answered_us)
+        released_us = session.released_us(push)
+        if released_us is None:
+            return  # of an earlier attach, and how old nobody knows: what is not held there comes once more
+        fresh, damaged, complete = self._arrivals.push(push, body, released_us)
         if push.attach == session.attach and complete:
             session.saw_push(push.number)
         self._note_leader(push, session.leader)
@@ -257,7 +260,7 @@ class Consumer:
         if self._closing is not None:
             return
         self._attaches += 1
-        session.begin(self._attaches)
+        session.begin(self._attaches, self._context.mono_us)
         self._speak(session, ConsumerAction.ATTACH, session.asked)
 
     def _speak(self, session: Session, action: ConsumerAction, credit: int) -> None:

@@ -192,7 +192,7 @@ class Links:
         sent = link.greeted
         if sent is not None and reply.echo_wall_us == sent.wall_us:
             context.clock.measured(
-                reply.broker_id, sent, context.now,
+                sent, context.now,
                 reply.received_wall_us, reply.sent_wall_us, reply.mesh_offset_us,
             )  # fmt: skip
         self.cluster_id = self.cluster_id or reply.cluster_id

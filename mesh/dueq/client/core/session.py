@@ -1,14 +1,51 @@
-"""A consumer's session with one leader: attached or not, what was promised, what was answered."""
+"""A consumer's session with one leader: attached or not, what was promised, what was answered, and when."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
+from dueq import limits
 from dueq.client.core.credit import Share
+from dueq_codecs.messages import Push
 
 NUMBERS_KEPT = 64
 PROMISE_US = 250_000
 """So long credit given for waiting messages is not taken away again though it is not used."""
+
+
+class LeaderClock:
+    """A leader's monotonic clock against ours, as far as its answers tell.
+
+    What is answered was sent before: so our clock when a frame left, less the leader's when it answered, is at most
+    what lies between the two (the one half of Cristian, "Probabilistic clock synchronization", 1989). An instant
+    that the leader has stamped is never taken for later than it was, through whichever broker its frames have come,
+    and whatever wall clocks show.
+    """
+
+    def __init__(self) -> None:
+        self._incarnation = 0
+        self._ours_minus_theirs_us = 0
+        self._taken_us = 0
+
+    def answered(self, sent_us: int, incarnation: int, stamp_us: int) -> None:
+        """Take in an answer.
+
+        Args:
+            sent_us: when the frame left, by our monotonic clock.
+            incarnation: the life of the broker that has answered.
+            stamp_us: when it did, by its monotonic clock.
+        """
+        known_us = self.instant_us(incarnation, stamp_us)
+        if known_us is None or sent_us >= known_us:
+            self._incarnation, self._ours_minus_theirs_us = incarnation, sent_us - stamp_us
+            self._taken_us = sent_us
+
+    def instant_us(self, incarnation: int, stamp_us: int) -> int | None:
+        """Return the earliest that a stamped instant can have been, by our clock; None of a life without an answer."""
+        if not incarnation or incarnation != self._incarnation:
+            return None
+        at_us = stamp_us + self._ours_minus_theirs_us
+        return at_us - abs(at_us - self._taken_us) * limits.CLOCK_DRIFT_PPM // 1_000_000
 
 
 class Session:
@@ -18,6 +55,7 @@ class Session:
         leader: broker id.
         attach: number of the present attach, 0 before the first.
         attached: the leader has answered the present attach.
+        begun_us: when that attach was first sent, or is about to be.
         number: of the last frame sent.
         asked: the credit that the last frame stated.
         limit: the highest credit that may be in force there: as stated in any frame not yet overtaken by a
@@ -39,6 +77,7 @@ class Session:
         self.leader = leader
         self.attach = 0
         self.attached = False
+        self.begun_us = now_us
         self.number = 0
         self.asked = 0
         self.limit = 0
@@ -55,6 +94,7 @@ class Session:
         self.goodbye = 0
         self.uids: frozenset[tuple[int, int]] = frozenset()
         self._stated: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        self._clock = LeaderClock()
 
     def state(self, credit: int, now_us: int) -> None:
         """Note a frame that is about to be sent."""
@@ -66,12 +106,14 @@ class Session:
             self._stated.popitem(last=False)
         self.limit = max(self.limit, credit)
 
-    def confirm(self, number: int) -> None:
-        """The leader has this credit number in force, and so no older one."""
+    def confirm(self, number: int, incarnation: int, stamp_us: int) -> None:
+        """The leader had this credit number in force, and so no older one, when it stamped its answer."""
         while self._stated and next(iter(self._stated)) < number:
             self._stated.popitem(last=False)
         if number in self._stated:
-            self.answered_us = max(self.answered_us, self._stated[number][1])
+            sent_us = self._stated[number][1]
+            self.answered_us = max(self.answered_us, sent_us)
+            self._clock.answered(sent_us, incarnation, stamp_us)
             self.limit = max(credit for credit, _ in self._stated.values())
 
     @property
@@ -84,9 +126,17 @@ class Session:
         """Pushes were sent that have not arrived: a beat a second later has them sent again."""
         return self.push_sent > self.push_seen
 
-    def begin(self, attach: int) -> None:
+    def released_us(self, push: Push) -> int | None:
+        """When a push left the leader at the earliest, by our monotonic clock; None where nothing is known of it."""
+        at_us = self._clock.instant_us(push.incarnation, push.mono_us)
+        if push.attach != self.attach:
+            return at_us
+        return self.begun_us if at_us is None else max(at_us, self.begun_us)
+
+    def begin(self, attach: int, now_us: int) -> None:
         """Attach anew: pushes count from one again."""
         self.attach = attach
+        self.begun_us = now_us
         self.attached = False
         self.coming = 0
         self.push_seen = self.push_sent = 0
