@@ -37,6 +37,7 @@ from dueq.core.membership import CoordinatorOrder, Registration
 from dueq.core.persistence import StoreRead
 from dueq.core.settings import CoreSettings
 from dueq.errors import DueqError, InvalidRequest
+from dueq.storage.engine import StoreFailed
 from dueq.storage.store import Store
 
 EXIT_OK = 0
@@ -76,7 +77,7 @@ def run(config: BrokerConfig) -> int:
 
     Returns:
         The process's exit code: 0 after SIGINT or SIGTERM; 1 where it could not start; 70 after a bug; 75 after
-        the store has failed (start it again: it recovers).
+        the store has failed or the disk is full (start it again: it recovers).
     """
     log = configure(config.log_level, config.log_format, config.id)
     log_broken_threads(log)
@@ -88,6 +89,9 @@ def run(config: BrokerConfig) -> int:
                 broker.start()
                 stopping.call(broker.loop.stop)
                 return broker.drive()
+        except StoreFailed as error:
+            log.error("broker.not_started", reason=str(error), exit_code=EXIT_STORE_FAILED)
+            return EXIT_STORE_FAILED
         except (DueqError, OSError) as error:
             log.error("broker.not_started", reason=str(error))
             return EXIT_REFUSED

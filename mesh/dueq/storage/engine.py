@@ -62,4 +62,7 @@ class EngineDamaged(Exception):
 
 
 class StoreFailed(Exception):
-    """A write or sync failed. What is on disk is unknown until the store is opened again."""
+    """The machine refuses: a write or sync failed, or the database cannot be opened for want of space or files.
+
+    What is on disk is unknown until the store is opened again; it is not known to be damaged.
+    """

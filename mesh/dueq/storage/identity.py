@@ -2,7 +2,7 @@
 
 A damaged LevelDB is never repaired in place and never deleted: both databases are renamed together
 (`timeline.damaged-1`, …) and a fresh store with a new id is begun. To the mesh that is a stranger, which catches
-up from the others.
+up from the others. One that cannot be opened for want of space or files is not damaged, and stays what it is.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
-
-import plyvel
 
 from dueq.errors import InvalidRequest, UnknownVersion
 from dueq.storage import layout
@@ -43,7 +41,10 @@ class Identity:
 
         Args:
             folder, broker_id, cluster_id: see Store.open.
-            verify: reads what a start needs; closes both and raises EngineDamaged where that cannot be read.
+            verify: reads what a start needs; closes both and raises what it has met.
+
+        Raises:
+            InvalidRequest, UnknownVersion, StoreFailed: see Store.open.
         """
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock(folder)
@@ -52,7 +53,7 @@ class Identity:
             try:
                 engines = _open_engines(folder)
                 verify(*engines)
-            except (plyvel.Error, EngineDamaged) as error:
+            except EngineDamaged as error:
                 set_aside = f"{error}; kept as {_put_aside(folder)}"
                 engines = _open_engines(folder)
                 verify(*engines)

@@ -1,5 +1,7 @@
 """LevelDB through plyvel.
 
+What LevelDB reports is either damage or the machine's refusal (no space, no more files, no permission), which says
+nothing about the database: it is as good as before once the machine gives what is missing.
 `paranoid_checks` is on: without it LevelDB skips damaged parts of its write-ahead log in silence. After a failed
 write the handle would go on taking writes behind a torn one, so this engine takes none (LevelDB's DBImpl::Write
 sets a background error only for a failed sync). RepairDB is never used.
@@ -7,6 +9,8 @@ sets a background error only for a failed sync). RepairDB is never used.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,15 +24,16 @@ class LevelDbEngine:
     """One LevelDB database."""
 
     def __init__(self, folder: Path, *, write_buffer_bytes: int) -> None:
-        self._db = plyvel.DB(
-            str(folder),
-            create_if_missing=True,
-            paranoid_checks=True,
-            write_buffer_size=write_buffer_bytes,
-            max_open_files=128,
-            bloom_filter_bits=10,
-            compression=None,  # it halves the index, and costs as much again as all else that compaction does
-        )
+        with _trouble_told():
+            self._db = plyvel.DB(
+                str(folder),
+                create_if_missing=True,
+                paranoid_checks=True,
+                write_buffer_size=write_buffer_bytes,
+                max_open_files=128,
+                bloom_filter_bits=10,
+                compression=None,  # it halves the index, and costs as much again as all else that compaction does
+            )
         self._failed = ""
 
     def get(self, key: bytes) -> bytes | None:
@@ -57,7 +62,7 @@ class LevelDbEngine:
                     put(key, value)
             batch.write()
         except (plyvel.Error, OSError) as error:
-            self._failed = str(error)
+            self._failed = _text(error)
             raise StoreFailed(self._failed) from error
 
     def snapshot(self) -> LevelDbSnapshot:
@@ -97,21 +102,30 @@ class LevelDbSnapshot:
 
 
 def _get(source: object, key: bytes) -> bytes | None:
-    with _damage_told():
+    with _trouble_told():
         value: bytes | None = source.get(key)  # type: ignore[attr-defined]
         return value
 
 
 @contextmanager
-def _damage_told() -> Iterator[None]:
+def _trouble_told() -> Iterator[None]:
+    """Raise EngineDamaged, or StoreFailed where the machine refuses; a block that cannot be read is damage."""
     try:
         yield
     except plyvel.Error as error:
-        raise EngineDamaged(str(error)) from error
+        text = _text(error)
+        refused = isinstance(error, plyvel.IOError) and os.strerror(errno.EIO) not in text
+        raise (StoreFailed if refused else EngineDamaged)(text) from error
+
+
+def _text(error: Exception) -> str:
+    """What LevelDB says, which plyvel passes on as bytes."""
+    first = error.args[0] if error.args else ""
+    return first.decode(errors="replace") if isinstance(first, bytes) else str(error)
 
 
 def _scan(source: object, start: bytes, stop: bytes, limit: int | None) -> Iterator[tuple[bytes, bytes]]:
-    with _damage_told(), source.iterator(start=start, stop=stop) as rows:  # type: ignore[attr-defined]
+    with _trouble_told(), source.iterator(start=start, stop=stop) as rows:  # type: ignore[attr-defined]
         for count, row in enumerate(rows):
             if limit is not None and count >= limit:
                 return
@@ -119,5 +133,5 @@ def _scan(source: object, start: bytes, stop: bytes, limit: int | None) -> Itera
 
 
 def _keys(source: object, start: bytes, stop: bytes) -> Iterator[bytes]:
-    with _damage_told(), source.iterator(start=start, stop=stop, include_value=False) as keys:  # type: ignore[attr-defined]
+    with _trouble_told(), source.iterator(start=start, stop=stop, include_value=False) as keys:  # type: ignore[attr-defined]
         yield from keys

@@ -14,7 +14,7 @@ from zlib import crc32
 from dueq.core.entry import NO_ENTRIES
 from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition
 from dueq.storage import layout
-from dueq.storage.engine import Engine, Operation
+from dueq.storage.engine import Engine, Operation, StoreFailed
 from dueq.storage.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.logs import LogState
 from dueq.storage.reading import as_entries, read_entry
@@ -194,12 +194,11 @@ class Recovery:
             number = 1
             while (path := self._folder / f"partition-{uid}.damaged-{number}").exists():
                 number += 1
-            with path.open("wb") as file:
-                for which, engine in enumerate((self._timeline, self._payload)):
-                    for key, value in engine.scan(*layout.whole(uid)):
-                        file.write(pack_row(which, key, value))
-                file.flush()
-                os.fsync(file.fileno())
+            try:
+                self._copy_rows(uid, path)
+            except OSError as error:
+                path.unlink(missing_ok=True)  # half a copy would only take what space there is
+                raise StoreFailed(f"{path}: {error.strerror}") from error
             name = str(path)
         mark, partition, meta = (layout.head(uid, tag) for tag in (b"X", b"P", b"M"))
         # The mark comes first and stays: a crash in the middle must not leave an empty replica that is trusted.
@@ -207,6 +206,14 @@ class Recovery:
         self._wipe(uid, keep=(mark, partition, meta))
         self.logs[uid] = LogState()
         return name
+
+    def _copy_rows(self, uid: int, path: Path) -> None:
+        with path.open("wb") as file:
+            for which, engine in enumerate((self._timeline, self._payload)):
+                for key, value in engine.scan(*layout.whole(uid)):
+                    file.write(pack_row(which, key, value))
+            file.flush()
+            os.fsync(file.fileno())
 
     def _wipe(self, uid: int, keep: tuple[bytes, ...] = ()) -> None:
         for engine in (self._payload, self._timeline):

@@ -37,7 +37,7 @@ class Space:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ballast = folder / "ballast"
+        self._ballast = _ballast(folder)
         # What a flush and a compaction write before they delete, but no more than a quarter of a small disk.
         room = 2 * sum(Buffers.on(folder)) + _COMPACTION_BYTES
         self._working_room = min(room, shutil.disk_usage(folder).total // 4)
@@ -65,9 +65,14 @@ class Space:
         usage = shutil.disk_usage(self._folder)
         return usage.free, usage.total
 
-    def release_ballast(self) -> None:
-        """Give the reserve up."""
-        self._ballast.unlink(missing_ok=True)
+
+def release_ballast(folder: Path) -> None:
+    """Give the reserve of a data folder up."""
+    _ballast(folder).unlink(missing_ok=True)
+
+
+def _ballast(folder: Path) -> Path:
+    return folder / "ballast"
 
 
 @dataclass(frozen=True, slots=True)

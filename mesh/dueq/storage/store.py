@@ -50,7 +50,7 @@ from dueq.storage.logs import LogState
 from dueq.storage.reading import Reading
 from dueq.storage.recovery import Recovery
 from dueq.storage.snapshots import Snapshots, unpack_rows
-from dueq.storage.space import Pressure, Space
+from dueq.storage.space import Pressure, Space, release_ballast
 from dueq_codecs.frames import encode_record
 from dueq_codecs.records import LogEntry, RecordKind
 
@@ -118,21 +118,26 @@ class Store:
         Raises:
             InvalidRequest: the folder is in use, or belongs to another broker or cluster.
             UnknownVersion: the store is of another format.
+            StoreFailed: the disk is full, or the machine refuses otherwise. The reserve of disk space is given up
+                for the next attempt.
         """
-
         found: list[Recovery] = []
 
         def verify(timeline: Engine, payload: Engine) -> None:
             try:
                 recovery = Recovery(timeline, payload, folder)
                 recovery.verify(thoroughly=(folder / _SUSPECT).exists())
-            except EngineDamaged:
+            except (EngineDamaged, StoreFailed):
                 timeline.close()
                 payload.close()
                 raise
             found.append(recovery)
 
-        identity, timeline, payload = Identity.open(folder, broker_id, cluster_id, verify)
+        try:
+            identity, timeline, payload = Identity.open(folder, broker_id, cluster_id, verify)
+        except StoreFailed:
+            release_ballast(folder)
+            raise
         (folder / _SUSPECT).unlink(missing_ok=True)
         return cls(timeline, payload, identity, found[-1], Space(folder))
 
@@ -196,8 +201,8 @@ class Store:
 
     def release_ballast(self) -> None:
         """Give up the reserve of disk space, so that the store can be closed and opened again."""
-        if self._space is not None:
-            self._space.release_ballast()
+        if self._identity.folder is not None:
+            release_ballast(self._identity.folder)
 
     def close(self) -> None:
         """Close both databases and let the folder go."""

@@ -1,0 +1,104 @@
+"""A store that cannot be opened, since the machine refuses, is as good as before once it does not."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.unit.storage.test_store import insert
+
+from dueq.core.persistence import AppendLog, CreatePartition
+from dueq.storage import layout
+from dueq.storage.engine import StoreFailed
+from dueq.storage.leveldb import LevelDbEngine
+from dueq.storage.store import Store
+
+UID = 9
+
+
+@contextmanager
+def limit(which: int, soft: int) -> Iterator[None]:
+    """This process may have no more of something for a while."""
+    before = resource.getrlimit(which)
+    resource.setrlimit(which, (soft, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(which, before)
+
+
+def lowest_free_descriptor() -> int:
+    """The next file that is opened would have this number."""
+    descriptor = os.open("/dev/null", os.O_RDONLY)
+    os.close(descriptor)
+    return descriptor
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A store that holds something, and whose reserve has been given up."""
+    folder = tmp_path / "d"
+    store = Store.open(folder, "b1", "one")
+    store.commit([CreatePartition(UID, "t")])
+    for sequence in range(1, 40):
+        store.commit([AppendLog(UID, [insert(sequence, [b"x" * 1_000] * 20)])])
+    store.close()
+    return folder
+
+
+def test_without_room_on_the_disk_nothing_is_set_aside(folder: Path) -> None:
+    """A broker that was started again on a full disk dropped all that it had."""
+    # What LevelDB meets is EFBIG here, and ENOSPC on a full disk.
+    with limit(resource.RLIMIT_FSIZE, 16), pytest.raises(StoreFailed, match="File too large"):
+        Store.open(folder, "b1", "one")
+    assert_whole(folder)
+
+
+def test_without_files_to_open_nothing_is_set_aside(folder: Path) -> None:
+    refused = 0
+    for files in range(3, 12):
+        with limit(resource.RLIMIT_NOFILE, lowest_free_descriptor() + files):
+            try:
+                Store.open(folder, "b1", "one").close()
+            except StoreFailed as error:
+                assert "Too many open files" in str(error)  # noqa: PT017 (with many it opens)
+                refused += 1
+    assert refused
+    assert_whole(folder)
+
+
+def test_a_store_that_cannot_be_opened_gives_up_its_reserve(folder: Path) -> None:
+    (folder / "ballast").write_bytes(b"reserve")
+    with limit(resource.RLIMIT_FSIZE, 16), pytest.raises(StoreFailed):
+        Store.open(folder, "b1", "one")
+    assert not (folder / "ballast").exists()
+
+
+def test_half_a_copy_of_a_damaged_replica_does_not_stay(folder: Path) -> None:
+    Store.open(folder, "b1", "one").close()  # what is in LevelDB's log is in a table from now on
+    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=1 << 20)
+    timeline.write([(layout.log_key(UID, 2), None)], sync=True)
+    timeline.close()
+    with (
+        limit(resource.RLIMIT_FSIZE, 100_000),
+        pytest.raises(StoreFailed, match=r"partition-9\.damaged-1: File"),
+    ):
+        Store.open(folder, "b1", "one")
+    assert not list(folder.glob("*.damaged-*"))
+    store = Store.open(folder, "b1", "one")
+    assert store.recover()[0].damaged
+    assert (folder / "partition-9.damaged-1").stat().st_size > 100_000
+    store.close()
+
+
+def assert_whole(folder: Path) -> None:
+    """Everything is there, and nothing was put aside."""
+    store = Store.open(folder, "b1", "one")
+    [found] = store.recover()
+    assert (store.set_aside, found.damaged, found.log_end) == ("", "", 39)
+    assert not list(folder.glob("*.damaged-*"))
+    store.close()
