@@ -172,7 +172,7 @@ class History:
                 self._wrong.append(f"{name_of(key)}: {what} while a consumer holds it: {delivery}")
 
     def leased(self, key: MessageKey, token: int, until_us: int) -> None:
-        """A push has left, with a lease that its leader keeps until then (true time)."""
+        """A push has left (or was passed on), with a lease that its leader keeps until then (true time)."""
         self._leased_until_us[key, token] = max(until_us, self._leased_until_us.get((key, token), 0))
 
     def delivered(self, key: MessageKey, delivery: Delivery) -> None:

@@ -224,8 +224,8 @@ class Invariants:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
             if push.leader == name:  # the others pass on what they were sent
                 self._not_replaced(name, uid, what)
-                until_us = self.mesh.world.wall_us + left_ms * 1000
-                self.mesh.history.leased((uid, sequence, row), token, until_us)
+            until_us = self.mesh.world.wall_us + left_ms * 1000
+            self.mesh.history.leased((uid, sequence, row), token, until_us)
             if wrong := jobs.pushed_too_soon(self.mesh, self.ledger, uid, sequence):
                 self._fail(f"{what}: {wrong}")
             if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):
