@@ -109,7 +109,7 @@ class BrokerCore:
         self._armed_us: int | None = None
         self._handlers: dict[type, Callable[[Any, Now], None]] = {
             ClientFrameReceived: self._clients.received,
-            RouteLost: self._on_route_lost,
+            RouteLost: self._clients.route_lost,
             PeerFrameReceived: self._peer_messages.received,
             Persisted: self._on_persisted,
             StoreFailed: self._on_store_failed,
@@ -332,12 +332,6 @@ class BrokerCore:
         self._ctx.inserts_refused = event.inserts_refused
         self._disk_almost_full = event.hand_over
         self._maybe_step_aside(now)
-
-    # -------------------------------------------------------------- clients
-
-    def _on_route_lost(self, event: RouteLost, now: Now) -> None:
-        for dispatcher in self._dispatchers.values():
-            dispatcher.route_lost(event.route, event.unsent, now)
 
     # -------------------------------------------------------------- the coordinator
 

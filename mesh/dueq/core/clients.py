@@ -1,7 +1,8 @@
 """What clients say: sessions, metadata, topics, changes, consumers.
 
 A broker that does not lead the partition sends the frame on to the one that does (`Relay`) and the answer back,
-so a client needs to reach one broker only. A relayed frame is never relayed again.
+so a client needs to reach one broker only. A relayed frame is never relayed again; what cannot be sent to a consumer
+goes back to its leader, so that others get the messages.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dueq.core.access import allowed, within_quota
 from dueq.core.browsing import Browsing
 from dueq.core.context import Context
 from dueq.core.dispatch import TopicDispatcher
-from dueq.core.events import ClientFrameReceived, Route
+from dueq.core.events import ClientFrameReceived, Route, RouteLost
 from dueq.core.instant import Now
 from dueq.core.mesh_time import MeshTime
 from dueq.core.overviews import Overviews
@@ -42,6 +43,8 @@ from dueq_codecs.messages import (
     MetadataReply,
     MetadataRequest,
     PartitionInfo,
+    Push,
+    PushChunk,
     Relay,
     Reply,
     TopicInfo,
@@ -53,6 +56,8 @@ if TYPE_CHECKING:
 
 Bodies = list[bytes | memoryview]
 
+FOR_CONSUMERS: Final = (Push, PushChunk, ConsumerReply)
+"""What a leader sends to consumers."""
 METADATA_TOPICS: Final = 200
 METADATA_PARTITIONS: Final = 500
 """So many topics, or with so many partitions, are told in one answer: nobody's delivery waits for ten thousand."""
@@ -303,6 +308,20 @@ class Clients:
         return True
 
     # -------------------------------------------------------------- consumers
+
+    def route_lost(self, event: RouteLost, now: Now) -> None:
+        """A frame could not be sent: have its consumers attach again; what a peer sent by us goes back to it."""
+        for dispatcher in self._dispatchers.values():
+            dispatcher.route_lost(event.route, event.unsent, now)
+        settings, unsent = self._ctx.settings, event.unsent
+        if event.route.via or not isinstance(unsent, FOR_CONSUMERS) or unsent.leader == settings.broker_id:
+            return
+        if unsent.leader in self._ctx.peers:
+            bodies: Bodies = [] if isinstance(unsent, ConsumerReply) else [b""]
+            relay = Relay(
+                settings.broker_id, settings.incarnation, event.route.identity, False, unsent, bodies
+            )
+            self._ctx.send(unsent.leader, relay, [])
 
     def _on_consumer(self, route: Route, frame: ConsumerFrame, bodies: Bodies, now: Now) -> None:
         me = self._ctx.settings.broker_id

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dueq.core.clients import Clients
+from dueq.core.clients import FOR_CONSUMERS, Clients
 from dueq.core.context import Context
 from dueq.core.effects import SendClient
-from dueq.core.events import ClientFrameReceived, PeerFrameReceived, Route
+from dueq.core.events import ClientFrameReceived, PeerFrameReceived, Route, RouteLost
 from dueq.core.instant import Now
 from dueq.core.mesh_time import MeshTime
 from dueq.core.peers import Peer
@@ -133,7 +133,10 @@ class PeerMessages:
         else:
             route = Route(relay.identity, peer.broker_id)
             message: Any = relay.inner
-            self._clients.received(ClientFrameReceived(route, message, relay.bodies), now)
+            if isinstance(message, FOR_CONSUMERS):
+                self._clients.route_lost(RouteLost(route, message), now)
+            else:
+                self._clients.received(ClientFrameReceived(route, message, relay.bodies), now)
 
     def _about_partition(
         self,
