@@ -228,6 +228,44 @@ def test_which_duplicate_stays_does_not_depend_on_the_order_of_rows(
             assert [row.payload for row in rows_of(spark, spec) if row.fate is None] == [stays]
 
 
+def test_a_past_row_does_not_take_the_place_of_one_that_can_still_be_sent(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(
+        tmp_path / "rows.csv",
+        {"who": 1, "at": 5 * 10**12, "text": "old"},
+        {"who": 1, "at": 7 * 10**12, "text": "new"},
+    )
+    due = {"column": "at", "past": "skip"}
+    found = rows_of(spark, spec_of(tmp_path, deduplication={"by": ["who"]}, due=due), now_ms=6 * 10**12)
+    assert [(row.asked, row.fate) for row in found] == [(5 * 10**12, "past"), (7 * 10**12, None)]
+
+
+def test_rows_alike_but_for_their_quiet_hours_are_told_apart_too(spark: SparkSession, tmp_path: Path) -> None:
+    at_ms = us(datetime(2030, 1, 10, 22, tzinfo=UTC)) // 1000
+    same = [{"who": 1, "at": at_ms, "text": "x", "zone": zone} for zone in ("Europe/Berlin", "Asia/Tokyo")]
+    dues = set()
+    for rows in (same, same[::-1]):
+        write(tmp_path / "rows.csv", *rows)
+        quiet = {"from": "21:00", "until": "08:00", "zone_column": "zone"}
+        spec = spec_of(tmp_path, deduplication={"by": ["who"]}, quiet_hours=quiet)
+        dues.add(*[row.due for row in rows_of(spark, spec) if row.fate is None])
+    assert len(dues) == 1
+
+
+def test_a_list_may_be_brought_into_the_form_of_the_rows(spark: SparkSession, tmp_path: Path) -> None:
+    write(tmp_path / "rows.csv", {"at": 5_000_000_000_000, "text": "ann@x.org"})
+    write(tmp_path / "list.csv", {"who": "Ann@X.org ", "sum": "1.50"})
+    listed = {"path": "list.csv", "format": "csv", "column": "text", "list_column": "who"}
+    assert rows_of(spark, spec_of(tmp_path, suppression=listed))[0].fate is None
+    lower = {"who": "lower(trim(who))"}
+    assert rows_of(spark, spec_of(tmp_path, suppression={**listed, "columns": lower}))[0].fate == "suppressed"
+    for kind in ("decimal(10, 2)", "double"):
+        numbers = {**listed, "list_column": "n", "columns": {"n": f"cast(sum as {kind})"}}
+        with pytest.raises(InvalidRequest, match=r"'n' is .*several texts; cast it"):
+            rows_of(spark, spec_of(tmp_path, suppression=numbers))
+
+
 def test_dates_and_times_of_day_may_be_columns(spark: SparkSession, tmp_path: Path) -> None:
     write(
         tmp_path / "rows.csv",
@@ -267,6 +305,7 @@ def test_dates_and_times_of_day_may_be_columns(spark: SparkSession, tmp_path: Pa
         ({"columns": {"x": "((("}}, r"\[columns\] x = "),
         ({"source": {"path": "nothing.csv", "format": "csv"}}, r"\[source\] .*nothing.csv cannot be read"),
         ({"source": {"table": "no_such"}}, r"\[source\] no_such cannot be read"),
+        ({"source": {"path": "rows.csv", "format": "parquet"}}, r"rows.csv cannot be read: .*not a Parquet file"),
         ({"source": {"path": "rows.csv", "format": "csv", "where": "wat > 3"}}, r"\[source\] where = 'wat > 3'"),
         ({"deduplication": {"by": ["tex"]}}, r"\[deduplication\] by: there is no column 'tex'; did you mean 'text'"),
         ({"suppression": {"path": "rows.csv", "format": "csv", "column": "text", "list_column": "x"}}, "no column 'x'"),
@@ -326,6 +365,7 @@ def test_a_crowd_is_spread_around_what_waits_already_and_taken_back(
         producer.schedule_many([b"there"] * 30, [at_ms + 3000] * 20 + [at_ms + 5000] * 10)
         dry = run(spark, mesh, spec, dry=True, plot=tmp_path / "plan.png")
         assert (dry.state, dry.messages, dry.delayed, dry.longest_delay_s) == ("planned", 500, 499, 26)
+        assert (dry.first_ms, dry.last_ms) == (at_ms, at_ms + 26_900)
         assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
         assert len(waiting(mesh, topic)) == 30, "a dry run sends nothing"
 
@@ -336,13 +376,57 @@ def test_a_crowd_is_spread_around_what_waits_already_and_taken_back(
         by_second = Counter(message.due // 1000 - at_ms // 1000 for message in found)
         assert by_second == {second: 20 for second in range(27) if second not in (3, 5)} | {5: 10, 26: 10}
         again = run(spark, mesh, spec)
-        assert (again.state, again.committed) == ("already loaded", 500)
+        assert (again.state, again.left) == ("already loaded", 500)
         assert len(waiting(mesh, topic)) == 530
 
         assert cancel(client, topic, spec.job_id, wait=True).messages == 0
         assert len(waiting(mesh, topic)) == 30
         with pytest.raises(JobEnded, match="was cancelled"):
             run(spark, mesh, spec)
+
+
+def test_nobody_is_pushed_into_quiet_hours(
+    mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    """In the minute before quiet hours begin 60 can be sent; the others follow when they are over."""
+    zone = ZoneInfo("Europe/Berlin")
+    day = datetime.fromtimestamp(tomorrow_ms() / 1000, zone).replace(hour=20, minute=59, second=0)
+    crowd(tmp_path, 100, us(day) // 1000)
+    spec = spec_of(
+        tmp_path, topic=topic, key="who", smoothing={"per_second": 1, "window": "30m"},
+        quiet_hours={"from": "21:00", "until": "08:00", "zone": "Europe/Berlin"},
+    )  # fmt: skip
+    done = run(spark, mesh, spec)
+    assert (done.committed, done.quiet_moved) == (100, 40)
+    leaving = [datetime.fromtimestamp(message.due / 1000, zone) for message in waiting(mesh, topic)]
+    assert not [at for at in leaving if at.hour >= 21 or at.hour < 8]
+    assert max(Counter(at.replace(microsecond=0) for at in leaving).values()) == 1
+    assert (done.first_ms, done.last_ms) == (us(leaving[0]) // 1000, us(leaving[-1]) // 1000)
+
+
+def test_what_is_sent_though_it_is_past_is_spread_from_now_on(
+    mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    crowd(tmp_path, 6_000, now_ms - 3_600_000)
+    due = {"column": "at", "past": "send"}
+    spec = spec_of(tmp_path, topic=topic, due=due, smoothing={"per_second": 10, "window": "1h"})
+    done = run(spark, mesh, spec, dry=True)
+    assert done.first_ms is not None
+    assert done.last_ms is not None
+    assert done.first_ms >= now_ms
+    assert done.last_ms >= now_ms + 598_000
+
+
+def test_a_limit_is_not_sought_below_what_waits_already(
+    mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    at_ms = tomorrow_ms()
+    crowd(tmp_path, 100, at_ms)
+    with Client(mesh.endpoints) as client, client.producer(topic) as producer:
+        producer.schedule_many([b"there"] * 120, [at_ms + i % 60 * 1000 for i in range(100)] + [at_ms] * 20)
+    dry = run(spark, mesh, spec_of(tmp_path, topic=topic, smoothing={"window": "10m"}), dry=True)
+    assert (dry.per_second, dry.longest_delay_s) == (22, 5)
 
 
 def test_a_window_that_is_too_short_sends_nothing(
@@ -395,6 +479,11 @@ def test_the_command_plans_loads_and_takes_back(
     assert run_command(["campaign", "plan", str(file), *mesh_words]) == 0
     assert "planned" in capsys.readouterr().out
     assert (tmp_path / "spring.png").exists()
+    assert json.loads((tmp_path / "spring.plan.json").read_text())["state"] == "planned"
+    nowhere = ["--report", str(tmp_path / "nowhere" / "r.json")]
+    assert run_command(["campaign", "run", str(file), *nowhere, *mesh_words]) == 2
+    assert "r.json cannot be written" in capsys.readouterr().err
+    assert waiting(mesh, topic) == []
     assert run_command(["campaign", "run", str(file), "--json", *mesh_words]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report == json.loads((tmp_path / "spring.report.json").read_text())
@@ -406,6 +495,7 @@ def test_the_command_plans_loads_and_takes_back(
     }
     assert run_command(["campaign", "run", str(file), *mesh_words]) == 0
     assert "already loaded" in capsys.readouterr().out
+    assert report == json.loads((tmp_path / "spring.report.json").read_text()), "it says what was loaded"
     assert run_command(["campaign", "cancel", report["job_id"], "--topic", topic, *mesh_words]) == 0
     assert "0 messages left" in capsys.readouterr().out
     assert waiting(mesh, topic) == []

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import dueq.spark
 from dueq import Client
-from dueq.errors import InvalidRequest, JobEnded, OutcomeUnknown, TopicNotFound
+from dueq.errors import InvalidRequest, JobEnded, OutcomeUnknown, SequenceReused, TopicNotFound
 from dueq.local import LocalMesh
 from dueq.spark.task import Load
 
@@ -171,7 +171,7 @@ def test_a_row_without_due_is_named_and_the_task_not_repeated(
     mesh: LocalMesh, spark: SparkSession, topic: str
 ) -> None:
     frame = spark.createDataFrame([(None, "x")], "due bigint, payload string").coalesce(1)
-    with pytest.raises(InvalidRequest, match="row 0 of Spark partition 0: due is null"):
+    with pytest.raises(InvalidRequest, match=r"row 0 of Spark partition 0 \(payload 'x'\): due is null"):
         dueq.spark.schedule(frame, topic=topic, due="due", payload="payload", endpoints=mesh.endpoints)
 
 
@@ -211,6 +211,87 @@ def test_the_same_job_again_schedules_nothing_twice_however_spark_cuts_the_rows(
             numbers(spark, 1, due_ms), topic=topic, due="due", payload="payload", job_id="j",
             endpoints=mesh.endpoints,
         )  # fmt: skip
+
+
+def test_a_job_that_differs_is_refused_and_no_row_is_there_twice(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    """What was loaded in one request must not come again in another, which the mesh would take for new."""
+    due_ms = far()
+
+    def load(count: int, batch_rows: int, first: int = 0) -> None:
+        frame = numbers(spark, count, due_ms).where(F.col("payload").cast("int") >= first)
+        dueq.spark.schedule(
+            frame, topic=topic, due="due", payload="payload", job_id="j", batch_rows=batch_rows,
+            endpoints=mesh.endpoints,
+        )  # fmt: skip
+
+    load(600, 20)
+    for count, batch_rows, first in ((600, 5, 0), (600, 200, 0), (900, 20, 0), (600, 20, 7)):
+        with pytest.raises(
+            SequenceReused, match=r"job 'j' was loaded before, at least in part, with other rows"
+        ):
+            load(count, batch_rows, first)
+        assert max(waiting(mesh, topic).values()) == 1
+    load(600, 20)
+    assert max(waiting(mesh, topic).values()) == 1
+
+
+def test_a_frame_is_written_as_a_whole(mesh: LocalMesh, spark: SparkSession, topic: str) -> None:
+    dueq.spark.register(spark)
+
+    def write(frame: DataFrame, mode: str = "append", **options: str) -> None:
+        writer = frame.write.format("dueq").options(
+            topic=topic, endpoints=",".join(mesh.endpoints), **options
+        )
+        writer.mode(mode).save()
+
+    write(numbers(spark, 100, far(), slices=3), job_id="w", batch_rows="20")
+    assert waiting(mesh, topic) == Counter(b"%d" % i for i in range(100))
+    write(numbers(spark, 100, far(), slices=5), job_id="w")
+    assert sum(waiting(mesh, topic).values()) == 100
+    bad = numbers(spark, 50, far()).withColumn("due", F.when(F.col("payload") != "49", F.col("due")))
+    with pytest.raises(Exception, match=r"row \d+ of Spark partition \d+.*due is null"):
+        write(bad, job_id="bad")
+    assert sum(waiting(mesh, topic).values()) == 100
+    with Client(mesh.endpoints) as client:
+        job = client.job(topic, "bad")
+        assert job is None or job.state == "aborted"
+    with pytest.raises(Exception, match=r"dueq only adds messages"):
+        write(numbers(spark, 1, far()), mode="overwrite")
+
+
+def test_rows_as_json_lose_nothing_and_do_not_depend_on_the_session(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    frame = spark.sql(
+        f"select {far()}L as due, timestamp'2030-01-31 09:00:00.123456Z' as at, null as nothing"
+    )
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for each in ("Asia/Tokyo", "America/New_York"):
+            spark.conf.set("spark.sql.session.timeZone", each)
+            dueq.spark.schedule(
+                frame, topic=topic, due="due", payload=None, job_id="j", endpoints=mesh.endpoints
+            )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert waiting(mesh, topic) == {b'{"at":"2030-01-31T09:00:00.123456Z","nothing":null}': 1}
+
+
+@pytest.mark.parametrize(
+    ("due", "payload", "said"),
+    [
+        (5, "payload", "due is a column or the name of one, not 5"),
+        (None, "payload", "due is a column or the name of one, not None"),
+        ("due + 1", "payload", r"no column 'due \+ 1' \(an expression: F.expr\)"),
+        ("due", "pay.load", "the column 'pay.load' must be quoted, as `pay.load`"),
+    ],
+)
+def test_what_is_no_column_is_said_to_be_none(spark: SparkSession, due: Any, payload: str, said: str) -> None:
+    frame = numbers(spark, 1, 0).withColumn("pay.load", F.lit("x"))
+    with pytest.raises(InvalidRequest, match=said):
+        dueq.spark.schedule(frame, topic="t", due=due, payload=payload, endpoints="tcp://127.0.0.1:1")
 
 
 def test_an_atomic_job_is_there_as_a_whole_or_not_at_all(

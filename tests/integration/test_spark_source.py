@@ -102,6 +102,24 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+def test_a_schema_of_one_s_own_is_refused_before_a_task_runs(
+    mesh: LocalMesh, spark: SparkSession, topic: str
+) -> None:
+    reader = spark.read.format("dueq").options(topic=topic, endpoints=mesh.endpoints[0])
+    with pytest.raises(Exception, match=r"dueq's columns are topic, .*leave out .schema"):
+        reader.schema("id string, due timestamp").load().collect()
+
+
+def test_an_export_of_an_empty_mesh_is_evaluated_to_nothing_yet(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    with LocalMesh(brokers=1, zookeeper=False) as empty:
+        assert run(["export", str(tmp_path / "export"), "-e", empty.endpoints[0]]) == 0
+    files = analyse(spark, tmp_path / "export", tmp_path / "out")
+    assert [table(path) for path in files if path.suffix == ".csv"] == [[], [], []]
+
+
 def test_an_export_is_evaluated(
     mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from dueq.bench import (
     many_topics,
     primitives,
     scheduling,
+    spark_loading,
 )
 from dueq.bench.figures import Figure
 from dueq.bench.stage import Stage
@@ -60,6 +61,7 @@ MEASUREMENTS = (
     Measurement("altering", altering.measure),
     Measurement("failover", failover.measure),
     Measurement("far-ahead", far_ahead.measure, quick=False, needs="bare"),
+    Measurement("spark", spark_loading.measure, quick=False, full=False, needs="bare"),
     Measurement("topics", many_topics.measure, quick=False, full=False),
     Measurement("partitions", many_partitions.measure, quick=False, full=False, needs="bare"),
     Measurement("consumers", many_consumers.consumers, quick=False, full=False, needs="bare"),

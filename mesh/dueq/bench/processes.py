@@ -30,6 +30,31 @@ def rss_anon_bytes(status: str) -> int:
     raise ValueError("no RssAnon in the status of the process")
 
 
+def peak_mb(word: str, below: int) -> float:
+    """The most memory that one of some living processes has had (VmHWM), in MB; 0 without any.
+
+    Args:
+        word: is in the command of each.
+        below: their ancestor's pid.
+    """
+    most = 0
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if word in (entry / "cmdline").read_text(errors="replace") and _is_below(int(entry.name), below):
+                for line in (entry / "status").read_text().splitlines():
+                    if line.startswith("VmHWM:"):
+                        most = max(most, int(line.split()[1]) * 1024)
+        except OSError:  # it has ended in between
+            continue
+    return most / 1e6
+
+
+def _is_below(pid: int, ancestor: int) -> bool:
+    while pid > 1 and pid != ancestor:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid == ancestor
+
+
 def cpu_s(stat: str) -> float:
     """The processor time that a process has used, user and system, from the text of its `/proc/PID/stat`."""
     fields = stat.rpartition(")")[2].split()

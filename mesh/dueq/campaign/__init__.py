@@ -10,7 +10,7 @@ is spread.
 """
 
 from dueq.campaign.report import CampaignReport
-from dueq.campaign.running import cancel, run
+from dueq.campaign.running import cancel, loaded_before, run
 from dueq.campaign.spec import Spec
 
-__all__ = ["CampaignReport", "Spec", "cancel", "run"]
+__all__ = ["CampaignReport", "Spec", "cancel", "loaded_before", "run"]

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 _BARS_MAX: Final = 1500
 _STEPS_MIN: Final = (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
 _WIDTH_IN, _HEIGHT_IN, _DPI = 11.0, 5.2, 120
-_BEFORE, _AFTER, _EXISTING = "#8a8a8a", "#1f5fa8", "#e0a030"
-_ALPHA: Final = 0.7
+_BEFORE, _AFTER, _EXISTING, _LIMIT = "#8a8a8a", "#1f5fa8", "#e0a030", "#b03030"
 
 
 def draw(plan: Plan, file: Path) -> None:
-    """Draw a plan into a PNG: above as asked for, below as it will leave and what waits already.
+    """Draw a plan into a PNG: above as asked for, below as it will leave, upon what waits already.
 
     Where the time is too long for its minutes, each point is the fullest minute of several.
 
@@ -41,11 +40,16 @@ def draw(plan: Plan, file: Path) -> None:
     asked, leaving = canvas.subplots(2, 1, sharex=True)
     step, report = _step(plan), plan.report
     _panel(asked, [(plan.before, _BEFORE, "as asked for")], step)
+    # One upon the other: their sum is what consumers will have to do.
+    together = plan.after.added(plan.existing)
     _panel(
         leaving,
-        [(plan.existing, _EXISTING, "waiting already"), (plan.after, _AFTER, "as they will leave")],
+        [(together, _AFTER, "as they will leave"), (plan.existing, _EXISTING, "waiting already")],
         step,
     )
+    if report.per_second is not None:
+        leaving.axhline(60 * report.per_second, color=_LIMIT, linewidth=1, linestyle="--", label="limit")
+        _explain(leaving)
     if plan.after.total:
         locator = AutoDateLocator()
         leaving.xaxis.set_major_locator(locator)
@@ -60,14 +64,19 @@ def _panel(axes: Any, series: Sequence[tuple[Counts, str, str]], step: int) -> N
     for counts, color, label in series:
         if counts.total:
             _area(axes, counts, step, color, label)
-            axes.legend(loc="upper right", frameon=False)
+            _explain(axes)
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def _explain(axes: Any) -> None:
+    """Outside of the axes, where it covers nothing."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+
 def _step(plan: Plan) -> int:
     """Minutes for each point: the fewest with which there are not too many points."""
-    at = np.concatenate([plan.before.at, plan.after.at])
+    at = np.concatenate([plan.before.at, plan.after.at, plan.existing.at])
     span = int(at.max() - at.min()) + 1 if len(at) else 1
     return next((step for step in _STEPS_MIN if span <= step * _BARS_MAX), span // _BARS_MAX + 1)
 
@@ -84,7 +93,6 @@ def _area(axes: Any, counts: Counts, step: int, color: str, label: str) -> None:
         heights,
         step="post",
         color=color,
-        alpha=_ALPHA,
         linewidth=0,
         label=label,
     )

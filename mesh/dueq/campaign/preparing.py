@@ -1,8 +1,9 @@
 """From rows to messages: what is sent to whom and when, and what is left out and why.
 
 Every row goes through the same steps: payload, key and due are made; it is *bad* if one of them cannot be; *suppressed*
-if it is on the list; a *duplicate* if another good row alike stays; quiet hours move it; it is *past* if it is due
-already. Rows that are left out stay in the frame with their fate, so that one pass over it counts everything.
+if it is on the list; quiet hours move it; it is *past* if it is due already; a *duplicate* if another row alike, of
+those that are left, stays. Rows that are left out stay in the frame with their fate, so that one pass over it counts
+everything.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DoubleType, FloatType, LongType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from dueq.campaign.local_time import Zones, day_of, local_us, time_of, with_instants, with_quiet_end
 from dueq.campaign.sources import column, rows_of, type_of, with_columns
@@ -27,7 +36,8 @@ if TYPE_CHECKING:
 BAD, SUPPRESSED, DUPLICATE, PAST = "bad", "suppressed", "duplicate", "past"
 GAP, TWICE, QUIET = "nonexistent", "ambiguous", "quiet"
 _ASKED, _DUE, _PAYLOAD, _KEY, _REASON, _FATE = "asked", "due", "payload", "key", "reason", "fate"
-_LOCAL, _LOCAL_ZONE, _ZONE, _LISTED, _BY = "local", "local_zone", "quiet_zone", "listed", "by"
+_LOCAL, _LOCAL_ZONE, _LISTED, _BY = "local", "local_zone", "listed", "by"
+ZONE: Final = "quiet_zone"
 _US: Final = 1000
 
 
@@ -45,13 +55,14 @@ def prepared(
 
     Returns:
         `due` and `asked` (Unix ms, with and without quiet hours), `payload`, `key` (string, null: none), `fate` (null:
-        to be sent; else bad, suppressed, duplicate or past), `reason` (of bad rows), and of what is sent whether its
-        local time was `nonexistent` or `ambiguous`, and whether `quiet` hours moved it.
+        to be sent; else bad, suppressed, duplicate or past), `reason` (of bad rows), of what is sent whether its local
+        time was `nonexistent` or `ambiguous`, and whether `quiet` hours moved it; where there are quiet hours, their
+        zone (`quiet_zone`).
 
     Raises:
         InvalidRequest: the source, a column or a time zone is not there, or of another type.
     """
-    frame = with_columns(rows_of(spark, spec.source, "source"), spec.columns)
+    frame = with_columns(rows_of(spark, spec.source, "source"), spec.columns, "columns")
     zones = Zones.of(spark)
     chosen = {
         **_dues(frame, spec.due, zones),
@@ -61,7 +72,7 @@ def prepared(
         else F.lit(None).cast(StringType()),
     }
     if spec.quiet_hours is not None:
-        chosen[_ZONE] = zones.known(frame, spec.quiet_hours.zone, "[quiet_hours]")
+        chosen[ZONE] = zones.known(frame, spec.quiet_hours.zone, "[quiet_hours]")
     if spec.suppression is not None:
         chosen[_LISTED] = _comparable(frame, spec.suppression.column, "[suppression] column")
     if spec.deduplication is not None:
@@ -73,14 +84,17 @@ def prepared(
     rows = rows.withColumn(_FATE, F.when(F.col(_REASON).isNotNull(), F.lit(BAD)))
     if spec.suppression is not None:
         rows = _suppressed(spark, rows, spec.suppression)
-    if spec.deduplication is not None:
-        rows = _deduplicated(rows, spec.deduplication)
-    rows = _outside_quiet_hours(rows, spec.quiet_hours)
+    # What is sent though it is past leaves now, and now may be in quiet hours.
+    wanted = F.greatest(F.col(_ASKED), F.lit(now_ms)) if spec.due.past == "send" else F.col(_ASKED)
+    rows = _outside_quiet_hours(rows, wanted, spec.quiet_hours)
     if spec.due.past != "send":
         rows = _fated(rows, F.col(_DUE) < F.lit(now_ms), PAST)
+    if spec.deduplication is not None:
+        rows = _deduplicated(rows, spec.deduplication)
     good = F.col(_FATE).isNull()
     return rows.select(
         _DUE, _ASKED, F.when(good, F.col(_PAYLOAD)).alias(_PAYLOAD), _KEY, _FATE, _REASON,
+        *([ZONE] if spec.quiet_hours is not None else []),
         *[(F.coalesce(F.col(flag), F.lit(False)) & good).alias(flag) for flag in (GAP, TWICE, QUIET)],
     )  # fmt: skip
 
@@ -142,9 +156,7 @@ def _fault(payload_bytes_max: int, last_ms: int, quiet: bool) -> Column:
         F.octet_length(_KEY) > KEY_BYTES_MAX, F.lit(f"the key is longer than {KEY_BYTES_MAX} bytes")
     )
     if quiet:
-        found = found.when(
-            F.col(_ZONE).isNull(), F.lit("the time zone of the quiet hours is null or unknown")
-        )
+        found = found.when(F.col(ZONE).isNull(), F.lit("the time zone of the quiet hours is null or unknown"))
     return found
 
 
@@ -154,7 +166,9 @@ def _fated(rows: DataFrame, which: Column, fate: str) -> DataFrame:
 
 
 def _suppressed(spark: SparkSession, rows: DataFrame, suppression: Suppression) -> DataFrame:
-    listed = rows_of(spark, suppression.source, "suppression")
+    listed = with_columns(
+        rows_of(spark, suppression.source, "suppression"), suppression.columns, "suppression.columns"
+    )
     name = _comparable(listed, suppression.list_column, "[suppression] list_column")
     names = listed.select(name.alias("name")).where(F.col("name").isNotNull()).distinct()
     joined = rows.join(names, F.col(_LISTED) == F.col("name"), "left")
@@ -165,29 +179,30 @@ def _comparable(frame: DataFrame, name: str, role: str) -> Column:
     """A column as text: what one file has as a number another has as text."""
     found = column(frame, name, role)
     kind = type_of(frame, found)
-    if isinstance(kind, DoubleType | FloatType):
+    if isinstance(kind, DoubleType | FloatType | DecimalType):
         raise InvalidRequest(
-            f"{role}: {name!r} is {kind.simpleString()}, of which no two are surely the same; cast it"
+            f"{role}: {name!r} is {kind.simpleString()}, of which the same number has several texts; cast it "
+            "in [columns] (of the list: [suppression] columns)"
         )
     return found.cast(StringType())
 
 
 def _deduplicated(rows: DataFrame, deduplication: Deduplication) -> DataFrame:
-    """Of good rows alike one stays. Which one follows from what the rows hold, not from their order or partitions."""
+    """Of rows alike that are left one stays; which one follows from what they hold, not from their order."""
     due = F.col(_ASKED).desc() if deduplication.keep == "latest" else F.col(_ASKED).asc()
-    order = Window.partitionBy(_BY).orderBy(F.col(_FATE).isNotNull(), due, _KEY, _PAYLOAD)
+    zone = [ZONE] if ZONE in rows.columns else []
+    order = Window.partitionBy(_BY).orderBy(F.col(_FATE).isNotNull(), due, _DUE, _KEY, _PAYLOAD, *zone)
     return _fated(rows.withColumn("place", F.row_number().over(order)), F.col("place") > 1, DUPLICATE)
 
 
-def _outside_quiet_hours(rows: DataFrame, quiet_hours: QuietHours | None) -> DataFrame:
+def _outside_quiet_hours(rows: DataFrame, wanted: Column, quiet_hours: QuietHours | None) -> DataFrame:
     if quiet_hours is None:
-        return rows.withColumn(_DUE, F.col(_ASKED)).withColumn(QUIET, F.lit(False))
+        return rows.withColumn(_DUE, wanted).withColumn(QUIET, F.lit(False))
     # Within its limits an instant in µs is within those of a bigint; a bad row's might not be.
-    due_us = F.when(F.col(_FATE).isNull(), F.col(_ASKED)) * F.lit(_US)
-    zone = F.coalesce(F.col(_ZONE), F.lit("UTC"))
-    rows = rows.withColumns({"due_us": due_us, _ZONE: zone})
-    rows = with_quiet_end(rows, "due_us", _ZONE, quiet_hours.from_s, quiet_hours.until_s, "ends")
-    due = F.coalesce(_whole(F.col("ends"), _US), F.col(_ASKED))
+    due_us = F.when(F.col(_FATE).isNull(), wanted) * F.lit(_US)
+    rows = rows.withColumns({"due_us": due_us, ZONE: F.coalesce(F.col(ZONE), F.lit("UTC"))})
+    rows = with_quiet_end(rows, "due_us", ZONE, quiet_hours.from_s, quiet_hours.until_s, "ends")
+    due = F.coalesce(_whole(F.col("ends"), _US), wanted)
     return rows.withColumns({_DUE: due, QUIET: F.col("ends").isNotNull()})
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-PLANNED, LOADED, THERE = "planned", "loaded", "already loaded"
+PLANNED, LOADED, THERE, NOTHING = "planned", "loaded", "already loaded", "nothing to send"
 
 
 @dataclass
@@ -18,7 +18,7 @@ class CampaignReport:
     Attributes:
         name, topic: of the specification.
         job_id: by which it is cancelled.
-        state: "planned" (a dry run), "loaded", or "already loaded" by an earlier run.
+        state: "planned" (a dry run), "loaded", "already loaded" by an earlier run, or "nothing to send".
         rows: of the source (as many as its condition leaves). Each is one of the next five:
         messages: to be sent.
         bad: cannot be messages; `reasons` says how many for which reason.
@@ -29,7 +29,8 @@ class CampaignReport:
         per_second: smoothing's limit; None without smoothing.
         first_ms, last_ms: when the first and the last leave, Unix ms; None without messages.
         busiest_minute_before, busiest_minute: messages in the fullest minute, as dues are asked for, and as they leave.
-        committed: messages that the mesh has; None before loading.
+        committed: messages that the mesh has taken; None before loading.
+        left: of what an earlier run has loaded; None where this one plans or loads.
         deduplicated: of these, those that an earlier run had loaded.
         per_partition: messages by partition of the topic.
         planning_s, loading_s: how long it took.
@@ -58,6 +59,7 @@ class CampaignReport:
     busiest_minute_before: int = 0
     busiest_minute: int = 0
     committed: int | None = None
+    left: int | None = None
     deduplicated: int = 0
     per_partition: dict[int, int] = field(default_factory=dict)
     planning_s: float = 0.0
@@ -75,7 +77,7 @@ class CampaignReport:
     def lines(self) -> list[tuple[str, str]]:
         """Return what a person wants to know, as names and values; what is zero for lack of a table is left out."""
         if self.state == THERE:
-            return [("left of it", f"{self.committed or 0:,}")]
+            return [("left of it", f"{self.left or 0:,}")]
         found = [("rows", f"{self.rows:,}"), ("messages", f"{self.messages:,}")]
         left_out = (
             ("bad", self.bad), *((f"bad: {reason}", count) for reason, count in sorted(self.reasons.items())),

@@ -13,7 +13,7 @@ from dueq import Client
 from dueq.campaign.picture import draw
 from dueq.campaign.planning import Plan, planned
 from dueq.campaign.progress import loading_bar, withdrawing_bar
-from dueq.campaign.report import LOADED, THERE, CampaignReport
+from dueq.campaign.report import LOADED, NOTHING, THERE, CampaignReport
 from dueq.campaign.spec import Spec
 from dueq.errors import InvalidRequest, JobEnded, JobNotFound
 from dueq.spark import schedule
@@ -53,7 +53,7 @@ def run(
         timeout: seconds for each request to the mesh; None: the usual.
 
     Returns:
-        The report. Was it loaded before, it has the job's state and what is left of it.
+        The report. Was it loaded before, it says what is left of it.
 
     Raises:
         InvalidRequest: something in the specification does not fit the data.
@@ -64,9 +64,9 @@ def run(
     name = job_id or spec.job_id
     shown = console or Console(quiet=True)
     with Client(endpoints, timeout=timeout) as client:
-        there = None if dry else _loaded_before(client, spec, name)
+        there = None if dry else loaded_before(client, spec, name)
         if there is not None:
-            return CampaignReport(spec.name, spec.topic, name, THERE, committed=there.messages)
+            return there
         with planned(spark, client, endpoints, spec, _telling(shown)) as plan:
             plan.report.job_id = name
             if plot is not None:
@@ -110,8 +110,13 @@ def _known(client: Client, topic: str, job_id: str) -> JobInfo:
     return info
 
 
-def _loaded_before(client: Client, spec: Spec, job_id: str) -> JobInfo | None:
-    """Return the job of an earlier run that is complete; None where there is something to do.
+def loaded_before(client: Client, spec: Spec, job_id: str) -> CampaignReport | None:
+    """Return what is left of an earlier run that is complete; None where there is something to do.
+
+    Args:
+        client: of the mesh.
+        spec: the campaign.
+        job_id: under which it would be loaded.
 
     Raises:
         JobEnded: it was cancelled.
@@ -125,7 +130,8 @@ def _loaded_before(client: Client, spec: Spec, job_id: str) -> JobInfo | None:
             f"the campaign {job_id!r} was cancelled; to load it again, give it another name, or --job-id"
         )
     if spec.loading.atomic:
-        return info if info.state == "committed" else None
+        there = CampaignReport(spec.name, spec.topic, job_id, THERE, left=info.messages)
+        return there if info.state == "committed" else None
     if spec.plan_moves:
         raise InvalidRequest(
             f"the campaign {job_id!r} has been loaded, perhaps not as a whole, and cannot be planned again as it was: "
@@ -139,7 +145,7 @@ def _load(
 ) -> None:
     report, loading = plan.report, spec.loading
     if not report.messages:
-        report.state, report.committed = LOADED, 0
+        report.state, report.committed = NOTHING, 0
         return
     with loading_bar(client, spec.topic, job_id, report.messages, console):
         done = schedule(

@@ -78,7 +78,8 @@ def smoothed(arriving: Counts, existing: Counts, per_second: int | None, window_
     Args:
         arriving: the campaign's messages by second.
         existing: what waits in the topic, by second.
-        per_second: the limit; None: the lowest with which nobody is delayed longer than the window.
+        per_second: the limit; None: the lowest with which nobody is delayed longer than the window, but no lower than
+            the fullest second of what waits.
         window_s: the longest delay.
 
     Raises:
@@ -99,8 +100,9 @@ def smoothed(arriving: Counts, existing: Counts, per_second: int | None, window_
 
 
 def _lowest(arriving: Counts, existing: Counts, window_s: int) -> int:
-    """The lowest limit that the window allows; what waits in the topic may itself be above it."""
-    low, high = 1, min(max(arriving.added(existing).peak, 1), PER_SECOND_MAX)
+    """The lowest limit that the window allows; below what waits in the topic it would smooth nothing."""
+    high = min(max(arriving.added(existing).peak, 1), PER_SECOND_MAX)
+    low = min(max(existing.peak, 1), high)
     while low < high:
         middle = (low + high) // 2
         try:

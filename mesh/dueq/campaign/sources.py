@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users call it
 
@@ -39,7 +40,7 @@ def rows_of(spark: SparkSession, source: Source, role: str) -> DataFrame:
             if source.schema:
                 reader = reader.schema(source.schema)
             frame = reader.load(list(source.paths))
-    except (AnalysisException, ParseException) as error:
+    except (AnalysisException, ParseException, Py4JJavaError) as error:
         what = source.table or ", ".join(source.paths)
         raise InvalidRequest(f"[{role}] {what} cannot be read: {first_line(error)}") from error
     return where(frame, source.where, role) if source.where else frame
@@ -57,8 +58,13 @@ def where(frame: DataFrame, condition: str, role: str) -> DataFrame:
         raise InvalidRequest(f"[{role}] where = {condition!r}: {first_line(error)}") from error
 
 
-def with_columns(frame: DataFrame, columns: dict[str, str]) -> DataFrame:
+def with_columns(frame: DataFrame, columns: dict[str, str], table: str) -> DataFrame:
     """Add columns that are expressions of the others, one after the other.
+
+    Args:
+        frame: the rows.
+        columns: expressions in SQL by the names of new columns.
+        table: of the specification, for error texts.
 
     Raises:
         InvalidRequest: an expression is wrong; the text names its column.
@@ -68,7 +74,7 @@ def with_columns(frame: DataFrame, columns: dict[str, str]) -> DataFrame:
             frame = frame.withColumn(name, F.expr(expression))
             frame.schema  # noqa: B018 - a Spark session of the Connect kind resolves columns only now
         except (AnalysisException, ParseException) as error:
-            raise InvalidRequest(f"[columns] {name} = {expression!r}: {first_line(error)}") from error
+            raise InvalidRequest(f"[{table}] {name} = {expression!r}: {first_line(error)}") from error
     return frame
 
 
@@ -101,5 +107,10 @@ def type_of(frame: DataFrame, found: Column) -> DataType:
 
 
 def first_line(error: Exception) -> str:
-    """Return what Spark says, without its query plan and its place in a stack."""
+    """Return what Spark or its Java says, without query plans, places in a stack, and what only passes it on."""
+    if isinstance(error, Py4JJavaError):
+        thrown = error.java_exception
+        while thrown.getCause() is not None:
+            thrown = thrown.getCause()
+        return str(thrown.getMessage() or thrown.toString()).strip().partition("\n")[0]
     return str(error).strip().partition("\n")[0]

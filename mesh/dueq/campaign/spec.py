@@ -31,8 +31,9 @@ until = "08:00"                          # zone or zone_column; without: those o
 [suppression]                            # a source like [source], and
 path = "unsubscribed.csv"
 format = "csv"
-column = "customer"                      # of our rows
+column = "customer"                      # of our rows; compared as text, letter by letter
 list_column = "id"                       # of the list; without: the same
+columns = { id = "lower(trim(id))" }     # like [columns], of the list
 
 [deduplication]
 by = ["customer"]
@@ -83,6 +84,7 @@ class Source:
         schema: in Spark's DDL; empty: as inferred.
         options: of Spark's reader.
         where: a condition in SQL; empty: all rows.
+        given: paths as the specification has them.
     """
 
     paths: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ class Source:
     schema: str = ""
     options: dict[str, str] = field(default_factory=dict)
     where: str = ""
+    given: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,11 +153,12 @@ class QuietHours:
 
 @dataclass(frozen=True)
 class Suppression:
-    """Who gets nothing: whose `column` is in `list_column` of the list."""
+    """Who gets nothing: whose `column` is in `list_column` of the list, which may be one of its further `columns`."""
 
     source: Source
     column: str
     list_column: str
+    columns: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -256,15 +260,21 @@ class Spec:
 
     @property
     def job_id(self) -> str:
-        """The name of the job that loads it: the same for the same specification, so that it is loaded once."""
-        told = json.dumps(asdict(self), sort_keys=True, default=str)
+        """The name of the job that loads it: the same for the same specification, so that it is loaded once.
+
+        Wherever it lies: it counts what the specification says, not the folder that relative paths start from.
+        """
+        document = asdict(self)
+        for source in (document["source"], (document["suppression"] or {}).get("source", {})):
+            source.pop("paths", None)
+        told = json.dumps(document, sort_keys=True, default=str)
         return f"{self.name}-{hashlib.blake2b(told.encode(), digest_size=8).hexdigest()}"
 
     @property
     def plan_moves(self) -> bool:
         """Whether the same rows could be planned otherwise another time: by the clock, or by what waits then."""
         looks = self.smoothing is not None and self.smoothing.existing
-        return looks or self.due.past == "skip"
+        return looks or self.due.past != "refuse"
 
 
 _TOP: Final = (
@@ -276,17 +286,18 @@ _DUE: Final = ("column", "past", *_LOCAL)
 
 
 def _source(found: Settings, folder: Path) -> Source:
-    given = found.one_of(("path", "table"))
+    kind = found.one_of(("path", "table"))
     where = found.text("where", "") if found.has("where") else ""
-    if given == "table":
+    if kind == "table":
         found.only_with("table", ("format", "schema", "options"), "Spark knows them of its tables")
         return Source(table=found.text("table"), where=where)
     if not found.has("format"):
         raise InvalidRequest(f"a source with a path says its format: one of {', '.join(_FORMATS)}")
-    paths = tuple(path if "://" in path else str(folder / path) for path in found.texts("path"))
+    given = found.texts("path")
+    paths = tuple(path if "://" in path else str(folder / path) for path in given)
     return Source(
         paths, found.choice("format", _FORMATS, ""), "", found.text("schema", "") if found.has("schema") else "",
-        found.pairs("options"), where,
+        found.pairs("options"), where, given,
     )  # fmt: skip
 
 
@@ -340,9 +351,11 @@ def _quiet_hours(values: object, due: Due) -> QuietHours:
 
 
 def _suppression(values: object, folder: Path) -> Suppression:
-    found = Settings("suppression", values, (*_SOURCE, "column", "list_column"))
+    found = Settings("suppression", values, (*_SOURCE, "column", "list_column", "columns"))
     column = found.text("column")
-    return Suppression(_source(found, folder), column, found.text("list_column", column))
+    return Suppression(
+        _source(found, folder), column, found.text("list_column", column), found.pairs("columns")
+    )
 
 
 def _deduplication(values: object) -> Deduplication:

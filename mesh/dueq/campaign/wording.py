@@ -11,11 +11,11 @@ from dueq.campaign.sources import column, type_of
 from dueq.campaign.spec import Payload
 from dueq.campaign.template import pieces_of
 from dueq.errors import InvalidRequest
+from dueq.spark.columns import JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_JSON: Final = {"ignoreNullFields": "false"}
 _ALL: Final = ("all",)
 
 
@@ -30,7 +30,7 @@ def payload_of(frame: DataFrame, payload: Payload) -> Column:
     if payload.columns:
         names = tuple(frame.columns) if payload.columns == _ALL else payload.columns
         found = [column(frame, name, "[payload] columns").alias(name) for name in names]
-        return F.to_json(F.struct(*found), _JSON)
+        return F.to_json(F.struct(*found), JSON)
     found_one = column(frame, payload.column, "[payload] column")
     kind = type_of(frame, found_one)
     if not isinstance(kind, BinaryType | StringType):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +34,11 @@ def campaign() -> None:
 @click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Plan only, and draw the plan; nothing is sent.")
 @click.option("--plot", type=_FILE, help="Draw messages per minute into this PNG. A dry run draws SPEC.png.")
-@click.option("--report", type=_FILE, help="Write the report here as JSON.  [default: SPEC.report.json]")
+@click.option(
+    "--report",
+    type=_FILE,
+    help="Write the report here as JSON.  [default: SPEC.report.json, dry: SPEC.plan.json]",
+)
 @click.option("--job-id", help="Load under this name instead of one made of the specification.")
 @json_option
 @mesh_options
@@ -47,7 +53,7 @@ def run(
 @campaign.command()
 @click.argument("spec", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--plot", type=_FILE, help="Draw messages per minute into this PNG.  [default: SPEC.png]")
-@click.option("--report", type=_FILE, help="Write the report here as JSON.  [default: SPEC.report.json]")
+@click.option("--report", type=_FILE, help="Write the report here as JSON.  [default: SPEC.plan.json]")
 @json_option
 @mesh_options
 def plan(
@@ -91,16 +97,33 @@ def _run(
 ) -> None:  # fmt: skip
     known = endpoints(endpoint)
     with _spark_installed():
-        from dueq.campaign import Spec
+        from dueq.campaign import Spec, loaded_before
         from dueq.campaign import run as carry_out
         from dueq.spark import spark_session
     spec = Spec.read(file)
-    spark = spark_session(f"dueq campaign {spec.name}", spark_log_level="ERROR")
-    done = carry_out(
-        spark, known, spec, job_id=job_id, dry=dry, plot=plot or (file.with_suffix(".png") if dry else None),
-        console=Console(stderr=True), timeout=timeout,
-    )  # fmt: skip
-    done.write(report or file.with_suffix(".report.json"))
+    plot = plot or (file.with_suffix(".png") if dry else None)
+    written = report or file.with_suffix(".plan.json" if dry else ".report.json")
+    for target in (plot, written):
+        _check_writable(target)
+    # Asked before Spark starts, which takes seconds: is the mesh there, the topic, or even the campaign?
+    with connect(endpoint, timeout) as client:
+        client.describe(spec.topic)
+        done = None if dry else loaded_before(client, spec, job_id or spec.job_id)
+    if done is None:
+        with _interrupted_plainly(spec.loading.atomic) as listen:
+            spark = spark_session(f"dueq campaign {spec.name}", spark_log_level="ERROR")
+            listen()
+            done = carry_out(
+                spark,
+                known,
+                spec,
+                job_id=job_id,
+                dry=dry,
+                plot=plot,
+                console=Console(stderr=True),
+                timeout=timeout,
+            )
+        done.write(written)
     if as_json:
         click.echo(json.dumps(done.document(), ensure_ascii=False))
     else:
@@ -118,13 +141,47 @@ def _spark_installed() -> Iterator[None]:
         ) from error
 
 
+def _check_writable(file: Path | None) -> None:
+    """A report that cannot be written must be known before anything is sent."""
+    if file is not None and not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise click.UsageError(f"{file} cannot be written.")
+
+
+@contextmanager
+def _interrupted_plainly(atomic: bool) -> Iterator[Callable[[], None]]:
+    """Say what Ctrl-C has left; yields what to call once Spark, which sets a handler of its own, is there."""
+    interrupted = False
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    def listen() -> None:
+        signal.signal(signal.SIGINT, interrupt)
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield listen
+    except (Exception, KeyboardInterrupt) as error:
+        if not interrupted and not isinstance(error, KeyboardInterrupt):
+            raise
+        kept = "nothing of it will be delivered" if atomic else "what was loaded will be delivered"
+        click.echo(f"\ninterrupted: {kept}; the same command loads it", err=True)
+        raise click.Abort from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _print(report: CampaignReport) -> None:
     shown = new_table(f"{report.name} in {report.topic}: {report.state}", "", ">")
+    shown.columns[0].no_wrap = False  # a reason may be a long sentence
+    shown.min_width = len(str(shown.title))
     for name, value in report.lines():
         shown.add_row(Text(name), Text(value))
     console = Console()
     console.print(shown)
     if report.plot:
         console.print(f"drawn in {report.plot}", soft_wrap=True, highlight=False)
-    if report.state != "planned":
+    if report.state in ("loaded", "already loaded"):
         click.echo(f"take it back: dueq campaign cancel {report.job_id} --topic {report.topic}")

@@ -147,6 +147,7 @@ def _run(tell: Callable[[str], None]) -> dict[str, Any]:
             spark.stop()
     figures["good"] = (
         report.committed == flights and not figures["hours_that_differ"] and not figures["left"]
+        and figures["cancellations"] == len(cancellations()) > 0
         and figures["after_cancellations"] == flights - figures["cancellations"]
     )  # fmt: skip
     return figures

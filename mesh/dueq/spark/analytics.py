@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -31,6 +32,9 @@ PERCENTILES: Final = (50.0, 90.0, 99.0, 99.9)
 _TOPICS_SHOWN: Final = 8
 _SENDERS_SHOWN: Final = 20
 _DAYS_SHOWN: Final = 92
+_MARGIN: Final = np.timedelta64(1, "h")
+_TIMELINES: Final = "topic string, waits_until timestamp, size int"
+"""Stated, since a mesh without topics leaves no file to learn it from."""
 
 
 def lateness(deliveries: DataFrame) -> DataFrame:
@@ -126,7 +130,8 @@ def analyse(spark: SparkSession, export: Path, out: Path) -> list[Path]:
     try:
         deliveries = spark.read.parquet(str(export / "statistics" / "deliveries.parquet"))
         late = lateness(deliveries).toPandas()
-        ahead = load(spark.read.parquet(str(export / "timelines"))).toPandas()
+        timelines = spark.read.schema(_TIMELINES).parquet(str(export / "timelines"))
+        ahead = load(timelines).toPandas()
         who = senders(spark.read.parquet(str(export / "statistics" / "senders.parquet"))).toPandas()
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
@@ -175,22 +180,32 @@ def _draw_lateness(figure: Any, axes: Any, table: Any) -> None:
     axes.set_title("Lateness of first deliveries")
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize="small")
+    if len(known):
+        axes.set_xlim(known["hour"].min() - _MARGIN, known["hour"].max() + _MARGIN)
     figure.autofmt_xdate()
 
 
 def _draw_load(figure: Any, axes: Any, table: Any) -> None:
+    from matplotlib.colors import LogNorm
+
     hours = table["hour"].dt
     grid = table.assign(day=hours.date, hour_of_day=hours.hour).pivot_table(
         index="day", columns="hour_of_day", values="messages", aggfunc="sum", fill_value=0
     )
-    grid = grid.reindex(columns=range(24), fill_value=0).head(_DAYS_SHOWN)
-    image = axes.imshow(grid.to_numpy(dtype=float), aspect="auto", cmap="viridis")
+    days, grid = len(grid), grid.reindex(columns=range(24), fill_value=0).head(_DAYS_SHOWN)
+    # A logarithm, as one hour may have ten thousand times what another has; an hour without any is left blank.
+    image = axes.imshow(
+        np.ma.masked_equal(grid.to_numpy(dtype=float), 0), aspect="auto", cmap="viridis", norm=LogNorm(vmin=1)
+    )
     figure.colorbar(image, label="messages")
     step = -(-len(grid) // 30)
     axes.set_yticks(range(0, len(grid), step), [str(day) for day in grid.index[::step]])
     axes.set_xticks(range(0, 24, 2))
     axes.set_xlabel("hour of the day, UTC")
-    axes.set_title("Messages that wait, by the hour until which they do")
+    left_out = (
+        f" (the first {_DAYS_SHOWN} of {days} days with any)" if days > _DAYS_SHOWN else " (days with any)"
+    )
+    axes.set_title("Messages that wait, by the hour until which they do" + left_out)
 
 
 def _draw_senders(figure: Any, axes: Any, table: Any) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users call it
 from pyspark.sql.types import (
     BinaryType,
@@ -22,13 +23,15 @@ from dueq.spark.hints import did_you_mean
 from dueq_codecs.keys import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 DUE, PAYLOAD, KEY, REASON, ROW = "due", "payload", "key", "reason", "row"
 AS_JSON: Final = "json"
 """As `payload`, unless there is a column of this name: the row as JSON."""
-_JSON: Final = {"ignoreNullFields": "false"}
-_EXACT_JSON: Final = {**_JSON, "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+JSON: Final = {
+    "ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC",
+}  # fmt: skip
+"""Of rows as JSON: nothing is lost, and nothing depends on the session's time zone."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +78,15 @@ class MessageColumns:
         if not keep_row:
             return judged
         # A CASE computes only the branch it takes: good rows are never made JSON of.
-        return judged.withColumn(ROW, F.when(F.col(REASON).isNotNull(), F.to_json(ROW, _EXACT_JSON)))
+        return judged.withColumn(ROW, F.when(F.col(REASON).isNotNull(), F.to_json(ROW, JSON)))
 
 
 def message_columns(
-    frame: DataFrame, due: str | Column, payload: str | Column | None, key: str | Column | None
+    frame: DataFrame,
+    due: str | Column,
+    payload: str | Column | None,
+    key: str | Column | None,
+    due_role: str = "due",
 ) -> MessageColumns:
     """Find due, payload and key in a frame.
 
@@ -89,19 +96,25 @@ def message_columns(
         payload: binary, or a string (sent as UTF-8); None or "json": all columns but those that `due` and `key`
             name, as JSON.
         key: what names a message; any type with a text.
+        due_role: what the caller's user calls `due`.
 
     Raises:
         InvalidRequest: a column is missing or of another type; the text names it.
     """
-    due_type = _type_of(frame, due, "due")
+    for role, what in ((due_role, due), ("payload", payload), ("key", key)):
+        if not isinstance(what, str | Column) and (what is not None or role == due_role):
+            raise InvalidRequest(
+                f"{role} is a column or the name of one, not {what!r:.80} (F.lit makes a column of a value)"
+            )
+    due_type = _type_of(frame, due, due_role)
     if isinstance(due_type, TimestampNTZType):
         raise InvalidRequest(
-            f"the due column {_name(due)} is a timestamp without time zone; "
+            f"the {due_role} column {_name(due)} is a timestamp without time zone; "
             "cast it to timestamp, or give Unix ms"
         )
     if not isinstance(due_type, TimestampType | LongType):
         raise InvalidRequest(
-            f"the due column {_name(due)} is {due_type.simpleString()}; "
+            f"the {due_role} column {_name(due)} is {due_type.simpleString()}; "
             "it must be a timestamp, or Unix ms as bigint"
         )
     if key is not None:
@@ -122,7 +135,7 @@ def _as_json(frame: DataFrame, without: set[str]) -> Column:
     names = [name for name in frame.columns if name not in without]
     if not names:
         raise InvalidRequest("there is nothing to send as JSON: the rows have no columns but due and key")
-    return F.to_json(F.struct(*[F.col(f"`{name.replace('`', '``')}`") for name in names]), _JSON)
+    return F.to_json(F.struct(*[F.col(f"`{name.replace('`', '``')}`") for name in names]), JSON)
 
 
 def _whole_ms(kind: DataType) -> Column:
@@ -179,8 +192,11 @@ def _type_of(frame: DataFrame, what: str | Column, role: str) -> DataType:
 
 
 def _missing(frame: DataFrame, what: str, role: str) -> InvalidRequest:
+    if what in frame.columns:  # a dot in a name means a field to Spark
+        return InvalidRequest(f"the column {what!r} must be quoted, as `{what}`, to take {role} from it")
+    expression = " (an expression: F.expr)" if not what.isidentifier() else ""
     return InvalidRequest(
-        f"there is no column {what!r} to take {role} from{did_you_mean(what, frame.columns)}"
+        f"there is no column {what!r}{expression} to take {role} from{did_you_mean(what, frame.columns)}"
     )
 
 

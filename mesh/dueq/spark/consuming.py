@@ -43,6 +43,8 @@ except ImportError:  # before Spark 4.2 such a query is one micro-batch
 if TYPE_CHECKING:
     from dueq.client.message import Message
 
+MESSAGES_MAX: Final = 8192
+"""Of one micro-batch."""
 OPTIONS: Final = ("topic", "endpoints", "max_messages", "lease", "wait", "order_slack")
 _EXTENDS_PER_LEASE: Final = 3
 _WAIT_S: Final = 0.2
@@ -82,7 +84,7 @@ class Consumption:
         return cls(
             options.needed("topic"),
             options.endpoints(),
-            options.whole("max_messages", 4096, 1, 8192),
+            options.whole("max_messages", 4096, 1, MESSAGES_MAX),
             options.seconds("lease", 60.0, 1.0, 12 * 3600.0),
             options.seconds("wait", _WAIT_S, 0.0, 60.0),
             options.seconds("order_slack", 0.0, 0.0, 60.0) if slack else None,

@@ -104,8 +104,9 @@ class Options:
         if value is None:
             return None
         try:
-            moment = int(value) if value.strip().isdecimal() else datetime.fromisoformat(value)
-            return due_ms(moment, lambda: 0)
+            if value.strip().isdecimal():
+                return int(value)
+            return due_ms(datetime.fromisoformat(value), lambda: 0)
         except (ValueError, InvalidRequest) as error:
             raise InvalidRequest(
                 f"the option {name!r} is Unix ms, or ISO 8601 with a time zone such as 2030-01-31T09:00:00Z, "

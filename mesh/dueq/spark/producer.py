@@ -58,13 +58,14 @@ def schedule(
     **Once.** A task that Spark runs again (a failure, speculation) makes the very same requests, which the mesh
     recognises for 7 days; rows that come through a shuffle are sorted inside their partition for that. A call
     with the same `job_id` and the same rows schedules nothing twice, on another cluster too: the rows are then
-    shuffled into an order that follows from what they hold. Other rows under the same `job_id` are refused
-    (`SequenceReused`) where they stand in the place of earlier ones. Rows that Spark computes anew each time
-    (`rand()`, `uuid()`) are other rows.
+    shuffled into an order that follows from what they hold. Other rows under the same `job_id`, or the same with
+    another `batch_rows`, are refused (`SequenceReused`) where they stand in the place of earlier ones, and what would
+    come after them is not sent. Rows that Spark computes anew each time (`rand()`, `uuid()`) are other rows.
 
     **All or nothing.** With `atomic` the job is hidden until all tasks have succeeded: nothing of it is delivered
     before, nothing at all if the call fails or this process dies. What an earlier call with this `job_id` left
-    unfinished is withdrawn first; when that call had succeeded, nothing is sent.
+    unfinished is withdrawn first; when that call had succeeded, nothing is sent, and the rows are only counted: nobody
+    compares them with those that were loaded.
 
     **Back-pressure.** While the mesh is busy, short of replicas or of disk, tasks wait and repeat their request, up
     to `timeout`; only then they fail, and Spark repeats them.
@@ -152,7 +153,7 @@ def _run(frame: DataFrame, load: Load, atomic: bool) -> ScheduleReport:
     except PySparkException as error:
         known = cause(error)
         if known is not None:
-            raise known from error
+            raise known from None
         left = "nothing of it is delivered" if atomic else "some rows may have been scheduled"
         raise OutcomeUnknown(
             f"the Spark job that schedules in {load.topic!r} failed; {left}: {error}"

@@ -30,10 +30,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from dueq import ids
-from dueq.client.arguments import endpoint_list
+from dueq import Client, ids
+from dueq.client.arguments import Seconds, count, duration_ms, endpoint_list
 from dueq.errors import InvalidRequest
+from dueq.limits import DUE_MS_MAX
 from dueq.spark.columns import DUE, KEY, PAYLOAD, message_columns
+from dueq.spark.consuming import MESSAGES_MAX
+from dueq.spark.loading import reach, topic_of
 from dueq.spark.source import register
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
+_SLACK_MS_MAX: Final = 60_000
 SLACK_S: Final = 0.25
 """How long a due message is held back for others that were due before it and come from other brokers."""
 
@@ -64,12 +68,12 @@ def reorder(
     *,
     topic: str,
     event_time: str | Column,
-    bound: float,
+    bound: Seconds,
     payload: str | Column | None,
     checkpoint: str,
     key: str | Column | None = None,
     endpoints: str | Sequence[str] | None = None,
-    slack: float = SLACK_S,
+    slack: Seconds = SLACK_S,
     max_messages: int = 4096,
 ) -> Reordered:
     """Put a stream of events in the order of their times.
@@ -82,7 +86,7 @@ def reorder(
         events: a streaming DataFrame.
         topic: an existing topic of its own.
         event_time: a timestamp (or Unix ms as bigint): a column or its name.
-        bound: seconds by which an event may be late.
+        bound: seconds (or a timedelta) by which an event may be late.
         payload: as of `dueq.spark.schedule`; None: the row as JSON.
         checkpoint: folder where Spark keeps how far it has read the events.
         key: the message's key.
@@ -91,19 +95,29 @@ def reorder(
         max_messages: of one micro-batch of `ordered`.
 
     Raises:
-        InvalidRequest: a column is missing or of a wrong type, or `events` is no stream.
+        InvalidRequest: a column is missing or of a wrong type, `events` is no stream, or a number is out of range.
+        TopicNotFound, Disconnected
     """
+    bound_ms, slack_ms = (
+        duration_ms(bound, "bound", 0, DUE_MS_MAX),
+        duration_ms(slack, "slack", 0, _SLACK_MS_MAX),
+    )
+    count(max_messages, "max_messages", 1, MESSAGES_MAX)
     if not events.isStreaming:
         raise InvalidRequest(
             "reorder takes a streaming DataFrame (spark.readStream); sort a batch with orderBy"
         )
     spark = events.sparkSession
     register(spark)
-    where = {"topic": topic, "endpoints": ",".join(endpoint_list(endpoints))}
-    chosen = message_columns(events, event_time, payload, key)
+    known = endpoint_list(endpoints)
+    with Client(known) as client:
+        reach(client, known)
+        topic_of(client, topic)
+    where = {"topic": topic, "endpoints": ",".join(known)}
+    chosen = message_columns(events, event_time, payload, key, "event_time")
     in_ms = chosen.frame.select(chosen.due.alias(DUE)).schema[DUE].dataType.simpleString() == "bigint"
     instant = F.timestamp_millis(chosen.due) if in_ms else chosen.due
-    columns = [(instant + _seconds(bound)).alias(DUE), chosen.payload.alias(PAYLOAD)]
+    columns = [(instant + _interval(bound_ms)).alias(DUE), chosen.payload.alias(PAYLOAD)]
     if chosen.key is not None:
         columns.append(chosen.key.alias(KEY))
     query = (
@@ -111,17 +125,17 @@ def reorder(
         .option("checkpointLocation", checkpoint).outputMode("append").start()
     )  # fmt: skip
     read = spark.readStream.format("dueq").options(
-        **where, order_slack=str(slack), max_messages=str(max_messages)
+        **where, order_slack=str(slack_ms / 1000), max_messages=str(max_messages)
     )
     ordered = read.load().select(
-        (F.col("due") - _seconds(bound)).alias("event_time"), KEY, PAYLOAD,
+        (F.col("due") - _interval(bound_ms)).alias("event_time"), KEY, PAYLOAD,
         (_first_waited(F.col("id")) > F.col("due")).alias("late"), "id", "attempt",
     )  # fmt: skip
     return Reordered(query, ordered)
 
 
-def _seconds(amount: float) -> Column:
-    return F.expr(f"interval {round(amount * 1000)} milliseconds")
+def _interval(amount_ms: int) -> Column:
+    return F.expr(f"interval {amount_ms} milliseconds")
 
 
 def _first_waited(message_id: Column) -> Column:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN: Final = 17
+_SHUFFLE: Final = "spark.sql.shuffle.partitions"
+_SHUFFLE_USUAL: Final = "200"
 
 
 def spark_session(name: str, **settings: str) -> SparkSession:
@@ -39,7 +41,15 @@ def spark_session(name: str, **settings: str) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key.replace("_", "."), value)
     session: SparkSession = builder.getOrCreate()
+    _fit_to_machine(session)
     return session
+
+
+def _fit_to_machine(session: SparkSession) -> None:
+    """On one machine Spark's 200 partitions of every shuffle are 200 tasks, each of which starts a sender."""
+    context = session.sparkContext
+    if context.master.startswith("local") and session.conf.get(_SHUFFLE) == _SHUFFLE_USUAL:
+        session.conf.set(_SHUFFLE, str(2 * context.defaultParallelism))
 
 
 def check_java() -> None:

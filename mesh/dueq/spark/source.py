@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from dueq.errors import InvalidRequest
 from dueq.spark import browsing, consuming, writing
 from dueq.spark.options import Options
 from dueq.spark.rows import SCHEMA
@@ -42,6 +43,7 @@ class DueqDataSource(DataSource):  # type: ignore[misc]
         that wait until start ≤ instant < end), `timeout` (seconds for a page), `pushdown` (true: conditions on
         partition, due and waits_until narrow what is read; needs spark.sql.python.filterPushdown.enabled).
         """
+        _check_schema(schema)
         options = Options(self.options, browsing.OPTIONS, "to read what is scheduled")
         kind = browsing.FilteringReader if options.flag("pushdown", False) else browsing.BrowsingReader
         return kind(browsing.Range.of(options))
@@ -53,6 +55,7 @@ class DueqDataSource(DataSource):  # type: ignore[misc]
         `wait` (0.2 s for a first message), `order_slack` (seconds to hold a message back for others that are due
         earlier, so that rows come in the order of their instants; without it, as they come).
         """
+        _check_schema(schema)
         options = Options(self.options, consuming.OPTIONS, "to consume")
         return consuming.ConsumingReader(consuming.Consumption.of(options))
 
@@ -66,9 +69,26 @@ class DueqDataSource(DataSource):  # type: ignore[misc]
         return writing.BatchWriter(Options(self.options, writing.OPTIONS, "to write"), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> writing.StreamWriter:  # noqa: N802
-        """Return a writer of micro-batches; the options are those of `writer`, without `hidden_for`."""
+        """Return a writer of micro-batches.
+
+        The options are those of `writer`, without `hidden_for`; `job_id` only names the job (another checkpoint is
+        another query, whose rows are loaded whatever the job).
+        """
         return writing.StreamWriter(
             Options(self.options, writing.STREAM_OPTIONS, "to write a stream"), schema, overwrite
+        )
+
+
+def _check_schema(schema: StructType) -> None:
+    """Spark takes any schema from its user, and fails in the tasks if it is not the source's.
+
+    Raises:
+        InvalidRequest: it is not.
+    """
+    names = [field.partition(" ")[0] for field in SCHEMA.split(", ")]
+    if schema.names != names:
+        raise InvalidRequest(
+            f"dueq's columns are {', '.join(names)}: leave out .schema(…), and select those you want"
         )
 
 

@@ -6,6 +6,10 @@ cut into runs by count and bytes whatever the Arrow batches are; run i of Spark 
 (p + i) mod n of the topic; of each partition one run is under way at a time, so that its runs count up from 1;
 and the client id is a digest of the load and the Spark partition. The mesh remembers 256 requests of one
 client and partition: long before that a task goes on under the next client id.
+
+**Nothing at all where a repetition differs.** The mesh refuses a request that is repeated with other rows, but would
+take a later one for new, and its rows may have been loaded in other requests. So until it is clear that nothing of this
+task was ever sent, each request waits for the answer of the one before.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from dueq import Client
-from dueq.client.numbered import NumberedProducer
-from dueq.errors import Disconnected, InvalidRequest, Refused
+from dueq.client.numbered import NumberedProducer, mesh_time_ms
+from dueq.errors import Disconnected, InvalidRequest, Refused, SequenceReused
 from dueq.limits import DEDUP_WINDOW
 from dueq.spark.columns import DUE, KEY, PAYLOAD, REASON, ROW
 from dueq.spark.runs import Run, piece_of, runs_of
@@ -48,6 +52,7 @@ NEWS_SCHEMA = (
 _RUNS_PER_CLIENT = DEDUP_WINDOW // 2
 _CONNECT_S = 15.0
 _UNDER_WAY_MAX = 4
+_SHOWN_BYTES = 40
 
 
 @dataclass(frozen=True)
@@ -154,10 +159,14 @@ class Task:
         under_way: deque[tuple[int, Run, Future[Receipt]]] = deque()
         with Client(list(load.endpoints), timeout=load.timeout) as client, ThreadPoolExecutor(most) as pool:
             _reach(client, load)
+            began_ms = mesh_time_ms(client)
             producer: NumberedProducer | None = None
+            new = 0  # answers in a row of what was not there before; an earlier attempt may have left gaps of `most`
             for number, run in enumerate(chain((first,), runs)):
-                if len(under_way) == most:
-                    yield _answered(under_way.popleft())
+                while len(under_way) >= (most if new >= _UNDER_WAY_MAX else 1):
+                    answered = self._answered(under_way.popleft())
+                    new = new + 1 if answered[2].stamp_ms >= began_ms else 0
+                    yield answered
                 generation, place = divmod(number, _RUNS_PER_CLIENT * load.partitions)
                 if place == 0 or producer is None:
                     identity = load.client_id(self._number, generation)
@@ -168,7 +177,19 @@ class Task:
                 )
                 under_way.append((partition, run, answer))
             while under_way:
-                yield _answered(under_way.popleft())
+                yield self._answered(under_way.popleft())
+
+    def _answered(self, sent: tuple[int, Run, Future[Receipt]]) -> tuple[int, Run, Receipt]:
+        partition, run, answer = sent
+        try:
+            return partition, run, answer.result()
+        except SequenceReused:
+            job = f"job {self._load.job.job_id!r}" if self._load.job is not None else "this load"
+            raise SequenceReused(
+                f"{job} was loaded before, at least in part, with other rows in Spark partition {self._number}: were "
+                "there other rows, another batch_rows or number of Spark partitions, or is a column computed anew "
+                "each time? Nothing more is sent of it; cancel that job, and load these rows under another name"
+            ) from None
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Run]:
         """Good rows as columns; others are put aside, or the first of them is raised."""
@@ -187,7 +208,7 @@ class Task:
     def _put_aside(self, bad: pa.RecordBatch, before: int, reasons: pa.Array) -> None:
         places = pc.indices_nonzero(reasons.is_valid()).cast(pa.int64()).to_pylist()
         if not self._load.collect:
-            where = f"row {before + places[0]} of Spark partition {self._number}"
+            where = f"row {before + places[0]} of Spark partition {self._number}{named(bad)}"
             raise InvalidRequest(f"{where}: {bad.column(REASON)[0].as_py()}")
         rows, count = bad.column(ROW).to_pylist(), bad.num_rows
         nothing: dict[str, list[Any]] = {
@@ -203,11 +224,6 @@ class Task:
         return iter(put_aside)
 
 
-def _answered(sent: tuple[int, Run, Future[Receipt]]) -> tuple[int, Run, Receipt]:
-    partition, run, answer = sent
-    return partition, run, answer.result()
-
-
 def _reach(client: Client, load: Load) -> None:
     """See that the mesh can be reached from this executor, and say which executor it is if not."""
     try:
@@ -216,6 +232,20 @@ def _reach(client: Client, load: Load) -> None:
         endpoints = ", ".join(load.endpoints)
         text = f"the Spark executor on {socket.gethostname()} reaches no broker at {endpoints}: {error}"
         raise Disconnected(text) from error
+
+
+def named(rows: pa.RecordBatch) -> str:
+    """Return what a person finds the first of these rows by, wherever Spark has moved it: its key and payload."""
+    known = [
+        f"{name} {_shown(rows.column(name)[0].as_py())}"
+        for name in (KEY, PAYLOAD)
+        if name in rows.schema.names
+    ]
+    return f" ({', '.join(known)})"
+
+
+def _shown(value: bytes | None) -> str:
+    return "null" if value is None else repr(value[:_SHOWN_BYTES].decode(errors="replace"))
 
 
 def news(

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from dueq import Client
 from dueq.client.numbered import mesh_time_ms
-from dueq.errors import InvalidRequest, SequenceReused
+from dueq.errors import InvalidRequest
 from dueq.limits import REQUEST_ROWS_MAX
 from dueq.spark.arrow_rows import Fields, in_settled_order
 from dueq.spark.loading import (
@@ -78,14 +78,7 @@ class Sink:
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
         rows = self.fields.messages(batches, number, self.payload_bytes_max, self.last_due_ms)
-        try:
-            done = Task(load, number).counts(in_settled_order(rows) if self.sort else rows)
-        except SequenceReused as error:
-            raise SequenceReused(
-                f"{error}: a repetition had other rows, or the same in other partitions; was Spark given other "
-                "settings, or is a column computed anew each time?"
-            ) from error
-        return Loaded(*done)
+        return Loaded(*Task(load, number).counts(in_settled_order(rows) if self.sort else rows))
 
 
 def _sink(client: Client, options: Options, schema: StructType) -> Sink:
@@ -94,10 +87,14 @@ def _sink(client: Client, options: Options, schema: StructType) -> Sink:
     info = topic_of(client, options.needed("topic"))
     load = Load(
         b"", info.name, info.partitions, endpoints, options.whole("batch_rows", REQUEST_ROWS_MAX, 1, REQUEST_ROWS_MAX),
-        options.seconds("timeout", PATIENCE_S, 0.1, 86_400), keyed=bool(fields.key),
+        _patience(options), keyed=bool(fields.key),
     )  # fmt: skip
     last_due_ms = horizon_end_ms(info, mesh_time_ms(client))
     return Sink(load, fields, info.payload_bytes_max, last_due_ms, options.flag("sort", True))
+
+
+def _patience(options: Options) -> float:
+    return options.seconds("timeout", PATIENCE_S, 0.1, 86_400)
 
 
 def refuse_overwrite(overwrite: bool) -> None:
@@ -126,7 +123,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         refuse_overwrite(overwrite)
         hidden_for = options.seconds("hidden_for", HIDDEN_FOR_S, 1, HIDDEN_FOR_MAX_S)
         endpoints = options.endpoints()
-        with Client(endpoints) as client:
+        with Client(endpoints, timeout=_patience(options)) as client:
             reach(client, endpoints)
             sink = _sink(client, options, schema)
             begun = begin(client, sink.load.topic, options.text("job_id") or None, hidden_for)
@@ -154,15 +151,18 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Loads micro-batches: each row once, also when Spark repeats a micro-batch after a restart.
 
-    Requests are named after query, micro-batch and Spark partition, and the mesh remembers them for 7 days. All
-    micro-batches of a query are one job, which is not hidden: its name is the option `job_id`, else "stream-" and the
-    id of the query, which Spark keeps in the checkpoint.
+    Requests are named after query, micro-batch and Spark partition, and the mesh remembers them for 7 days. A
+    micro-batch that Spark repeats after a restart must come in the same Spark partitions as before: where one has other
+    rows it is refused, and rows in partitions that there were not before are taken for new.
+
+    All micro-batches of a query are one job, which is not hidden, to be found and taken back by: its name is the option
+    `job_id`, else "stream-" and the id of the query, which Spark keeps in the checkpoint.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         refuse_overwrite(overwrite)
         endpoints = options.endpoints()
-        with Client(endpoints) as client:
+        with Client(endpoints, timeout=_patience(options)) as client:
             reach(client, endpoints)
             self._sink = _sink(client, options, schema)
         self._job_id = options.text("job_id")

@@ -152,6 +152,13 @@ def test_a_job_is_named_after_what_the_specification_says() -> None:
     assert changed().job_id != changed(("date = 2030-03-10", "date = 2030-03-11")).job_id
 
 
+def test_a_copy_of_a_specification_elsewhere_is_the_same_campaign(tmp_path: Path) -> None:
+    document = tomllib.loads(WHOLE)
+    here, there = Spec.of(document, tmp_path / "here"), Spec.of(document, tmp_path / "there")
+    assert here.source.paths != there.source.paths
+    assert here.job_id == there.job_id
+
+
 def test_a_template_is_text_and_columns() -> None:
     assert pieces_of("Hi {name}, {{{ code }}}") == [
         Piece(text="Hi "), Piece(column="name"), Piece(text=", {"), Piece(column="code"), Piece(text="}"),

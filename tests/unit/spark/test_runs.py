@@ -89,7 +89,7 @@ def of(*batches: Any) -> Iterator[Any]:
 
 
 def test_the_first_row_that_cannot_be_a_message_is_named() -> None:
-    with pytest.raises(InvalidRequest, match="row 3 of Spark partition 5: due is null"):
+    with pytest.raises(InvalidRequest, match=r"row 3 of Spark partition 5 \(payload ''\): due is null"):
         list(Task(load(), 5).news(of(checked([None, None]), checked([None, "due is null", "x"]))))
 
 
