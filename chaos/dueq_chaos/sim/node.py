@@ -26,6 +26,7 @@ from dueq.core.instant import Now
 from dueq.core.membership import CoordinatorEvent, Registration
 from dueq.core.persistence import RecoveredPartition
 from dueq.core.settings import CoreSettings
+from dueq.storage.engine import StoreFailed
 from dueq_chaos.sim.coordinator import Session, SimCoordinator
 from dueq_chaos.sim.disk import Killed, SimDisk
 from dueq_chaos.sim.network import Network
@@ -129,9 +130,10 @@ class Node:
         try:
             store = self.disk.open()
             recovered = store.recover()
-        except Killed:
+        except (Killed, StoreFailed) as error:
+            # On a full disk the process ends with 75: whoever supervises it starts it again.
             self.disk.crash()
-            self._world.tell(self.name, "was killed while it started")
+            self._world.tell(self.name, f"has not started: {error!r}")
             return
         settings = CoreSettings(
             self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}",
