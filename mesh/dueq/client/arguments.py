@@ -174,7 +174,7 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
         low = min(whole)
         if low >= 0 and max(whole) <= limits.DUE_MS_MAX:
             if low < SECONDS_BELOW:
-                _warn_of_seconds(min((due for due in whole if due), default=0))
+                warn_of_seconds(min((due for due in whole if due), default=0))
             return np.array(whole, np.uint64)
     once = _Once(mesh_us)
     column = []
@@ -194,7 +194,7 @@ def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:
     """
     if isinstance(due, Integral) and not isinstance(due, bool):
         due_int = int(due)
-        _warn_of_seconds(due_int)
+        warn_of_seconds(due_int)
     elif isinstance(due, datetime):
         if due.tzinfo is None or due.utcoffset() is None:
             raise InvalidRequest(
@@ -242,7 +242,8 @@ class _Once:
         return self._value
 
 
-def _warn_of_seconds(due: int) -> None:
+def warn_of_seconds(due: int) -> None:
+    """Say, once in a process, that an instant (Unix ms) looks like one in seconds."""
     global _warned
     if 0 < due < SECONDS_BELOW and not _warned:
         _warned = True

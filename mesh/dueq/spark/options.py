@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
-from dueq.client.arguments import due_ms, endpoint_list
+from dueq.client.arguments import endpoint_list, instant_ms
 from dueq.errors import InvalidRequest
 from dueq.spark.hints import did_you_mean
 
@@ -104,9 +104,8 @@ class Options:
         if value is None:
             return None
         try:
-            if value.strip().isdecimal():
-                return int(value)
-            return due_ms(datetime.fromisoformat(value), lambda: 0)
+            moment = int(value) if value.strip().isdecimal() else datetime.fromisoformat(value)
+            return instant_ms(moment, name)
         except (ValueError, InvalidRequest) as error:
             raise InvalidRequest(
                 f"the option {name!r} is Unix ms, or ISO 8601 with a time zone such as 2030-01-31T09:00:00Z, "

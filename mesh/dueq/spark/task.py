@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from dueq import Client
+from dueq.client.arguments import warn_of_seconds
 from dueq.client.numbered import NumberedProducer, mesh_time_ms
 from dueq.errors import Disconnected, InvalidRequest, Refused, SequenceReused
 from dueq.limits import DEDUP_WINDOW
@@ -203,6 +204,7 @@ class Task:
             row += batch.num_rows
             if good.num_rows:
                 key = good.column(KEY) if self._load.keyed else None
+                warn_of_seconds(int(pc.min(good.column(DUE)).as_py()))
                 yield piece_of(good.column(DUE), good.column(PAYLOAD), key, self._load.with_ids)
 
     def _put_aside(self, bad: pa.RecordBatch, before: int, reasons: pa.Array) -> None:

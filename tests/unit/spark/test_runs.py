@@ -79,7 +79,7 @@ def load(batch_rows: int = 1024, collect: bool = False) -> Load:
 def checked(reasons: list[str | None]) -> Any:
     count = len(reasons)
     return pa.RecordBatch.from_pydict({
-        "due": pa.array([1] * count, pa.int64()), "payload": pa.array([b""] * count, pa.binary()),
+        "due": pa.array([2 * 10**12] * count, pa.int64()), "payload": pa.array([b""] * count, pa.binary()),
         "reason": pa.array(reasons, pa.string()), "row": pa.array(["{}" if why else None for why in reasons]),
     })  # fmt: skip
 
@@ -123,3 +123,11 @@ def test_client_ids_follow_from_load_partition_and_generation_alone() -> None:
     assert len(ids) == 12
     assert {len(client_id) for client_id in ids} == {16}
     assert load().client_id(1, 2) == load(batch_rows=5).client_id(1, 2)
+
+
+def test_instants_that_look_like_seconds_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dueq.client.arguments._warned", False)
+    batch = checked([None])
+    seconds = batch.set_column(0, "due", pa.array([1_900_000_000], pa.int64()))
+    with pytest.warns(UserWarning, match="were seconds meant"):
+        list(Task(load(), 5).news(of(seconds)))
