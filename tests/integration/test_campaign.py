@@ -462,6 +462,15 @@ def test_bad_and_past_rows_are_refused_unless_the_specification_says_otherwise(
     assert [message.payload for message in waiting(mesh, topic)] == [b"good"]
 
 
+def test_a_time_zone_that_nobody_knows_is_named(
+    mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "rows.csv", {"zone": "Mars/Olympus", "text": "x"}, {"zone": "UTC", "text": "y"})
+    due = {"time": "09:00", "date": "2030-01-01", "zone_column": "zone"}
+    with pytest.raises(InvalidRequest, match=r"the time zone is null or unknown \(such as 'Mars/Olympus'\)"):
+        run(spark, mesh, spec_of(tmp_path, topic=topic, due=due))
+
+
 def test_the_command_plans_loads_and_takes_back(
     mesh: LocalMesh, spark: SparkSession, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -127,7 +127,7 @@ def _counted(rows: DataFrame, spec: Spec) -> CampaignReport:
     """
     groups = rows.groupBy("fate", "reason").agg(
         F.count(F.lit(1)).alias("rows"), *[F.count_if(flag).alias(flag) for flag in (GAP, TWICE, QUIET)],
-        F.min("due").alias("first"), F.max("due").alias("last"),
+        F.min("due").alias("first"), F.max("due").alias("last"), F.min("said").alias("said"),
     ).collect()  # fmt: skip
     report = CampaignReport(spec.name, spec.topic)
     for group in groups:
@@ -141,7 +141,8 @@ def _counted(rows: DataFrame, spec: Spec) -> CampaignReport:
         name = _FATES[group["fate"]]
         setattr(report, name, getattr(report, name) + group["rows"])
         if group["fate"] == BAD:
-            report.reasons[group["reason"]] = group["rows"]
+            such_as = f" (such as {group['said']!r:.60})" if group["said"] is not None else ""
+            report.reasons[group["reason"] + such_as] = group["rows"]
     if report.bad and spec.loading.bad_rows == "refuse":
         said = "; ".join(
             f"{count:,}: {reason}" for reason, count in sorted(report.reasons.items())[:_REASONS_MAX]

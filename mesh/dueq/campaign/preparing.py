@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 BAD, SUPPRESSED, DUPLICATE, PAST = "bad", "suppressed", "duplicate", "past"
 GAP, TWICE, QUIET = "nonexistent", "ambiguous", "quiet"
 _ASKED, _DUE, _PAYLOAD, _KEY, _REASON, _FATE = "asked", "due", "payload", "key", "reason", "fate"
-_LOCAL, _LOCAL_ZONE, _LISTED, _BY = "local", "local_zone", "listed", "by"
+_LOCAL, _LOCAL_ZONE, _LISTED, _BY, _SAID = "local", "local_zone", "listed", "by", "said"
 ZONE: Final = "quiet_zone"
 _US: Final = 1000
 
@@ -55,9 +55,9 @@ def prepared(
 
     Returns:
         `due` and `asked` (Unix ms, with and without quiet hours), `payload`, `key` (string, null: none), `fate` (null:
-        to be sent; else bad, suppressed, duplicate or past), `reason` (of bad rows), of what is sent whether its local
-        time was `nonexistent` or `ambiguous`, and whether `quiet` hours moved it; where there are quiet hours, their
-        zone (`quiet_zone`).
+        to be sent; else bad, suppressed, duplicate or past), `reason` (of bad rows; `said`: the zone that is unknown),
+        of what is sent whether its local time was `nonexistent` or `ambiguous`, and whether `quiet` hours moved it;
+        where there are quiet hours, their zone (`quiet_zone`).
 
     Raises:
         InvalidRequest: the source, a column or a time zone is not there, or of another type.
@@ -71,6 +71,8 @@ def prepared(
         if spec.key
         else F.lit(None).cast(StringType()),
     }
+    zone = spec.due.zone.column or (spec.quiet_hours.zone.column if spec.quiet_hours is not None else "")
+    chosen[_SAID] = column(frame, zone, "zone").cast(StringType()) if zone else F.lit(None).cast(StringType())
     if spec.quiet_hours is not None:
         chosen[ZONE] = zones.known(frame, spec.quiet_hours.zone, "[quiet_hours]")
     if spec.suppression is not None:
@@ -94,6 +96,7 @@ def prepared(
     good = F.col(_FATE).isNull()
     return rows.select(
         _DUE, _ASKED, F.when(good, F.col(_PAYLOAD)).alias(_PAYLOAD), _KEY, _FATE, _REASON,
+        F.when(F.col(_REASON).contains("time zone"), F.col(_SAID)).alias(_SAID),
         *([ZONE] if spec.quiet_hours is not None else []),
         *[(F.coalesce(F.col(flag), F.lit(False)) & good).alias(flag) for flag in (GAP, TWICE, QUIET)],
     )  # fmt: skip
