@@ -48,6 +48,8 @@ REGRESSIONS = {
     8410099: "a leader's view of mesh time leapt, and a consumer took its lease to be longer by as much",
     8600725: "what a relay could not deliver to a consumer that had died waited for the end of its lease",
     8700681: "a broker that was started on a full disk (the simulator's own fault)",
+    8701070: "a repeated move withheld a lease for good that its first copy had come before",
+    8721129: "a clock that was set before another one's leap was known (the simulator's own fault)",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

@@ -78,9 +78,8 @@ class Directed:
         crash_us = random.randint(600_000, 1_000_000)
 
         def go_wrong() -> None:
-            for name in mesh.names:
-                if name != leader:
-                    mesh.nodes[name].wall_error_us = 0
+            if not mesh.clocks_settled():
+                return
             heir = random.choice([name for name in mesh.names if name != leader])
             mesh.nodes[heir].wall_error_us = -3_600_000_000
 

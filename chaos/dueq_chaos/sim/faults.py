@@ -176,23 +176,15 @@ class Faults:
     def _set_clock(self, broker: str, random: Random) -> None:
         """One wall clock is set, by a little or by an hour; the majority stays right.
 
-        Where another one is wrong, that one is set right and no more: two that leap within one heartbeat are a
-        majority that leaps.
+        Where another one is wrong, or was until now, that one is set right and no more: two that leap before both have
+        been measured anew are a majority that leaps.
         """
-        if self._right_clocks():
+        if not self.mesh.clocks_settled():
             return
         error_us = random.choice([20_000, 200_000, 3_000_000, 3_600_000_000])
         self.mesh.nodes[broker].wall_error_us = random.choice([-1, 1]) * error_us
 
     def _drift_clock(self, broker: str, random: Random) -> None:
-        if self._right_clocks():
+        if not self.mesh.clocks_settled():
             return
         self.mesh.nodes[broker].drift(random.choice([-1, 1]) * random.choice([50, 500]))
-
-    def _right_clocks(self) -> bool:
-        """Set every clock right; return whether one was wrong."""
-        wrong = [node for node in self.mesh.nodes.values() if node.wall_error_us or node.drift_ppm]
-        for node in wrong:
-            node.wall_error_us = 0
-            node.drift(0)
-        return bool(wrong)

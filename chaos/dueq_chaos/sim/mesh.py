@@ -18,6 +18,8 @@ from dueq_codecs.messages import BrokerMessage, ClientMessage
 
 _AFTERMATH_US = 3_000_000
 """So long after it has become calm, something may still be on its way."""
+_MEASURED_ANEW_US = 3_000_000
+"""So long after a clock was set right, each broker has measured it anew, and believes that measurement."""
 
 
 class SimMesh:
@@ -47,6 +49,7 @@ class SimMesh:
         self.sdks: dict[str, SimClient] = {}
         self._calms = 0
         self._harmed, self._calm_at_us = False, -_AFTERMATH_US
+        self._clock_leapt_us = -_MEASURED_ANEW_US
         for node in self.nodes.values():
             node.hot_rows_total, node.log_retain_bytes = hot_rows_total, log_retain_bytes
             node.disk.part_bytes = snapshot_part_bytes
@@ -194,8 +197,18 @@ class SimMesh:
 
         self.world.after(after_us, go_on)
 
+    def clocks_settled(self) -> bool:
+        """Set every clock right; return whether all have been so for long enough to be known as such."""
+        for node in self.nodes.values():
+            if node.wall_error_us or node.drift_ppm:
+                self._clock_leapt_us = self.world.now_us
+                node.wall_error_us = 0
+                node.drift(0)
+        return self.world.now_us - self._clock_leapt_us >= _MEASURED_ANEW_US
+
     def calm(self) -> None:
         """The weather is fine again and everybody is up."""
+        self.clocks_settled()
         self._calms += 1
         if self._harmed:
             self._harmed, self._calm_at_us = False, self.world.now_us
@@ -211,8 +224,6 @@ class SimMesh:
             node.disk.slow_us = node.disk.fuse.left = node.disk.read_slow_us = 0
             node.disk.kill_after, node.disk.reads_early = None, False
             node.disk.timeline.fail_next = node.disk.payload.fail_next = False
-            node.wall_error_us = 0
-            node.drift(0)
             if node.pressure is not None:
                 node.squeeze(StorePressure("", False))
                 node.pressure = None

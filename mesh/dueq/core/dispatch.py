@@ -51,6 +51,7 @@ SAFETY_US: Final = 100_000
 """Work that something else holds up is looked at again so often, whatever happens."""
 AGAIN_ROWS: Final = 512
 """Leases of one lane that are staged at a time to be pushed again."""
+_WITHHOLDING: Final = (RecordKind.CANCEL, RecordKind.MOVE)
 WAITING_MAX: Final = 4096
 """So far are waiting messages counted for a ConsumerReply."""
 
@@ -159,6 +160,17 @@ class TopicDispatcher:
             lane.queue.add(applied.waiting)
         if applied.job is not None:
             lane.job_decided(applied.job, now)
+        if record.kind in _WITHHOLDING and record.token.any():
+            self._let_go(lane, record, now)
+
+    def _let_go(self, lane: Lane, record: Record, now: Now) -> None:
+        """End leases that a CANCEL or MOVE withheld and has not ended: it was a repetition, or refused."""
+        leases, named = lane.leases, np.flatnonzero(record.token)
+        keys = (record.target_sequence[named] << np.uint64(16)) | record.target_row[named]
+        for key, token in zip(keys.tolist(), record.token[named].tolist(), strict=True):
+            slot = leases.slot_of.get(key)
+            if slot is not None and leases.phase[slot] == Phase.WITHHELD and leases.token[slot] == token:
+                lane.end_now(np.array([slot]), now)
 
     def became_hot(self, uid: int, entries: Entries) -> None:
         """The timeline has loaded waiting entries into its hot window."""

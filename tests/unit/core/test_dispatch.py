@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +244,23 @@ def test_a_move_that_overtakes_the_lease_waits_for_its_new_instant() -> None:
     assert kinds(stage)[:3] == [RecordKind.MOVE, RecordKind.LEASE, RecordKind.RELEASE]
     assert stage.run(4999) == []
     (push,) = stage.run(5000)
+    assert (keys_in(push), push.attempt.tolist()) == ([key], [1])
+
+
+def test_a_repeated_move_withholds_nothing_once_it_was_applied_without_effect() -> None:
+    """Its first copy came before the lease; a message that nobody may push waited for half of the lease."""
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.attach(0)
+    led = stage.leds[1]
+    led.change(RecordKind.MOVE, [key], at(60), due=[START_MS + 120])
+    moved = led.open[-1]
+    stage.tick(70)
+    tokens = stage.dispatcher.withhold(1, np.array([key], np.uint64))
+    assert tokens.tolist() == [3]
+    led.append(replace(moved, token=tokens), at(71))
+    stage.commit(72)
+    (push,) = stage.run(121)
     assert (keys_in(push), push.attempt.tolist()) == ([key], [1])
 
 
