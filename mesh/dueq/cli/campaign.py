@@ -20,6 +20,7 @@ from dueq.cli.options import connect, endpoints, json_option, mesh_options
 from dueq.cli.tables import new_table
 
 if TYPE_CHECKING:
+    from dueq import Client
     from dueq.campaign import CampaignReport
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -70,12 +71,12 @@ def plan(
 
 @campaign.command()
 @click.argument("job_id")
-@click.option("--topic", required=True, help="Whose messages they are.")
+@click.option("--topic", help="Whose messages they are; without, all topics are asked.")
 @click.option("--no-wait", is_flag=True, help="Return while messages are still being withdrawn.")
 @json_option
 @mesh_options
 def cancel(
-    job_id: str, topic: str, no_wait: bool, as_json: bool, endpoint: tuple[str, ...], timeout: float
+    job_id: str, topic: str | None, no_wait: bool, as_json: bool, endpoint: tuple[str, ...], timeout: float
 ) -> None:
     """Take back the campaign that was loaded as JOB_ID, as its report says.
 
@@ -84,11 +85,22 @@ def cancel(
     with _spark_installed():
         from dueq.campaign import cancel as take_back
     with connect(endpoint, timeout) as client:
+        topic = topic or _topic_of(client, job_id)
         info = take_back(client, topic, job_id, wait=not no_wait, console=Console(stderr=True))
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(info)))
     else:
         click.echo(f"cancelled {job_id}: {info.messages:,} messages left")
+
+
+def _topic_of(client: Client, job_id: str) -> str:
+    found = [info.name for info in client.topics() if client.job(info.name, job_id) is not None]
+    if len(found) != 1:
+        known = (
+            f"several topics know of it: {', '.join(found)}; say which" if found else "no topic knows of it"
+        )
+        raise click.UsageError(f"{job_id!r} as a campaign: {known} (--topic).")
+    return found[0]
 
 
 def _run(
@@ -184,4 +196,4 @@ def _print(report: CampaignReport) -> None:
     if report.plot:
         console.print(f"drawn in {report.plot}", soft_wrap=True, highlight=False)
     if report.state in ("loaded", "already loaded"):
-        click.echo(f"take it back: dueq campaign cancel {report.job_id} --topic {report.topic}")
+        click.echo(f"take it back: dueq campaign cancel {report.job_id}")
