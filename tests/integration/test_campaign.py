@@ -506,7 +506,7 @@ def test_the_command_plans_loads_and_takes_back(
     assert "already loaded" in capsys.readouterr().out
     assert report == json.loads((tmp_path / "spring.report.json").read_text()), "it says what was loaded"
     assert run_command(["campaign", "cancel", "spring-0", *mesh_words]) == 2
-    assert "no topic knows of it" in capsys.readouterr().err
+    assert "no topic knows of a job 'spring-0'" in capsys.readouterr().err
     assert run_command(["campaign", "cancel", report["job_id"], *mesh_words]) == 0
     assert "0 messages left" in capsys.readouterr().out
     assert waiting(mesh, topic) == []

@@ -95,11 +95,12 @@ def cancel(
 
 def _topic_of(client: Client, job_id: str) -> str:
     found = [info.name for info in client.topics() if client.job(info.name, job_id) is not None]
-    if len(found) != 1:
-        known = (
-            f"several topics know of it: {', '.join(found)}; say which" if found else "no topic knows of it"
+    if len(found) > 1:
+        raise click.UsageError(
+            f"several topics have a job {job_id!r}: {', '.join(found)}; name one with --topic."
         )
-        raise click.UsageError(f"{job_id!r} as a campaign: {known} (--topic).")
+    if not found:
+        raise click.UsageError(f"no topic knows of a job {job_id!r}.")
     return found[0]
 
 
