@@ -257,7 +257,11 @@ REPLICATION: Final = (
         "nats-server #7556",
         (
             change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
-            change(f"{_LEADING}._offer_snapshot", "and not progress.untrusted", "and False"),
+            change(
+                f"{_LEADING}._offer_snapshot",
+                "and not (progress.untrusted and self._is_needed(now))",
+                "and False",
+            ),
             change(
                 "core.partition:Partition.snapshot_received",
                 "if self._can_go_on_from(chunk.applied, chunk.applied_epoch):",

@@ -300,8 +300,14 @@ class Leading:
         )  # fmt: skip
 
     def _offer_snapshot(self, peer: Peer, progress: Progress, now: Now) -> None:
-        """Begin a replica anew; never one that is counted on."""
-        if Member(peer.broker_id, peer.store_id) in self.maximal_isr() and not progress.untrusted:
+        """Begin a replica anew; never one that is counted on.
+
+        A member that has lost its data leaves the ISR first. Once it is installed it looks like any other, and if it
+        was a member still, it could lead before it has caught up. Only where too few would be left it is filled as
+        one: there is nobody else to commit with.
+        """
+        counted = Member(peer.broker_id, peer.store_id) in self.maximal_isr()
+        if counted and not (progress.untrusted and self._is_needed(now)):
             return
         if (
             progress.offered_at_us is None
@@ -309,6 +315,11 @@ class Leading:
         ):
             progress.offered_at_us = now.mono_us
             self._replica.offer_snapshot(peer)
+
+    def _is_needed(self, now: Now) -> bool:
+        """Whether the ISR cannot do without those who must leave it."""
+        staying = [member for member in self.node.isr if not self._is_out(member, now)]
+        return len(staying) < self._replica.min_isr
 
     def installed_to(self, broker_id: str, applied: int) -> None:
         """A snapshot of record `applied` was read out for this follower: it goes on from there."""
