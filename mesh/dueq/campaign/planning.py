@@ -85,8 +85,7 @@ def planned(
             keep(rows)
             report = _counted(rows, spec)
             messages = rows.where(F.col("fate").isNull())
-            before, after = counted(messages, "asked", 60), counted(messages, "due", 60)
-            existing = Counts.nothing()
+            before, existing = counted(messages, "asked", 60), Counts.nothing()
             if spec.smoothing is not None and report.messages:
                 tell("smoothing")
                 spreading = spread(spark, endpoints, spec, messages, keep)
@@ -99,6 +98,8 @@ def planned(
                 report.delayed = spreading.delayed
                 report.first_ms, report.last_ms = spreading.first_ms, spreading.last_ms
                 report.quiet_moved += spreading.put_off
+            else:
+                after = counted(messages, "due", 60)
             report.busiest_minute_before, report.busiest_minute = before.peak, after.peak
             report.planning_s = round(time.monotonic() - began, 3)
         yield Plan(messages.select("due", "payload", "key"), report, before, after, existing)

@@ -125,7 +125,7 @@ def _asked(rows: DataFrame, due: Due) -> DataFrame:
         return rows.withColumns({GAP: F.lit(False), TWICE: F.lit(False)})
     rows = with_instants(rows, _LOCAL, _LOCAL_ZONE, "at")
     at = F.coalesce("at_second", "at") if due.ambiguous == "second" else F.col("at")
-    asked = F.when(F.col(_REASON).isNull(), _whole(at, _US))
+    asked = F.when(F.col(_REASON).isNull(), whole(at, _US))
     return rows.withColumns({_ASKED: asked, GAP: F.col("at_gap"), TWICE: F.col("at_second").isNotNull()})
 
 
@@ -136,7 +136,7 @@ def _instants(frame: DataFrame, name: str) -> Column:
     if isinstance(kind, LongType):
         return found
     if isinstance(kind, TimestampType):
-        return _whole(F.unix_micros(found) + F.lit(_US - 1), _US)
+        return whole(F.unix_micros(found) + F.lit(_US - 1), _US)
     hint = "it must be a timestamp, or Unix ms as bigint; make one in [columns], or give date, time and zone"
     if isinstance(kind, TimestampNTZType):
         hint = "it has no time zone; use date, time and zone, or cast it to timestamp in [columns]"
@@ -205,10 +205,10 @@ def _outside_quiet_hours(rows: DataFrame, wanted: Column, quiet_hours: QuietHour
     due_us = F.when(F.col(_FATE).isNull(), wanted) * F.lit(_US)
     rows = rows.withColumns({"due_us": due_us, ZONE: F.coalesce(F.col(ZONE), F.lit("UTC"))})
     rows = with_quiet_end(rows, "due_us", ZONE, quiet_hours.from_s, quiet_hours.until_s, "ends")
-    due = F.coalesce(_whole(F.col("ends"), _US), wanted)
+    due = F.coalesce(whole(F.col("ends"), _US), wanted)
     return rows.withColumns({_DUE: due, QUIET: F.col("ends").isNotNull()})
 
 
-def _whole(number: Column, divisor: int) -> Column:
+def whole(number: Column, divisor: int) -> Column:
     """Integer division, downwards; exact, as a multiple of the divisor below 2^53 is divided exactly."""
     return ((number - F.pmod(number, F.lit(divisor))) / F.lit(divisor)).cast("bigint")

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from dueq.campaign.counts import Counts
 from dueq.campaign.local_time import with_quiet_end
-from dueq.campaign.preparing import ZONE
+from dueq.campaign.preparing import ZONE, whole
 from dueq.campaign.smoothing import Slots, smoothed
 from dueq.campaign.spec import QuietHours, Smoothing, Spec
 from dueq.errors import InvalidRequest
@@ -62,9 +62,7 @@ def counted(messages: DataFrame, column: str, unit_s: int) -> Counts:
         column: instants in it, Unix ms.
         unit_s: 1: by second, 60: by minute.
     """
-    unit_ms = F.lit(unit_s * 1000)
-    at = ((F.col(column) - F.pmod(F.col(column), unit_ms)) / unit_ms).cast("bigint")
-    found = messages.groupBy(at.alias("at")).count().toArrow()
+    found = messages.groupBy(whole(F.col(column), unit_s * 1000).alias("at")).count().toArrow()
     return Counts.of(found.column("at").to_numpy(), found.column("count").to_numpy())
 
 
@@ -164,8 +162,7 @@ def _put_off(moved: DataFrame, quiet: QuietHours) -> DataFrame:
     """Add `ends`: Unix ms at which the quiet hours end that a message would leave in; null: it would not."""
     rows = moved.withColumn("due_us", F.col("due") * F.lit(1000))
     rows = with_quiet_end(rows, "due_us", ZONE, quiet.from_s, quiet.until_s, "ends_us")
-    ends = ((F.col("ends_us") - F.pmod(F.col("ends_us"), F.lit(1000))) / F.lit(1000)).cast("bigint")
-    return rows.withColumn("ends", ends).drop("due_us", "ends_us")
+    return rows.withColumn("ends", whole(F.col("ends_us"), 1000)).drop("due_us", "ends_us")
 
 
 def _done(rows: DataFrame, slots: Slots, existing: Counts) -> Spread:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -168,6 +169,7 @@ def _interrupted_plainly(atomic: bool) -> Iterator[Callable[[], None]]:
     def interrupt(number: int, frame: object) -> None:
         nonlocal interrupted
         interrupted = True
+        logging.disable()  # py4j complains at length that it was interrupted
         raise KeyboardInterrupt
 
     def listen() -> None:
@@ -183,6 +185,7 @@ def _interrupted_plainly(atomic: bool) -> Iterator[Callable[[], None]]:
         click.echo(f"\ninterrupted: {kept}; the same command loads it", err=True)
         raise click.Abort from None
     finally:
+        logging.disable(logging.NOTSET)
         signal.signal(signal.SIGINT, before)
 
 

@@ -98,10 +98,8 @@ def reorder(
         InvalidRequest: a column is missing or of a wrong type, `events` is no stream, or a number is out of range.
         TopicNotFound, Disconnected
     """
-    bound_ms, slack_ms = (
-        duration_ms(bound, "bound", 0, DUE_MS_MAX),
-        duration_ms(slack, "slack", 0, _SLACK_MS_MAX),
-    )
+    bound_ms = duration_ms(bound, "bound", 0, DUE_MS_MAX)
+    slack_ms = duration_ms(slack, "slack", 0, _SLACK_MS_MAX)
     count(max_messages, "max_messages", 1, MESSAGES_MAX)
     if not events.isStreaming:
         raise InvalidRequest(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dueq.bench.processes import cpu_ms_per_s, cpu_s, disk_bytes, rss_anon_bytes, rss_anon_mb
+from dueq.bench.processes import cpu_ms_per_s, cpu_s, disk_bytes, peak_mb, rss_anon_bytes, rss_anon_mb
 
 
 def test_private_memory_is_read_from_the_status() -> None:
@@ -32,3 +32,11 @@ def test_the_ballast_is_not_counted(tmp_path: Path) -> None:
     (tmp_path / "sub" / "data").write_bytes(bytes(100_000))
     (tmp_path / "ballast").write_bytes(bytes(1_000_000))
     assert 100_000 <= disk_bytes(tmp_path) < 200_000
+
+
+def test_the_most_memory_of_certain_processes_below_one() -> None:
+    pid = os.getpid()
+    own = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]
+    assert peak_mb(own, below=pid) > 5
+    assert peak_mb("no such word in any command", below=pid) == 0
+    assert peak_mb(own, below=2**22 + 1) == 0
