@@ -288,16 +288,16 @@ def test_a_new_life_of_the_leader_has_a_clock_of_its_own() -> None:
     assert left_after(stage, 40_000, life=6) == 10_000 - 700
 
 
-def test_a_push_of_an_earlier_attach_and_of_an_unknown_age_is_left_to_be_repeated() -> None:
+def test_a_push_of_an_earlier_attach_and_of_an_unknown_age_counts_from_the_first_one() -> None:
     stage = Stage()
     [frame] = attached(stage).values()
     heard(stage, frame)
     [beat] = sent(stage.run_until(2_500), ConsumerFrame)
     unknown = ConsumerReply(TOPIC, CONSUMER, beat.attach, beat.number, Code.UNKNOWN_SESSION)
     stage.receive("a", unknown)
-    assert not delivered(stage, "a", b"x", attach=1, life=6, mono_us=UP_US)
     assert left_after(stage, 1_500, attach=1) == 10_000 - 1_000 - 0.75
-    assert left_after(stage, 90_000, attach=2, number=2, life=6) == 10_000
+    assert left_after(stage, 90_000, attach=1, number=2, life=6) == 10_000 - 2_500
+    assert left_after(stage, 90_000, attach=2, number=3, life=6) == 10_000
 
 
 def test_after_two_thirds_of_a_session_without_an_answer_leases_are_lost() -> None:

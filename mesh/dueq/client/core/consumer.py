@@ -170,10 +170,7 @@ class Consumer:
         session = self._sessions.get(push.leader or link.broker_id)
         if session is None or self._closing is not None:
             return
-        released_us = session.released_us(push)
-        if released_us is None:
-            return  # of an earlier attach, and how old nobody knows: what is not held there comes once more
-        fresh, damaged, complete = self._arrivals.push(push, body, released_us)
+        fresh, damaged, complete = self._arrivals.push(push, body, session.released_us(push))
         if push.attach == session.attach and complete:
             session.saw_push(push.number)
         self._note_leader(push, session.leader)

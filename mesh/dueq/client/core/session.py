@@ -77,7 +77,7 @@ class Session:
         self.leader = leader
         self.attach = 0
         self.attached = False
-        self.begun_us = now_us
+        self.begun_us = self._opened_us = now_us
         self.number = 0
         self.asked = 0
         self.limit = 0
@@ -126,12 +126,11 @@ class Session:
         """Pushes were sent that have not arrived: a beat a second later has them sent again."""
         return self.push_sent > self.push_seen
 
-    def released_us(self, push: Push) -> int | None:
-        """When a push left the leader at the earliest, by our monotonic clock; None where nothing is known of it."""
+    def released_us(self, push: Push) -> int:
+        """When a push left the leader at the earliest, by our monotonic clock."""
+        since_us = self.begun_us if push.attach == self.attach else self._opened_us
         at_us = self._clock.instant_us(push.incarnation, push.mono_us)
-        if push.attach != self.attach:
-            return at_us
-        return self.begun_us if at_us is None else max(at_us, self.begun_us)
+        return since_us if at_us is None else max(at_us, since_us)
 
     def begin(self, attach: int, now_us: int) -> None:
         """Attach anew: pushes count from one again."""
