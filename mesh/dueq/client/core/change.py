@@ -162,6 +162,7 @@ class Change:
         bodies: the inline payloads of an INSERT.
         link: number of the link that it went by last; 0 while it waits to be sent.
         to: broker id of the leader that it was meant for.
+        epoch: the partition's, as known then.
         attempts: how often it was sent.
         first_us: when it was first sent (monotonic), None before.
         uncertain: an attempt may have been appended: only an answer from a committed record settles it.
@@ -172,6 +173,7 @@ class Change:
         "attempts",
         "bodies",
         "bytes",
+        "epoch",
         "first_us",
         "lane",
         "link",
@@ -198,6 +200,7 @@ class Change:
         self.bytes = sum(map(len, self.bodies))
         self.link = 0
         self.to = ""
+        self.epoch = 0
         self.attempts = 0
         self.first_us: int | None = None
         self.uncertain = False

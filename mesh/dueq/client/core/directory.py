@@ -50,6 +50,11 @@ class Topic:
         partition = self.partitions.get(uid)
         return partition.leader if partition is not None else ""
 
+    def epoch(self, uid: int) -> int:
+        """Epoch of that leader; 0 if the partition is not known."""
+        partition = self.partitions.get(uid)
+        return partition.epoch if partition is not None else 0
+
 
 class _Fetch:
     """One question about one topic, under way or waiting for its turn."""
@@ -90,6 +95,11 @@ class Directory:
             return hint
         topic = self._topics.get(name)
         return topic.leader(uid) if topic is not None else ""
+
+    def epoch(self, name: str, uid: int) -> int:
+        """Epoch of the last answer about a partition; 0 before there was one."""
+        topic = self._topics.get(name)
+        return topic.epoch(uid) if topic is not None else 0
 
     def hint(self, uid: int, leader: str) -> None:
         """A broker has named the leader, or shown that it leads; holds until the next answer about the topic."""

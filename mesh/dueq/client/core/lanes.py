@@ -127,12 +127,17 @@ class Lanes:
             self._later(change, self._context.jittered(BACK_OFF_US_MIN))
 
     def topic_changed(self, topic: Topic) -> None:
-        """Leaders are known anew: send what waited for one, and what went to another one, who may never answer."""
+        """Leaders are known anew: send what waited for one, and what went to an earlier one, who may never answer.
+
+        The same broker in a later epoch is another leader: what went to it by a relay died with its first life.
+        """
         name = topic.info.name
         for change in [change for change in self._asked.values() if change.request.topic == name]:
-            leader = topic.leader(change.request.uid)
+            uid = change.request.uid
+            leader = topic.leader(uid)
+            earlier = change.to != leader or change.epoch < topic.epoch(uid)
             # Without a timer it waits for its payloads to be uploaded.
-            moved = bool(leader) and change.timer is not None and change.to not in ("", leader)
+            moved = bool(leader and change.to) and change.timer is not None and earlier
             if moved and change.link:
                 change.uncertain = True
             if moved or change in self._parked:
@@ -183,6 +188,7 @@ class Lanes:
         if change.first_us is None:
             change.first_us = now_us
         change.link, change.to = link.number, leader
+        change.epoch = self._directory.epoch(request.topic, request.uid)
         self._links.send(link, request, change.bodies)
         silence_us = min(SILENCE_US << min(change.attempts - 1, 2), SILENCE_US_MAX)
         change.set_timer(self._context.after(silence_us, lambda: self._silent(change)))
