@@ -24,7 +24,7 @@ ELECTIONS: Final = (
         "A replica outside the ISR takes over without asking anybody.",
         "Kafka unclean.leader.election, Jepsen Kafka 2013",
         (
-            change(f"{_REPLICA}.tick", "not self.in_isr", "False"),
+            change(f"{_REPLICA}._may_lead", "self.in_isr and", ""),
             change(
                 f"{_CANDIDACY}._decide",
                 "consenting = {broker_id for broker_id, vote in self._votes.items() if vote.consent}",
@@ -58,7 +58,9 @@ ELECTIONS: Final = (
         (
             change(f"{_LEADING}._is_out", "or peer.store_id != member.store_id", ""),
             change(f"{_LEADING}.advance", "or progress.store_id != member.store_id", ""),
-            change(f"{_LEADING}.mismatch_received", "progress.best_store == peer.store_id and", "False and"),
+            change(
+                f"{_LEADING}._must_hold", "progress.best if progress.best_store == peer.store_id else 0", "0"
+            ),
             change(
                 f"{_REPLICA}.in_isr",
                 "self.ctx.me in self.node.isr",

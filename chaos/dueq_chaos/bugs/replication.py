@@ -259,7 +259,7 @@ REPLICATION: Final = (
             change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
             change(
                 f"{_LEADING}._offer_snapshot",
-                "and not (progress.untrusted and self._is_needed(now))",
+                "and not progress.untrusted",
                 "and False",
             ),
             change(
@@ -273,6 +273,20 @@ REPLICATION: Final = (
             189,
             509,
         ),
+    ),
+    Bug(
+        "filled-member-leads",
+        "A member whose lost data was filled from a snapshot leads before it holds again what its disk had acked.",
+        "a bug that the storms have found here",
+        (
+            change(
+                "core.replica:Replica._may_lead",
+                "(not self.unproven or self._is_sole_member)",
+                "True",
+            ),
+        ),
+        seeds=800,
+        finders=(141, 461),
     ),
     Bug(
         "last-commit-told-once",

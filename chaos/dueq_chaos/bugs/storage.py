@@ -98,7 +98,7 @@ STORAGE: Final = (
         "A replica that is being filled does not say so on its disk.",
         "nats-server #7549: a node with part of the data becomes leader",
         (
-            change("storage.store:Store._install_begin", '(mark, b"1"), ', ""),
+            change("storage.store:Store._install_begin", "(mark, layout.INSTALLING),", ""),
             change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
         ),
         seeds=423,

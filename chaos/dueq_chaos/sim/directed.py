@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dueq.core.persistence import InstallBegin
+from dueq.core.persistence import InstallBegin, InstallEnd
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.users import Habits
 from dueq_chaos.sim.workload import Workload
@@ -137,9 +137,9 @@ class Directed:
             self._later(5_500_000, lambda: mesh.nodes[self._leader()].crash(goodbye=True))
 
     def _wiped_and_asked(self, broker: str, random: Random) -> None:
-        """Of two who are counted on one is damaged, and dies when it has been wiped to be filled; then the other goes.
+        """Of two who are counted on one is damaged, and dies when it was wiped or filled; then the other goes.
 
-        Who comes back with nothing, and who was away all the time, are then alone.
+        Who comes back with nothing, or with less than it had acked, and who was away all the time, are then alone.
         """
         mesh, leader = self.mesh, self._leader()
         if not mesh.all_hold_everything():
@@ -153,7 +153,7 @@ class Directed:
             node.crash()
             for uid in mesh.coordinator.nodes:
                 node.disk.damage(uid, random)
-            node.disk.kill_after = InstallBegin
+            node.disk.kill_after = random.choice((InstallBegin, InstallEnd))
             node.start()
             leader_goes()
 

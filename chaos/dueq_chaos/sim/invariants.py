@@ -261,7 +261,8 @@ class Invariants:
                 continue
             del self._seen[name, uid]
             log = node.recovered.get(uid)
-            if log is not None and node.disk.is_damaged(uid) and not (log.damaged or log.installing):
+            told = log is not None and bool(log.damaged or log.installing or log.unproven)
+            if log is not None and node.disk.is_damaged(uid) and not told:
                 self._fail(f"{name} p{uid}: a record in its log is lost or damaged, and it is used as it is")
             if log is None or node.fresh_disk or seen.synced == 0 or node.disk.is_damaged(uid):
                 continue

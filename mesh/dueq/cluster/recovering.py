@@ -39,6 +39,8 @@ _log.addHandler(logging.NullHandler())
 _SESSION_S: Final = 10.0
 _UNREADY: Final = "installing"
 """The role of a replica that is being filled, or whose data was found damaged: it is nobody."""
+_UNPROVEN: Final = "unproven"
+"""The role of one that was filled and may lack what was committed later: a member of this role does not lead."""
 
 
 class RecoveryRefused(Refused):
@@ -53,7 +55,7 @@ class Holding(NamedTuple):
     """What a replica says that it holds of the partition.
 
     Attributes:
-        role: "leader", "follower" or "installing".
+        role: "leader", "follower", "installing" or "unproven".
         last_epoch, end: of the last record in its log; logs are compared by them, in this order.
         commit: what it knows to be committed.
     """
@@ -123,7 +125,7 @@ class PartitionFacts:
         if seen.store_id != member.store_id:
             return Fate.REPLACED
         own = self.held.get(member.broker_id)
-        return Fate.UNUSABLE if own is not None and own.role == _UNREADY else Fate.PRESENT
+        return Fate.UNUSABLE if own is not None and own.role in (_UNREADY, _UNPROVEN) else Fate.PRESENT
 
     def wanted(self, survivor: str) -> PartitionNode:
         """Return the node by which `survivor` alone may lead."""

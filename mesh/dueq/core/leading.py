@@ -274,7 +274,7 @@ class Leading:
         if progress is None or mismatch.epoch != self.epoch:
             return
         self._same_life(progress, peer)
-        if mismatch.installing or (progress.best_store == peer.store_id and mismatch.end < progress.best):
+        if mismatch.installing or mismatch.end < self._must_hold(peer, progress):
             self._distrust(peer, progress, mismatch)
         if mismatch.installing:
             progress.match = -1
@@ -290,6 +290,17 @@ class Leading:
         else:
             self._send(peer, progress, now)
 
+    def _must_hold(self, peer: Peer, progress: Progress) -> int:
+        """What a follower has if nothing was lost: what its disk had acked and, in the ISR, what was trimmed here."""
+        best = progress.best if progress.best_store == peer.store_id else 0
+        before = self._replica.log.start - 1
+        if progress.match < before and self._is_counted(peer):
+            return max(best, before)
+        return best
+
+    def _is_counted(self, peer: Peer) -> bool:
+        return Member(peer.broker_id, peer.store_id) in self.maximal_isr()
+
     def _distrust(self, peer: Peer, progress: Progress, mismatch: Mismatch) -> None:
         """A member without data that its disk had acked must not be counted on for longer than needed."""
         progress.untrusted = True
@@ -300,14 +311,8 @@ class Leading:
         )  # fmt: skip
 
     def _offer_snapshot(self, peer: Peer, progress: Progress, now: Now) -> None:
-        """Begin a replica anew; never one that is counted on.
-
-        A member that has lost its data leaves the ISR first. Once it is installed it looks like any other, and if it
-        was a member still, it could lead before it has caught up. Only where too few would be left it is filled as
-        one: there is nobody else to commit with.
-        """
-        counted = Member(peer.broker_id, peer.store_id) in self.maximal_isr()
-        if counted and not (progress.untrusted and self._is_needed(now)):
+        """Begin a replica anew; never one that is counted on, unless it has lost its data."""
+        if self._is_counted(peer) and not progress.untrusted:
             return
         if (
             progress.offered_at_us is None
@@ -315,11 +320,6 @@ class Leading:
         ):
             progress.offered_at_us = now.mono_us
             self._replica.offer_snapshot(peer)
-
-    def _is_needed(self, now: Now) -> bool:
-        """Whether the ISR cannot do without those who must leave it."""
-        staying = [member for member in self.node.isr if not self._is_out(member, now)]
-        return len(staying) < self._replica.min_isr
 
     def installed_to(self, broker_id: str, applied: int) -> None:
         """A snapshot of record `applied` was read out for this follower: it goes on from there."""

@@ -148,7 +148,7 @@ class InstallRows:
 
 @dataclass(slots=True)
 class InstallEnd:
-    """All parts are in: set applied, commit and epoch, then remove the mark.
+    """All parts are in: set applied, commit and epoch, and mark the replica `unproven` instead.
 
     The log begins anew at `applied + 1`; `applied_epoch` is the epoch of record `applied`.
     """
@@ -157,6 +157,13 @@ class InstallEnd:
     applied: int
     applied_epoch: int
     epoch: int
+
+
+@dataclass(slots=True)
+class MarkProven:
+    """The replica has caught up with a leader: remove its mark."""
+
+    uid: int
 
 
 StoreWrite = (
@@ -172,6 +179,7 @@ StoreWrite = (
     | InstallBegin
     | InstallRows
     | InstallEnd
+    | MarkProven
 )
 
 # ---------------------------------------------------------------- reads
@@ -387,6 +395,8 @@ class RecoveredPartition:
     uploads: list[int]
     """Upload numbers that have chunks on disk."""
     installing: bool = False
+    unproven: bool = False
+    """It was filled from a snapshot, and has not caught up with a leader since."""
     damaged: str = ""
     """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
     jobs: list[JobRow] = field(default_factory=list)

@@ -20,7 +20,7 @@ from dueq.core.leading import Leading
 from dueq.core.log import ReplicaLog
 from dueq.core.membership import CompareAndSetDone, PartitionNode, ReadNode, SetOutcome
 from dueq.core.peers import Peer
-from dueq.core.persistence import AppendLog, RecoveredPartition, SaveMeta, TruncateLog
+from dueq.core.persistence import AppendLog, MarkProven, RecoveredPartition, SaveMeta, TruncateLog
 from dueq.errors import invariant
 from dueq_codecs.messages import Ack, Append, Fence, Leadership, Mismatch, Vote, VoteRequest
 from dueq_codecs.records import LogEntry
@@ -59,6 +59,9 @@ class Replica:
         leader: broker id of the leader of `epoch`, or "" while it is not known.
         node, node_version: the partition's node as last read or set.
         installing: this replica is being filled from a snapshot: it is nobody.
+        unproven: it was filled, and may lack what was committed after the snapshot: it does not lead. It is proven
+            once it holds a record of its leader's own epoch that is committed: nothing before that one is missing,
+            and if it is in the ISR, nothing after it was committed without its ack.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Replica:
     def reset(self, recovered: RecoveredPartition | None) -> None:
         """Begin from what the store holds (at start, and after a snapshot was installed)."""
         self.installing = recovered is not None and (recovered.installing or bool(recovered.damaged))
+        self.unproven = recovered is not None and recovered.unproven
         if recovered is None or recovered.damaged:
             self.log = ReplicaLog()
             self.epoch = 0 if recovered is None else recovered.epoch
@@ -122,6 +126,13 @@ class Replica:
         return self.leading is not None
 
     @property
+    def role(self) -> str:
+        """What it is just now, as one word for people."""
+        if self.is_leader:
+            return "leader"
+        return "installing" if self.installing else "unproven" if self.unproven else "follower"
+
+    @property
     def serving(self) -> bool:
         """Whether it leads and has applied its barrier."""
         return self.leading is not None and self.leading.serving
@@ -130,6 +141,15 @@ class Replica:
     def in_isr(self) -> bool:
         """Whether the node, as last seen, counts this replica in."""
         return self.node is not None and self.ctx.me in self.node.isr
+
+    @property
+    def _may_lead(self) -> bool:
+        """Whether everything committed is here; or all there is, where a person has made this the only member."""
+        return self.in_isr and not self.installing and (not self.unproven or self._is_sole_member)
+
+    @property
+    def _is_sole_member(self) -> bool:
+        return self.node is not None and self.node.isr == (self.ctx.me,)
 
     def leader_lost(self, now: Now) -> bool:
         """Whether, as far as this broker can tell, nobody leads."""
@@ -176,6 +196,8 @@ class Replica:
         grown = self._take(previous, entries, now)
         self.verified = max(self.verified, grown)
         self._follow_commit(append.commit, now)
+        if append.commit <= self.verified and self.log.epoch_at(append.commit) == append.epoch:
+            self._prove()
         if not self._dirty:
             self._ack(now, asked=bool(append.entries))
 
@@ -243,6 +265,14 @@ class Replica:
         if self._new_entries:
             self.ctx.persist(AppendLog(self.uid, self._new_entries))
             self._new_entries = []
+
+    def _prove(self) -> None:
+        """Nothing is missing (any more)."""
+        if self.unproven:
+            self.unproven = False
+            self._flush_entries()
+            self.ctx.persist(MarkProven(self.uid))
+            self.ctx.log("info", "replica.proven", uid=self.uid, commit=self.commit, epoch=self.epoch)
 
     def _follow_commit(self, told: int, now: Now) -> None:
         """Take over the leader's commit position, for as much as is known to equal its log."""
@@ -323,6 +353,7 @@ class Replica:
         self.epoch = epoch
         self.leader = self.ctx.settings.broker_id
         self._dirty = True
+        self._prove()
         self.ctx.metrics.elections += 1
         self.leading = Leading(self, epoch, now)
         self.ctx.log("info", "partition.led", uid=self.uid, epoch=epoch, end=self.log.end)
@@ -444,7 +475,7 @@ class Replica:
         """
         if self.leading is not None:
             return self.leading.tick(now)
-        if self.installing or not self.in_isr or not self.leader_lost(now):
+        if not self._may_lead or not self.leader_lost(now):
             self.candidacy = None if self.candidacy is None or self.candidacy.idle else self.candidacy
             return False
         if self.candidacy is None:

@@ -145,7 +145,7 @@ class Status:
         document = partition.describe(now)
         document.update(
             topic=partition.topic.name,
-            role="leader" if replica.is_leader else "installing" if replica.installing else "follower",
+            role=replica.role,
             serving=replica.serving,
             replicas=list(partition.replicas),
             min_isr=partition.topic.min_isr,

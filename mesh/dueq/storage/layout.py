@@ -4,7 +4,7 @@ timeline/                                            payload/
     uid P              topic name                        uid b sequence(5) block_row(2)   block of payloads
     uid M              epoch, commit                     uid u upload(8) chunk(2)         chunk of an upload
     uid C              checkpoint: applied, low water
-    uid X              `installing` mark
+    uid X              mark of a replica that may not lead: `installing`, `unproven`
     uid T              log's start, what went before it
     uid L sequence(5)  CRC chain(4) + record
     uid i wait_at(6) sequence(5) row(2)   waiting entry
@@ -40,6 +40,11 @@ LINK: Final = Struct("<I")
 """Beginning of a log row: the CRC chain."""
 START: Final = Struct(">QQI")
 """Value of the row T: the log's first sequence, epoch of the record before it, its link."""
+
+INSTALLING: Final = b"1"
+"""Value of the row X: the replica holds nothing, or a part of a snapshot."""
+UNPROVEN: Final = b"2"
+"""Value of the row X: it holds a whole snapshot, perhaps not yet all that was committed after it."""
 
 STORE_FORMAT: Final = b"\0\0\0format"
 STORE_ID: Final = b"\0\0\0store_id"

@@ -93,12 +93,15 @@ class Recovery:
         blank = RecoveredPartition(
             uid, topic, epoch, 0, 0, 1, 0, [(0, 0)], [], 0, NO_ENTRIES, [], [], b"", []
         )
-        if self._timeline.get(layout.head(uid, b"X")) is not None:
+        mark = self._timeline.get(layout.head(uid, b"X"))
+        if mark not in (None, layout.UNPROVEN):
             self.logs[uid] = LogState()
             blank.installing = True
             return blank
         try:
-            return self._read(uid, topic, epoch, commit)
+            found = self._read(uid, topic, epoch, commit)
+            found.unproven = mark is not None
+            return found
         except (_Damaged, FrameError) as damage:
             blank.damaged = f"{damage}; kept as {self._set_aside(uid, topic)}"
             return blank
@@ -202,7 +205,7 @@ class Recovery:
             name = str(path)
         mark, partition, meta = (layout.head(uid, tag) for tag in (b"X", b"P", b"M"))
         # The mark comes first and stays: a crash in the middle must not leave an empty replica that is trusted.
-        self._timeline.write([(mark, b"1"), (partition, topic.encode())], sync=True)
+        self._timeline.write([(mark, layout.INSTALLING), (partition, topic.encode())], sync=True)
         self._wipe(uid, keep=(mark, partition, meta))
         self.logs[uid] = LogState()
         return name

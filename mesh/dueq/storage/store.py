@@ -28,6 +28,7 @@ from dueq.core.persistence import (
     InstallBegin,
     InstallEnd,
     InstallRows,
+    MarkProven,
     PartitionRead,
     PutChunk,
     ReadPartition,
@@ -104,6 +105,7 @@ class Store:
             InstallBegin: self._install_begin,
             InstallRows: self._install_rows,
             InstallEnd: self._install_end,
+            MarkProven: self._mark_proven,
         }
 
     @classmethod
@@ -427,7 +429,8 @@ class Store:
         mark, topic = layout.head(write.uid, b"X"), layout.head(write.uid, b"P")
         meta = layout.head(write.uid, b"M")
         self._timeline.write(
-            [(mark, b"1"), (topic, write.topic.encode()), (meta, META.pack(write.epoch, 0))], sync=True
+            [(mark, layout.INSTALLING), (topic, write.topic.encode()), (meta, META.pack(write.epoch, 0))],
+            sync=True,
         )
         self._wipe(write.uid, keep=(mark, topic, meta))
         self._logs[write.uid] = LogState()
@@ -446,9 +449,12 @@ class Store:
             [
                 (layout.head(uid, b"T"), START.pack(first, write.applied_epoch, 0)),
                 (layout.head(uid, b"M"), META.pack(write.epoch, write.applied)),
-                (layout.head(uid, b"X"), None),
+                (layout.head(uid, b"X"), layout.UNPROVEN),
             ]
         )
+
+    def _mark_proven(self, write: MarkProven) -> None:
+        self._timeline_batch.append((layout.head(write.uid, b"X"), None))
 
 
 def blocks_of(entry: LogEntry) -> Iterable[tuple[int, int, int]]:

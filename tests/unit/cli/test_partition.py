@@ -69,12 +69,14 @@ def test_a_member_with_the_disk_that_the_isr_names_will_lead(facts: PartitionFac
     assert "wait" in reason
 
 
-def test_a_member_whose_own_data_is_incomplete_is_lost(facts: PartitionFacts) -> None:
+@pytest.mark.parametrize("role", ["installing", "unproven"])
+def test_a_member_whose_own_data_is_incomplete_is_lost(facts: PartitionFacts, role: str) -> None:
     found = with_living(facts, living("b2", "s2"))
-    found = replace(found, held={**facts.held, "b2": Holding("installing", 0, 0, 0)})
+    found = replace(found, held={**facts.held, "b2": Holding(role, 0, 0, 0)})
     assert found.fate(B2) is Fate.UNUSABLE
     assert reason_against(found) == ""
-    assert "only a part" in reason_against(found, "b2")
+    reason = reason_against(found, "b2")
+    assert ("only a part" if role == "installing" else "recover from b3") in reason
 
 
 def test_who_is_away_counts_as_lost_only_if_a_person_says_so(facts: PartitionFacts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dueq.core.context import Context
 from dueq.core.effects import Coordinate
+from dueq.core.entry import NO_ENTRIES
 from dueq.core.instant import Now
 from dueq.core.membership import (
     CompareAndSet,
@@ -14,6 +15,7 @@ from dueq.core.membership import (
     SetOutcome,
 )
 from dueq.core.peers import Peer
+from dueq.core.persistence import RecoveredPartition
 from dueq.core.replica import Replica
 from dueq.core.settings import CoreSettings
 from dueq_codecs.messages import Ack, Append, Mismatch, Vote
@@ -26,10 +28,18 @@ def entry(sequence: int, epoch: int) -> LogEntry:
     return LogEntry(Record(RecordKind.BARRIER, UID, sequence, epoch, 0))
 
 
+def filled(applied: int, epoch: int) -> RecoveredPartition:
+    """A replica that was filled from a snapshot and has not caught up with a leader since."""
+    return RecoveredPartition(
+        UID, "t", epoch, applied, applied, applied + 1, applied, [(epoch, applied)], [], 0, NO_ENTRIES, [], [], b"", [],
+        unproven=True,
+    )  # fmt: skip
+
+
 class Stage:
     """Broker b1's replica of a partition on b1, b2, b3; min_isr 2. It is its replica's owner, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, recovered: RecoveredPartition | None = None) -> None:
         self.mono_us = 1_000_000
         self.ctx = Context(CoreSettings("b1", 11, "s1", "cluster", "tcp://b1"))
         self.ctx.coordinator = CoordinatorState.CONNECTED
@@ -40,7 +50,7 @@ class Stage:
         self.lost: list[str] = []
         self.told: list[str] = []
         """What the owner was told of the log, in order."""
-        self.replica = Replica(self.ctx, UID, ("b1", "b2", "b3"), 2, None, self)
+        self.replica = Replica(self.ctx, UID, ("b1", "b2", "b3"), 2, recovered, self)
         self.orders: list[CompareAndSet] = []
         self._token = 0
 

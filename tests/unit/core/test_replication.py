@@ -9,7 +9,7 @@ from dueq.core.membership import Member, SetOutcome
 from dueq.errors import InvariantViolated
 from dueq_codecs.messages import Fence, Mismatch, PeerFrame, VoteRequest
 
-from .replica_stage import UID, Stage, entry
+from .replica_stage import UID, Stage, entry, filled
 
 B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
 
@@ -331,6 +331,50 @@ def test_a_member_that_holds_less_than_its_disk_had_acked_must_leave(stage: Stag
     leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 0, 0, 0), stage.now)
     stage.pass_ms(100, "b2", "b3")
     assert stage.orders[0].node.isr == (B1, B2)
+
+
+def test_a_member_that_lacks_what_was_trimmed_has_lost_it_and_is_filled(stage: Stage) -> None:
+    """A leader that never saw what this disk had acked: the one that did has died meanwhile."""
+    stage.lead("b2", "b3")
+    leading = stage.replica.leading
+    assert leading is not None
+    for _ in range(9):
+        stage.replica.append_own(entry(stage.replica.log.end + 1, 1), stage.now)
+    stage.sync()
+    stage.acked_by("b2", 10)
+    stage.replica.log.trim(6)
+    for name in ("b2", "b3"):
+        leading.mismatch_received(stage.peer(name), Mismatch(UID, 1, 4, 1, 4), stage.now)
+    assert stage.lost == ["snapshot for b3"]
+
+
+# ---------------------------------------------------------------- a member that was filled anew
+
+
+def test_a_filled_member_leads_only_after_it_has_a_commit_of_its_leaders_epoch() -> None:
+    stage = Stage(filled(5, 1))
+    stage.node("b2", 2, "b1", "b2", incarnation=22)
+    stage.append("b2", 2, (5, 1), 1, commit=5)
+    stage.append("b2", 2, (6, 1), 1, 2, commit=5)
+    stage.sync()
+    stage.node("", 2, "b1", "b2", version=1)
+    stage.pass_ms(1_000, "b2", "b3")
+    assert stage.replica.role == "unproven"
+    assert stage.peer("b2").vote_requests == []
+    stage.append("b2", 2, (8, 2), commit=8)
+    stage.pass_ms(1_000, "b2", "b3")
+    stage.votes(b2=True)
+    assert stage.orders[0].node.leader == "b1"
+
+
+def test_a_filled_replica_leads_when_a_person_has_made_it_the_only_member() -> None:
+    stage = Stage(filled(5, 1))
+    stage.node("", 1, "b1", "b2")
+    stage.pass_ms(1_000, "b2", "b3")
+    assert stage.orders == []
+    stage.node("", 1, "b1", version=1)
+    stage.pass_ms(1_000, "b2", "b3")
+    assert stage.orders[0].node.leader == "b1"
 
 
 # ---------------------------------------------------------------- what a silent or deaf follower comes to

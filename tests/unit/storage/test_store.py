@@ -22,6 +22,7 @@ from dueq.core.persistence import (
     InstallEnd,
     InstallRows,
     LogRead,
+    MarkProven,
     PayloadsRead,
     PutChunk,
     ReadEntries,
@@ -356,6 +357,8 @@ def test_a_snapshot_makes_an_equal_replica(disk: Disk) -> None:
     assert other.open().recover()[0].installing
     other.store.commit([InstallEnd(UID, found.applied, found.applied_epoch, 6)])
     (filled,) = other.open().recover()
+    assert filled.unproven
+    assert not filled.installing
     assert (filled.applied, filled.epoch, filled.log_start, filled.log_end) == (39, 6, 40, 39)
     assert (filled.summary, filled.days, filled.epochs) == (b"sum", [(5, b"\1\0\0\0" * 24)], [(1, 39)])
     scans = [store.read(ScanIndex(1, UID, 0, 0, 999)) for store in (disk.store, other.store)]
@@ -363,6 +366,8 @@ def test_a_snapshot_makes_an_equal_replica(disk: Disk) -> None:
     payloads = other.store.read(ReadPayloads(1, UID, put))
     assert isinstance(payloads, PayloadsRead)
     assert set(payloads.payloads) == {b"xy"}
+    other.store.commit([MarkProven(UID)])
+    assert not other.open().recover()[0].unproven
 
 
 @pytest.mark.parametrize("data", [b"\0", b"\0\0\1\0\0\0\1kv", b"\7\0\0\0\0\0\0"])
