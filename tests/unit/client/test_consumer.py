@@ -7,6 +7,7 @@ from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Completed, Deliver, Failed, LeaseLost, Reclaim, Send
 from dueq.errors import ClientClosed, OutcomeUnknown
 from dueq_codecs.messages import (
+    ChangeReply,
     ChangeRequest,
     Code,
     ConsumerAction,
@@ -288,7 +289,7 @@ def test_a_new_life_of_the_leader_has_a_clock_of_its_own() -> None:
     assert left_after(stage, 40_000, life=6) == 10_000 - 700
 
 
-def test_a_push_of_an_earlier_attach_and_of_an_unknown_age_counts_from_the_first_one() -> None:
+def test_a_push_of_an_earlier_attach_and_of_an_unknown_age_counts_from_that_attach() -> None:
     stage = Stage()
     [frame] = attached(stage).values()
     heard(stage, frame)
@@ -298,6 +299,20 @@ def test_a_push_of_an_earlier_attach_and_of_an_unknown_age_counts_from_the_first
     assert left_after(stage, 1_500, attach=1) == 10_000 - 1_000 - 0.75
     assert left_after(stage, 90_000, attach=1, number=2, life=6) == 10_000 - 2_500
     assert left_after(stage, 90_000, attach=2, number=3, life=6) == 10_000
+
+
+def test_a_push_from_before_the_leader_led_anew_counts_from_the_attach_that_it_was_for() -> None:
+    stage = Stage(["a", "b"], {1: "a"})
+    attached(stage)
+    for now, before in (("b", "a"), ("a", "b")):
+        stage.step(ms=stage.ms + 500)
+        [refused] = sent(stage.insert(int(stage.ms), b"x"), ChangeRequest)
+        stage.receive(before, ChangeReply(refused.request_id, Code.NOT_LEADER))
+        stage.run_until(stage.ms + 60)
+        stage.leaders, stage.epoch = {1: now}, stage.epoch + 1
+        frames = sent(stage.answer_metadata(list(stage.effects)), ConsumerFrame)
+    assert [frame.attach for frame in frames if frame.leader == "a"] == [3]
+    assert left_after(stage, 90_000, attach=1) == 10_000 - stage.ms
 
 
 def test_after_two_thirds_of_a_session_without_an_answer_leases_are_lost() -> None:

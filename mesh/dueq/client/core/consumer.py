@@ -26,7 +26,7 @@ from dueq.client.core.events import CloseConsumer, OpenConsumer, Settle
 from dueq.client.core.lanes import Lanes
 from dueq.client.core.links import Link, Links
 from dueq.client.core.refusals import error_of
-from dueq.client.core.session import Session
+from dueq.client.core.session import Attaches, Session
 from dueq.client.core.settling import Batch, Settling
 from dueq.client.core.timers import Timer
 from dueq.errors import DueqError
@@ -75,7 +75,7 @@ class Consumer:
         self._alive_us: dict[int, int] = {}
         self._newest: dict[int, int] = {}
         """Highest token pushed, by partition."""
-        self._attaches = 0
+        self._attaches = Attaches(context.mono_us)
         self._served = 0
         self._lease_look_us: int | None = None
         self._refresh_us = 0
@@ -107,7 +107,7 @@ class Consumer:
         for leader, uids in led.items():
             session = self._sessions.get(leader)
             if session is None:
-                session = self._sessions[leader] = Session(leader, self._context.mono_us)
+                session = self._sessions[leader] = Session(leader, self._attaches, self._context.mono_us)
             if not frozenset(uids) <= session.uids:
                 gained.append(session)
             session.uids = frozenset(uids)
@@ -256,8 +256,7 @@ class Consumer:
         """Say what we hold; what is missing there will be pushed again."""
         if self._closing is not None:
             return
-        self._attaches += 1
-        session.begin(self._attaches, self._context.mono_us)
+        session.begin(self._context.mono_us)
         self._speak(session, ConsumerAction.ATTACH, session.asked)
 
     def _speak(self, session: Session, action: ConsumerAction, credit: int) -> None:

@@ -48,6 +48,27 @@ class LeaderClock:
         return at_us - abs(at_us - self._taken_us) * limits.CLOCK_DRIFT_PPM // 1_000_000
 
 
+class Attaches:
+    """When a consumer has attached, to whichever leader: what was pushed to an attach left after it had begun."""
+
+    def __init__(self, now_us: int) -> None:
+        self._opened_us = now_us
+        self._begun: OrderedDict[int, int] = OrderedDict()
+        self._count = 0
+
+    def begin(self, now_us: int) -> int:
+        """Number one more."""
+        self._count += 1
+        self._begun[self._count] = now_us
+        if len(self._begun) > NUMBERS_KEPT:
+            self._begun.popitem(last=False)
+        return self._count
+
+    def begun_us(self, attach: int) -> int:
+        """Return when it began, by our monotonic clock; of one long ago, when the consumer was opened."""
+        return self._begun.get(attach, self._opened_us)
+
+
 class Session:
     """One leader's side of a consumer.
 
@@ -55,7 +76,6 @@ class Session:
         leader: broker id.
         attach: number of the present attach, 0 before the first.
         attached: the leader has answered the present attach.
-        begun_us: when that attach was first sent, or is about to be.
         number: of the last frame sent.
         asked: the credit that the last frame stated.
         limit: the highest credit that may be in force there: as stated in any frame not yet overtaken by a
@@ -73,11 +93,11 @@ class Session:
         goodbye: the number of the goodbye, 0 before.
     """
 
-    def __init__(self, leader: str, now_us: int) -> None:
+    def __init__(self, leader: str, attaches: Attaches, now_us: int) -> None:
         self.leader = leader
+        self._attaches = attaches
         self.attach = 0
         self.attached = False
-        self.begun_us = self._opened_us = now_us
         self.number = 0
         self.asked = 0
         self.limit = 0
@@ -128,14 +148,13 @@ class Session:
 
     def released_us(self, push: Push) -> int:
         """When a push left the leader at the earliest, by our monotonic clock."""
-        since_us = self.begun_us if push.attach == self.attach else self._opened_us
+        since_us = self._attaches.begun_us(push.attach)
         at_us = self._clock.instant_us(push.incarnation, push.mono_us)
         return since_us if at_us is None else max(at_us, since_us)
 
-    def begin(self, attach: int, now_us: int) -> None:
+    def begin(self, now_us: int) -> None:
         """Attach anew: pushes count from one again."""
-        self.attach = attach
-        self.begun_us = now_us
+        self.attach = self._attaches.begin(now_us)
         self.attached = False
         self.coming = 0
         self.push_seen = self.push_sent = 0
