@@ -53,6 +53,7 @@ REGRESSIONS = {
     8801642: "a member of the ISR that had lost its data was filled anew before it had left, and might have led",
     8802140: "an ack by a relay died with the leader's first life, and was not sent again when it led anew",
     8920178: "a push came long after its attach, from a leader that had begun anew: its lease was taken to be longer",
+    9000289: "the last commit was never told: the leader's disk was slowest, and its followers seemed to have it all",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

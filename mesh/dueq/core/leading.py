@@ -446,8 +446,9 @@ class Leading:
         self._change_isr(now)
         self.send_all(now)
         self._tell_commits()
-        level = all(
-            p.match >= replica.log.end and p.assured_commit >= replica.commit for p in self._progress.values()
+        end = replica.log.end
+        level = replica.commit >= end and all(
+            p.match >= end and p.assured_commit >= end for p in self._progress.values()
         )
         whole = len(self.node.isr) == len(replica.replicas)
         return not (level and whole and self.serving and self._in_flight is None and not self._settle)

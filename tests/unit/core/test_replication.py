@@ -377,6 +377,28 @@ def test_a_filled_replica_leads_when_a_person_has_made_it_the_only_member() -> N
     assert stage.orders[0].node.leader == "b1"
 
 
+# ---------------------------------------------------------------- the last commit of all
+
+
+def test_a_leader_whose_own_disk_is_the_last_to_sync_still_tells_of_that_commit(stage: Stage) -> None:
+    """With every follower level there seemed to be nothing left to care for, and nothing came after."""
+    stage.lead("b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    stage.replica.append_own(entry(2, 1), stage.now)
+    stage.replica.end_turn(stage.now)
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 2)
+    stage.pass_ms(100, "b2", "b3")
+    assert stage.replica.commit == 1
+    assert stage.replica.tick(stage.now)
+    stage.sync()
+    assert stage.replica.commit == 2
+    stage.pass_ms(100, "b2", "b3")
+    frame = stage.peer("b2").build_frame(stage.ctx.settings, stage.now)
+    assert [append.commit for append in frame.appends][-1] == 2
+
+
 # ---------------------------------------------------------------- what a silent or deaf follower comes to
 
 
