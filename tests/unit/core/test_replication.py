@@ -385,6 +385,8 @@ def test_a_leader_whose_own_disk_is_the_last_to_sync_still_tells_of_that_commit(
     stage.lead("b2", "b3")
     for name in ("b2", "b3"):
         stage.acked_by(name, 1)
+    assert stage.replica.leading is not None
+    stage.replica.leading.serve()
     stage.replica.append_own(entry(2, 1), stage.now)
     stage.replica.end_turn(stage.now)
     for name in ("b2", "b3"):
