@@ -87,6 +87,7 @@ class _Gathering:
         while not self._line.stopped.is_set():
             batch = await consumer.receive(self._crowd.credit, timeout=_WAIT_S)
             if not batch:
+                self._line.count(len(self._due))  # the last word may have come too soon after the one before
                 continue
             received_ms = time.time_ns() / 1e6
             self._due += [message.due for message in batch]
