@@ -223,10 +223,9 @@ class SimDisk:
         return 1 if start is None else int(layout.START.unpack(start)[0])
 
     def is_damaged(self, uid: int) -> bool:
-        """Whether it was damaged and has not been filled again since."""
+        """Whether it was damaged and does not hold again, since, all that it must."""
         if uid in self._damaged:
-            installing = self.timeline.get(layout.head(uid, b"X")) is not None
-            if installing:
+            if self.timeline.get(layout.head(uid, b"X")) is not None:  # it says so itself
                 self._damaged[uid] = True
             elif self._damaged[uid]:
                 del self._damaged[uid]

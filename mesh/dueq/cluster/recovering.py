@@ -6,8 +6,8 @@ decide which replica goes on. What is done then is small: a compare-and-set of t
 epoch, and an ISR of this one replica with the disk that it has now. The rest is a usual election; and as the ISR
 has fewer than min_isr members, the new leader commits nothing before others have been brought level.
 
-Everything that could make this a mistake is refused: a living leader, a living member of the ISR, a choice that
-holds less than another living replica does.
+Everything that could make this a mistake is refused: a living leader, a living member of the ISR that has not lost its
+data, a choice that holds less than another living replica does.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ class BrokerCore:
     @staticmethod
     def _hand_over(partition: Partition, now: Now, why: str) -> None:
         leading = partition.replica.leading
-        if leading is not None and len(partition.isr()) > 1 and leading.healthy(now):
+        if leading is not None and leading.has_heir() and leading.healthy(now):
             partition.replica.give_up(now, why)
 
     def _payload_unreadable(self, partition: Partition, now: Now) -> None:

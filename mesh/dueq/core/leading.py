@@ -84,7 +84,7 @@ class Progress:
         assured_commit: the one that is repeated until the follower has answered.
         moved_at_us: (mono) when it last made progress, or was last probed.
         best, best_store: the most that earlier lives with this disk had acked.
-        untrusted: it holds less than its disk had acked, or says that it has nothing: it must leave the ISR.
+        untrusted: it holds less than it must, or says that it has nothing: it must leave the ISR.
         reading: a read of old records for it is under way.
         offered_at_us: (mono) when a snapshot was last offered.
     """
@@ -235,6 +235,11 @@ class Leading:
                 alive += 1
         return alive >= self._replica.min_isr
 
+    def has_heir(self) -> bool:
+        """Whether another member of the ISR holds all that is committed; one that has lost its data may not lead."""
+        others = [self._progress.get(member.broker_id) for member in self.node.isr if member != self._ctx.me]
+        return any(progress is not None and progress.match >= self._replica.commit for progress in others)
+
     def confirmed(self, now: Now) -> bool:
         """Whether every ISR member has answered lately, and none of them knows a newer epoch."""
         floor = max(now.mono_us - limits.PUSH_CONFIRM_MS * 1000, self._ctx.confirm_floor_us)
@@ -294,6 +299,7 @@ class Leading:
         """What a follower has if nothing was lost: what its disk had acked and, in the ISR, what was trimmed here."""
         best = progress.best if progress.best_store == peer.store_id else 0
         before = self._replica.log.start - 1
+        # Who has acked that much in this life has only said so late that it had not.
         if progress.match < before and self._is_counted(peer):
             return max(best, before)
         return best
@@ -302,12 +308,12 @@ class Leading:
         return Member(peer.broker_id, peer.store_id) in self.maximal_isr()
 
     def _distrust(self, peer: Peer, progress: Progress, mismatch: Mismatch) -> None:
-        """A member without data that its disk had acked must not be counted on for longer than needed."""
+        """A member without data that it must hold is not to be counted on for longer than needed."""
         progress.untrusted = True
         self._ctx.attend(self._replica.uid)
         self._ctx.log(
             "error", "replica.data_missing", uid=self._replica.uid, broker=peer.broker_id,
-            end=mismatch.end, acked=progress.best, installing=mismatch.installing,
+            end=mismatch.end, must_hold=self._must_hold(peer, progress), installing=mismatch.installing,
         )  # fmt: skip
 
     def _offer_snapshot(self, peer: Peer, progress: Progress, now: Now) -> None:

@@ -600,6 +600,8 @@ class Partition:
             return
         if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
             return
+        if self.replica.candidacy is not None and not self.replica.candidacy.idle:
+            return  # what would be wiped may be about to lead; the offer is repeated
         if self._can_go_on_from(chunk.applied, chunk.applied_epoch):
             # Offered long ago, and what this replica holds may be counted on by now; or no answer of it has reached
             # the leader, which must learn of it to go on.

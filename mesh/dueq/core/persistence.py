@@ -148,7 +148,7 @@ class InstallRows:
 
 @dataclass(slots=True)
 class InstallEnd:
-    """All parts are in: set applied, commit and epoch, and mark the replica `unproven` instead.
+    """All parts are in: set applied, commit and epoch; the mark `installing` becomes `unproven`.
 
     The log begins anew at `applied + 1`; `applied_epoch` is the epoch of record `applied`.
     """

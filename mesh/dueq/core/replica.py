@@ -196,7 +196,11 @@ class Replica:
         grown = self._take(previous, entries, now)
         self.verified = max(self.verified, grown)
         self._follow_commit(append.commit, now)
-        if append.commit <= self.verified and self.log.epoch_at(append.commit) == append.epoch:
+        if (
+            self.unproven
+            and append.commit <= self.verified
+            and self.log.epoch_at(append.commit) == append.epoch
+        ):
             self._prove()
         if not self._dirty:
             self._ack(now, asked=bool(append.entries))
@@ -267,12 +271,13 @@ class Replica:
             self._new_entries = []
 
     def _prove(self) -> None:
-        """Nothing is missing (any more)."""
-        if self.unproven:
-            self.unproven = False
-            self._flush_entries()
-            self.ctx.persist(MarkProven(self.uid))
-            self.ctx.log("info", "replica.proven", uid=self.uid, commit=self.commit, epoch=self.epoch)
+        """Nothing is missing (any more): it may lead, and is not acked before that is on the disk."""
+        self.unproven = False
+        self._flush_entries()
+        self.ctx.persist(MarkProven(self.uid))
+        self._dirty = True
+        self.ctx.attend(self.uid)
+        self.ctx.log("info", "replica.proven", uid=self.uid, commit=self.commit, epoch=self.epoch)
 
     def _follow_commit(self, told: int, now: Now) -> None:
         """Take over the leader's commit position, for as much as is known to equal its log."""
@@ -353,7 +358,8 @@ class Replica:
         self.epoch = epoch
         self.leader = self.ctx.settings.broker_id
         self._dirty = True
-        self._prove()
+        if self.unproven:
+            self._prove()
         self.ctx.metrics.elections += 1
         self.leading = Leading(self, epoch, now)
         self.ctx.log("info", "partition.led", uid=self.uid, epoch=epoch, end=self.log.end)
@@ -447,7 +453,8 @@ class Replica:
     def vote_requested(self, peer: Peer, request: VoteRequest, now: Now) -> None:
         """Raft's pre-vote: consent only if the leader is lost to us too and our log is not later.
 
-        A replica that is being installed is nobody: its refusal would keep a member that holds everything from leading.
+        A replica that is being installed is nobody, and one that is not proven does not refuse: either would keep a
+        member that holds everything from leading, and not lead itself.
         """
         if self.installing:
             return
@@ -461,7 +468,8 @@ class Replica:
         )  # fmt: skip
         if node is None or request.epoch != node.epoch:
             self.ctx.coordinate(ReadNode(self.uid))
-        peer.votes.append(Vote(self.uid, request.round, consent, *own))
+        if consent or not self.unproven:
+            peer.votes.append(Vote(self.uid, request.round, consent, *own))
 
     def vote_received(self, peer: Peer, vote: Vote, now: Now) -> None:
         """An answer to our pre-vote."""

@@ -195,7 +195,7 @@ class Status:
         return {
             **partition.describe(now),
             "topic": partition.topic.name,
-            "role": "leader" if partition.replica.is_leader else "follower",
+            "role": partition.replica.role,
             "end": partition.replica.log.end,
             "commit": partition.replica.commit,
         }

@@ -99,16 +99,17 @@ def test_what_went_to_an_earlier_leader_goes_to_the_new_one_as_soon_as_that_is_k
     assert unanswered.request_id in {e.message.request_id for e in again}
 
 
-def test_what_went_to_the_same_broker_in_an_earlier_epoch_goes_to_it_anew() -> None:
+@pytest.mark.parametrize("relayed", [True, False], ids=["by a relay", "by its own link"])
+def test_what_a_relay_took_to_the_same_broker_in_an_earlier_epoch_goes_to_it_anew(relayed: bool) -> None:
+    """Its own link would have told that the broker had died."""
     stage = Stage(["a", "b"], {1: "a"})
-    stage.connect()
+    stage.connect(*["b"] if relayed else ["a", "b"])
     stage.learn_topic()
     unanswered, refused = (sent(stage.insert(call, b"x"), ChangeRequest)[0] for call in (1, 2))
-    asking = stage.receive("a", ChangeReply(refused.request_id, Code.NOT_LEADER))
+    asking = stage.receive("b" if relayed else "a", ChangeReply(refused.request_id, Code.NOT_LEADER))
     stage.epoch = 2
     moved = stage.answer_metadata(asking + stage.run_until(stage.ms + 60))
-    assert unanswered.request_id in {e.request_id for e in sent(moved, ChangeRequest)}
-    stage.receive("a", ChangeReply(refused.request_id, Code.NOT_LEADER))
+    assert (unanswered.request_id in {e.request_id for e in sent(moved, ChangeRequest)}) == relayed
     calm = stage.answer_metadata(stage.run_until(stage.ms + 60))
     assert unanswered.request_id not in {e.request_id for e in sent(calm, ChangeRequest)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq.core.effects import Persist
+from dueq.core.installing import Installation
 from dueq.core.membership import Member, SetOutcome
 from dueq.errors import InvariantViolated
 from dueq_codecs.messages import Fence, Mismatch, PeerFrame, VoteRequest
@@ -365,6 +366,33 @@ def test_a_filled_member_leads_only_after_it_has_a_commit_of_its_leaders_epoch()
     stage.pass_ms(1_000, "b2", "b3")
     stage.votes(b2=True)
     assert stage.orders[0].node.leader == "b1"
+
+
+def test_a_filled_replica_consents_but_does_not_refuse() -> None:
+    """It does not lead itself: its refusal would keep the one that may from doing so."""
+    stage = Stage(filled(5, 1))
+    stage.node("", 1, "b1", "b2")
+    for last_sequence, consents in ((4, []), (5, [True])):
+        stage.replica.vote_requested(stage.peer("b2"), VoteRequest(UID, 7, 1, 1, last_sequence), stage.now)
+        assert [vote.consent for vote in stage.peer("b2").votes] == consents
+
+
+def test_a_replica_that_is_filled_anew_while_not_proven_stays_marked() -> None:
+    stage = Stage(filled(5, 1))
+    stage.node("b2", 1, "b1", "b2", incarnation=22)
+    Installation(stage.ctx, stage.replica, "t", "b2", lambda recovered, now: None, stage.now)
+    assert (stage.replica.role, stage.replica.unproven) == ("installing", False)
+
+
+def test_leadership_is_handed_over_only_to_who_holds_what_is_committed(stage: Stage) -> None:
+    stage.lead("b2")
+    leading = stage.replica.leading
+    assert leading is not None
+    stage.acked_by("b2", 1)
+    assert leading.has_heir()
+    stage.peer("b2").reborn(34, "s2", "tcp://b2", "", stage.now)
+    leading.mismatch_received(stage.peer("b2"), Mismatch(UID, 1, 0, 0, 0, installing=True), stage.now)
+    assert not leading.has_heir()
 
 
 def test_a_filled_replica_leads_when_a_person_has_made_it_the_only_member() -> None:

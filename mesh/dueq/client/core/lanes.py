@@ -129,13 +129,16 @@ class Lanes:
     def topic_changed(self, topic: Topic) -> None:
         """Leaders are known anew: send what waited for one, and what went to an earlier one, who may never answer.
 
-        The same broker in a later epoch is another leader: what went to it by a relay died with its first life.
+        The same broker in a later epoch is another leader: what went to it by a relay may have died with its first
+        life. (Its own link would have told.)
         """
         name = topic.info.name
         for change in [change for change in self._asked.values() if change.request.topic == name]:
             uid = change.request.uid
             leader = topic.leader(uid)
-            earlier = change.to != leader or change.epoch < topic.epoch(uid)
+            link = self._links.get(change.link)
+            relayed = link is not None and link.broker_id != change.to
+            earlier = change.to != leader or (relayed and change.epoch < topic.epoch(uid))
             # Without a timer it waits for its payloads to be uploaded.
             moved = bool(leader and change.to) and change.timer is not None and earlier
             if moved and change.link:

@@ -76,6 +76,7 @@ class Session:
         leader: broker id.
         attach: number of the present attach, 0 before the first.
         attached: the leader has answered the present attach.
+        begun_us: when the present attach began.
         number: of the last frame sent.
         asked: the credit that the last frame stated.
         limit: the highest credit that may be in force there: as stated in any frame not yet overtaken by a
@@ -98,6 +99,7 @@ class Session:
         self._attaches = attaches
         self.attach = 0
         self.attached = False
+        self.begun_us = now_us
         self.number = 0
         self.asked = 0
         self.limit = 0
@@ -148,13 +150,13 @@ class Session:
 
     def released_us(self, push: Push) -> int:
         """When a push left the leader at the earliest, by our monotonic clock."""
-        since_us = self._attaches.begun_us(push.attach)
+        since_us = self.begun_us if push.attach == self.attach else self._attaches.begun_us(push.attach)
         at_us = self._clock.instant_us(push.incarnation, push.mono_us)
         return since_us if at_us is None else max(at_us, since_us)
 
     def begin(self, now_us: int) -> None:
         """Attach anew: pushes count from one again."""
-        self.attach = self._attaches.begin(now_us)
+        self.attach, self.begun_us = self._attaches.begin(now_us), now_us
         self.attached = False
         self.coming = 0
         self.push_seen = self.push_sent = 0
