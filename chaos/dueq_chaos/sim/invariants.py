@@ -169,14 +169,18 @@ class Invariants:
     # -------------------------------------------------------------- leaders and commits
 
     def _led(self, node: Node, partition: Partition) -> None:
-        """Invariant 1: one leader an epoch, and it has every committed record at its sequence."""
+        """Invariant 1: one leader an epoch, and it has every record that was committed in an earlier one.
+
+        It may learn late that it leads: by then another one may have committed more, in a later epoch.
+        """
         leading, uid = partition.replica.leading, partition.uid
         assert leading is not None
         who = (node.name, node.incarnation)
         if self._leaders.setdefault((uid, leading.epoch), who) != who:
             other = self._leaders[uid, leading.epoch][0]
             self._fail(f"p{uid}: epoch {leading.epoch} is led by {other} and by {node.name}")
-        log, epochs = partition.replica.log, self.ledger.epochs(uid)
+        log, committed = partition.replica.log, self.ledger.epochs(uid)
+        epochs = {sequence: epoch for sequence, epoch in committed.items() if epoch < leading.epoch}
         end = max(epochs, default=0)
         if log.end < end:
             self._fail(f"{node.name} leads p{uid} with {log.end} records, {end} were committed: invariant 1")
