@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dueq.client.core import events
 from dueq.client.core.delivery import Delivery
-from dueq.client.core.effects import Completed, Deliver, Failed, LeaseLost, Reclaim, Send
+from dueq.client.core.effects import Completed, Deliver, Effect, Failed, LeaseLost, Reclaim, Send
 from dueq.errors import ClientClosed, OutcomeUnknown
 from dueq_codecs.messages import (
     ChangeReply,
@@ -474,3 +474,30 @@ def test_a_damaged_payload_is_never_handed_out_but_given_back() -> None:
     assert [d.payload for e in of(effects, Deliver) for d in e.deliveries] == [b"good"]
     [request] = sent(stage.run_until(stage.ms + 2), ChangeRequest)
     assert (request.kind, request.target_row.tolist()) == (RecordKind.NACK, [1])
+
+
+def test_acks_and_extensions_by_turns_share_requests() -> None:
+    """While two requests are under way the others wait: together, whichever kind was between them."""
+    stage = Stage()
+    attached(stage, credit=100)
+    deliveries = delivered(stage, "a", *[b"x"] * 42, left_ms=30_000)
+    turns = [RecordKind.ACK, RecordKind.EXTEND] * 21
+    for delivery, kind in zip(deliveries, turns, strict=True):
+        settle(stage, kind, delivery, call=100 + delivery.row, amount_ms=30_000)
+        stage.run_until(stage.ms + 3)
+
+    def done(request: ChangeRequest, sequence: int) -> list[Effect]:
+        return stage.receive("a", ok(request, sequence, outcomes=[0] * request.rows))
+
+    first, second = requests = sent(stage.effects, ChangeRequest)
+    assert [request.rows for request in requests] == [1, 1]
+    effects = done(first, 90) + done(second, 91)
+    third, fourth = requests = sent(effects, ChangeRequest)
+    assert [(request.kind, request.rows) for request in requests] == [
+        (RecordKind.ACK, 1),
+        (RecordKind.EXTEND, 20),
+    ]
+    effects = done(third, 92) + done(fourth, 93)
+    assert [(request.kind, request.rows) for request in sent(effects, ChangeRequest)] == [
+        (RecordKind.ACK, 19)
+    ]

@@ -28,6 +28,7 @@ GATHER_FROM: Final = 2
 """While fewer requests of a lane are open a part goes out at once; beyond that, parts wait and share the next."""
 _COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms")
 _TEXTS_TOGETHER = 8
+_ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
 
 
 class Part:
@@ -250,16 +251,27 @@ class Lane:
         self.bytes += part.bytes
 
     def take(self) -> list[Part]:
-        """Take the parts of the next request."""
+        """Take the parts of the next request: the first one, and those like it that come after it.
+
+        Between parts that are not alike the order stays, except among decisions about leases: a consumer that acks and
+        extends by turns would else get few rows into each request. An EXTEND may overtake what ends leases, as no
+        lease is extended after its end; what ends leases may not overtake an EXTEND, but each other.
+        """
         head = self._pop()
         parts, rows, size = [head], head.rows, head.bytes
+        passed: list[Part] = []
         while self.waiting and not head.alone:
             part = self.waiting[0]
+            if part.alone or part.alike != head.alike:
+                if not _may_overtake(head, part):
+                    break
+                passed.append(self.waiting.popleft())
+                continue
             rows, size = rows + part.rows, size + part.bytes
-            full = rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX
-            if full or part.alone or part.alike != head.alike:
+            if rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX:
                 break
             parts.append(self._pop())
+        self.waiting.extendleft(reversed(passed))
         return parts
 
     def remove(self, part: Part) -> bool:
@@ -288,6 +300,12 @@ class Lane:
             return False
         full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
         return open_count < GATHER_FROM or full
+
+
+def _may_overtake(later: Part, earlier: Part) -> bool:
+    return earlier.kind in _ENDING_LEASES and (
+        later.kind in _ENDING_LEASES or later.kind is RecordKind.EXTEND
+    )
 
 
 def _columns(parts: Sequence[Part]) -> dict[str, Any]:
