@@ -54,6 +54,7 @@ REGRESSIONS = {
     8802140: "an ack by a relay died with the leader's first life, and was not sent again when it led anew",
     8920178: "a push came long after its attach, from a leader that had begun anew: its lease was taken to be longer",
     9000289: "the last commit was never told: the leader's disk was slowest, and its followers seemed to have it all",
+    9103353: "a record that came in the turn of the wipe was written after it: the filled replica counted as damaged",
     9101699: "acks and extensions by turns went one by one, each after 500 others, and came after their leases",
     9060605: "a leader that learnt late of its epoch was measured by a later one's commits (the simulator's own fault)",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",

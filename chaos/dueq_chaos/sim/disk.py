@@ -199,7 +199,11 @@ class SimDisk:
 
         def finish() -> None:
             if life == self._life and self.store is not None:
-                answer = early or self.store.read(request)
+                try:
+                    answer = early or self.store.read(request)
+                except Killed:  # a read that finds damage sets it aside
+                    self.killed()
+                    return
                 if answer is not None:
                     done(answer)
 

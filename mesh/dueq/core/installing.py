@@ -49,7 +49,7 @@ class Installation:
         self._writing = True
         self._asked_at_us = now.mono_us
         self.ended = False
-        replica.installing, replica.unproven = True, False
+        replica.wiped()
         ctx.log("info", "replica.installation_begun", uid=replica.uid, leader=leader, epoch=self.epoch)
         ctx.persist(InstallBegin(replica.uid, topic, self.epoch))
         ctx.when_persisted(self._ask)

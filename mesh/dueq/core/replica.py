@@ -103,6 +103,11 @@ class Replica:
         self._pending: list[list[int]] = []
         self._acked = (0, 0, 0)
 
+    def wiped(self) -> None:
+        """Its data goes, to be filled anew: what was appended in this turn must not be written after that."""
+        self.installing, self.unproven = True, False
+        self._new_entries = []
+
     def raise_epoch(self, epoch: int) -> None:
         """The epoch had been raised further before `reset`: it must be saved again."""
         if epoch > self.epoch:

@@ -7,6 +7,7 @@ import pytest
 from dueq.core.effects import Persist
 from dueq.core.installing import Installation
 from dueq.core.membership import Member, SetOutcome
+from dueq.core.persistence import AppendLog
 from dueq.errors import InvariantViolated
 from dueq_codecs.messages import Fence, Mismatch, PeerFrame, VoteRequest
 
@@ -382,6 +383,17 @@ def test_a_replica_that_is_filled_anew_while_not_proven_stays_marked() -> None:
     stage.node("b2", 1, "b1", "b2", incarnation=22)
     Installation(stage.ctx, stage.replica, "t", "b2", lambda recovered, now: None, stage.now)
     assert (stage.replica.role, stage.replica.unproven) == ("installing", False)
+
+
+def test_what_was_appended_in_the_turn_of_the_wipe_is_not_written_after_it(stage: Stage) -> None:
+    """The record lay there as a piece of another log, and the replica that had just been filled counted as damaged."""
+    stage.node("b2", 1, "b2", "b3", incarnation=22)
+    stage.append("b2", 1, (0, 0), 1, 1)
+    Installation(stage.ctx, stage.replica, "t", "b2", lambda recovered, now: None, stage.now)
+    stage.replica.end_turn(stage.now)
+    stage.ctx.close_writes()
+    [persist] = [effect for effect in stage.ctx.take() if isinstance(effect, Persist)]
+    assert [write for write in persist.writes if isinstance(write, AppendLog)] == []
 
 
 def test_leadership_is_handed_over_only_to_who_holds_what_is_committed(stage: Stage) -> None:
