@@ -68,7 +68,7 @@ CLIENTS: Final = (
             ),
         ),
         seeds=12,
-        finders=(0,),
+        finders=(1, 2),
     ),
     Bug(
         "extension-believed-at-once",

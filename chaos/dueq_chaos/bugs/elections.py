@@ -36,8 +36,8 @@ ELECTIONS: Final = (
                 "return tuple(dict.fromkeys((self._ctx.me, *node.isr))) if node is not None else ()",
             ),
         ),
-        seeds=24,
-        finders=(8,),
+        seeds=42,
+        finders=(14, 18),
     ),
     Bug(
         "incarnation-ignored",
@@ -110,8 +110,8 @@ ELECTIONS: Final = (
                 "    if done.outcome is SetOutcome.DONE:",
             ),
         ),
-        seeds=24,
-        finders=(4,),
+        seeds=45,
+        finders=(12, 15),
     ),
     Bug(
         "unknown-takeover-taken-for-done",

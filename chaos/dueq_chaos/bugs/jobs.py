@@ -35,6 +35,6 @@ JOBS: Final = (
             ),
         ),
         seeds=48,
-        finders=(5, 12),
+        finders=(12,),
     ),
 )

@@ -108,7 +108,7 @@ STATE: Final = (
         "FOQS lease tokens; SQS receipt handles: a late delete removes the new delivery",
         (change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),),
         seeds=285,
-        finders=(95,),
+        finders=(27,),
     ),
     Bug(
         "attempt-reset-at-failover",

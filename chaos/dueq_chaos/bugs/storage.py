@@ -54,10 +54,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(
-            4,
-            0,
-        ),
+        finders=(5, 11),
     ),
     Bug(
         "snapshot-without-cold-rows",
@@ -71,10 +68,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(
-            4,
-            0,
-        ),
+        finders=(5, 14),
     ),
     Bug(
         "snapshot-without-answers",
@@ -88,10 +82,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(
-            4,
-            0,
-        ),
+        finders=(5, 11),
     ),
     Bug(
         "installation-not-marked",
@@ -101,8 +92,8 @@ STORAGE: Final = (
             change("storage.store:Store._install_begin", "(mark, layout.INSTALLING),", ""),
             change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
         ),
-        seeds=423,
-        finders=(141,),
+        seeds=2400,
+        finders=(781, 1101),
     ),
     Bug(
         "move-keeps-old-index-row",
