@@ -38,7 +38,7 @@ _FATES: Final = {
     Fate.PRESENT: Text("up with this disk", style="green"),
     Fate.AWAY: Text("not registered", style="red"),
     Fate.REPLACED: Text("up with another disk", style="red"),
-    Fate.UNUSABLE: Text("up, but its data is incomplete", style="red"),
+    Fate.UNUSABLE: Text("up, but its data may be incomplete", style="red"),
 }
 
 

@@ -76,7 +76,7 @@ class Fate(Enum):
     REPLACED = "replaced"
     """Its broker is registered with another disk."""
     UNUSABLE = "unusable"
-    """Its broker is registered with it, and says that its data of this partition is incomplete."""
+    """Its broker is registered with it, and says that its data of this partition is incomplete, or may be."""
 
 
 @dataclass(frozen=True, slots=True)

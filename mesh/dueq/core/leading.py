@@ -299,7 +299,7 @@ class Leading:
         """What a follower has if nothing was lost: what its disk had acked and, in the ISR, what was trimmed here."""
         best = progress.best if progress.best_store == peer.store_id else 0
         before = self._replica.log.start - 1
-        # Who has acked that much in this life has only said so late that it had not.
+        # From who has acked that much in this life, a message that says otherwise is an old one.
         if progress.match < before and self._is_counted(peer):
             return max(best, before)
         return best
