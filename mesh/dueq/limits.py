@@ -59,7 +59,7 @@ LOOK_AHEAD_MS_MIN: Final = 30
 LOOK_AHEAD_MS_MAX: Final = 250
 LEASE_GATHER_MS_MAX: Final = 100
 """Beyond the look-ahead, for what is leased along with what is within it."""
-ACK_LINGER_MS: Final = 20
+ACK_LINGER_MS: Final = 100
 """Acks that nobody waits for are gathered for so long: each request is a record on every replica's disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
 

@@ -134,7 +134,7 @@ class Message(BaseMessage):
     """A leased message of a `Consumer`.
 
     Settle it with `ack`, `nack` or `release` before its lease is over. The first of them counts; without
-    `wait` they return at once, are sent within 20 ms (others than acks: 2 ms) and repeated until confirmed. A
+    `wait` they return at once, are sent within 100 ms (others than acks: 2 ms) and repeated until confirmed. A
     refusal (the lease was over) comes to the consumer's `on_lease_lost`.
     """
 
