@@ -2,14 +2,22 @@
 
 Acks, leases, heartbeats and replication take part in the turn that reads them. Inserts, which come in heaps, share a
 bounded part of each turn, oldest first, and have a bounded room to wait in; beyond it they are refused with BUSY.
+What is due much later is let in no faster than `pacing` says, and what comes after it on the same connection stays
+behind it.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import itertools
+from collections import Counter, deque
 from collections.abc import Iterable
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from dueq.broker.pacing import Pace
 from dueq.core.events import ClientFrameReceived, Event
+from dueq.core.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
 
@@ -20,9 +28,21 @@ _WAITING_BYTES_MAX = 64 << 20
 _REQUEST_BYTES = 512
 """What a request weighs beside its payloads."""
 _RETRY_AFTER_MS = 100
+_PATIENT_MS: Final = 10_000
+"""What is due after more than this can be held up without harm."""
+_PATIENCE_S: Final = 0.5
+"""More than the pace lets in during this time does not wait for it here: after a second clients ask again."""
+_NEVER_MS: Final = np.uint64((1 << 64) - 1)
 
 Refusal = tuple[bytes, ChangeReply | ChunkReply]
 """The connection, and what to answer."""
+
+
+class _Waiting(NamedTuple):
+    number: int
+    event: ClientFrameReceived
+    rows: int
+    weight: int
 
 
 class Inserts:
@@ -30,39 +50,97 @@ class Inserts:
 
     Attributes:
         waiting_bytes: what they weigh, payloads included.
+        pace: how fast what is due much later is let in.
+        held_up: requests that came when the pace let nothing more in.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[ClientFrameReceived, int, int]] = deque()
+        self._numbers = itertools.count()
+        self._prompt: deque[_Waiting] = deque()
+        self._patient: deque[_Waiting] = deque()
+        self._patient_rows = 0
+        # By connection: how many of its requests are in the patient line.
+        self._behind: Counter[bytes] = Counter()
         self.waiting_bytes = 0
+        self.pace = Pace()
+        self.held_up = 0
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._prompt or self._patient)
 
-    def put(self, event: Event) -> Refusal | None:
+    def put(self, event: Event, now: Now) -> Refusal | None:
         """Queue an insert or chunk; returns the refusal when there is no room for it.
 
         Args:
             event: one for which `is_insert` holds.
+            now: this instant.
         """
         assert isinstance(event, ClientFrameReceived)
-        message = event.message
+        message, identity = event.message, event.route.identity
         weight = _REQUEST_BYTES + sum(map(len, event.bodies))
         if self.waiting_bytes + weight > _WAITING_BYTES_MAX:
-            return event.route.identity, _busy(message)
+            return identity, _busy(
+                message, f"more than {_WAITING_BYTES_MAX >> 20} MiB of inserts wait at this broker"
+            )
         rows = message.rows if isinstance(message, ChangeRequest) else 1
-        self._waiting.append((event, rows, weight))
+        waiting = _Waiting(next(self._numbers), event, rows, weight)
+        if identity in self._behind or _is_patient(message, now):
+            if self.pace.wait_us(now.mono_us):
+                self.held_up += 1
+                if self._patient_rows > self.pace.rows_within(_PATIENCE_S):
+                    return identity, _busy(
+                        message, "inserts that are due much later wait, for deliveries come first"
+                    )
+            self._behind[identity] += 1
+            self._patient_rows += rows
+            self._patient.append(waiting)
+        else:
+            self._prompt.append(waiting)
         self.waiting_bytes += weight
         return None
 
-    def take(self) -> Iterable[Event]:
-        """Yield this turn's share: at least one, if there is any."""
+    def take(self, now: Now) -> Iterable[Event]:
+        """Yield this turn's share: at least one, if there is any that need not wait."""
         requests = rows = weight = 0
-        while self._waiting and requests < _TURN_REQUESTS and rows < _TURN_ROWS and weight < _TURN_BYTES:
-            event, event_rows, event_weight = self._waiting.popleft()
-            requests, rows, weight = requests + 1, rows + event_rows, weight + event_weight
-            self.waiting_bytes -= event_weight
-            yield event
+        while requests < _TURN_REQUESTS and rows < _TURN_ROWS and weight < _TURN_BYTES:
+            taken = self._next(now)
+            if taken is None:
+                return
+            requests, rows, weight = requests + 1, rows + taken.rows, weight + taken.weight
+            self.waiting_bytes -= taken.weight
+            yield taken.event
+
+    def _next(self, now: Now) -> _Waiting | None:
+        """Take out the oldest, passing over the patient while they have to wait."""
+        if self._patient and not self.pace.wait_us(now.mono_us):
+            older = not self._prompt or self._patient[0].number < self._prompt[0].number
+            if older:
+                return self._take_patient()
+        return self._prompt.popleft() if self._prompt else None
+
+    def _take_patient(self) -> _Waiting:
+        taken = self._patient.popleft()
+        identity = taken.event.route.identity
+        self._behind[identity] -= 1
+        if not self._behind[identity]:
+            del self._behind[identity]
+        self._patient_rows -= taken.rows
+        self.pace.took(taken.rows)
+        return taken
+
+    def wait_us(self, now: Now) -> int | None:
+        """Return for how long nothing can be taken; 0: something can; None: nothing waits."""
+        if self._prompt:
+            return 0
+        return self.pace.wait_us(now.mono_us) if self._patient else None
+
+
+def _is_patient(message: object, now: Now) -> bool:
+    """Whether nothing of it is due for a while."""
+    if not isinstance(message, ChangeRequest):
+        return False
+    soonest_ms = message.due.min(initial=_NEVER_MS)
+    return bool(soonest_ms > now.wall_us // 1000 + _PATIENT_MS)
 
 
 def is_insert(event: Event) -> bool:
@@ -75,8 +153,7 @@ def is_insert(event: Event) -> bool:
     return isinstance(message, ChunkRequest)
 
 
-def _busy(message: object) -> ChangeReply | ChunkReply:
-    text = f"more than {_WAITING_BYTES_MAX >> 20} MiB of inserts wait at this broker"
+def _busy(message: object, text: str) -> ChangeReply | ChunkReply:
     if isinstance(message, ChunkRequest):
         return ChunkReply(
             message.request_id, Code.BUSY, text, message.upload, message.chunk, retry_after_ms=_RETRY_AFTER_MS

@@ -35,9 +35,11 @@ from dueq.core.instant import Now
 from dueq.core.membership import CoordinatorOrder
 from dueq.core.metrics import Histogram
 from dueq.core.persistence import StoreRead
+from dueq_codecs.messages import Push
 
 TURN_BUCKETS_US = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000)
 _IDLE_US = 20_000
+_NEVER_US = 1 << 62
 _WAIT_MAX_S = 0.5
 _SECOND_US = 1_000_000
 _OVERDUE_US = 4 * _SECOND_US
@@ -77,6 +79,7 @@ class Loop:
 
     Attributes:
         turns: how long the turns took, input, step and effects together.
+        inserts: what is being loaded and waits its turn.
         exit_reason: why the core ordered the process to end; "" if it did not.
     """
 
@@ -93,10 +96,14 @@ class Loop:
     ) -> None:
         self._core, self._sockets, self._inbox, self._waiter = core, sockets, inbox, waiter
         self._log, self._each_second, self._clocks = log, each_second, clocks
-        self._inserts = Inserts()
+        self.inserts = Inserts()
         self._collector = IdleCollector()
         self._stop = False
         self._second_at_us = 0
+        # When the present turn began, when it should have begun (mono µs), and whether it pushes.
+        self._began_us = 0
+        self._expected_us = _NEVER_US
+        self._pushes = False
         self._events: list[Event] = []
         # Clients that could not be sent to in this turn: the core hears of them in the next one.
         self._lost: list[Event] = []
@@ -143,30 +150,40 @@ class Loop:
     def _turn(self) -> Now:
         """Take one turn; returns the instant at its end."""
         began = self._clocks()
-        self._events = self._gather()
+        self._events = self._gather(began)
         now = self._clocks()
+        self._pushes = False
         for effect in self._core.step(self._events, now):
             self._execute[type(effect)](effect)
         ended = self._clocks()
         self.turns.observe(ended.mono_us - began.mono_us)
+        self._began_us = began.mono_us
+        if self._pushes:
+            late_us = ended.mono_us - min(self._expected_us, began.mono_us)
+            self.inserts.pace.pushed(late_us, ended.mono_us)
         return ended
 
-    def _gather(self) -> list[Event]:
+    def _gather(self, now: Now) -> list[Event]:
         """Collect this turn's events: what is urgent first, then a share of the inserts."""
         events, self._lost = self._lost, []
         events += self._inbox.take()
         for event in self._sockets.receive():
             if not is_insert(event):
                 events.append(event)
-            elif (refusal := self._inserts.put(event)) is not None:
-                self._sockets.counts.refuse("busy", "too many inserts wait at this broker")
+            elif (refusal := self.inserts.put(event, now)) is not None:
+                self._sockets.counts.refuse("busy", refusal[1].text)
                 self._sockets.to_client(*refusal)
-        events.extend(self._inserts.take())
+        events.extend(self.inserts.take(now))
         return events
 
     def _wait(self, now: Now) -> None:
         left_us = self._core.next_deadline_us(now) - now.mono_us
-        busy = bool(self._lost or self._inserts) or left_us <= 0 or self._sockets.readable()
+        # What has come due during this turn has waited for its end.
+        self._expected_us = now.mono_us + left_us if left_us > 0 else self._began_us
+        inserts_us = self.inserts.wait_us(now)
+        if inserts_us is not None:
+            left_us = min(left_us, inserts_us)
+        busy = bool(self._lost) or left_us <= 0 or self._sockets.readable()
         self._rest(now, 0 if busy else left_us)
         if busy or self._stop:
             return
@@ -193,6 +210,8 @@ class Loop:
     # -------------------------------------------------------------- effects
 
     def _send_client(self, effect: SendClient) -> None:
+        if isinstance(effect.message, Push):
+            self._pushes = True
         lost = self._sockets.to_client(effect.identity, effect.message, effect.bodies)
         if lost is not None:
             self._lost.append(lost)

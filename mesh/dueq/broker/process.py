@@ -201,6 +201,7 @@ class _Broker:
             "frames_received": counts.frames_in,
             "frames_sent": counts.frames_out,
             "frames_dropped": counts.dropped,
+            "inserts_held_up": self.loop.inserts.held_up,
         }
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import structlog
 import zmq
 
+from dueq.broker.clocks import Clocks, read_clocks
 from dueq.broker.inbox import Inbox
 from dueq.broker.introductions import Identity
 from dueq.broker.loop import Loop
@@ -139,7 +140,7 @@ class RunningLoop:
         error: what escaped from the loop.
     """
 
-    def __init__(self, core: Any, orders: Any = None) -> None:
+    def __init__(self, core: Any, orders: Any = None, clocks: Clocks = read_clocks) -> None:
         self.core = core
         self.node = Node("b1")
         self.inbox = Inbox()
@@ -149,7 +150,14 @@ class RunningLoop:
         log = structlog.wrap_logger(None, processors=[self._log])
         carried_out_by = NoOrders() if orders is None else orders(self.inbox)
         self.loop = Loop(
-            core, self.node.sockets, self.inbox, self.node.waiter, carried_out_by, log, self.published.append
+            core,
+            self.node.sockets,
+            self.inbox,
+            self.node.waiter,
+            carried_out_by,
+            log,
+            self.published.append,
+            clocks,
         )
         self._thread = threading.Thread(target=self._run)
 

@@ -6,15 +6,35 @@ import numpy as np
 
 from dueq.broker.inserts import Inserts, is_insert
 from dueq.core.events import ClientFrameReceived, Persisted, Route
+from dueq.core.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code, MetadataRequest
 from dueq_codecs.records import RecordKind
 
+NOW = Now(1_800_000_000_000_000, 5_000_000)
+LATER_MS = NOW.wall_us // 1000 + 3_600_000
 
-def insert(request_id: int, rows: int = 1, bytes_each: int = 10) -> ClientFrameReceived:
+
+def insert(
+    request_id: int, rows: int = 1, bytes_each: int = 10, due_ms: int = 0, route: bytes = b"x"
+) -> ClientFrameReceived:
     request = ChangeRequest(
-        request_id, RecordKind.INSERT, "t", 1, bytes(16), request_id, 0, due=np.zeros(rows, np.uint64)
+        request_id, RecordKind.INSERT, "t", 1, bytes(16), request_id, 0, due=np.full(rows, due_ms, np.uint64)
     )
-    return ClientFrameReceived(Route(b"x"), request, [bytes(rows * bytes_each)])
+    return ClientFrameReceived(Route(route), request, [bytes(rows * bytes_each)])
+
+
+def patient(request_id: int, rows: int = 500, route: bytes = b"x") -> ClientFrameReceived:
+    return insert(request_id, rows, due_ms=LATER_MS, route=route)
+
+
+def slowed(rows_per_s: float) -> Inserts:
+    """Inserts whose pace is this one, and used up."""
+    inserts = Inserts()
+    inserts.pace.pushed(0, NOW.mono_us)
+    inserts.pace.rows_per_s = rows_per_s
+    assert inserts.pace.wait_us(NOW.mono_us) == 0
+    inserts.pace.took(int(rows_per_s))
+    return inserts
 
 
 def chunk(request_id: int) -> ClientFrameReceived:
@@ -38,10 +58,10 @@ def test_inserts_and_chunks_wait_and_nothing_else_does() -> None:
 def test_a_turn_takes_the_oldest_until_it_has_enough_rows() -> None:
     inserts = Inserts()
     for number in range(1, 10):
-        assert inserts.put(insert(number, rows=512)) is None
-    assert numbers(inserts.take()) == [1, 2, 3, 4]
-    assert numbers(inserts.take()) == [5, 6, 7, 8]
-    assert numbers(inserts.take()) == [9]
+        assert inserts.put(insert(number, rows=512), NOW) is None
+    assert numbers(inserts.take(NOW)) == [1, 2, 3, 4]
+    assert numbers(inserts.take(NOW)) == [5, 6, 7, 8]
+    assert numbers(inserts.take(NOW)) == [9]
     assert not inserts
     assert inserts.waiting_bytes == 0
 
@@ -49,23 +69,23 @@ def test_a_turn_takes_the_oldest_until_it_has_enough_rows() -> None:
 def test_a_turn_takes_the_oldest_until_it_has_enough_bytes() -> None:
     inserts = Inserts()
     for number in range(1, 7):
-        inserts.put(chunk(number))
-    assert numbers(inserts.take()) == [1, 2, 3, 4]
-    assert numbers(inserts.take()) == [5, 6]
+        inserts.put(chunk(number), NOW)
+    assert numbers(inserts.take(NOW)) == [1, 2, 3, 4]
+    assert numbers(inserts.take(NOW)) == [5, 6]
 
 
 def test_a_turn_takes_one_insert_however_large_it_is() -> None:
     inserts = Inserts()
-    inserts.put(insert(1, rows=1, bytes_each=3 << 20))
-    inserts.put(insert(2))
-    assert numbers(inserts.take()) == [1]
-    assert numbers(inserts.take()) == [2]
+    inserts.put(insert(1, rows=1, bytes_each=3 << 20), NOW)
+    inserts.put(insert(2), NOW)
+    assert numbers(inserts.take(NOW)) == [1]
+    assert numbers(inserts.take(NOW)) == [2]
 
 
 def test_beyond_its_room_an_insert_is_refused_with_a_time_to_come_again() -> None:
     inserts = Inserts()
     accepted = 0
-    while (refusal := inserts.put(insert(accepted + 1, bytes_each=3 << 20))) is None:
+    while (refusal := inserts.put(insert(accepted + 1, bytes_each=3 << 20), NOW)) is None:
         accepted += 1
     identity, reply = refusal
     assert identity == b"x"
@@ -73,14 +93,61 @@ def test_beyond_its_room_an_insert_is_refused_with_a_time_to_come_again() -> Non
     assert (reply.request_id, reply.code) == (accepted + 1, Code.BUSY)
     assert reply.retry_after_ms > 0
     assert accepted == 21, "64 MiB"
-    assert numbers(inserts.take()) == [1]
-    assert inserts.put(insert(99, bytes_each=3 << 20)) is None, "there is room again"
+    assert numbers(inserts.take(NOW)) == [1]
+    assert inserts.put(insert(99, bytes_each=3 << 20), NOW) is None, "there is room again"
 
 
 def test_a_refused_chunk_is_named_in_the_answer() -> None:
     inserts = Inserts()
-    while (refusal := inserts.put(chunk(7))) is None:
+    while (refusal := inserts.put(chunk(7), NOW)) is None:
         pass
     reply = refusal[1]
     assert isinstance(reply, ChunkReply)
     assert (reply.request_id, reply.code, reply.upload, reply.chunk) == (7, Code.BUSY, 5, 2)
+
+
+def test_what_is_due_much_later_waits_for_the_pace_and_is_passed_by_what_is_not() -> None:
+    inserts = slowed(10_000)
+    assert inserts.put(patient(1), NOW) is None
+    assert inserts.put(insert(2, due_ms=NOW.wall_us // 1000 + 9_000, route=b"y"), NOW) is None
+    assert numbers(inserts.take(NOW)) == [2]
+    wait_us = inserts.wait_us(NOW)
+    assert wait_us is not None
+    assert 0 < wait_us <= 1_000_000
+    assert inserts, "one still waits"
+    assert numbers(inserts.take(Now(NOW.wall_us, NOW.mono_us + wait_us - 10))) == []
+    assert numbers(inserts.take(Now(NOW.wall_us, NOW.mono_us + wait_us))) == [1]
+    assert inserts.wait_us(NOW) is None
+    assert (inserts.held_up, inserts.waiting_bytes) == (1, 0)
+
+
+def test_one_connection_s_inserts_stay_in_order() -> None:
+    inserts = slowed(10_000)
+    inserts.put(patient(1), NOW)
+    inserts.put(insert(2), NOW)
+    inserts.put(insert(3, route=b"y"), NOW)
+    assert numbers(inserts.take(NOW)) == [3]
+    assert numbers(inserts.take(Now(NOW.wall_us, NOW.mono_us + 2_000_000))) == [1, 2]
+    inserts.put(insert(4), NOW)
+    assert numbers(inserts.take(NOW)) == [4], "nothing is before it any more"
+
+
+def test_without_a_limit_the_oldest_comes_first_whenever_it_is_due() -> None:
+    inserts = Inserts()
+    for number, event in enumerate((insert(1), patient(2, route=b"y"), insert(3), patient(4, route=b"y"))):
+        assert inserts.put(event, NOW) is None, number
+    assert numbers(inserts.take(NOW)) == [1, 2, 3, 4]
+    assert inserts.held_up == 0
+
+
+def test_more_than_the_pace_lets_in_soon_is_refused_and_what_is_due_soon_is_not() -> None:
+    inserts = slowed(10_000)
+    accepted = 0
+    while (refusal := inserts.put(patient(accepted + 1), NOW)) is None:
+        accepted += 1
+    assert accepted == 11, "half a second's rows, and what goes beyond them"
+    _, reply = refusal
+    assert reply.code == Code.BUSY
+    assert "deliveries come first" in reply.text
+    assert reply.retry_after_ms > 0
+    assert inserts.put(insert(99, route=b"y"), NOW) is None

@@ -24,6 +24,7 @@ from dueq.core.effects import (
     SendPeer,
 )
 from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, RouteLost
+from dueq.core.instant import Now
 from dueq.core.membership import ReadNode
 from dueq.core.persistence import CreatePartition, ReadLog
 from dueq.storage.memory import MemoryEngine
@@ -34,6 +35,7 @@ from dueq_codecs.messages import (
     MetadataReply,
     MetadataRequest,
     PeerFrame,
+    Push,
     Reply,
 )
 from dueq_codecs.records import RecordKind
@@ -230,6 +232,42 @@ def test_a_heap_of_inserts_leaves_the_turn_to_what_comes_after_it() -> None:
     inserts = inserts_of(core)
     assert [number for turn in inserts for number in turn] == list(range(1, 13))
     assert max(map(len, inserts)) <= 4
+
+
+def test_where_turns_are_so_long_that_pushes_are_late_a_load_for_later_is_slowed() -> None:
+    """Every turn takes 5 ms by the clock, and pushes; a load goes on all the while."""
+    wall_us, mono_us = read_clocks()
+    spent_us = itertools.count(0, 2_500)
+    later = np.full(512, wall_us // 1000 + 3_600_000, np.uint64)
+    sizes = np.zeros(512, np.uint32)
+
+    def clocks() -> Now:
+        past_us = next(spent_us)
+        return Now(wall_us + past_us, mono_us + past_us)
+
+    def answer(event: Event) -> list[Effect]:
+        if not isinstance(event, ClientFrameReceived):
+            return []
+        return [
+            SendClient(b"nobody", Push("t", bytes(16), 1, 1, 1, 0)),
+            SendClient(event.route.identity, Reply(event.message.request_id, Code.OK)),
+        ]
+
+    running = RunningLoop(TellingCore(answer), clocks=clocks)
+    inserts = running.loop.inserts
+    with RawClient(running.endpoint) as client, running:
+        for number in range(1, 1_000):
+            client.say(
+                ChangeRequest(
+                    number, RecordKind.INSERT, "t", 1, bytes(16), number, 0, due=later, size=sizes, crc=sizes
+                ),
+                [b""],
+            )
+            client.hear()
+            if inserts.pace.rows_per_s is not None:
+                break
+    assert inserts.pace.rows_per_s is not None
+    assert number >= 16, "a few late pushes are not enough"
 
 
 def test_what_the_core_says_is_logged_as_it_says_it() -> None:
