@@ -28,12 +28,18 @@ apt_install() {
     return 1
 }
 
-# The first Python of version 3.11 or later.
+# The first Python of version 3.11 or later. The distribution's own comes before others of PATH, if it can make virtual
+# environments or python3-venv may be installed: it is compiled with profile-guided optimization, those that pyenv makes are
+# not, and brokers and clients are an eighth faster with it.
 find_python() {
-    local candidate
-    for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+    local candidate wanted
+    for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
         [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        wanted='import sys; sys.exit(sys.version_info < (3, 11))'
+        if [ "$candidate" = /usr/bin/python3 ] && ! apt_words >/dev/null; then
+            wanted="import ensurepip; $wanted"
+        fi
+        if "$candidate" -c "$wanted" 2>/dev/null; then
             command -v "$candidate"
             return 0
         fi
