@@ -227,7 +227,7 @@ class BrokerCore:
                 self._ctx.reply(route, message, bodies)
             for request in dispatcher.take_reads():
                 self._ctx.emit(Read(request))
-            self._deadlines.set(name, dispatcher.next_deadline_us(now, self._clock))
+            self._deadlines.set(name, dispatcher.next_deadline_us(now))
 
     def _send_frames(self, now: Now) -> None:
         for peer in self._ctx.peers.values():

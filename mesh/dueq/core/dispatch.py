@@ -235,9 +235,7 @@ class TopicDispatcher:
 
     def _mono_of(self, waits: U64, now: Now) -> I64:
         """Return the mono instant (µs) of each waiting instant by mesh time, now at the earliest."""
-        ahead_us = self._mesh_minus_mono_us
-        if ahead_us is None:
-            ahead_us = now.wall_us - now.mono_us
+        ahead_us = self._mesh_us(now) - now.mono_us
         return np.maximum(waits.astype(np.int64) * 1000 - ahead_us, now.mono_us)
 
     # -------------------------------------------------------------- cancel, move, extend
@@ -485,12 +483,15 @@ class TopicDispatcher:
 
     # -------------------------------------------------------------- deadlines
 
-    def next_deadline_us(self, now: Now, clock: MeshTime) -> int | None:
-        """Return when (mono, µs) `tick` must be called again at the latest; None: only after some input."""
+    def next_deadline_us(self, now: Now) -> int | None:
+        """Return when (mono, µs) `tick` must be called again at the latest; None: only after some input.
+
+        By mesh time as it was at the last tick.
+        """
         if self._dirty or (self._cut and not self._paused):
             return now.mono_us
         best_us = min(self._sessions.next_us, self._retry_us)
-        mesh_us = clock.mesh_now_us(now)
+        mesh_us = self._mesh_us(now)
         mesh_ms = mesh_us // 1000
         soonest_ms = NEVER_MS
         have_credit = not self._paused and self._consumers.free_rows(now, 1) > 0
@@ -507,7 +508,7 @@ class TopicDispatcher:
             if mesh_ms < wake_ms < soonest_ms:
                 soonest_ms = wake_ms
         if soonest_ms < NEVER_MS:
-            best_us = min(best_us, clock.mono_of(soonest_ms * 1000, now))
+            best_us = min(best_us, now.mono_us + soonest_ms * 1000 - mesh_us)
         return best_us if best_us < NEVER_US else None
 
     def _look_again_us(self, lane: Lane, mesh_ms: int, have_credit: bool, now: Now) -> int:
@@ -552,9 +553,12 @@ class TopicDispatcher:
             count += lane.queue.count_until(self._mesh_ms(now), WAITING_MAX - count)
         return count
 
-    def _mesh_ms(self, now: Now) -> int:
+    def _mesh_us(self, now: Now) -> int:
         ahead_us = self._mesh_minus_mono_us
-        return (now.wall_us if ahead_us is None else now.mono_us + ahead_us) // 1000
+        return now.wall_us if ahead_us is None else now.mono_us + ahead_us
+
+    def _mesh_ms(self, now: Now) -> int:
+        return self._mesh_us(now) // 1000
 
     def ready_count(self, uid: int, now: Now) -> int:
         """Return about how many messages of a partition are due and not leased (its hot window only)."""

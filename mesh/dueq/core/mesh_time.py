@@ -158,10 +158,6 @@ class MeshTime:
         """
         return self._median(now)[0]
 
-    def mono_of(self, wall_due_us: int, now: Now) -> int:
-        """Return when (own mono, µs) mesh time reaches `wall_due_us`, as far as is known; at least now."""
-        return now.mono_us + max(0, wall_due_us - self.mesh_now_us(now))
-
     def _median(self, now: Now) -> tuple[int, int]:
         """Return the median offset (own clock included as 0) and the round trip of its measurement.
 

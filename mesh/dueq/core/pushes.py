@@ -82,6 +82,9 @@ def frames(leaving: Leaving) -> Iterator[tuple[int, Leaving]]:
 
 
 def _by_size(leaving: Leaving) -> Iterator[Leaving]:
+    if len(leaving.slots) == 1:
+        yield leaving
+        return
     sizes = inline_sizes(leaving.entries)
     if len(sizes) <= ROWS_MAX and total(sizes) <= BYTES_MAX:
         yield leaving
@@ -128,15 +131,15 @@ def build(
         released_at_us=released_us,
         leader=leader,
         uid=uid,
-        first=np.ascontiguousarray(entries["first"]),
-        sequence=np.ascontiguousarray(entries["sequence"]),
-        row=np.ascontiguousarray(entries["row"]),
-        due=np.ascontiguousarray(entries["due"]),
-        token=np.ascontiguousarray(entries["token"]),
-        attempt=np.ascontiguousarray(entries["attempt"]),
+        first=entries["first"],
+        sequence=entries["sequence"],
+        row=entries["row"],
+        due=entries["due"],
+        token=entries["token"],
+        attempt=entries["attempt"],
         lease_left_ms=left_ms.astype(np.uint64),
-        size=np.ascontiguousarray(entries["size"]),
-        crc=np.ascontiguousarray(entries["crc"]),
+        size=entries["size"],
+        crc=entries["crc"],
         keyed=_keyed(entries),
         incarnation=incarnation,
         mono_us=now.mono_us,
@@ -146,8 +149,9 @@ def build(
 
 def _keyed(entries: Entries) -> U8:
     """Return per row whether its payload begins with a key; an empty column where none does."""
-    keyed: U8 = (entries["flags"] & FLAG_KEYED != 0).astype(np.uint8)
-    return keyed if keyed.any() else NO_U8
+    flags = entries["flags"] & FLAG_KEYED
+    keyed: U8 = (flags != 0).astype(np.uint8) if np.count_nonzero(flags) else NO_U8
+    return keyed
 
 
 def _is_first(leaving: Leaving) -> bool:

@@ -219,7 +219,7 @@ def test_a_consumer_that_is_silent_for_two_thirds_gets_nothing_new_and_keeps_wha
 
 def test_a_consumer_that_is_silent_for_a_session_loses_its_leases() -> None:
     stage, keys = pushed()
-    deadline_us = stage.dispatcher.next_deadline_us(at(5000), stage.clock)
+    deadline_us = stage.dispatcher.next_deadline_us(at(5000))
     assert deadline_us == at(10_000).mono_us
     stage.run(10_000)
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE]

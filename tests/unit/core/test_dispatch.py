@@ -32,10 +32,10 @@ def test_a_message_is_leased_ahead_and_pushed_at_its_instant() -> None:
     stage.attach(0)
     assert stage.run(69) == []
     assert kinds(stage) == []
-    assert stage.dispatcher.next_deadline_us(at(69), stage.clock) == MONO_US + 70_000
+    assert stage.dispatcher.next_deadline_us(at(69)) == MONO_US + 70_000
     assert stage.run(70) == []
     assert kinds(stage) == [RecordKind.LEASE]
-    assert stage.dispatcher.next_deadline_us(at(70), stage.clock) == MONO_US + 100_000
+    assert stage.dispatcher.next_deadline_us(at(70)) == MONO_US + 100_000
     assert stage.run(99.999) == []
     (push,) = stage.run(100)
     assert keys_in(push) == [key]
@@ -59,7 +59,7 @@ def test_nothing_is_pushed_before_the_lease_is_committed() -> None:
     stage.tick(11)
     assert not [m for _, m, _ in stage.sent if not isinstance(m, ConsumerReply)]
     stage.commit(12)
-    assert stage.dispatcher.next_deadline_us(at(12), stage.clock) == MONO_US + 12_000
+    assert stage.dispatcher.next_deadline_us(at(12)) == MONO_US + 12_000
     (push,) = stage.run(12)
     assert push.released_at_us == (START_MS + 12) * 1000
 
@@ -94,7 +94,7 @@ def test_a_spike_is_leased_in_records_of_bounded_size_without_waiting() -> None:
     stage.attach(0, credit=10_000)
     stage.tick(0)
     assert stage.leds[1].open[-1].rows == limits.RECORD_ROWS_MAX
-    assert stage.dispatcher.next_deadline_us(at(0), stage.clock) == at(0).mono_us
+    assert stage.dispatcher.next_deadline_us(at(0)) == at(0).mono_us
     pushes = [*stage.run(0), *stage.run(10)]
     assert sum(len(push.uid) for push in pushes) == 3072
     assert max(len(push.uid) for push in pushes) <= 2048
@@ -155,7 +155,7 @@ def test_no_push_while_an_isr_member_has_not_answered() -> None:
     stage.run(0)
     stage.leds[1].answering = False
     assert stage.run(10) == []
-    deadline_us = stage.dispatcher.next_deadline_us(at(10), stage.clock)
+    deadline_us = stage.dispatcher.next_deadline_us(at(10))
     assert deadline_us is not None
     assert deadline_us > at(10).mono_us
     stage.leds[1].answering = True
@@ -388,7 +388,7 @@ def test_a_consumer_without_credit_is_told_when_messages_begin_to_wait() -> None
     stage.insert([1000, 1001, 2000])
     stage.attach(0, credit=0)
     stage.run(0)
-    assert stage.dispatcher.next_deadline_us(at(0), stage.clock) == at(1000).mono_us
+    assert stage.dispatcher.next_deadline_us(at(0)) == at(1000).mono_us
     before = len(stage.sent)
     stage.run(1000)
     stage.run(1001)
@@ -404,7 +404,7 @@ def test_a_refused_proposal_gives_credit_and_messages_back() -> None:
     stage.leds[1].full = True
     stage.run(0)
     assert stage.dispatcher.sessions(at(0))[0].leases == 0
-    assert stage.dispatcher.next_deadline_us(at(0), stage.clock) == at(5).mono_us
+    assert stage.dispatcher.next_deadline_us(at(0)) == at(5).mono_us
     stage.leds[1].full = False
     stage.run(5)
     assert [keys_in(push) for push in stage.run(10)] == [[key]]
@@ -421,7 +421,7 @@ def test_a_lease_that_runs_out_is_expired_and_counted() -> None:
     stage.run(10)
     stage.beat(1009, number=2, lease_ms=1000, push_seen=1)
     stage.run(1009)
-    assert stage.dispatcher.next_deadline_us(at(1009), stage.clock) == at(1010).mono_us
+    assert stage.dispatcher.next_deadline_us(at(1009)) == at(1010).mono_us
     assert kinds(stage) == [RecordKind.LEASE]
     (push,) = stage.run(1010)
     assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.LEASE]

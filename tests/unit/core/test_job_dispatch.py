@@ -45,7 +45,7 @@ def test_what_is_undecided_is_looked_at_once_and_pushed_when_it_is_committed() -
     keys = load(stage, 100, 200)
     assert stage.run(UNTIL_MS + 50) == []
     before = len(stage.leds[1].log)
-    deadline_us = stage.dispatcher.next_deadline_us(at(UNTIL_MS + 50), stage.clock)
+    deadline_us = stage.dispatcher.next_deadline_us(at(UNTIL_MS + 50))
     assert deadline_us is None or deadline_us > at(UNTIL_MS + 50).mono_us, "it does not spin"
     assert stage.run(UNTIL_MS + 90) == []
     assert len(stage.leds[1].log) == before, "no lease was proposed"
