@@ -19,7 +19,7 @@ WINDOW_US: Final = 50_000
 WINDOW_PUSHES: Final = 16
 """A window ends when it is long enough and has so many pushes, or after `WINDOW_MAX_US`."""
 WINDOW_MAX_US: Final = 500_000
-LATE_SHARE: Final = 0.08
+LATE_SHARE: Final = 0.04
 """More late pushes than this in a window are too many; of half as many, or fewer, the pace is made faster."""
 SLOWER: Final = 0.6
 FASTER: Final = 1.05
