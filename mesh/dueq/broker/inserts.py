@@ -65,11 +65,8 @@ class Inserts:
         self.pace = Pace()
         self.held_up = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._prompt or self._patient)
-
     def put(self, event: Event, now: Now) -> Refusal | None:
-        """Queue an insert or chunk; returns the refusal when there is no room for it.
+        """Queue an insert or chunk; returns the refusal when there is no room for it, or no hope of its turn soon.
 
         Args:
             event: one for which `is_insert` holds.
