@@ -64,6 +64,6 @@ def test_who_was_filled_leads_only_after_it_holds_what_its_disk_had_acked(
     assert mesh.leader_of(uid) is None
     mesh.nodes[leader].start()
     assert world.run_until(mesh.whole, 60 * _SECOND_US), "\n".join(world.trace[-40:])
-    assert not is_unproven()
+    assert world.run_until(lambda: not is_unproven(), _SECOND_US), "it is told the commit position"
     schedule(2)
     assert mesh.failures() == []

@@ -108,7 +108,7 @@ REPLICATION: Final = (
             ),
         ),
         seeds=57,
-        finders=(18,),
+        finders=(33,),
     ),
     Bug(
         "cut-at-late-duplicate",
@@ -295,12 +295,12 @@ REPLICATION: Final = (
         (
             change(
                 f"{_LEADING}._tell_commits",
-                "peer.stick(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
+                "peer.tell_commit(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
                 "peer.appends.append(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
             ),
         ),
         seeds=237,
-        finders=(78,),
+        finders=(134,),
     ),
     Bug(
         "probe-runs-away",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from dueq.core.membership import (
     CompareAndSet,
@@ -103,7 +104,7 @@ class SimCoordinator:
         self.registrations[session.registration.broker_id] = session.registration
         session.deliver(CoordinatorChanged(CoordinatorState.CONNECTED))
         session.deliver(RegistrationsSeen(dict(self.registrations)))
-        session.deliver(TopicsSeen(dict(self.topics), frozenset(self.tombstones)))
+        session.deliver(self._topics_seen())
         for uid, (version, node) in self.nodes.items():
             session.deliver(NodeSeen(uid, version, node))
         self._announce_registrations()
@@ -167,10 +168,14 @@ class SimCoordinator:
 
     # -------------------------------------------------------------- telling
 
-    def _announce(self, event: Callable[[], CoordinatorEvent]) -> None:
+    def _announce(self, *events: Callable[[], CoordinatorEvent]) -> None:
         """Watches fire late, show what is there by then, and what they saw arrives later still, in order."""
         for session in self._sessions:
-            self._world.after(self._delay(), lambda session=session: self._watch(session, event))  # type: ignore[misc]
+            self._world.after(self._delay(), lambda session=session: self._watch_all(session, events))  # type: ignore[misc]
+
+    def _watch_all(self, session: Session, events: tuple[Callable[[], CoordinatorEvent], ...]) -> None:
+        for event in events:
+            self._watch(session, event)
 
     def _watch(self, session: Session, event: Callable[[], CoordinatorEvent]) -> None:
         if not session.connected or session.closed:
@@ -190,10 +195,13 @@ class SimCoordinator:
         self._announce(lambda: RegistrationsSeen(dict(self.registrations)))
 
     def _announce_topics(self) -> None:
-        self._announce(lambda: TopicsSeen(dict(self.topics), frozenset(self.tombstones)))
+        self._announce(self._topics_seen)
 
     def _announce_node(self, uid: int) -> None:
         self._announce(lambda: self._node_seen(uid))
+
+    def _topics_seen(self) -> TopicsSeen:
+        return TopicsSeen(dict(self.topics), frozenset(self.tombstones))
 
     def _node_seen(self, uid: int) -> NodeSeen:
         version, node = self.nodes.get(uid, (-1, None))
@@ -292,9 +300,7 @@ class SimCoordinator:
                 order.name, order.creation_id, order.kind, tuple(parts), order.replicas, order.min_isr,
                 order.payload_bytes_max, order.horizon_ms,
             )  # fmt: skip
-            self._announce_topics()
-            for part in parts:
-                self._announce_node(part.uid)
+            self._announce(self._topics_seen, *(partial(self._node_seen, part.uid) for part in parts))
         return known
 
     def _create(self, session: Session, order: CreateTopic) -> None:

@@ -22,7 +22,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from dueq.cluster.coordinator import CoordinatorUnreadable, Deliver
 from dueq.cluster.layout import Layout
-from dueq.cluster.requests import CONNECTION_ERRORS, Procedure, Requests, one
+from dueq.cluster.requests import CONNECTION_ERRORS, Ended, Procedure, Requests, Send, one
 from dueq.cluster.znodes import decode_node, decode_registration, decode_topic, tombstone_uids
 from dueq.core.membership import NodeSeen, Registration, RegistrationsSeen, Topic, TopicsSeen
 
@@ -44,6 +44,7 @@ class Mirror:
         _dirty: what has changed while it was being read.
         _topics: topics as read, by the name of their node.
         _stale: names of topics whose watch has fired since they were last asked for.
+        _asked: uids of nodes of which a read waits to be sent: it serves whoever asks before.
         _followed: uids whose nodes have a watch or are being read.
         _unfollowed: uids of topics that were read, and whose nodes have to be followed once the list is whole.
     """
@@ -70,6 +71,7 @@ class Mirror:
         self._dirty: set[str | int] = set()
         self._topics: dict[str, Topic] = {}
         self._stale: set[str] = set()
+        self._asked: set[int] = set()
         self._followed: set[int] = set()
         self._unfollowed: set[int] = set()
 
@@ -84,16 +86,29 @@ class Mirror:
         self._dirty.clear()
         self._topics.clear()
         self._stale.clear()
+        self._asked.clear()
         self._followed.clear()
         self._unfollowed.clear()
 
     def read_node(self, uid: int) -> None:
-        """Sync, then read one partition's node, and deliver it."""
+        """Sync, then read one partition's node, and deliver it; unless a read that waits will do that."""
+        if uid in self._asked:
+            return
         path = self._layout.partition(uid)
-        self._requests.submit(partial(self._client.sync_async, path), _ignore, urgent=True)
+        self._ask(uid, partial(self._client.sync_async, path), _ignore)
         self._requests.submit(
-            partial(self._client.get_async, path), partial(self._node_read, uid, followed=False), urgent=True
+            partial(self._client.get_async, path), partial(self._node_read, uid, followed=False)
         )
+
+    def _ask(self, uid: int, send: Send, ended: Ended) -> None:
+        """Make the first request of those that read a node."""
+        self._asked.add(uid)
+
+        def sent() -> Any:
+            self._asked.discard(uid)
+            return send()
+
+        self._requests.submit(sent, ended)
 
     # ------------------------------------------------------------ watches
 
@@ -207,7 +222,7 @@ class Mirror:
     def _follow(self, uid: int) -> None:
         if self._begin(uid):
             send = partial(self._client.get_async, self._layout.partition(uid), watch=self._fired)
-            self._requests.submit(send, partial(self._node_read, uid, followed=True))
+            self._ask(uid, send, partial(self._node_read, uid, followed=True))
 
     def _node_read(self, uid: int, answer: Any, error: Exception | None, *, followed: bool) -> None:
         if isinstance(error, NoNodeError):

@@ -7,6 +7,7 @@ for all partitions, then one frame per peer. Nothing here touches a socket, a di
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,6 @@ from dueq.core.membership import (
     CoordinatorChanged,
     CoordinatorState,
     NodeSeen,
-    ReadNode,
     RegistrationsSeen,
     Topic,
     TopicOrderDone,
@@ -62,6 +62,9 @@ from dueq.core.topics import Topics
 from dueq_codecs.messages import Leadership
 
 _TICK_US = 50_000
+_CARE_AT_ONCE = 256
+"""Partitions cared for in one tick. Where thousands want it (a broker has died) the turns must stay short all the
+same, or heartbeats come late and living brokers are taken for dead."""
 _RECONNECT_US = 5_000_000
 _UNREADABLE_US = 600_000_000
 
@@ -82,7 +85,7 @@ class BrokerCore:
         self._partitions: dict[int, Partition] = {}
         self._recovered = {replica.uid: replica for replica in recovered}
         self._dispatchers: dict[str, TopicDispatcher] = {}
-        self._deadlines = Deadlines()
+        self._deadlines: Deadlines[str] = Deadlines()
         self._status = Status(self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, now)
         self._overviews = Overviews(self._ctx, self._status, self._partitions)
         self._browsing = Browsing(self._ctx)
@@ -106,6 +109,8 @@ class BrokerCore:
         self._unreadable_until_us: dict[int, int] = {}
         self._reconnect_at_us: dict[str, int] = {}
         self._tick_at_us = now.mono_us
+        # What is left of the present round through all that wants care.
+        self._round: deque[int] = deque()
         self._armed_us: int | None = None
         self._handlers: dict[type, Callable[[Any, Now], None]] = {
             ClientFrameReceived: self._clients.received,
@@ -242,8 +247,15 @@ class BrokerCore:
         self._watch_peers(now)
         self._maybe_step_aside(now)
         self._browsing.tick(now)
-        attention, ctx.attention = ctx.attention, {}
-        for uid in attention:
+        for uid in ctx.checkpoints.take_due(now.mono_us):
+            if (partition := self._partitions.get(uid)) is not None:
+                ctx.touch(partition)
+        if not self._round:
+            self._round.extend(ctx.attention)
+            ctx.attention.clear()
+            ctx.wanting = len(self._round)
+        for _ in range(min(_CARE_AT_ONCE, len(self._round))):
+            uid = self._round.popleft()
             partition = self._partitions.get(uid)
             if partition is None:
                 continue
@@ -370,7 +382,7 @@ class BrokerCore:
         for partition in self._partitions.values():
             leading = partition.replica.leading
             if leading is not None:
-                peer.stick(Leadership(partition.uid, leading.epoch, True, leading.serving))
+                peer.tell_leadership(Leadership(partition.uid, leading.epoch, True, leading.serving))
 
     def _on_topics(self, event: TopicsSeen, now: Now) -> None:
         for topic in self._topics.seen(event.topics, event.tombstones):
@@ -401,17 +413,17 @@ class BrokerCore:
             self._ctx.log("error", "replica.damaged", uid=uid, reason=recovered.damaged)
         self._partitions[uid] = Partition(self._ctx, topic, index, dispatcher, recovered, now)
         self._ctx.attend(uid)
-        self._ctx.coordinate(ReadNode(uid))
 
     def _drop(self, uid: int, now: Now) -> None:
         """Only a tombstone permits deleting a replica."""
         partition = self._partitions.pop(uid)
         partition.close(now)
         self._ctx.attention.pop(uid, None)
+        self._ctx.checkpoints.set(uid, None)
         self._ctx.touched.pop(uid, None)
         self._routing.forget(uid)
         for peer in self._ctx.peers.values():
-            peer.unstick(uid)
+            peer.forget(uid)
         self._ctx.persist(DropPartition(uid))
         name = partition.topic.name
         if not any(other.topic.name == name for other in self._partitions.values()):

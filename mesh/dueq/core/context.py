@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dueq import limits
+from dueq.core.deadlines import Deadlines
 from dueq.core.effects import Coordinate, Effect, Log, Persist, Read, SendClient, SendPeer
 from dueq.core.events import Route
 from dueq.core.instant import Now
@@ -51,6 +52,8 @@ class Context:
         inserts_refused: "" or why the store wants no inserts ("disk_full", "busy").
         step_aside_until_us: (mono) until then this broker leads only what nobody else will.
         attention: uids of partitions that want periodic care.
+        wanting: how many wanted it at the beginning of the present round.
+        checkpoints: when the next checkpoint of a partition is due (mono µs), by uid.
         touched: partitions that have something to do at the end of this turn.
         turn: the instant of the present turn.
         again: something was left for an immediate next turn.
@@ -74,6 +77,8 @@ class Context:
         self._persisted_to = 0
         self._tokens = 0
         self.attention: dict[int, None] = {}
+        self.wanting = 0
+        self.checkpoints: Deadlines[int] = Deadlines()
         self.touched: dict[int, EndOfTurn] = {}
         self.turn = Now(0, 0)
         self.again = False

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+Name = TypeVar("Name", str, int)
 
 
-class Deadlines:
+class Deadlines(Generic[Name]):
     """At most one deadline (mono µs) per name; a heap with lazy deletion."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, str]] = []
-        self._current: dict[str, int] = {}
+        self._heap: list[tuple[int, Name]] = []
+        self._current: dict[Name, int] = {}
 
-    def set(self, name: str, at_us: int | None) -> None:
+    def set(self, name: Name, at_us: int | None) -> None:
         """Set, move or (None) remove a deadline."""
         if at_us is None:
             self._current.pop(name, None)
@@ -29,9 +32,9 @@ class Deadlines:
             heappop(self._heap)
         return None
 
-    def take_due(self, now_us: int) -> list[str]:
+    def take_due(self, now_us: int) -> list[Name]:
         """Remove and return the names whose deadline has come."""
-        due: list[str] = []
+        due: list[Name] = []
         while (at_us := self.next_us()) is not None and at_us <= now_us:
             name = heappop(self._heap)[1]
             del self._current[name]

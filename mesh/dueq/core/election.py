@@ -24,6 +24,9 @@ from dueq_codecs.messages import Vote, VoteRequest
 
 _TURN_US = 150_000
 """How much later each less preferred member begins."""
+_TURN_US_PER_PARTITION = 1_000
+"""And for each partition that wants care: where a broker has died that led thousands, the more preferred members need
+so long for all of theirs, and who stands against them costs both an attempt."""
 _ROUND_US = 300_000
 """How long a round waits for answers."""
 
@@ -55,7 +58,8 @@ class Candidacy:
     def __init__(self, replica: Contender, now: Now) -> None:
         self._replica = replica
         self._ctx = replica.ctx
-        self._begins_at_us = now.mono_us + self._rank(now) * _TURN_US
+        turn_us = _TURN_US + self._ctx.wanting * _TURN_US_PER_PARTITION
+        self._begins_at_us = now.mono_us + self._rank(now) * turn_us
         self._ends_at_us = 0
         self._round = 0
         self._version = 0

@@ -374,7 +374,7 @@ class Leading:
         """Send the next records, or, as long as nothing is known of this life, one probe at a time."""
         self._same_life(progress, peer)
         replica, log = self._replica, self._replica.log
-        if replica.durable_epoch < self.epoch or progress.reading:
+        if replica.durable_epoch < self.epoch or progress.reading or self._ctx.is_silent(peer, now):
             return
         if progress.match < 0 and progress.waits(now):
             return
@@ -418,7 +418,7 @@ class Leading:
                 continue
             epoch = replica.log.epoch_at(match)
             if epoch is not None:
-                peer.stick(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))
+                peer.tell_commit(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))
                 progress.told_commit = progress.assured_commit = replica.commit
 
     def _read_for(self, peer: Peer, progress: Progress) -> None:
@@ -452,12 +452,33 @@ class Leading:
         self._change_isr(now)
         self.send_all(now)
         self._tell_commits()
-        end = replica.log.end
-        level = replica.commit >= end and all(
-            p.match >= end and p.assured_commit >= end for p in self._progress.values()
-        )
-        whole = len(self.node.isr) == len(replica.replicas)
-        return not (level and whole and self.serving and self._in_flight is None and not self._settle)
+        return not self._at_rest(now)
+
+    def _within_reach(self, now: Now) -> dict[str, Peer]:
+        """The followers that live, as far as this broker can tell."""
+        return {
+            broker_id: peer
+            for broker_id in self._progress
+            if (peer := self._ctx.peers.get(broker_id)) is not None
+            and peer.registered
+            and not self._ctx.is_silent(peer, now)
+        }
+
+    def _at_rest(self, now: Now) -> bool:
+        """Whether there is nothing to care for: all that are within reach are level, and the ISR is just these.
+
+        Whoever falls silent, is heard again or registers calls for care (`BrokerCore`), so a dead replica needs none.
+        """
+        replica, end = self._replica, self._replica.log.end
+        if not self.serving or self._in_flight is not None or self._settle or replica.commit < end:
+            return False
+        members = {self._ctx.me}
+        for broker_id, peer in self._within_reach(now).items():
+            progress = self._progress[broker_id]
+            if progress.match < end or progress.assured_commit < end:
+                return False
+            members.add(Member(broker_id, peer.store_id))
+        return members == set(self.node.isr) and len(members) >= replica.min_isr
 
     def _enough_replicas(self, now: Now) -> bool:
         if now.mono_us - self._began_us < limits.LEADER_SILENCE_MS * 1000:

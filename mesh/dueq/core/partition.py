@@ -523,7 +523,7 @@ class Partition:
     def _checkpoint(self, now: Now) -> None:
         if not self._checkpoint_due(now):
             if self.timeline.applied != self._checkpointed:
-                self.ctx.attend(self.uid)
+                self.ctx.checkpoints.set(self.uid, self._checkpoint_at_us + limits.CHECKPOINT_MS * 1000)
             return
         checkpoint = self.timeline.checkpoint()
         if checkpoint is None:
@@ -575,8 +575,7 @@ class Partition:
             self.uploads.tick(now)
             wants = True
         self._pump(now)
-        wants = self.jobs.tick(now) or wants
-        return wants or self.timeline.applied != self._checkpointed
+        return self.jobs.tick(now) or wants
 
     # -------------------------------------------------------------- messages of peers
 

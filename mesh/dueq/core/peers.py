@@ -8,11 +8,12 @@ that held them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from dueq import limits
 from dueq.core.instant import Now
 from dueq.core.settings import CoreSettings
+from dueq.core.sticky import Sticky
 from dueq_codecs.messages import (
     Ack,
     Append,
@@ -26,13 +27,6 @@ from dueq_codecs.messages import (
     Vote,
     VoteRequest,
 )
-
-
-@dataclass(slots=True)
-class _Sticky:
-    item: Fence | Leadership | Append
-    since_us: int | None = None
-    """Mono instant of the first frame that held it."""
 
 
 class Peer:
@@ -61,7 +55,10 @@ class Peer:
         self._built_us = 0
         self._echo = (0, 0, 0)
         self._pong = False
-        self._sticky: dict[tuple[str, int], _Sticky] = {}
+        self._fences: Sticky[Fence] = Sticky()
+        self._leaderships: Sticky[Leadership] = Sticky()
+        self._commits: Sticky[Append] = Sticky()
+        self._stickies: tuple[Sticky[Any], ...] = (self._fences, self._leaderships, self._commits)
         self.appends: list[Append] = []
         self.acks: dict[int, Ack] = {}
         self.mismatches: list[Mismatch] = []
@@ -79,7 +76,8 @@ class Peer:
         self.confirmed_at_us = self.ping_at_us = 0
         self.latest_sent_us = -1
         self._echo = (0, 0, 0)
-        self._sticky.clear()
+        for sticky in self._stickies:
+            sticky.clear()
         self._clear()
         self.fresh = True
 
@@ -94,26 +92,30 @@ class Peer:
         self.job_tells = []
         self._pong = False
 
-    def stick(self, item: Fence | Leadership | Append) -> None:
-        """Tell the peer, in every frame until it has answered one.
+    def fence(self, item: Fence) -> None:
+        """Tell the peer of a newer epoch, surely."""
+        self._fences.put(item)
 
-        An Append is one without records, for its commit position: nothing else would repeat it.
-        """
-        self._sticky[type(item).__name__, item.uid] = _Sticky(item)
+    def tell_leadership(self, item: Leadership) -> None:
+        """Tell the peer who leads, surely."""
+        self._leaderships.put(item)
 
-    def unstick(self, uid: int) -> None:
+    def tell_commit(self, item: Append) -> None:
+        """Tell the peer a commit position, surely: an Append without records, as nothing else would repeat it."""
+        self._commits.put(item)
+
+    def forget(self, uid: int) -> None:
         """The partition is gone."""
-        for kind in (Fence, Leadership, Append):
-            self._sticky.pop((kind.__name__, uid), None)
+        for sticky in self._stickies:
+            sticky.forget(uid)
 
     def frame_received(self, frame: PeerFrame, now: Now) -> None:
         """Note that the peer lives, what it has answered, and its clocks for the answer."""
         self.heard_at_us = now.mono_us
         if frame.echo_mono_us > self.confirmed_at_us:
             self.confirmed_at_us = frame.echo_mono_us
-            for key, sticky in list(self._sticky.items()):
-                if sticky.since_us is not None and sticky.since_us <= frame.echo_mono_us:
-                    del self._sticky[key]
+            for sticky in self._stickies:
+                sticky.answered(frame.echo_mono_us)
         self._pong = self._pong or frame.ping
         if frame.sent_mono_us > self.latest_sent_us:
             self.latest_sent_us = frame.sent_mono_us
@@ -136,7 +138,9 @@ class Peer:
             or self.job_tells
             or self._pong
             or now.mono_us >= self.ping_at_us
-            or any(sticky.since_us is None for sticky in self._sticky.values())
+            or self._leaderships.wants_frame
+            or self._commits.wants_frame
+            or self._fences.wants_frame
         )
 
     def build_frame(self, settings: CoreSettings, now: Now) -> PeerFrame:
@@ -145,17 +149,6 @@ class Peer:
         if ping:
             self.ping_at_us = now.mono_us + limits.HEARTBEAT_MS * 1000
         self._built_us = max(self._built_us + 1, now.mono_us)
-        fences: list[Fence] = []
-        leaderships: list[Leadership] = []
-        for sticky in self._sticky.values():
-            if sticky.since_us is None:
-                sticky.since_us = self._built_us
-            if isinstance(sticky.item, Fence):
-                fences.append(sticky.item)
-            elif isinstance(sticky.item, Append):
-                self.appends.append(sticky.item)
-            else:
-                leaderships.append(sticky.item)
         frame = PeerFrame(
             sender=settings.broker_id,
             incarnation=settings.incarnation,
@@ -167,13 +160,13 @@ class Peer:
             echo_wall_us=self._echo[1],
             echo_received_wall_us=self._echo[2],
             ping=ping,
-            appends=self.appends,
+            appends=self.appends + self._commits.take(self._built_us),
             acks=list(self.acks.values()),
             mismatches=self.mismatches,
             vote_requests=self.vote_requests,
             votes=self.votes,
-            fences=fences,
-            leaderships=leaderships,
+            fences=self._fences.take(self._built_us),
+            leaderships=self._leaderships.take(self._built_us),
             upload_acks=self.upload_acks,
             job_asks=self.job_asks,
             job_tells=self.job_tells,

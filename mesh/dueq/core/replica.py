@@ -77,6 +77,8 @@ class Replica:
         self._owner = owner
         self.node: PartitionNode | None = None
         self.node_version = -1
+        # Since when a newer node than ours is known of, or when it was last asked for (mono µs).
+        self._missed_at_us: int | None = None
         self.leading: Leading | None = None
         self.candidacy: Candidacy | None = None
         self.leader = ""
@@ -178,7 +180,7 @@ class Replica:
     def append_received(self, peer: Peer, append: Append, now: Now) -> None:
         """Log matching: verify, truncate only what differs, append, follow the commit position."""
         if append.epoch < self.epoch:
-            peer.stick(Fence(self.uid, self.epoch))
+            peer.fence(Fence(self.uid, self.epoch))
             return
         invariant(
             self.leading is None or append.epoch > self.leading.epoch,
@@ -411,7 +413,7 @@ class Replica:
     def tell_leadership(self, epoch: int, *, leads: bool, serving: bool) -> None:
         """Tell every peer who leads, until it has heard."""
         for peer in self.ctx.peers.values():
-            peer.stick(Leadership(self.uid, epoch, leads, serving))
+            peer.tell_leadership(Leadership(self.uid, epoch, leads, serving))
 
     def fenced(self, fence: Fence, now: Now) -> None:
         """A peer is in a newer epoch: whoever leads here with less has been replaced."""
@@ -425,7 +427,7 @@ class Replica:
         """The partition's node was read."""
         if version < self.node_version:
             return
-        self.node, self.node_version = node, version
+        self.node, self.node_version, self._missed_at_us = node, version, None
         mine = (
             node.leader == self.ctx.settings.broker_id and node.incarnation == self.ctx.settings.incarnation
         )
@@ -441,7 +443,7 @@ class Replica:
     def node_set(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
         """Our compare-and-set is known to have succeeded."""
         if done.version >= self.node_version:
-            self.node, self.node_version = wanted, done.version
+            self.node, self.node_version, self._missed_at_us = wanted, done.version, None
 
     def candidacy_ended(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
         """The takeover's compare-and-set ended, one way or another."""
@@ -450,7 +452,9 @@ class Replica:
             self.node_set(done, wanted, now)
             if wanted.epoch > self.epoch:
                 self.lead(wanted.epoch, now)
-        elif done.outcome is not SetOutcome.REFUSED:
+        elif done.outcome is SetOutcome.BAD_VERSION:
+            self._newer_node(now)
+        elif done.outcome is SetOutcome.UNKNOWN:
             self.ctx.coordinate(ReadNode(self.uid))
 
     # -------------------------------------------------------------- elections
@@ -471,8 +475,11 @@ class Replica:
             current and lost and self.leading is None
             and (request.last_epoch, request.last_sequence) >= own
         )  # fmt: skip
-        if node is None or request.epoch != node.epoch:
-            self.ctx.coordinate(ReadNode(self.uid))
+        if node is not None and request.epoch > node.epoch:
+            if self.leading is not None:
+                self.ctx.coordinate(ReadNode(self.uid))
+            else:
+                self._newer_node(now)
         if consent or not self.unproven:
             peer.votes.append(Vote(self.uid, request.round, consent, *own))
 
@@ -492,9 +499,27 @@ class Replica:
             self.candidacy = None if self.candidacy is None or self.candidacy.idle else self.candidacy
             return False
         if self.candidacy is None:
-            if self.node is not None and self.epoch > self.node.epoch:
-                self.ctx.coordinate(ReadNode(self.uid))
+            if self._misses_node():
+                self._wait_for_node(now)
                 return True
             self.candidacy = Candidacy(self, now)
         self.candidacy.tick(now)
         return True
+
+    def _newer_node(self, now: Now) -> None:
+        """Somebody knows a newer node than ours."""
+        if self._missed_at_us is None:
+            self._missed_at_us = now.mono_us
+            self.ctx.attend(self.uid)
+
+    def _misses_node(self) -> bool:
+        """Whether there is a newer node than ours: who leads by that one is not known yet."""
+        return self.node is not None and (self._missed_at_us is not None or self.epoch > self.node.epoch)
+
+    def _wait_for_node(self, now: Now) -> None:
+        """The node's watch will tell; where it has not for a while, ask."""
+        if self._missed_at_us is None:
+            self._missed_at_us = now.mono_us
+        elif now.mono_us - self._missed_at_us >= limits.RESEND_MS * 1000:
+            self._missed_at_us = now.mono_us
+            self.ctx.coordinate(ReadNode(self.uid))

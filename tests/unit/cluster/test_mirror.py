@@ -54,6 +54,9 @@ class Server:
         value = self.nodes.get(path)
         return Answer(exception=NoNodeError()) if value is None else Answer((value, STAT))
 
+    def sync_async(self, path: str) -> Answer:
+        return Answer(path)
+
     def make(self, name: str, uid: int) -> None:
         topic = Topic(name, "0" * 32, "timeline", (PartitionAssignment(uid, ("b1",)),), 1, 1, 1 << 20, 0)
         self.nodes[LAYOUT.topic(name)] = encode_topic(topic)
@@ -140,3 +143,20 @@ def test_a_topic_made_anew_under_its_old_name_is_read_and_followed_anew() -> Non
     assert [part.uid for part in seen.topics["a"].partitions] == [2]
     assert seen.tombstones == frozenset({1})
     assert following.server.asked[LAYOUT.partition(2)] == 1
+
+
+def test_a_node_that_many_ask_for_while_requests_wait_is_read_once_for_all() -> None:
+    following = Following()
+    for uid in range(1, 101):
+        following.server.make(f"t{uid}", uid)
+    following.pass_time()
+    before = following.server.asked.copy()
+    for _ in range(10):
+        for uid in range(1, 101):
+            following.mirror.read_node(uid)
+    following.run()
+    reads = following.server.asked - before
+    # Those of which the first question had left at once were asked again, once.
+    assert set(reads.values()) <= {1, 2}
+    assert sum(reads.values()) < 150
+    assert {event.uid for event in following.events if isinstance(event, NodeSeen)} == set(range(1, 101))

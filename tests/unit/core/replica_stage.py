@@ -12,6 +12,7 @@ from dueq.core.membership import (
     CoordinatorState,
     Member,
     PartitionNode,
+    ReadNode,
     SetOutcome,
 )
 from dueq.core.peers import Peer
@@ -52,6 +53,7 @@ class Stage:
         """What the owner was told of the log, in order."""
         self.replica = Replica(self.ctx, UID, ("b1", "b2", "b3"), 2, recovered, self)
         self.orders: list[CompareAndSet] = []
+        self.asked: list[ReadNode] = []
         self._token = 0
 
     # -------------------------------------------------------------- the owner's part
@@ -102,6 +104,8 @@ class Stage:
         for effect in self.ctx.take():
             if isinstance(effect, Coordinate) and isinstance(effect.order, CompareAndSet):
                 self.orders.append(effect.order)
+            elif isinstance(effect, Coordinate) and isinstance(effect.order, ReadNode):
+                self.asked.append(effect.order)
 
     def ack_to(self, name: str) -> Ack | None:
         """Take the ack that waits for a peer."""

@@ -6,7 +6,7 @@ from dueq.core.deadlines import Deadlines
 
 
 def test_a_moved_deadline_counts_only_where_it_is_now() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     deadlines.set("a", 10)
     deadlines.set("b", 20)
     deadlines.set("a", 30)
@@ -16,7 +16,7 @@ def test_a_moved_deadline_counts_only_where_it_is_now() -> None:
 
 
 def test_a_removed_deadline_never_comes() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[str] = Deadlines()
     deadlines.set("a", 10)
     deadlines.set("a", None)
     assert deadlines.next_us() is None

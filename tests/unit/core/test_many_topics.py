@@ -10,24 +10,34 @@ import pytest
 from dueq.core import overviews
 from dueq.core.broker import BrokerCore
 from dueq.core.clients import METADATA_PARTITIONS, METADATA_TOPICS
-from dueq.core.effects import Coordinate, Effect, SendClient
+from dueq.core.effects import Coordinate, Effect, Persist, SendClient, SendPeer
 from dueq.core.events import ClientFrameReceived, Event, Route
 from dueq.core.instant import Now
 from dueq.core.membership import (
     CoordinatorChanged,
     CoordinatorState,
     CreateTopic,
+    Member,
+    NodeSeen,
     PartitionAssignment,
-    ReadNode,
+    PartitionNode,
     Registration,
     RegistrationsSeen,
     Topic,
     TopicsSeen,
 )
 from dueq.core.overviews import AT_ONCE
+from dueq.core.persistence import CreatePartition
 from dueq.core.settings import CoreSettings
 from dueq.core.status import GAUGES_AT_ONCE
-from dueq_codecs.messages import CreateTopicRequest, InspectRequest, MetadataReply, MetadataRequest, Reply
+from dueq_codecs.messages import (
+    CreateTopicRequest,
+    InspectRequest,
+    MetadataReply,
+    MetadataRequest,
+    PeerFrame,
+    Reply,
+)
 
 NOW = Now(1_700_000_000_000_000, 1_000_000)
 BROKERS = ("b1", "b2", "b3")
@@ -56,11 +66,38 @@ def orders(effects: list[Effect], kind: type) -> list[object]:
     ]
 
 
+def opened(effects: list[Effect]) -> list[int]:
+    return [
+        write.uid
+        for effect in effects
+        if isinstance(effect, Persist)
+        for write in effect.writes
+        if isinstance(write, CreatePartition)
+    ]
+
+
 def test_a_new_topic_among_many_is_the_only_one_that_is_opened() -> None:
     core, known = broker(), topics(50)
-    assert len(orders(core.step([TopicsSeen(known, frozenset())], NOW), ReadNode)) == 50
+    assert len(opened(core.step([TopicsSeen(known, frozenset())], NOW))) == 50
     more = known | {"t51": topic(51)}
-    assert orders(core.step([TopicsSeen(more, frozenset())], NOW), ReadNode) == [ReadNode(51)]
+    assert opened(core.step([TopicsSeen(more, frozenset())], NOW)) == [51]
+
+
+def test_where_a_broker_has_died_that_led_very_many_its_heirs_are_elected_some_at_a_time() -> None:
+    """One turn for all would be so long that heartbeats come late, and living brokers are taken for dead."""
+    core, known = broker(), topics(600)
+    members = tuple(Member(name, f"s-{name}") for name in BROKERS if name != "b1")
+    isr = (Member("b1", "s1"), *members)
+    nodes = [NodeSeen(uid, 1, PartitionNode("b2", 99, 1, isr)) for uid in range(1, 601)]
+    core.step([TopicsSeen(known, frozenset()), *nodes], NOW)
+    asked = []
+    for ms in range(50, 400, 50):
+        now = Now(NOW.wall_us + ms * 1000, NOW.mono_us + ms * 1000)
+        frames = [effect.message for effect in core.step([], now) if isinstance(effect, SendPeer)]
+        to_b3 = [frame for frame in frames if isinstance(frame, PeerFrame) and frame.receiver == "b3"]
+        asked.append(sum(len(frame.vote_requests) for frame in to_b3))
+    assert sum(asked) >= 600
+    assert 0 < max(asked) <= 256
 
 
 def test_topics_ordered_at_once_begin_at_different_brokers() -> None:

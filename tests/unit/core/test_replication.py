@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dueq import limits
 from dueq.core.effects import Persist
 from dueq.core.installing import Installation
-from dueq.core.membership import Member, SetOutcome
+from dueq.core.membership import Member, ReadNode, SetOutcome
 from dueq.core.persistence import AppendLog
 from dueq.errors import InvariantViolated
 from dueq_codecs.messages import Fence, Mismatch, PeerFrame, VoteRequest
@@ -503,3 +504,45 @@ def test_the_last_commit_position_is_told_until_it_was_heard(stage: Stage) -> No
     assert [append.commit for append in again.appends] == [1]
     peer.frame_received(PeerFrame("b2", 22, "b1", 11, 1, 1, again.sent_mono_us, 1, 1, False), stage.now)
     assert told() == []
+
+
+def test_a_leader_of_a_dead_replica_is_at_rest_once_the_others_are_level(stage: Stage) -> None:
+    """With thousands of partitions, care for what cannot be changed would take all the time there is."""
+    stage.lead("b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    assert stage.replica.leading is not None
+    stage.replica.leading.serve()
+    stage.peer("b3").registered = False
+    stage.pass_ms(50, "b2")
+    stage.answer(SetOutcome.DONE)
+    assert [member.broker_id for member in stage.replica.leading.node.isr] == ["b1", "b2"]
+    assert not stage.replica.tick(stage.now)
+    stage.peer("b3").registered = True
+    assert stage.replica.tick(stage.now)
+
+
+def test_nothing_is_sent_to_a_silent_follower_until_it_is_heard_again(stage: Stage) -> None:
+    stage.lead("b2", "b3")
+    stage.acked_by("b2", 1)
+    stage.peer("b3").appends.clear()
+    stage.pass_ms(2_000, "b2")
+    stage.peer("b3").appends.clear()
+    stage.pass_ms(1_000, "b2")
+    assert not stage.peer("b3").appends
+    stage.pass_ms(50, "b2", "b3")
+    assert stage.peer("b3").appends
+
+
+def test_a_takeover_that_came_too_late_waits_for_the_node_and_then_asks_for_it(stage: Stage) -> None:
+    """Its watch has fired, or will: asking at once would double the work where thousands are elected."""
+    stage.node("b2", 5, "b1", "b2", "b3", incarnation=22)
+    stage.pass_ms(2_000, "b3")
+    stage.votes(b3=True)
+    stage.pass_ms(400, "b3")
+    stage.answer(SetOutcome.BAD_VERSION)
+    stage.pass_ms(limits.RESEND_MS - 50, "b3")
+    assert stage.asked == []
+    stage.pass_ms(100, "b3")
+    assert stage.asked == [ReadNode(UID)]
+    assert not stage.orders

@@ -1,0 +1,66 @@
+"""What a peer must be told, again and again until it has answered a frame that held it: frames may be lost."""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+
+class AboutPartition(Protocol):
+    """Something said of one partition."""
+
+    @property
+    def uid(self) -> int:
+        """Of which."""
+        ...
+
+
+Item = TypeVar("Item", bound=AboutPartition)
+
+
+class Sticky(Generic[Item]):
+    """Items of one kind for one peer, the latest of each partition: in every frame until one of them is answered.
+
+    In every one, because a peer says only which was the latest that it received: where that one held an item, it does
+    not matter which others were lost.
+    """
+
+    def __init__(self) -> None:
+        self._new: dict[int, Item] = {}
+        # Told first at an instant of the own monotonic clock (µs); the oldest first.
+        self._told: dict[int, tuple[int, Item]] = {}
+
+    @property
+    def wants_frame(self) -> bool:
+        """Whether there is something that was never told."""
+        return bool(self._new)
+
+    def put(self, item: Item) -> None:
+        """Tell this, instead of what was to be told of the partition before."""
+        self._told.pop(item.uid, None)
+        self._new[item.uid] = item
+
+    def forget(self, uid: int) -> None:
+        """The partition is gone."""
+        self._new.pop(uid, None)
+        self._told.pop(uid, None)
+
+    def clear(self) -> None:
+        """Whoever was to be told is gone."""
+        self._new.clear()
+        self._told.clear()
+
+    def take(self, built_us: int) -> list[Item]:
+        """Return what belongs into the frame of this instant (mono µs), by which the peer answers."""
+        for item in self._new.values():
+            self._told[item.uid] = built_us, item
+        self._new.clear()
+        return [item for _, item in self._told.values()]
+
+    def answered(self, built_us: int) -> None:
+        """The peer has answered the frame of that instant, or a later one."""
+        told = self._told
+        while told:
+            uid = next(iter(told))
+            if told[uid][0] > built_us:
+                return
+            del told[uid]
