@@ -39,8 +39,8 @@ CLIENTS: Final = (
                 "change.refusal",
             ),
         ),
-        seeds=24,
-        finders=(0,),
+        seeds=129,
+        finders=(43,),
     ),
     Bug(
         "lease-counted-from-arrival",
@@ -68,7 +68,7 @@ CLIENTS: Final = (
             ),
         ),
         seeds=12,
-        finders=(1, 2),
+        finders=(2,),
     ),
     Bug(
         "extension-believed-at-once",
@@ -110,8 +110,8 @@ CLIENTS: Final = (
         "A consumer does not compare the payload with its checksum.",
         "nats-server #7549: checksums that nobody looks at",
         (change("client.core.arrivals:Arrivals.push", "crc32(payload) == crc", "True"),),
-        seeds=57,
-        finders=(18,),
+        seeds=198,
+        finders=(66,),
     ),
 )
 """All of them."""

@@ -16,10 +16,7 @@ DELIVERING: Final = (
         "Pulsar and RocketMQ timers: ticks rounded down; rocketmq-rust #9154",
         (change(f"{_DISPATCH}._push", "mesh_ms = mesh_us // 1000", "mesh_ms = mesh_us // 1000 + 1"),),
         seeds=24,
-        finders=(
-            19,
-            0,
-        ),
+        finders=(19,),
     ),
     Bug(
         "own-clock-trusted",
@@ -47,8 +44,8 @@ DELIVERING: Final = (
                 "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
             ),
         ),
-        seeds=483,
-        finders=(160,),
+        seeds=1698,
+        finders=(566,),
     ),
     Bug(
         "push-before-grant",
@@ -106,8 +103,8 @@ DELIVERING: Final = (
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
             change(f"{_DISPATCH}.shift", "self._sessions.shift(gap_us)", "pass"),
         ),
-        seeds=765,
-        finders=(254,),
+        seeds=2600,
+        finders=(2499, 3755),
     ),
     Bug(
         "timers-before-input",
@@ -121,8 +118,8 @@ DELIVERING: Final = (
             ),
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
         ),
-        seeds=765,
-        finders=(254,),
+        seeds=2600,
+        finders=(2499, 3755),
     ),
     Bug(
         "leases-end-by-wall-clock",
@@ -152,7 +149,7 @@ DELIVERING: Final = (
             ),
         ),
         seeds=156,
-        finders=(51,),
+        finders=(29,),
     ),
     Bug(
         "inherited-leases-never-end",
@@ -235,7 +232,7 @@ DELIVERING: Final = (
         "AMQP and Pulsar flow control: permits lost at a reconnect",
         (change("core.consumers:Consumers._returned", "session.rows_out -= rows", "session.rows_out -= 1"),),
         seeds=80,
-        finders=(71, 53, 73),
+        finders=(53,),
     ),
     Bug(
         "lost-push-not-repeated",

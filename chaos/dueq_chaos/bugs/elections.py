@@ -37,7 +37,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=42,
-        finders=(14, 18),
+        finders=(18,),
     ),
     Bug(
         "incarnation-ignored",
@@ -78,10 +78,7 @@ ELECTIONS: Final = (
         "python-zk/kazoo lock recipe, Curator: a set may have happened though its answer was lost",
         (change(f"{_LEADING}._set_ended", "self._unknown.update(node.isr)", "pass"),),
         seeds=714,
-        finders=(
-            237,
-            557,
-        ),
+        finders=(237,),
     ),
     Bug(
         "unknown-set-settled-by-reading",
@@ -95,7 +92,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=375,
-        finders=(125,),
+        finders=(12,),
     ),
     Bug(
         "unknown-set-taken-for-done",
@@ -111,7 +108,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=45,
-        finders=(12, 15),
+        finders=(12,),
     ),
     Bug(
         "unknown-takeover-taken-for-done",

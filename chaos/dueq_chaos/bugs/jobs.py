@@ -13,7 +13,7 @@ JOBS: Final = (
         "Kafka KIP-98: a consumer that reads committed messages must not be shown others",
         (change("core.job_table:JobTable.barred", "if not self.closed:", "if True:"),),
         seeds=48,
-        finders=(12, 5),
+        finders=(12,),
     ),
     Bug(
         "decision-not-learnt",
@@ -21,7 +21,7 @@ JOBS: Final = (
         "Kafka KIP-664: transactions that hang, since nobody tells a partition how they have ended",
         (change("core.jobs:Jobs.told", "if self._partition.replica.serving:", "if False:"),),
         seeds=48,
-        finders=(12, 5),
+        finders=(12,),
     ),
     Bug(
         "ended-job-not-withdrawn",

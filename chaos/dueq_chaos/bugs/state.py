@@ -77,8 +77,8 @@ STATE: Final = (
             change("core.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
             change("core.dedup:Deduplication.recall", "if client is not None and", "if False and"),
         ),
-        seeds=24,
-        finders=(0,),
+        seeds=111,
+        finders=(37,),
     ),
     Bug(
         "cancel-done-though-pushed",
@@ -108,7 +108,7 @@ STATE: Final = (
         "FOQS lease tokens; SQS receipt handles: a late delete removes the new delivery",
         (change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),),
         seeds=285,
-        finders=(27,),
+        finders=(26,),
     ),
     Bug(
         "attempt-reset-at-failover",
@@ -123,7 +123,7 @@ STATE: Final = (
             ),
         ),
         seeds=87,
-        finders=(29,),
+        finders=(27,),
     ),
     Bug(
         "lease-without-state-check",
@@ -139,7 +139,7 @@ STATE: Final = (
         "BullMQ, Celery: a retried ETA task runs at once",
         (change(f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'),),
         seeds=66,
-        finders=(21,),
+        finders=(13,),
     ),
     Bug(
         "move-waits-at-old-due",

@@ -20,8 +20,8 @@ STORAGE: Final = (
                 "    if payload:\n        self._payload.write(payload, sync=True)\n",
             ),
         ),
-        seeds=24,
-        finders=(0,),
+        seeds=114,
+        finders=(38,),
     ),
     Bug(
         "checkpoint-position-first",
@@ -54,7 +54,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(5, 11),
+        finders=(5,),
     ),
     Bug(
         "snapshot-without-cold-rows",
@@ -68,7 +68,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(5, 14),
+        finders=(5,),
     ),
     Bug(
         "snapshot-without-answers",

@@ -12,7 +12,7 @@ from dueq.client.core.effects import Deliver, Failed
 from dueq.errors import InvalidRequest, PayloadTooLarge
 from dueq_codecs.keys import with_key
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, ConsumerFrame
-from tests.unit.client.stage import TOPIC, Stage, of, push, sent
+from tests.unit.client.stage import TOPIC, Stage, of, ok, push, sent
 
 
 @pytest.fixture
@@ -47,13 +47,15 @@ def test_where_no_row_has_a_key_nothing_is_added(stage: Stage, keys: list[str | 
 
 
 def test_requests_with_and_without_keys_are_not_gathered_into_one(stage: Stage) -> None:
-    sent(stage.step(insert([b"1"], None), insert([b"2"], None)), ChangeRequest)
+    open_requests = sent(stage.step(insert([b"1"], None), insert([b"2"], None)), ChangeRequest)
     waiting = [insert([b"3"], None), insert([b"4"], ["k"]), insert([b"5"], ["k"]), insert([b"6"], None)]
-    stage.step(*waiting)
-    stage.run_until(stage.ms)
-    lanes = stage.core._lanes._lanes
-    (lane,) = lanes.values()
-    assert [[part.keyed for part in lane.take()] for _ in range(3)] == [[False], [True, True], [False]]
+    assert not sent(stage.step(*waiting), ChangeRequest)
+    requests = []
+    while open_requests:
+        more = sent(stage.receive("a", ok(open_requests.pop(0), 9)), ChangeRequest)
+        open_requests += more
+        requests += more
+    assert [(request.keyed, request.rows) for request in requests] == [(False, 1), (True, 2), (False, 1)]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ class Part:
 
     Attributes:
         topic, uid, client_id: where it goes and whose deduplication window it uses.
+        anywhere: any partition may take it; `uid` is 0 until one was chosen.
         rows: how many.
         inline: the payloads of an INSERT that travel in the request.
         long: (row, payload) of those that are uploaded first.
@@ -52,6 +53,7 @@ class Part:
     __slots__ = (
         "alone",
         "amount_ms",
+        "anywhere",
         "bytes",
         "change",
         "client_id",
@@ -102,6 +104,7 @@ class Part:
         job: bytes = b"",
         job_until: int = 0,
         job_action: JobAction = JobAction.NONE,
+        anywhere: bool = False,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -117,6 +120,7 @@ class Part:
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind is RecordKind.JOB
+        self.anywhere = anywhere
         self.change: Change | None = None
         self.offset = 0
         self.reply: ChangeReply | None = None
@@ -159,6 +163,7 @@ class Change:
     Attributes:
         lane: (client id, partition) that numbers it.
         parts: whose rows it holds, in order; `waiting` those that still want the answer.
+        anywhere: whether any partition could have taken the first.
         request: what is sent, each time with the same request id.
         bodies: the inline payloads of an INSERT.
         link: number of the link that it went by last; 0 while it waits to be sent.
@@ -171,6 +176,7 @@ class Change:
     """
 
     __slots__ = (
+        "anywhere",
         "attempts",
         "bodies",
         "bytes",
@@ -192,6 +198,7 @@ class Change:
         self.lane = lane
         self.parts = parts
         self.waiting = dict.fromkeys(parts)
+        self.anywhere = head.anywhere
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
@@ -232,12 +239,14 @@ class Lane:
     """One window of request numbers at one partition.
 
     Attributes:
+        uid: the partition.
         next_sequence: of the next new request.
         open: unanswered requests by sequence; a retried old one may be below all others.
         waiting: parts that no request holds yet, with their sum of rows and bytes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
         self.next_sequence = 1
         self.open: dict[int, Change] = {}
         self.waiting: deque[Part] = deque()

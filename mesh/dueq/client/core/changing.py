@@ -32,7 +32,6 @@ class Changing:
         self._context, self._calls, self._links = context, calls, links
         self._directory, self._lanes = directory, lanes
         self._open: dict[int, PartsCall] = {}
-        self._turns: dict[str, int] = {}
 
     def insert(self, event: Insert) -> None:
         """Schedule rows."""
@@ -167,13 +166,13 @@ class Changing:
         """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each."""
         if not topic.uids:
             raise AssertionError(f"topic {topic.info.name!r} has no partitions")
+        crowd = self._lanes.crowd(event.topic)
+        crowd.uids = topic.uids
         turn = event.partition
-        if turn is None:
-            turn = self._turns.get(event.topic, hash_of(self._context.client_id))
+        cuts = runs(event.size)
+        may_gather = turn is None and len(cuts) == 1 and not event.job and not event.client_id
         parts = []
-        for start, end in runs(event.size):
-            uid = topic.uids[turn % len(topic.uids)]
-            turn += 1
+        for start, end in cuts:
             payloads = event.payloads[start:end]
             size = event.size[start:end]
             rows = (
@@ -181,6 +180,12 @@ class Changing:
                 if int(size.max()) > limits.CHUNK_BYTES
                 else []
             )
+            anywhere = may_gather and not rows
+            if turn is not None:
+                uid = topic.uids[turn % len(topic.uids)]
+                turn += 1
+            else:
+                uid = 0 if anywhere else crowd.next_uid()
             inline: Sequence[bytes | memoryview]
             if isinstance(payloads, Joined):
                 inline = payloads.without(rows)
@@ -202,10 +207,9 @@ class Changing:
                     keyed=event.keyed,
                     job=event.job,
                     job_until=event.job_until,
+                    anywhere=anywhere,
                 )
             )
-        if event.partition is None:
-            self._turns[event.topic] = turn
         return parts
 
     def _cut_job(self, event: ActOnJob, call: PartsCall, topic: Topic) -> list[Part]:
@@ -293,8 +297,3 @@ def runs(size: npt.NDArray[np.uint32]) -> Sequence[tuple[int, int]]:
         found.append((start, end))
         start, before = end, int(ends[end - 1])
     return found
-
-
-def hash_of(client_id: bytes) -> int:
-    """Where a client begins its rounds over the partitions: clients begin at different ones."""
-    return int.from_bytes(client_id[-4:], "big")

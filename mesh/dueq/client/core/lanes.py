@@ -6,7 +6,8 @@ At most REQUESTS_IN_FLIGHT_MAX numbers lie between the oldest open request and t
 call can fall out of the brokers' window.
 
 While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
-the next request. So one caller waits for nobody, and fifty callers make one batch.
+the next request. So one caller waits for nobody, and fifty callers make one batch. What any partition may take
+gathers before it has a lane (`crowd`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from __future__ import annotations
 from typing import Final
 
 from dueq import limits
-from dueq.client.core.change import Change, Lane, Part
+from dueq.client.core.change import GATHER_FROM, Change, Lane, Part
 from dueq.client.core.context import Context
+from dueq.client.core.crowd import Crowd
 from dueq.client.core.directory import Directory, Topic
 from dueq.client.core.links import Links
 from dueq.client.core.refusals import FINAL, error_of
+from dueq.client.core.timers import Timer
 from dueq.client.core.uploads import Uploads
 from dueq.errors import Busy, Disconnected, DueqError, NotLeader, OutcomeUnknown, TopicNotFound
 from dueq_codecs.messages import BrokerMessage, ChangeReply, Code, Reply
@@ -39,6 +42,7 @@ class Lanes:
     def __init__(self, context: Context, links: Links, directory: Directory, uploads: Uploads) -> None:
         self._context, self._links, self._directory, self._uploads = context, links, directory, uploads
         self._lanes: dict[tuple[bytes, int], Lane] = {}
+        self._crowds: dict[str, Crowd] = {}
         self._asked: dict[int, Change] = {}
         self._parked: dict[Change, None] = {}
         self._full: dict[Lane, None] = {}
@@ -51,9 +55,22 @@ class Lanes:
         if part.long and not len(part.upload):
             self._uploads.start(part, self._uploaded)
             return
-        lane = self._lane(part)
+        if part.anywhere and not part.alone:
+            part.uid = 0
+            crowd = self.crowd(part.topic)
+            crowd.push(part, self._context.mono_us)
+            self._gather(crowd)
+            return
+        lane = self._lane(part.client_id, part.uid)
         lane.push(part)
         self._pump(lane)
+
+    def crowd(self, topic: str) -> Crowd:
+        """Return what this client's inserts into a topic have in common."""
+        crowd = self._crowds.get(topic)
+        if crowd is None:
+            crowd = self._crowds[topic] = Crowd(self._context.client_id)
+        return crowd
 
     def repeat(self, part: Part) -> None:
         """Send a failed part again: the same request if its outcome is not known, else a new one."""
@@ -65,9 +82,7 @@ class Lanes:
             return
         change.waiting[part] = None
         if change.sequence not in change.lane.open:
-            change.lane.open[change.sequence] = change
-            self._asked[change.request.request_id] = change
-            self._out_bytes += change.bytes
+            self._open(change)
             self._send(change)
 
     def expire(self, part: Part) -> None:
@@ -153,11 +168,10 @@ class Lanes:
 
     # -------------------------------------------------------------- sending
 
-    def _lane(self, part: Part) -> Lane:
-        key = (part.client_id, part.uid)
-        lane = self._lanes.get(key)
+    def _lane(self, client_id: bytes, uid: int) -> Lane:
+        lane = self._lanes.get((client_id, uid))
         if lane is None:
-            lane = self._lanes[key] = Lane()
+            lane = self._lanes[client_id, uid] = Lane(uid)
         return lane
 
     def _pump(self, lane: Lane) -> None:
@@ -169,10 +183,53 @@ class Lanes:
             if any(part.long for part in change.parts):
                 change.set_uploads()
             lane.next_sequence += 1
-            lane.open[change.sequence] = change
-            self._asked[change.request.request_id] = change
-            self._out_bytes += change.bytes
+            self._open(change)
             self._send(change)
+
+    def _open(self, change: Change) -> None:
+        change.lane.open[change.sequence] = change
+        self._asked[change.request.request_id] = change
+        self._out_bytes += change.bytes
+        if change.anywhere:
+            self.crowd(change.request.topic).open += 1
+
+    def _gather(self, crowd: Crowd) -> None:
+        """Send what waits for a partition to the next one, or see to it when it has waited long enough."""
+        if not crowd.waiting:
+            return
+        now_us = self._context.mono_us
+        until_us = crowd.waits_until_us()
+        if until_us > now_us:
+            if crowd.timer is None or crowd.timer.at_us > until_us:
+                self._look_again(crowd, self._context.after(until_us - now_us, lambda: self._waited(crowd)))
+            return
+        self._look_again(crowd, None)
+        parts = crowd.take()
+        lane = self._free_lane(crowd)
+        for part in parts:
+            part.uid = lane.uid
+            lane.push(part)
+        self._pump(lane)
+
+    def _free_lane(self, crowd: Crowd) -> Lane:
+        """The next partition's, unless that one owes answers already."""
+        client_id = self._context.client_id
+        lane = self._lane(client_id, crowd.next_uid())
+        for _ in crowd.uids[1:]:
+            if len(lane.open) < GATHER_FROM:
+                break
+            lane = self._lane(client_id, crowd.next_uid())
+        return lane
+
+    @staticmethod
+    def _look_again(crowd: Crowd, timer: Timer | None) -> None:
+        if crowd.timer is not None:
+            crowd.timer.cancel()
+        crowd.timer = timer
+
+    def _waited(self, crowd: Crowd) -> None:
+        crowd.timer = None
+        self._gather(crowd)
 
     def _send(self, change: Change) -> None:
         request, now_us = change.request, self._context.mono_us
@@ -278,6 +335,10 @@ class Lanes:
         self._parked.pop(change, None)
         if self._asked.pop(change.request.request_id, None) is not None:
             self._out_bytes -= change.bytes
+            if change.anywhere:
+                crowd = self.crowd(change.request.topic)
+                crowd.answered(len(change.parts), self._context.mono_us)
+                self._gather(crowd)
         change.lane.open.pop(change.sequence, None)
         self._pump(change.lane)
         if self._full and self._out_bytes < OUT_BYTES_MAX:
@@ -310,13 +371,16 @@ class Lanes:
     # -------------------------------------------------------------- error texts
 
     def _where(self, part: Part) -> str:
-        return f"partition {part.uid} of {part.topic!r}"
+        return f"partition {part.uid} of {part.topic!r}" if part.uid else f"topic {part.topic!r}"
 
     def _unsent(self, part: Part) -> DueqError:
         upload_error = self._uploads.stop(part)
         if upload_error is not None:
             return upload_error
-        self._lane(part).remove(part)
+        if not part.uid:
+            self.crowd(part.topic).remove(part)
+        else:
+            self._lane(part.client_id, part.uid).remove(part)
         if not self._links.up():
             return self._unreached(part)
         text = f"{part.kind.name} of {part.rows} rows waited in vain for its turn at {self._where(part)}"
