@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dueq.core.effects import Effect, SendClient
+from dueq.core.effects import Effect, SendClient, SendPeer
 from dueq.core.partition import Partition
 from dueq.limits import PAUSE_MS, PUSH_CONFIRM_MS
 from dueq_chaos.sim import jobs
@@ -19,7 +19,7 @@ from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
-from dueq_codecs.messages import ChangeReply, Code, Push
+from dueq_codecs.messages import ChangeReply, Code, PeerFrame, Push
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.mesh import SimMesh
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 _TURNS_MAX = 20_000
+_MISMATCHES_MAX = 500
 """A broker's turns in one simulated second; those of the worst storms are a fraction of that."""
 _LOOKED_AT = 32
 """Of the records that a commit covers, so many are compared on every disk."""
@@ -114,6 +115,8 @@ class Invariants:
                     self._pushed(name, effect.message)
                 elif isinstance(effect.message, ChangeReply) and effect.message.code == Code.OK:
                     self._answered(name, effect.message)
+            elif isinstance(effect, SendPeer) and isinstance(effect.message, PeerFrame):
+                self._framed(name, effect.message)
 
     def _count_turn(self, name: str) -> None:
         """A broker that is never done with what it has is caught in a loop."""
@@ -123,6 +126,11 @@ class Invariants:
         self._turns[name] = (second, turns)
         if turns > _TURNS_MAX:
             self._fail(f"{name} takes more than {_TURNS_MAX} turns in one second: it is never done")
+
+    def _framed(self, name: str, frame: PeerFrame) -> None:
+        """Who sends records at every answer that the logs differ, and gets such an answer to each, never ends."""
+        if len(frame.mismatches) > _MISMATCHES_MAX:
+            self._fail(f"{name} says more than {_MISMATCHES_MAX} times in one frame that logs differ")
 
     def _look(self, node: Node, partition: Partition, seen: _Seen) -> None:
         replica, timeline = partition.replica, partition.timeline
