@@ -47,8 +47,8 @@ class Contender(Protocol):
         """Whether the leader has given up, or its registration is gone or is another life's."""
         ...
 
-    def candidacy_ended(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
-        """The compare-and-set that would make it leader was answered."""
+    def candidacy_ended(self, done: CompareAndSetDone, version: int, wanted: PartitionNode, now: Now) -> None:
+        """The compare-and-set of the node's `version` that would make it leader was answered."""
         ...
 
 
@@ -173,8 +173,9 @@ class Candidacy:
         if replica.node is None:
             return
         wanted = PartitionNode(settings.broker_id, settings.incarnation, replica.node.epoch + 1, isr)
+        version = replica.node_version
 
         def ended(done: CompareAndSetDone, now: Now) -> None:
-            replica.candidacy_ended(done, wanted, now)
+            replica.candidacy_ended(done, version, wanted, now)
 
-        self._token = self._ctx.compare_and_set(replica.uid, replica.node_version, wanted, ended)
+        self._token = self._ctx.compare_and_set(replica.uid, version, wanted, ended)

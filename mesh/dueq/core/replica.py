@@ -445,7 +445,7 @@ class Replica:
         if done.version >= self.node_version:
             self.node, self.node_version, self._missed_at_us = wanted, done.version, None
 
-    def candidacy_ended(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
+    def candidacy_ended(self, done: CompareAndSetDone, version: int, wanted: PartitionNode, now: Now) -> None:
         """The takeover's compare-and-set ended, one way or another."""
         self.candidacy = None
         if done.outcome is SetOutcome.DONE:
@@ -453,7 +453,8 @@ class Replica:
             if wanted.epoch > self.epoch:
                 self.lead(wanted.epoch, now)
         elif done.outcome is SetOutcome.BAD_VERSION:
-            self._newer_node(now)
+            if self.node_version == version:
+                self._newer_node(now)
         elif done.outcome is SetOutcome.UNKNOWN:
             self.ctx.coordinate(ReadNode(self.uid))
 

@@ -546,3 +546,18 @@ def test_a_takeover_that_came_too_late_waits_for_the_node_and_then_asks_for_it(s
     stage.pass_ms(100, "b3")
     assert stage.asked == [ReadNode(UID)]
     assert not stage.orders
+
+
+def test_a_takeover_that_came_too_late_is_tried_anew_at_once_where_the_newer_node_is_known(
+    stage: Stage,
+) -> None:
+    stage.node("b2", 5, "b1", "b2", "b3", incarnation=22)
+    stage.pass_ms(2_000, "b3")
+    stage.votes(b3=True)
+    stage.pass_ms(400, "b3")
+    stage.node("", 5, "b1", "b2", "b3", version=1)
+    stage.answer(SetOutcome.BAD_VERSION)
+    stage.pass_ms(100, "b3")
+    stage.votes(b3=True)
+    stage.pass_ms(350, "b3")
+    assert [order.version for order in stage.orders] == [1]
