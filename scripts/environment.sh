@@ -99,6 +99,12 @@ ensure_java() {
         "Without Java there is one broker: dueq up --brokers 1 --no-zookeeper"
 }
 
+# ensure_faketime: the library with which tests set the clock of a broker; without it, those tests are skipped.
+ensure_faketime() {
+    compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || apt_install faketime \
+        || say "faketime could not be installed: tests of wrong clocks are skipped"
+}
+
 use_java() {
     JAVA_HOME="$(dirname "$(dirname "$(readlink -f "$1")")")"
     PATH="$JAVA_HOME/bin:$PATH"
