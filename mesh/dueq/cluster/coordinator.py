@@ -29,7 +29,8 @@ class Coordinator(Protocol):
 
     Events of one coordinator are delivered one after the other, in an order in which they happened:
     CONNECTED only while the registration is in place, then everything anew (RegistrationsSeen, TopicsSeen,
-    NodeSeen), a topic before its partitions' nodes. The same thing may be delivered twice.
+    NodeSeen), a topic before its partitions' nodes; the nodes of a new topic come after it, unasked. The same thing
+    may be delivered twice.
 
     Each CompareAndSet is answered exactly once by CompareAndSetDone, each CreateTopic and DeleteTopic
     exactly once by TopicOrderDone, unless `stop` comes first; a ReadNode by a NodeSeen, unless the connection

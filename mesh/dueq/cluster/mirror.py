@@ -91,7 +91,11 @@ class Mirror:
         self._unfollowed.clear()
 
     def read_node(self, uid: int) -> None:
-        """Sync, then read one partition's node, and deliver it; unless a read that waits will do that."""
+        """Sync, then read one partition's node, and deliver it.
+
+        Not where a read of it waits to be sent: that one will do. What it may miss at a server that is behind, its
+        watch tells.
+        """
         if uid in self._asked:
             return
         path = self._layout.partition(uid)

@@ -147,7 +147,8 @@ class TopicsSeen:
 
 @dataclass(slots=True)
 class NodeSeen:
-    """A partition's node as read (at start, after a watch fired, or for ReadNode); None: it is not there."""
+    """A partition's node as read (at start, when its topic is new, after a watch fired, or for ReadNode); None: it is
+    not there."""
 
     uid: int
     version: int
