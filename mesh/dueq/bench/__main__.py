@@ -19,7 +19,7 @@ from rich.console import Console
 from dueq.bench.catalogue import MEASUREMENTS, NAMES, Measurement, chosen
 from dueq.bench.figures import Figure, Row
 from dueq.bench.growth import series_of
-from dueq.bench.machine import Machine
+from dueq.bench.machine import Machine, Processor
 from dueq.bench.report import Report
 from dueq.bench.stage import Stage
 
@@ -89,6 +89,7 @@ def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool,
     machine = Machine.find(folder)
     begun_s = time.monotonic()
     figures: list[Figure] = []
+    stolen: dict[str, float] = {}
     interrupted = False
     console = Console(stderr=True)
     with console.status("") as status:
@@ -101,11 +102,13 @@ def _run(measurements: list[Measurement], folder: Path, quick: bool, huge: bool,
         stage = Stage(folder, quick, huge, runs, say)
         try:
             for measurement in measurements:
+                begun = Processor.now()
                 figures += _measure(measurement, stage)
+                stolen[measurement.name] = Processor.now().stolen_since(begun)
         except KeyboardInterrupt:
             interrupted = True
             figures += stage.take_noted()
-    return Report(machine, figures, quick, time.monotonic() - begun_s, interrupted)
+    return Report(machine, figures, quick, time.monotonic() - begun_s, interrupted, stolen)
 
 
 def _measure(measurement: Measurement, stage: Stage) -> list[Figure]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dueq import __version__
 
@@ -81,6 +81,36 @@ class Machine:
     def document(self) -> dict[str, Any]:
         """All fields, fit for JSON."""
         return asdict(self)
+
+
+class Processor(NamedTuple):
+    """Processor time of all cores since the machine began, in the kernel's ticks.
+
+    Attributes:
+        used: by whatever ran here.
+        stolen: in which something here was ready to run, and the host ran another machine.
+    """
+
+    used: int
+    stolen: int
+
+    @classmethod
+    def read(cls, first_line: str) -> Processor:
+        """Understand the first line of `/proc/stat` (proc_stat(5))."""
+        user, nice, system, _, _, irq, softirq, stolen, *_ = map(int, first_line.split()[1:])
+        return cls(user + nice + system + irq + softirq, stolen)
+
+    @classmethod
+    def now(cls) -> Processor:
+        """How much it is now."""
+        with Path("/proc/stat").open(encoding="utf-8") as file:
+            return cls.read(file.readline())
+
+    def stolen_since(self, earlier: Processor) -> float:
+        """Return the share of what was wanted since then that the host gave to others, 0 to 1."""
+        stolen = self.stolen - earlier.stolen
+        wanted = self.used - earlier.used + stolen
+        return stolen / wanted if wanted else 0.0
 
 
 def filesystem_of(folder: Path, mounts: Iterable[str]) -> str:

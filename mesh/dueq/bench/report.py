@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -24,6 +24,9 @@ _GROWTH = (
     "order: the exponent of growth between the two largest sizes; 1 as fast as the size, 0 not at all. "
     "±: the run that is farthest from the median."
 )
+
+_STOLEN_MAX = 0.05
+"""Where the host keeps back more than this, the report says so."""
 
 
 def target_text(target: Target | None) -> str:
@@ -50,6 +53,7 @@ class Report:
         quick: whether it was the short run.
         seconds: how long it took.
         interrupted: whether it was ended before its end.
+        stolen: by measurement, the share of the processor time it wanted that the host gave to other machines.
     """
 
     machine: Machine
@@ -57,6 +61,7 @@ class Report:
     quick: bool
     seconds: float
     interrupted: bool = False
+    stolen: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def by_name(self) -> Mapping[str, Figure]:
@@ -76,6 +81,7 @@ class Report:
             "quick": self.quick,
             "seconds": round(self.seconds, 1),
             "interrupted": self.interrupted,
+            "stolen": {name: round(share, 3) for name, share in self.stolen.items()},
             "figures": [figure.document(figures) for figure in self.figures],
         }
 
@@ -93,6 +99,13 @@ class Report:
             console.print(table)
         if tables:
             console.print(_GROWTH, highlight=False, markup=False)
+        robbed = [name for name, share in self.stolen.items() if share > _STOLEN_MAX]
+        if robbed:
+            shares = ", ".join(f"{name} {self.stolen[name]:.0%}" for name in robbed)
+            console.print(
+                f"[yellow]NOTE: the host kept back processor time (of what was wanted: {shares}); these figures are "
+                "worse than this machine's own.[/]", highlight=False,
+            )  # fmt: skip
         failed = [figure for figure in self.figures if figure.error]
         for figure in failed:
             console.print(
