@@ -72,6 +72,8 @@ PAUSE_MS: Final = 250
 RESEND_MS: Final = 400
 APPEND_BYTES_MAX: Final = 4 << 20
 """Bytes of records and payloads in flight to one follower of one partition."""
+BALANCE_CALM_MS: Final = 60_000
+"""So long after the last change among the brokers do leaderships begin to go back to those that are preferred."""
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
 LOG_CACHE_BYTES: Final = 4 << 20
 LOG_RETAIN_BYTES: Final = 16 << 20

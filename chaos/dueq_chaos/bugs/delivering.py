@@ -231,8 +231,8 @@ DELIVERING: Final = (
         "Of several leases that end together the credit of one only is free again.",
         "AMQP and Pulsar flow control: permits lost at a reconnect",
         (change("core.consumers:Consumers._returned", "session.rows_out -= rows", "session.rows_out -= 1"),),
-        seeds=80,
-        finders=(53,),
+        seeds=270,
+        finders=(88,),
     ),
     Bug(
         "lost-push-not-repeated",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dueq import limits
+from dueq.core.balance import Balance
 from dueq.core.browsing import Browsing
 from dueq.core.clients import Clients
 from dueq.core.context import Context
@@ -103,6 +104,7 @@ class BrokerCore:
         self._peer_messages = PeerMessages(
             self._ctx, self._clock, self._routing, self._partitions, self._clients
         )
+        self._balance = Balance(self._ctx, self._partitions, now)
         self._silent: set[str] = set()
         self._disk_almost_full = False
         # Until when (mono µs) a partition is not handed over again for a payload that cannot be read.
@@ -246,6 +248,7 @@ class BrokerCore:
         self._tick_at_us = now.mono_us + _TICK_US
         self._watch_peers(now)
         self._maybe_step_aside(now)
+        self._balance.tick(now)
         self._browsing.tick(now)
         for uid in ctx.checkpoints.take_due(now.mono_us):
             if (partition := self._partitions.get(uid)) is not None:
@@ -271,7 +274,7 @@ class BrokerCore:
             silent = peer.silent_for_us(now) > limits.LEADER_SILENCE_MS * 1000
             if silent != (peer.broker_id in self._silent):
                 (self._silent.add if silent else self._silent.discard)(peer.broker_id)
-                self._attend_shared(peer.broker_id)
+                self._changed(peer.broker_id, now)
                 if peer.registered:
                     event = "peer.fell_silent" if silent else "peer.heard_again"
                     self._ctx.log("warning" if silent else "info", event, peer=peer.broker_id)
@@ -280,7 +283,9 @@ class BrokerCore:
                 self._reconnect_at_us[peer.broker_id] = now.mono_us + _RECONNECT_US
                 self._ctx.emit(ConnectPeer(peer.broker_id, peer.incarnation, peer.endpoint))
 
-    def _attend_shared(self, broker_id: str) -> None:
+    def _changed(self, broker_id: str, now: Now) -> None:
+        """A peer has come, gone, fallen silent or been heard again."""
+        self._balance.disturbed(now)
         for partition in self._partitions.values():
             if broker_id in partition.replicas:
                 self._ctx.attend(partition.uid)
@@ -363,7 +368,7 @@ class BrokerCore:
             if peer is None:
                 peer = self._ctx.peers[broker_id] = Peer(broker_id)
             if not peer.registered or peer.incarnation != seen.incarnation:
-                self._attend_shared(broker_id)
+                self._changed(broker_id, now)
             peer.registered = True
             if peer.incarnation != seen.incarnation:
                 peer.reborn(seen.incarnation, seen.store_id, seen.endpoint, seen.metrics, now)
@@ -374,7 +379,7 @@ class BrokerCore:
             if peer.registered and broker_id not in event.registrations:
                 peer.registered = False
                 self._clock.forget(broker_id)
-                self._attend_shared(broker_id)
+                self._changed(broker_id, now)
                 self._ctx.log("warning", "peer.registration_gone", peer=broker_id)
 
     def _introduce(self, peer: Peer) -> None:

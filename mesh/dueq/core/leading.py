@@ -240,6 +240,18 @@ class Leading:
         others = [self._progress.get(member.broker_id) for member in self.node.isr if member != self._ctx.me]
         return any(progress is not None and progress.match >= self._replica.commit for progress in others)
 
+    def could_lead(self, broker_id: str, now: Now) -> bool:
+        """Whether this follower is in the ISR, and level: it would need nothing to lead in this one's place."""
+        peer = self._ctx.peers.get(broker_id)
+        if peer is None or broker_id not in self._progress:
+            return False
+        return Member(broker_id, peer.store_id) in self.node.isr and self._is_level(broker_id, now)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a record waits for its commit, or a change of the node for its answer."""
+        return self._in_flight is not None or self._settle or self._replica.commit < self._replica.log.end
+
     def confirmed(self, now: Now) -> bool:
         """Whether every ISR member has answered lately, and none of them knows a newer epoch."""
         floor = max(now.mono_us - limits.PUSH_CONFIRM_MS * 1000, self._ctx.confirm_floor_us)
@@ -469,16 +481,16 @@ class Leading:
 
         Whoever falls silent, is heard again or registers calls for care (`BrokerCore`), so a dead replica needs none.
         """
-        replica, end = self._replica, self._replica.log.end
-        if not self.serving or self._in_flight is not None or self._settle or replica.commit < end:
+        if not self.serving or self.busy:
             return False
+        end = self._replica.log.end
         members = {self._ctx.me}
         for broker_id, peer in self._within_reach(now).items():
             progress = self._progress[broker_id]
             if progress.match < end or progress.assured_commit < end:
                 return False
             members.add(Member(broker_id, peer.store_id))
-        return members == set(self.node.isr) and len(members) >= replica.min_isr
+        return members == set(self.node.isr) and len(members) >= self._replica.min_isr
 
     def _enough_replicas(self, now: Now) -> bool:
         if now.mono_us - self._began_us < limits.LEADER_SILENCE_MS * 1000:
