@@ -9,7 +9,7 @@ workers      the same, the parent's side
 tasks        what such processes do: produce, consume, call, move and cancel; crowd: very many consumers
 stage        what a measurement works with: fresh meshes, topics, workers, repetition
 serving      until a mesh serves (again); processes: what one costs
-bare, primitives                                                 the machine's own limits
+bare, pushing, primitives                                        the machine's own limits
 scheduling, delivering, lateness, altering, failover, far_ahead  the measurements
 many_topics, many_partitions, many_consumers                     how the mesh grows
 catalogue    all of them, in order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dueq.bench import bare
 from dueq.bench.figures import Figure, Row, Target, median
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import Alter
@@ -16,10 +17,10 @@ _SAME = Target(at_most=1.25)
 def measure(stage: Stage) -> list[Figure]:
     """Messages of 10 MiB against messages of 10 bytes."""
     rows = [
-        Row("altering/move-small", "move of a 10-byte message: median", "ms"),
+        Row("altering/move-small", "move of a 10-byte message: median", "ms", None, bare.ONE_MS),
         Row("altering/move-large", "move of a 10 MiB message: median", "ms"),
         Row("altering/move-ratio", "large / small", "", _SAME),
-        Row("altering/cancel-small", "cancel of a 10-byte message: median", "ms"),
+        Row("altering/cancel-small", "cancel of a 10-byte message: median", "ms", None, bare.ONE_MS),
         Row("altering/cancel-large", "cancel of a 10 MiB message: median", "ms"),
         Row("altering/cancel-ratio", "large / small", "", _SAME),
     ]

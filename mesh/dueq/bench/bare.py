@@ -22,7 +22,7 @@ from dueq.bench.child import Line
 from dueq.bench.figures import Figure, Row, median
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import PAYLOAD_BYTES
-from dueq.bench.workers import Crew
+from dueq.bench.workers import Crew, Worker
 from dueq.local.ports import free_ports
 from dueq.storage.leveldb import LevelDbEngine
 
@@ -88,15 +88,20 @@ def measure(stage: Stage) -> list[Figure]:
 
 def _run(stage: Stage, cases: Sequence[Case], seconds: float) -> list[list[Measured]]:
     """Run cases of one number of replicas, `_RUNS` times one after the other."""
-    replicas = cases[0].replicas
-    endpoints = [f"tcp://127.0.0.1:{port}" for port in free_ports(replicas)]
     with stage.fresh_folder() as folder, Crew() as crew:
-        crew.start(*(Follower(endpoints[i], folder / f"follower-{i}") for i in range(1, replicas)))
-        crew.start(Leader(endpoints[0], folder / "leader", tuple(endpoints[1:])))
-        (client,) = crew.start(Source(endpoints[0], tuple(cases), seconds))
+        client = start(crew, folder, cases[0].replicas, cases, seconds)
         client.go()
         runs: list[list[Measured]] = client.result(_RUNS * len(cases) * (seconds + 30.0))
     return runs
+
+
+def start(crew: Crew, folder: Path, replicas: int, cases: Sequence[Case], seconds: float) -> Worker:
+    """Start the pipeline, and return its source, which is ready; see `Source`."""
+    endpoints = [f"tcp://127.0.0.1:{port}" for port in free_ports(replicas)]
+    crew.start(*(Follower(endpoints[i], folder / f"follower-{i}") for i in range(1, replicas)))
+    crew.start(Leader(endpoints[0], folder / "leader", tuple(endpoints[1:])))
+    (source,) = crew.start(Source(endpoints[0], tuple(cases), seconds))
+    return source
 
 
 class Disk:

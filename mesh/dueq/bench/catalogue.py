@@ -16,6 +16,7 @@ from dueq.bench import (
     many_partitions,
     many_topics,
     primitives,
+    pushing,
     scheduling,
     spark_loading,
 )
@@ -32,14 +33,14 @@ class Measurement:
         run: measures; raises when it cannot.
         quick: whether it is part of the quick run.
         full: whether it is part of the full run; otherwise only when asked for.
-        needs: measurement whose figures it is held against.
+        needs: measurements whose figures it is held against.
     """
 
     name: str
     run: Callable[[Stage], list[Figure]]
     quick: bool = True
     full: bool = True
-    needs: str = ""
+    needs: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -50,22 +51,23 @@ class Measurement:
 MEASUREMENTS = (
     Measurement("primitives", primitives.measure),
     Measurement("bare", bare.measure),
-    Measurement("bulk", scheduling.bulk, needs="bare"),
-    Measurement("sustained", scheduling.sustained, quick=False, full=False, needs="bare"),
-    Measurement("single", scheduling.single, needs="bare"),
-    Measurement("steady", delivering.steady, needs="bare"),
-    Measurement("instant", delivering.instant),
-    Measurement("lateness-1000", lateness.slow),
-    Measurement("lateness-5000", lateness.fast),
-    Measurement("lateness-bulk", lateness.beside_bulk),
-    Measurement("altering", altering.measure),
+    Measurement("push", pushing.measure),
+    Measurement("bulk", scheduling.bulk, needs=("bare",)),
+    Measurement("sustained", scheduling.sustained, quick=False, full=False, needs=("bare",)),
+    Measurement("single", scheduling.single, needs=("bare",)),
+    Measurement("steady", delivering.steady, needs=("bare",)),
+    Measurement("instant", delivering.instant, needs=("push",)),
+    Measurement("lateness-1000", lateness.slow, needs=("push",)),
+    Measurement("lateness-5000", lateness.fast, needs=("push",)),
+    Measurement("lateness-bulk", lateness.beside_bulk, needs=("push",)),
+    Measurement("altering", altering.measure, needs=("bare",)),
     Measurement("failover", failover.measure),
-    Measurement("far-ahead", far_ahead.measure, quick=False, needs="bare"),
-    Measurement("spark", spark_loading.measure, quick=False, full=False, needs="bare"),
+    Measurement("far-ahead", far_ahead.measure, quick=False, needs=("bare",)),
+    Measurement("spark", spark_loading.measure, quick=False, full=False, needs=("bare",)),
     Measurement("topics", many_topics.measure, quick=False, full=False),
-    Measurement("partitions", many_partitions.measure, quick=False, full=False, needs="bare"),
-    Measurement("consumers", many_consumers.consumers, quick=False, full=False, needs="bare"),
-    Measurement("group", many_consumers.group, quick=False, full=False, needs="bare"),
+    Measurement("partitions", many_partitions.measure, quick=False, full=False, needs=("bare", "push")),
+    Measurement("consumers", many_consumers.consumers, quick=False, full=False, needs=("bare", "push")),
+    Measurement("group", many_consumers.group, quick=False, full=False, needs=("bare", "push")),
 )
 NAMES = tuple(measurement.name for measurement in MEASUREMENTS)
 
@@ -79,5 +81,5 @@ def chosen(only: tuple[str, ...], quick: bool) -> list[Measurement]:
     """
     if not only:
         return [m for m in MEASUREMENTS if m.full and (m.quick or not quick)]
-    wanted = set(only) | {m.needs for m in MEASUREMENTS if m.name in only}
+    wanted = set(only).union(*(m.needs for m in MEASUREMENTS if m.name in only))
     return [m for m in MEASUREMENTS if m.name in wanted]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dueq.bench import bare
+from dueq.bench import bare, pushing
 from dueq.bench.figures import Figure, Row, Target
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import Consume, Consumed, Produce, Produced, now_ms
@@ -53,10 +53,10 @@ def _steady(stage: Stage, seconds: float, brokers: int) -> float:
 
 def instant(stage: Stage) -> list[Figure]:
     """Many messages that are due in the same millisecond: how long until all are acknowledged."""
-    rows = stage.pick(50_000, 10_000)
+    rows = pushing.at_once(stage)
     row = Row(
         "instant", f"{rows:,} due in one ms: from then until all are acked, {_CONSUMERS} consumers", "s",
-        Target(at_most=0.9),
+        Target(at_most=0.9), pushing.INSTANT.name,
     )  # fmt: skip
     lead_ms = 2_000 + rows // 10
 

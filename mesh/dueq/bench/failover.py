@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 
-from dueq import Client
+from kazoo.client import KazooClient
+
+from dueq import Client, limits
+from dueq.bench.child import Line
 from dueq.bench.figures import Figure, Row, Target
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import Consume, Consumed, Produce, Produced
 from dueq.bench.workers import Crew, Worker, WorkerFailed, finish
 from dueq.local import LocalMesh
 
+_SESSION = Row("failover/session", "bare: kill -9 of a process until ZooKeeper ends its session of 3 s", "s")
+_NODE = "/bench/failover"
 _RATE = 500
 _BATCH = 10
 _AHEAD_MS = 200
@@ -27,8 +34,13 @@ _LINGER_S = 1.0
 def measure(stage: Stage) -> list[Figure]:
     """One partition on three brokers, 500 messages per second, its leader killed with SIGKILL."""
     rows = [
+        _SESSION,
         Row(
-            "failover/seconds", "kill -9 of a leader until the next delivery", "s", Target(at_most=_TARGET_S)
+            "failover/seconds",
+            "kill -9 of a leader until the next delivery",
+            "s",
+            Target(at_most=_TARGET_S),
+            _SESSION.name,
         ),
         Row("failover/lost", "acknowledged and never delivered", "messages", Target(at_most=0)),
         Row("failover/twice", "delivered twice within one lease", "messages", Target(at_most=0)),
@@ -37,10 +49,45 @@ def measure(stage: Stage) -> list[Figure]:
     def once() -> dict[str, float]:
         with stage.mesh() as (mesh, client, crew):
             topic = stage.topic(client, 1, replicas=3)
-            values = _kill(mesh, client, crew, topic)
+            values = (_session_s(mesh), *_kill(mesh, client, crew, topic))
             return {row.name: value for row, value in zip(rows, values, strict=True)}
 
     return stage.repeat(rows, stage.pick(3, 1), once)
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Holds an ephemeral node of ZooKeeper, until its process is killed."""
+
+    address: str
+
+    def run(self, line: Line) -> None:
+        """See Task."""
+        client = KazooClient(hosts=self.address, timeout=limits.ZOOKEEPER_SESSION_MS / 1e3)
+        client.start()
+        client.create(_NODE, ephemeral=True, makepath=True)
+        line.tell("ready")
+        line.stopped.wait()
+        client.stop()
+
+
+def _session_s(mesh: LocalMesh) -> float:
+    """Return how long ZooKeeper needs to notice a death by the session that ends."""
+    address = mesh.description()["zookeeper"]["address"]
+    gone = threading.Event()
+    client = KazooClient(hosts=address)
+    client.start()
+    try:
+        with Crew() as crew:
+            crew.start(Hold(address))
+            client.exists(_NODE, watch=lambda event: gone.set())
+            killed_s = time.monotonic()
+        if not gone.wait(_PATIENCE_S):
+            raise WorkerFailed(f"ZooKeeper has not ended a dead process's session within {_PATIENCE_S:g} s")
+        return time.monotonic() - killed_s
+    finally:
+        client.stop()
+        client.close()
 
 
 def _kill(mesh: LocalMesh, client: Client, crew: Crew, topic: str) -> tuple[float, float, float]:

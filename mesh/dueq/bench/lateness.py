@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dueq.bench import pushing
 from dueq.bench.delivering import drained
 from dueq.bench.figures import Figure, Row, Target, percentile
 from dueq.bench.stage import Stage
@@ -25,21 +26,29 @@ _BESIDE_RATE = 1_000
 
 def slow(stage: Stage) -> list[Figure]:
     """1,000 messages per second, each due at a random millisecond."""
-    return _lateness(stage, "lateness-1000", 1_000, p50_ms=1.0, p99_ms=3.0)
+    return _lateness(stage, "lateness-1000", 1_000, pushing.SLOW, p50_ms=1.0, p99_ms=3.0)
 
 
 def fast(stage: Stage) -> list[Figure]:
     """5,000 messages per second, each due at a random millisecond."""
-    return _lateness(stage, "lateness-5000", 5_000, p50_ms=None, p99_ms=5.0)
+    return _lateness(stage, "lateness-5000", 5_000, pushing.FAST, p50_ms=None, p99_ms=5.0)
 
 
 def beside_bulk(stage: Stage) -> list[Figure]:
     """The same at 1,000 per second, while another topic is loaded as fast as it goes."""
-    return _lateness(stage, "lateness-bulk", _BESIDE_RATE, p50_ms=None, p99_ms=20.0, bulk=True)
+    return _lateness(
+        stage, "lateness-bulk", _BESIDE_RATE, pushing.BESIDE, p50_ms=None, p99_ms=20.0, bulk=True
+    )
 
 
 def _lateness(
-    stage: Stage, name: str, rate: int, p50_ms: float | None, p99_ms: float, bulk: bool = False
+    stage: Stage,
+    name: str,
+    rate: int,
+    bare: tuple[Row, Row],
+    p50_ms: float | None,
+    p99_ms: float,
+    bulk: bool = False,
 ) -> list[Figure]:
     beside = ", another topic being bulk loaded" if bulk else ""
     none = Target(at_most=0)
@@ -49,8 +58,9 @@ def _lateness(
             f"lateness at {rate:,} msg/s{beside}, at receipt: p50",
             "ms",
             (p50_ms and Target(at_most=p50_ms)) or None,
+            bare[0].name,
         ),
-        Row(f"{name}/p99", "at receipt: p99", "ms", Target(at_most=p99_ms)),
+        Row(f"{name}/p99", "at receipt: p99", "ms", Target(at_most=p99_ms), bare[1].name),
         Row(f"{name}/max", "at receipt: max", "ms"),
         Row(f"{name}/released-p50", "at release, by mesh time: p50", "ms"),
         Row(f"{name}/released-p99", "at release, by mesh time: p99", "ms"),

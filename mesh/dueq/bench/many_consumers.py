@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dueq import Client
-from dueq.bench import bare
+from dueq.bench import bare, pushing
 from dueq.bench.crowd import Crowd, Gathered
 from dueq.bench.figures import Figure, percentile
 from dueq.bench.growth import Cost, Sheet
@@ -53,8 +53,8 @@ class _Case:
                 bare.BULK.name,
                 better_high=True,
             ),
-            Cost(f"{self.name}/late-p50", f"lateness at {_RATE:,} msg/s: p50", "ms"),
-            Cost(f"{self.name}/late-p99", f"lateness at {_RATE:,} msg/s: p99", "ms"),
+            Cost(f"{self.name}/late-p50", f"lateness at {_RATE:,} msg/s: p50", "ms", pushing.SLOW[0].name),
+            Cost(f"{self.name}/late-p99", f"lateness at {_RATE:,} msg/s: p99", "ms", pushing.SLOW[1].name),
             Cost(f"{self.name}/share", "fairness: largest share ÷ smallest", "×"),
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dueq import Client
-from dueq.bench import bare
+from dueq.bench import bare, pushing
 from dueq.bench.delivering import drained
 from dueq.bench.figures import Figure, percentile
 from dueq.bench.growth import Cost, Sheet
@@ -28,8 +28,8 @@ _PATIENCE_S = 120.0
 _COSTS = (
     Cost("partitions/bulk", f"scheduled, batches of {_BATCH}", "msg/s", bare.BULK.name, better_high=True),
     Cost("partitions/single", "one schedule call: p50", "ms", bare.ONE_MS),
-    Cost("partitions/late-p50", f"lateness at {_RATE:,} msg/s: p50", "ms"),
-    Cost("partitions/late-p99", f"lateness at {_RATE:,} msg/s: p99", "ms"),
+    Cost("partitions/late-p50", f"lateness at {_RATE:,} msg/s: p50", "ms", pushing.SLOW[0].name),
+    Cost("partitions/late-p99", f"lateness at {_RATE:,} msg/s: p99", "ms", pushing.SLOW[1].name),
     Cost("partitions/failover", "kill -9 until all it led is served", "s"),
 )
 

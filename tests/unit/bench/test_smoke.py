@@ -1,4 +1,4 @@
-"""One of the growing measurements on a real broker, at a size that says nothing but that it works."""
+"""Measurements at a size that says nothing but that they work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dueq.bench.crowd import Crowd, Gathered
+from dueq.bench.pushing import push
 from dueq.bench.tasks import Produce, Produced
 from dueq.bench.workers import Crew, finish
 from dueq.client.sync import Client
@@ -28,3 +29,9 @@ def test_a_crowd_of_consumers_gets_every_message_once_and_each_its_share(tmp_pat
     assert sum(gathered.each) == len(gathered.due_ms) == 600
     assert min(gathered.each) > 0
     assert (gathered.received_ms >= gathered.due_ms).all()
+
+
+def test_bare_senders_send_everything_and_nothing_early() -> None:
+    late_ms = push([number // 3 for number in range(600)])
+    assert len(late_ms) == 600
+    assert (late_ms >= 0).all()
