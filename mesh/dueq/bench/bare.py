@@ -71,12 +71,11 @@ _RUNS = 3
 
 def measure(stage: Stage) -> list[Figure]:
     """The rates of all cases, and how long one message takes."""
-    seconds = 0.4 if stage.quick else 3.0
     figures = {}
     for replicas in (3, 1):
         stage.say(f"bare pipeline, replicas={replicas}, {_RUNS} runs")
         cases = [case for case in CASES if case.replicas == replicas]
-        runs = _run(stage, cases, seconds)
+        runs = _run(stage, cases, _RUNS)
         for number, case in enumerate(cases):
             rates, medians_ms = zip(*(run[number] for run in runs), strict=True)
             figures[case.name] = Figure(Row(case.name, case.words, "msg/s"), rates)
@@ -86,21 +85,38 @@ def measure(stage: Stage) -> list[Figure]:
     return list(figures.values())
 
 
-def _run(stage: Stage, cases: Sequence[Case], seconds: float) -> list[list[Measured]]:
-    """Run cases of one number of replicas, `_RUNS` times one after the other."""
+def beside(name: str, case: Case) -> Row:
+    """The row of a case that is measured right before each run of what is held against it."""
+    return Row(name, case.words, "msg/s")
+
+
+def rate(stage: Stage, case: Case) -> float:
+    """Measure a case once: messages per second."""
+    return _run(stage, [case], 1)[0][0][0]
+
+
+def one_ms(stage: Stage) -> float:
+    """Measure once how long one message takes: the median, in ms."""
+    return _run(stage, [ONE], 1)[0][0][1]
+
+
+def _run(stage: Stage, cases: Sequence[Case], runs: int) -> list[list[Measured]]:
+    """Run cases of one number of replicas, `runs` times one after the other."""
+    seconds = 0.4 if stage.quick else 3.0
     with stage.fresh_folder() as folder, Crew() as crew:
-        client = start(crew, folder, cases[0].replicas, cases, seconds)
-        client.go()
-        runs: list[list[Measured]] = client.result(_RUNS * len(cases) * (seconds + 30.0))
-    return runs
+        source = start(crew, folder, cases, seconds, runs)
+        source.go()
+        measured: list[list[Measured]] = source.result(runs * len(cases) * (seconds + 30.0))
+    return measured
 
 
-def start(crew: Crew, folder: Path, replicas: int, cases: Sequence[Case], seconds: float) -> Worker:
-    """Start the pipeline, and return its source, which is ready; see `Source`."""
+def start(crew: Crew, folder: Path, cases: Sequence[Case], seconds: float, runs: int) -> Worker:
+    """Start the pipeline for cases of one number of replicas, and return its source, which is ready."""
+    replicas = cases[0].replicas
     endpoints = [f"tcp://127.0.0.1:{port}" for port in free_ports(replicas)]
     crew.start(*(Follower(endpoints[i], folder / f"follower-{i}") for i in range(1, replicas)))
     crew.start(Leader(endpoints[0], folder / "leader", tuple(endpoints[1:])))
-    (source,) = crew.start(Source(endpoints[0], tuple(cases), seconds))
+    (source,) = crew.start(Source(endpoints[0], tuple(cases), seconds, runs))
     return source
 
 
@@ -204,6 +220,7 @@ class Source:
     endpoint: str
     cases: tuple[Case, ...]
     seconds: float
+    runs: int
 
     def run(self, line: Line) -> list[list[Measured]]:
         """See Task."""
@@ -212,7 +229,7 @@ class Source:
             socket.connect(self.endpoint)
             line.ready()
             sequences = itertools.count(1)
-            return [[self._measure(socket, case, sequences) for case in self.cases] for _ in range(_RUNS)]
+            return [[self._measure(socket, case, sequences) for case in self.cases] for _ in range(self.runs)]
 
     def _measure(self, socket: zmq.Socket[bytes], case: Case, sequences: Iterator[int]) -> Measured:
         columns = np.random.default_rng(0).bytes(_COLUMN_BYTES * case.batch)

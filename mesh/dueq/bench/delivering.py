@@ -24,15 +24,29 @@ def steady(stage: Stage) -> list[Figure]:
     """Schedule → push → acknowledge, everything at once, on three replicas and on one."""
     seconds = 3.0 if stage.quick else 15.0
     words = f"schedule → push → ack, due {_AHEAD_MS} ms ahead, 1 producer, {_CONSUMERS} consumers"
-    three = Row("steady/replicas-3", f"{words}; replicas=3", "msg/s", Target(at_least=45_000), bare.BULK.name)
+    bare_three = bare.beside("steady/bare-3", bare.BULK)
+    bare_one = bare.beside("steady/bare-1", bare.BULK_ALONE)
+    three = Row(
+        "steady/replicas-3", f"{words}; replicas=3", "msg/s", Target(at_least=45_000), bare_three.name
+    )
     one = Row(
         "steady/replicas-1", f"{words}; replicas=1, one broker", "msg/s",
-        Target(at_least=100_000), bare.BULK_ALONE.name,
+        Target(at_least=100_000), bare_one.name,
     )  # fmt: skip
+
+    def replicated() -> dict[str, float]:
+        return {bare_three.name: bare.rate(stage, bare.BULK), three.name: _steady(stage, seconds, brokers=3)}
+
+    def alone() -> dict[str, float]:
+        return {
+            bare_one.name: bare.rate(stage, bare.BULK_ALONE),
+            one.name: _steady(stage, seconds, brokers=1),
+        }
+
     runs = stage.pick(3, 1)
     return [
-        *stage.repeat([three], runs, lambda: {three.name: _steady(stage, seconds, brokers=3)}),
-        *stage.repeat([one], runs, lambda: {one.name: _steady(stage, seconds, brokers=1)}),
+        *stage.repeat([bare_three, three], runs, replicated),
+        *stage.repeat([bare_one, one], runs, alone),
     ]
 
 
@@ -53,14 +67,16 @@ def _steady(stage: Stage, seconds: float, brokers: int) -> float:
 
 def instant(stage: Stage) -> list[Figure]:
     """Many messages that are due in the same millisecond: how long until all are acknowledged."""
-    rows = pushing.at_once(stage)
+    rows = stage.pick(50_000, 10_000)
+    bare_row = Row("instant/bare", "bare senders, the same: until all are received", "s")
     row = Row(
         "instant", f"{rows:,} due in one ms: from then until all are acked, {_CONSUMERS} consumers", "s",
-        Target(at_most=0.9), pushing.INSTANT.name,
+        Target(at_most=0.9), bare_row.name,
     )  # fmt: skip
     lead_ms = 2_000 + rows // 10
 
     def once() -> dict[str, float]:
+        bare_s = pushing.at_once_s(rows)
         with stage.mesh() as (mesh, client, crew):
             topic = stage.topic(client, _PARTITIONS, replicas=3)
             consumers = crew.start(*_consumers(mesh, topic))
@@ -74,9 +90,9 @@ def instant(stage: Stage) -> list[Figure]:
                     f"{rows} messages could not be scheduled in the {lead_ms} ms before their due instant"
                 )
             consumed = drained(crew, consumers, rows)
-            return {row.name: consumed.acked_at_ns / 1e9 - due_ms / 1e3}
+            return {bare_row.name: bare_s, row.name: consumed.acked_at_ns / 1e9 - due_ms / 1e3}
 
-    return stage.repeat([row], 3, once)
+    return stage.repeat([bare_row, row], 3, once)
 
 
 def _consumers(mesh: LocalMesh, topic: str) -> list[Consume]:

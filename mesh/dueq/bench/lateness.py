@@ -26,33 +26,34 @@ _BESIDE_RATE = 1_000
 
 def slow(stage: Stage) -> list[Figure]:
     """1,000 messages per second, each due at a random millisecond."""
-    return _lateness(stage, "lateness-1000", 1_000, pushing.SLOW, p50_ms=1.0, p99_ms=3.0)
+    return _lateness(stage, "lateness-1000", 1_000, p50_ms=1.0, p99_ms=3.0)
 
 
 def fast(stage: Stage) -> list[Figure]:
     """5,000 messages per second, each due at a random millisecond."""
-    return _lateness(stage, "lateness-5000", 5_000, pushing.FAST, p50_ms=None, p99_ms=5.0)
+    return _lateness(stage, "lateness-5000", 5_000, p50_ms=None, p99_ms=5.0)
 
 
 def beside_bulk(stage: Stage) -> list[Figure]:
     """The same at 1,000 per second, while another topic is loaded as fast as it goes."""
-    return _lateness(
-        stage, "lateness-bulk", _BESIDE_RATE, pushing.BESIDE, p50_ms=None, p99_ms=20.0, bulk=True
-    )
+    return _lateness(stage, "lateness-bulk", _BESIDE_RATE, p50_ms=None, p99_ms=20.0, bulk=True)
 
 
 def _lateness(
     stage: Stage,
     name: str,
     rate: int,
-    bare: tuple[Row, Row],
     p50_ms: float | None,
     p99_ms: float,
     bulk: bool = False,
 ) -> list[Figure]:
     beside = ", another topic being bulk loaded" if bulk else ""
     none = Target(at_most=0)
+    bare = pushing.rows(
+        f"{name}/bare", f"{rate:,} msg/s" + (" beside a bare pipeline in bulk" if bulk else "")
+    )
     rows = [
+        *bare,
         Row(
             f"{name}/p50",
             f"lateness at {rate:,} msg/s{beside}, at receipt: p50",
@@ -69,10 +70,11 @@ def _lateness(
     ]
 
     def once() -> dict[str, float]:
+        bare_ms = pushing.lateness_ms(stage, rate, bulk)
         consumed = _run(stage, rate, bulk)
         released, received = consumed.released_ms, consumed.received_ms
         values = (
-            percentile(received, 0.5), percentile(received, 0.99), float(received.max()),
+            *bare_ms, percentile(received, 0.5), percentile(received, 0.99), float(received.max()),
             percentile(released, 0.5), percentile(released, 0.99),
             float(np.count_nonzero(released < 0)), float(np.count_nonzero(received < 0)),
         )  # fmt: skip

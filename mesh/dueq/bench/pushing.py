@@ -30,56 +30,51 @@ _LEAD_MS = 200
 """From `go` to the first instant."""
 _PATIENCE_S = 60.0
 _BATCH = 500
-_BESIDE_RATE = 1_000
 _RUNS = 3
 
 
-def _rows(name: str, words: str) -> tuple[Row, Row]:
+def rows(name: str, words: str) -> tuple[Row, Row]:
+    """The rows of a rate: p50 and p99."""
     return (
-        Row(f"push/{name}-p50", f"bare pushing, {words}: lateness at receipt: p50", "ms"),
-        Row(f"push/{name}-p99", "at receipt: p99", "ms"),
+        Row(f"{name}-p50", f"bare senders, {words}: lateness at receipt: p50", "ms"),
+        Row(f"{name}-p99", "at receipt: p99", "ms"),
     )
 
 
-SLOW = _rows("1000", "1,000 msg/s")
-FAST = _rows("5000", "5,000 msg/s")
-BESIDE = _rows("bulk", "1,000 msg/s beside a bare pipeline in bulk")
-INSTANT = Row("push/instant", "bare pushing, as many in one ms as in `instant`: until all are received", "s")
-
-
-def at_once(stage: Stage) -> int:
-    """How many messages are due in one millisecond."""
-    return stage.pick(50_000, 10_000)
+SLOW = rows("push/1000", "1,000 msg/s")
 
 
 def measure(stage: Stage) -> list[Figure]:
-    """How late a bare sender is: at 1,000 and 5,000 msg/s, beside bulk, and all at once."""
-    seconds = 2.0 if stage.quick else 10.0
+    """How late bare senders are at 1,000 msg/s."""
 
-    def lateness(rows: tuple[Row, Row], rate: int, beside: bool = False) -> list[Figure]:
-        def once() -> dict[str, float]:
-            late_ms = _lateness_ms(stage, rate, seconds, beside)
-            values = percentile(late_ms, 0.5), percentile(late_ms, 0.99)
-            return {row.name: value for row, value in zip(rows, values, strict=True)}
+    def once() -> dict[str, float]:
+        return {row.name: value for row, value in zip(SLOW, lateness_ms(stage, 1_000), strict=True)}
 
-        return stage.repeat(rows, _RUNS, once)
-
-    return [
-        *lateness(SLOW, 1_000),
-        *lateness(FAST, 5_000),
-        *lateness(BESIDE, _BESIDE_RATE, beside=True),
-        *stage.repeat([INSTANT], _RUNS, lambda: {INSTANT.name: push([0] * at_once(stage)).max() / 1e3}),
-    ]
+    return stage.repeat(SLOW, _RUNS, once)
 
 
-def _lateness_ms(stage: Stage, rate: int, seconds: float, beside: bool) -> npt.NDArray[np.float64]:
+def lateness_ms(stage: Stage, rate: int, beside: bool = False) -> tuple[float, float]:
+    """Measure once how late bare senders are: p50 and p99.
+
+    Args:
+        rate: messages per second, each due at a random millisecond.
+        beside: whether a bare pipeline works in bulk meanwhile.
+    """
+    seconds = 1.0 if stage.quick else 8.0
     chance = np.random.default_rng(0)
     offsets_ms = np.sort(chance.integers(0, int(seconds * 1e3), int(rate * seconds))).tolist()
-    if not beside:
-        return push(offsets_ms)
-    with stage.fresh_folder() as folder, Crew() as crew:
-        bare.start(crew, folder, bare.BULK.replicas, [bare.BULK], _PATIENCE_S).go()
-        return push(offsets_ms)
+    if beside:
+        with stage.fresh_folder() as folder, Crew() as crew:
+            bare.start(crew, folder, [bare.BULK], _PATIENCE_S, 1).go()
+            late_ms = push(offsets_ms)
+    else:
+        late_ms = push(offsets_ms)
+    return percentile(late_ms, 0.5), percentile(late_ms, 0.99)
+
+
+def at_once_s(messages: int) -> float:
+    """Measure once how long messages that are due in the same millisecond take until all are received."""
+    return float(push([0] * messages).max()) / 1e3
 
 
 def push(offsets_ms: Sequence[int]) -> npt.NDArray[np.float64]:
