@@ -23,7 +23,7 @@ LATE_SHARE: Final = 0.04
 """More late pushes than this in a window are too many; of half as many, or fewer, the pace is made faster."""
 SLOWER: Final = 0.6
 FASTER: Final = 1.05
-ROWS_PER_S_MIN: Final = 4_000
+ROWS_PER_S_MIN: Final = 1_000
 ROWS_PER_S_MAX: Final = 400_000
 """From here on there is no limit."""
 IDLE_US: Final = 1_000_000
