@@ -20,8 +20,8 @@ def request_digest(request: ChangeRequest) -> int:
     """Return 64 bits over everything in a request that matters to its effect.
 
     Left out: request id, client id and sequence (they name the request), `digest` itself, upload numbers (a
-    repeated upload has another one) and the tokens of MOVE and CANCEL (the leader's business). Payloads
-    count by their size and CRC-32, so nobody hashes them twice.
+    repeated upload has another one), the tokens of MOVE and CANCEL (the leader's business) and `patient`.
+    Payloads count by their size and CRC-32, so nobody hashes them twice.
 
     Returns:
         An unsigned 64-bit integer; the same on every machine.

@@ -136,6 +136,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("job_until", "Q"),
         Scalar("job_action", "B", JobAction),
         Scalar("keyed", "?"),
+        Scalar("patient", "?"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,

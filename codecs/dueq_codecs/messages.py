@@ -199,6 +199,7 @@ class ChangeRequest:
     Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE);
     for MOVE and CANCEL the client leaves `token` empty. An INSERT brings one body: the inline payloads,
     one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
+    `patient`: nobody waits for this ACK, so the leader may let it wait a moment for a record to go along with.
     """
 
     request_id: int
@@ -221,6 +222,7 @@ class ChangeRequest:
     job_until: int = 0
     job_action: JobAction = JobAction.NONE
     keyed: bool = False
+    patient: bool = False
 
     @property
     def rows(self) -> int:

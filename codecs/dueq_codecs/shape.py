@@ -81,6 +81,8 @@ def fault_of_request(request: ChangeRequest) -> str | None:
         fault = _fault_of_job(request)
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
         fault = f"{request.job_action.name} is not an action of clients"
+    if fault is None and request.patient and request.kind != RecordKind.ACK:
+        fault = f"a {request.kind.name} is patient"
     return fault
 
 

@@ -182,6 +182,7 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
         ),
         "change_cancel": (_change(kind.CANCEL, **_targets(0)), []),
         "change_ack": (_change(kind.ACK, **_targets()), []),
+        "change_ack_patient": (_change(kind.ACK, **_targets(), patient=True), []),
         "change_nack": (_change(kind.NACK, **_targets(), amount_ms=u64(0, 5000)), []),
         "change_extend": (_change(kind.EXTEND, **_targets(), amount_ms=u64(30_000, 60_000)), []),
         "change_insert_job": (

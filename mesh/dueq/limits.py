@@ -57,10 +57,12 @@ CONSUMER_BEAT_MS: Final = CONSUMER_SESSION_MS // 4
 SESSIONS_MAX: Final = 8192
 LOOK_AHEAD_MS_MIN: Final = 30
 LOOK_AHEAD_MS_MAX: Final = 250
-LEASE_GATHER_MS_MAX: Final = 100
+LEASE_GATHER_MS: Final = 100
 """Beyond the look-ahead, for what is leased along with what is within it."""
 ACK_LINGER_MS: Final = 100
-"""Acks that nobody waits for are gathered for so long: each request is a record on every replica's disk."""
+"""Acks that nobody waits for are gathered for so long by the consumer,"""
+ACK_GATHER_MS: Final = 100
+"""and then by the leader, for a record that is made anyway: each record is a sync on every replica's disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
 
 # Replication

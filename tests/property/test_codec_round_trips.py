@@ -120,7 +120,8 @@ def changes(draw: st.DrawFn) -> tuple[m.Message, list[bytes]]:
         del values["token"]
     head = draw(u64), kind, draw(texts), draw(u32), draw(ids), draw(u64), draw(u64)
     values |= draw(jobs(kind))
-    return m.ChangeRequest(*head, **values), [body] if kind == RecordKind.INSERT else []
+    patient = kind == RecordKind.ACK and draw(st.booleans())
+    return m.ChangeRequest(*head, **values, patient=patient), [body] if kind == RecordKind.INSERT else []
 
 
 @st.composite

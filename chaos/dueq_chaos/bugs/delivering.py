@@ -44,8 +44,8 @@ DELIVERING: Final = (
                 "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
             ),
         ),
-        seeds=1698,
-        finders=(566,),
+        seeds=60,
+        finders=(20,),
     ),
     Bug(
         "push-before-grant",

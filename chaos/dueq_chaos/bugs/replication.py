@@ -286,7 +286,7 @@ REPLICATION: Final = (
             ),
         ),
         seeds=800,
-        finders=(141, 461),
+        finders=(141,),
     ),
     Bug(
         "last-commit-told-once",

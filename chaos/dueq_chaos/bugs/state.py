@@ -108,7 +108,7 @@ STATE: Final = (
         "FOQS lease tokens; SQS receipt handles: a late delete removes the new delivery",
         (change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),),
         seeds=285,
-        finders=(26,),
+        finders=(70,),
     ),
     Bug(
         "attempt-reset-at-failover",
@@ -122,8 +122,8 @@ STATE: Final = (
                 "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
             ),
         ),
-        seeds=87,
-        finders=(27,),
+        seeds=15,
+        finders=(5,),
     ),
     Bug(
         "lease-without-state-check",
@@ -139,7 +139,7 @@ STATE: Final = (
         "BullMQ, Celery: a retried ETA task runs at once",
         (change(f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'),),
         seeds=66,
-        finders=(13,),
+        finders=(23,),
     ),
     Bug(
         "move-waits-at-old-due",

@@ -244,10 +244,17 @@ class Hand:
         return self._ask(broker, change, [], [], 0)
 
     def settle(
-        self, broker: str, kind: RecordKind, pushes: list[Pushed], *, amounts_ms: list[int] | None = None
+        self,
+        broker: str,
+        kind: RecordKind,
+        pushes: list[Pushed],
+        *,
+        amounts_ms: list[int] | None = None,
+        patient: bool = False,
     ) -> Request:
         """Ack, nack, extend or release leases of one partition, one attempt."""
         change = self._naming(kind, pushes, "", 0)
+        change.patient = patient
         change.token = np.array([pushed.token for pushed in pushes], np.uint64)
         if amounts_ms is not None:
             change.amount_ms = np.array(amounts_ms, np.uint64)

@@ -386,8 +386,15 @@ class ChangeRequest(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # ChangeRequest
+    def Patient(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def ChangeRequestStart(builder):
-    builder.StartObject(20)
+    builder.StartObject(21)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -578,6 +585,12 @@ def ChangeRequestAddKeyed(builder, keyed):
 def AddKeyed(builder, keyed):
     ChangeRequestAddKeyed(builder, keyed)
 
+def ChangeRequestAddPatient(builder, patient):
+    builder.PrependBoolSlot(20, patient, 0)
+
+def AddPatient(builder, patient):
+    ChangeRequestAddPatient(builder, patient)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -614,6 +627,7 @@ class ChangeRequestT(object):
         jobUntil = 0,
         jobAction = 0,
         keyed = False,
+        patient = False,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -635,6 +649,7 @@ class ChangeRequestT(object):
         self.jobUntil = jobUntil  # type: int
         self.jobAction = jobAction  # type: int
         self.keyed = keyed  # type: bool
+        self.patient = patient  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -743,6 +758,7 @@ class ChangeRequestT(object):
         self.jobUntil = changeRequest.JobUntil()
         self.jobAction = changeRequest.JobAction()
         self.keyed = changeRequest.Keyed()
+        self.patient = changeRequest.Patient()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -869,5 +885,6 @@ class ChangeRequestT(object):
         ChangeRequestAddJobUntil(builder, self.jobUntil)
         ChangeRequestAddJobAction(builder, self.jobAction)
         ChangeRequestAddKeyed(builder, self.keyed)
+        ChangeRequestAddPatient(builder, self.patient)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

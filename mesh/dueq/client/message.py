@@ -134,8 +134,8 @@ class Message(BaseMessage):
     """A leased message of a `Consumer`.
 
     Settle it with `ack`, `nack` or `release` before its lease is over. The first of them counts; without
-    `wait` they return at once, are sent within 100 ms (others than acks: 2 ms) and repeated until confirmed. A
-    refusal (the lease was over) comes to the consumer's `on_lease_lost`.
+    `wait` they return at once, are sent within 100 ms (others than acks: 2 ms), which the leader may take as long
+    to log, and repeated until confirmed. A refusal (the lease was over) comes to the consumer's `on_lease_lost`.
     """
 
     __slots__ = ()

@@ -178,6 +178,8 @@ class BrokerCore:
         if now.mono_us >= self._tick_at_us:
             self._tick(now)
         self._dispatch(now)
+        for uid in ctx.gathering.take(now):
+            ctx.touch(self._partitions[uid])
         while ctx.touched:
             _, partition = ctx.touched.popitem()
             partition.end_turn(now)
@@ -195,7 +197,9 @@ class BrokerCore:
         for peer in self._ctx.peers.values():
             if peer.incarnation:
                 at_us = min(at_us, peer.ping_at_us)
-        for due_us in (self._deadlines.next_us(), self._clock.next_deadline_us()):
+        for due_us in (
+            self._deadlines.next_us(), self._clock.next_deadline_us(), self._ctx.gathering.until_us
+        ):  # fmt: skip
             if due_us is not None:
                 at_us = min(at_us, due_us)
         return max(at_us, now.mono_us)
@@ -229,7 +233,12 @@ class BrokerCore:
             dispatcher = self._dispatchers.get(name)
             if dispatcher is None:
                 continue
-            dispatcher.tick(now, self._clock, look_ahead_ms, paused=self._clock.hold)
+            gathering = self._ctx.gathering
+            dispatcher.tick(
+                now, self._clock, look_ahead_ms, paused=self._clock.hold, recording=gathering.over
+            )
+            if gathering.until_us is not None and dispatcher.has_waiting(now):
+                gathering.end()  # for the credit that the acks hold
             for route, message, bodies in dispatcher.take_sends():
                 self._ctx.reply(route, message, bodies)
             for request in dispatcher.take_reads():

@@ -13,6 +13,7 @@ from dueq import limits
 from dueq.core.deadlines import Deadlines
 from dueq.core.effects import Coordinate, Effect, Log, Persist, Read, SendClient, SendPeer
 from dueq.core.events import Route
+from dueq.core.gathering import Gathering
 from dueq.core.instant import Now
 from dueq.core.membership import (
     CompareAndSet,
@@ -54,6 +55,7 @@ class Context:
         attention: uids of partitions that want periodic care.
         wanting: how many wanted it at the beginning of the present round.
         checkpoints: when the next checkpoint of a partition is due (mono µs), by uid.
+        gathering: acks that nobody waits for.
         touched: partitions that have something to do at the end of this turn.
         turn: the instant of the present turn.
         again: something was left for an immediate next turn.
@@ -79,6 +81,7 @@ class Context:
         self.attention: dict[int, None] = {}
         self.wanting = 0
         self.checkpoints: Deadlines[int] = Deadlines()
+        self.gathering = Gathering()
         self.touched: dict[int, EndOfTurn] = {}
         self.turn = Now(0, 0)
         self.again = False

@@ -41,7 +41,7 @@ from dueq.core.staging import Stager, fit_bytes
 from dueq_codecs.messages import BrokerMessage, ConsumerFrame, PushChunk
 from dueq_codecs.records import U16, U64, Record, RecordKind
 
-LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS_MAX) * 1000
+LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS) * 1000
 """Nothing is leased further ahead of its instant."""
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
@@ -306,7 +306,9 @@ class TopicDispatcher:
 
     # -------------------------------------------------------------- work
 
-    def tick(self, now: Now, clock: MeshTime, look_ahead_ms: int, paused: bool) -> None:
+    def tick(
+        self, now: Now, clock: MeshTime, look_ahead_ms: int, paused: bool, recording: bool = False
+    ) -> None:
         """Do all that is due.
 
         Args:
@@ -314,6 +316,7 @@ class TopicDispatcher:
             clock: mesh time.
             look_ahead_ms: how far ahead of their instant messages are leased.
             paused: nothing may be leased or pushed (the clock is on hold, or the process was paused).
+            recording: a record is being made in this turn: a LEASE costs no sync of its own.
         """
         mesh_us = clock.mesh_now_us(now)
         self._mesh_minus_mono_us = mesh_us - now.mono_us
@@ -326,7 +329,7 @@ class TopicDispatcher:
                 lane.end_leases(now, LOOK_US, RETRY_US)
         if not paused:
             self._push(now, mesh_us)
-            self._lease(now, mesh_us // 1000)
+            self._lease(now, mesh_us // 1000, recording)
             self._stage_again()
         self._sessions.tell_waiting(now)
         self._dirty = False
@@ -373,16 +376,18 @@ class TopicDispatcher:
 
     # -------------------------------------------------------------- leasing
 
-    def _lease(self, now: Now, mesh_ms: int) -> None:
+    def _lease(self, now: Now, mesh_ms: int, recording: bool) -> None:
         """Lease ready messages first, then with the credit that is left those of the look-ahead.
 
         When there is anything to lease, half of what is left goes to what follows soon after the look-ahead: so a
-        steady stream costs one commit in that time and not one per message.
+        steady stream costs one commit in that time and not one per message; and none, where records are made for
+        other reasons so often.
         """
         self._cut = False
         ahead_ms = mesh_ms + self._look_ahead_ms
-        gather_ms = ahead_ms + min(self._look_ahead_ms, limits.LEASE_GATHER_MS_MAX)
-        if all(lane.queue.head_ms > ahead_ms for lane in self._lanes.values()):
+        gather_ms = ahead_ms + limits.LEASE_GATHER_MS
+        wanted_ms = ahead_ms + limits.LEASE_GATHER_MS // 2 if recording else ahead_ms
+        if all(lane.queue.head_ms > wanted_ms for lane in self._lanes.values()):
             return
         lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= gather_ms]
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
@@ -392,9 +397,8 @@ class TopicDispatcher:
         picked: dict[int, list[Entries]] = {}
         for until_ms in (mesh_ms, ahead_ms):
             free = self._pick(lanes, until_ms, free, picked)
-        if not picked:
-            return
-        self._pick(lanes, gather_ms, free // 2, picked)
+        if picked or recording:
+            self._pick(lanes, gather_ms, free // 2, picked)
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
         for uid, pieces in picked.items():

@@ -148,9 +148,20 @@ class Partition:
         if refusal is None:
             for number in request.upload.tolist():
                 self.uploads.taken(number)
+            self._gather(request, now)
             self._queue.append(_Queued(route, request, bodies[0] if bodies else b""))
-            self.ctx.touch(self)
         return refusal
+
+    def _gather(self, request: ChangeRequest, now: Now) -> None:
+        """Let a patient ack wait for a record that is made anyway, unless the credit that it frees is wanted."""
+        gathering = self.ctx.gathering
+        alone = not self._queue or self.uid in gathering
+        if request.patient and alone and not self.dispatcher.has_waiting(now):
+            gathering.wait(self.uid, request.rows, now)
+        else:
+            gathering.leave(self.uid)
+            gathering.end()
+            self.ctx.touch(self)
 
     def _cannot_take(self, request: ChangeRequest, now: Now) -> Refusal | None:
         """Why the mesh cannot take it just now, however well formed it is."""
@@ -211,13 +222,16 @@ class Partition:
         """Make records of what has come in, order the writes, and send to the followers."""
         if self._closed:
             return
-        while self._queue:
-            self._append_next(now)
+        self._append_queue(now)
         # A follower may have applied what comes with this turn: the log goes first, then the checkpoint.
         self.replica.end_turn(now)
         self._maintain(now)
         if self.replica.leading is not None:
             self.replica.leading.send_all(now)
+
+    def _append_queue(self, now: Now) -> None:
+        while self._queue and self.uid not in self.ctx.gathering:
+            self._append_next(now)
 
     def _append_next(self, now: Now) -> None:
         """Gather the queue's next requests that are alike into one record."""
@@ -295,6 +309,11 @@ class Partition:
         if not self.replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
             return 0
         self.ctx.touch(self)
+        self.ctx.gathering.end()
+        if self.uid in self.ctx.gathering:
+            # Before an EXPIRE of the very leases that they end.
+            self.ctx.gathering.leave(self.uid)
+            self._append_queue(now)
         return self._append(record, b"", now)
 
     def confirmed(self, now: Now) -> bool:
@@ -376,6 +395,7 @@ class Partition:
             item = self._queue.popleft()
             self.uploads.orphaned(item.request.upload.tolist(), now)
             self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
+        self.ctx.gathering.leave(self.uid)
         self._weights.clear()
         self._wanted.clear()
         self.jobs.end()

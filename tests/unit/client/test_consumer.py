@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dueq import limits
 from dueq.client.core import events
 from dueq.client.core.delivery import Delivery
 from dueq.client.core.effects import Completed, Deliver, Effect, Failed, LeaseLost, Reclaim, Send
@@ -118,6 +119,56 @@ def test_an_ack_that_nobody_waits_for_is_patient_until_others_are_not_or_credit_
         RecordKind.ACK,
         RecordKind.NACK,
     }
+
+
+def patient_acks(stage: Stage, *deliveries: Delivery) -> list[ChangeRequest]:
+    """The user is done with them and waits for nothing; returns the requests once they were gathered."""
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, deliveries))
+    return sent(stage.run_until(stage.ms + limits.ACK_LINGER_MS), ChangeRequest)
+
+
+def test_an_ack_that_nobody_waits_for_may_wait_at_the_leader_too() -> None:
+    stage = Stage()
+    attached(stage, credit=64, linger_us=limits.ACK_LINGER_MS * 1000)
+    a, b, c = delivered(stage, "a", b"1", b"2", b"3")
+    assert [request.patient for request in patient_acks(stage, a)] == [True]
+    assert [request.patient for request in settle(stage, RecordKind.ACK, b, call=7)] == [False]
+    assert [request.patient for request in settle(stage, RecordKind.NACK, c)] == [False]
+
+
+def test_acks_that_hold_a_quarter_of_the_credit_do_not_wait_at_the_leader() -> None:
+    stage = Stage()
+    attached(stage, credit=8, linger_us=limits.ACK_LINGER_MS * 1000)
+    first, second = delivered(stage, "a", b"1", b"2")
+    assert [request.patient for request in patient_acks(stage, first)] == [True]
+    assert [request.patient for request in patient_acks(stage, second)] == [False]
+
+
+def test_acks_of_short_leases_never_wait_at_the_leader() -> None:
+    stage = Stage()
+    attached(stage, credit=8, lease_ms=500, linger_us=50_000)
+    [delivery] = delivered(stage, "a", b"1")
+    assert [request.patient for request in patient_acks(stage, delivery)] == [False]
+
+
+def test_an_ack_that_somebody_waits_for_does_not_wait_behind_patient_ones() -> None:
+    stage = Stage()
+    attached(stage, credit=64, linger_us=limits.ACK_LINGER_MS * 1000)
+    first, second, third, fourth, fifth = delivered(stage, "a", b"1", b"2", b"3", b"4", b"5")
+    assert len(patient_acks(stage, first) + patient_acks(stage, second)) == 2
+    assert patient_acks(stage, third) == []
+    [request] = settle(stage, RecordKind.ACK, fourth, call=7)
+    assert (request.rows, request.patient) == (2, False)
+    assert [request.rows for request in settle(stage, RecordKind.ACK, fifth, call=8)] == [1]
+
+
+def test_a_consumer_that_is_closed_does_not_wait_for_the_leader_to_gather() -> None:
+    stage = Stage()
+    attached(stage, credit=64, linger_us=limits.ACK_LINGER_MS * 1000)
+    [delivery] = delivered(stage, "a", b"1")
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [delivery]))
+    effects = stage.step(events.CloseConsumer(9, stage.at_us(stage.ms + 1_000), CONSUMER, []))
+    assert [request.patient for request in sent(effects, ChangeRequest)] == [False]
 
 
 def test_an_ack_that_somebody_waits_for_is_sent_soon() -> None:

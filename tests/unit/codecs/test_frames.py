@@ -94,6 +94,7 @@ def test_encode_refuses_what_no_receiver_would_accept(message: m.Message, bodies
         (change("change_ack", token=u64()), []),
         (change("change_ack", kind=RecordKind.LEASE), []),
         (change("change_nack", first=u64(1)), []),
+        (change(patient=True), [b"helloabc"]),
     ],
     ids=str,
 )

@@ -131,8 +131,8 @@ class Stage:
                 done.append(applied)
         return done
 
-    def tick(self, ms: float, paused: bool = False) -> None:
-        self.dispatcher.tick(at(ms), self.clock, self.look_ahead_ms, paused)
+    def tick(self, ms: float, paused: bool = False, recording: bool = False) -> None:
+        self.dispatcher.tick(at(ms), self.clock, self.look_ahead_ms, paused, recording)
         self.sent += self.dispatcher.take_sends()
         self.reads += self.dispatcher.take_reads()
 

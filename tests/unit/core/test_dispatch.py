@@ -77,6 +77,19 @@ def test_rows_of_several_partitions_share_a_push_in_order_of_their_instants() ->
     assert bodies == [b"".join(stage.leds[uid].payloads[key] for uid, key in pairs)]
 
 
+def test_where_a_record_is_made_anyway_what_is_due_soon_after_the_look_ahead_is_leased_along() -> None:
+    stage = Stage()
+    stage.insert([100, 150])
+    stage.attach(0)
+    stage.tick(0)
+    stage.tick(10, recording=True)
+    assert kinds(stage) == []
+    stage.tick(30)
+    assert kinds(stage) == []
+    stage.tick(30, recording=True)
+    assert [record.rows for record in stage.leds[1].open] == [2]
+
+
 def test_a_long_push_is_cut_by_bytes() -> None:
     stage = Stage()
     stage.insert([10] * 30, size=100_000)
@@ -164,7 +177,7 @@ def test_no_push_while_an_isr_member_has_not_answered() -> None:
 
 def test_no_lease_and_no_push_while_paused() -> None:
     stage = Stage()
-    stage.insert([10, 100])
+    stage.insert([10, 200])
     stage.attach(0)
     stage.run(0)
     stage.tick(10, paused=True)

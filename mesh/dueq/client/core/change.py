@@ -42,6 +42,7 @@ class Part:
         long: (row, payload) of those that are uploaded first.
         alone: never shares a request.
         keyed: each payload begins with its key.
+        patient: an ACK that nobody waits for.
         job, job_until, job_action: as in the request.
         change: the request that it is part of, once one was made.
         offset: its first row in that request.
@@ -70,6 +71,7 @@ class Part:
         "kind",
         "long",
         "offset",
+        "patient",
         "reply",
         "rows",
         "size",
@@ -105,6 +107,7 @@ class Part:
         job_until: int = 0,
         job_action: JobAction = JobAction.NONE,
         anywhere: bool = False,
+        patient: bool = False,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -120,7 +123,7 @@ class Part:
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind is RecordKind.JOB
-        self.anywhere = anywhere
+        self.anywhere, self.patient = anywhere, patient
         self.change: Change | None = None
         self.offset = 0
         self.reply: ChangeReply | None = None
@@ -202,6 +205,7 @@ class Change:
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
+            patient=all(part.patient for part in parts),
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
@@ -308,7 +312,12 @@ class Lane:
         if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
             return False
         full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
-        return open_count < GATHER_FROM or full
+        if full or open_count < GATHER_FROM:
+            return True
+        if all(part.patient for part in self.waiting):
+            return False
+        # Patient requests are answered late: whoever cannot wait does not wait for those.
+        return sum(not change.request.patient for change in self.open.values()) < GATHER_FROM
 
 
 def _may_overtake(later: Part, earlier: Part) -> bool:

@@ -20,6 +20,8 @@ from dueq_codecs.records import Outcome, RecordKind
 
 LINGER_US: Final = 2_000
 """Where somebody waits for the outcome, for the message, or for the credit."""
+PATIENT_US: Final = limits.ACK_LINGER_MS * 1000
+"""What has waited for so long may wait at the leader, too; of shorter leases it has not."""
 _WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.EXTEND)
 
 
@@ -124,14 +126,14 @@ class Settling:
             patient = kind is RecordKind.ACK and waiter is None and self._rows < self._rows_patient
             self._flush_within(self._linger_us if patient else LINGER_US)
 
-    def flush(self) -> None:
-        """Send what was gathered."""
+    def flush(self, patient: bool = False) -> None:
+        """Send what was gathered; `patient`: the leaders may gather it, too."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         gathering, self._gathering, self._rows = self._gathering, {}, 0
         for batch in gathering.values():
-            self._send(batch)
+            self._send(batch, patient)
 
     def close(self) -> None:
         """Give up what is not confirmed."""
@@ -153,7 +155,7 @@ class Settling:
                 return
             self._timer.cancel()
         self._flush_us = at_us
-        self._timer = self._context.after(delay_us, self.flush)
+        self._timer = self._context.after(delay_us, lambda: self.flush(delay_us >= PATIENT_US))
 
     def _join(self, delivery: Delivery, waiter: Waiter, place: int) -> None:
         """The delivery is being settled already: its outcome counts for this call too."""
@@ -166,8 +168,10 @@ class Settling:
         waiter.outcomes[place] = Outcome.STALE if delivery.outcome is None else delivery.outcome
         waiter.missing -= 1
 
-    def _send(self, batch: Batch) -> None:
+    def _send(self, batch: Batch, patient: bool = False) -> None:
         deliveries = batch.deliveries
+        # Where much of the credit is unconfirmed, the leader's next messages may need it.
+        patient = patient and not batch.waiters and len(self.finishing) < self._rows_patient
         part = Part(
             batch.kind,
             self._topic,
@@ -180,6 +184,7 @@ class Settling:
             target_row=np.array([delivery.row for delivery in deliveries], np.uint16),
             token=np.array([delivery.token for delivery in deliveries], np.uint64),
             amount_ms=np.array(batch.amounts_ms, np.uint64),
+            patient=patient and batch.kind is RecordKind.ACK,
         )
         # Beyond the brokers' memory of requests a repetition proves nothing.
         self._parts[part] = self._context.after(limits.DEDUP_MS * 1000, lambda: self._lanes.expire(part))
