@@ -69,8 +69,8 @@ ELECTIONS: Final = (
             change(f"{_CANDIDACY}._decide", "member == self._ctx.me or", "member[0] == self._ctx.me[0] or"),
             change(f"{_CANDIDACY}._voters", "and peer.store_id == member.store_id", ""),
         ),
-        seeds=522,
-        finders=(174,),
+        seeds=717,
+        finders=(239,),
     ),
     Bug(
         "unknown-set-taken-for-failed",

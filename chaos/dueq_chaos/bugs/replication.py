@@ -107,8 +107,8 @@ REPLICATION: Final = (
                 "previous = min(mismatch.end, log.end)",
             ),
         ),
-        seeds=57,
-        finders=(33,),
+        seeds=306,
+        finders=(102,),
     ),
     Bug(
         "cut-at-late-duplicate",
@@ -299,8 +299,8 @@ REPLICATION: Final = (
                 "peer.appends.append(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
             ),
         ),
-        seeds=237,
-        finders=(134,),
+        seeds=63,
+        finders=(21,),
     ),
     Bug(
         "probe-runs-away",

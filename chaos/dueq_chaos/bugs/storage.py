@@ -149,10 +149,7 @@ STORAGE: Final = (
         "RocketMQ #6984: the fate of one decides for its batch",
         (change("storage.store:Store._count_down", "    if left > 0:", "    if False:"),),
         seeds=24,
-        finders=(
-            19,
-            0,
-        ),
+        finders=(19,),
     ),
     Bug(
         "garbage-before-the-log",

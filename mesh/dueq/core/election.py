@@ -113,18 +113,31 @@ class Candidacy:
             self._ask(now)
         elif now.mono_us >= self._ends_at_us:
             self._decide(now, final=True)
+        else:
+            self._request(self._missing(now))
 
     def _ask(self, now: Now) -> None:
         replica = self._replica
         self._round, self._version = self._ctx.new_token(), replica.node_version
         self._votes = {}
         self._ends_at_us = now.mono_us + _ROUND_US
+        self._request(self._voters())
+        self._decide(now, final=False)
+
+    def _request(self, voters: list[Peer]) -> None:
+        """Ask for a vote; once more in each tick, as a voter may learn of a new partition later than we did."""
+        replica = self._replica
         epoch = replica.node.epoch if replica.node is not None else 0
-        for peer in self._voters():
+        for peer in voters:
             peer.vote_requests.append(
                 VoteRequest(replica.uid, self._round, epoch, replica.log.last_epoch, replica.log.end)
             )
-        self._decide(now, final=False)
+
+    def _missing(self, now: Now) -> list[Peer]:
+        """Voters within reach that have not answered."""
+        return [
+            peer for peer in self._voters() if peer.broker_id not in self._votes and self._alive(peer, now)
+        ]
 
     def vote_received(self, peer: Peer, vote: Vote, now: Now) -> None:
         """Note an answer of this round."""
@@ -139,10 +152,7 @@ class Candidacy:
             # Consents were to the node as it was. By now somebody else may lead, and have left us out of the ISR:
             # to take over from him would lose what he has committed. The next tick asks anew, or gives up.
             return
-        waiting = [
-            peer for peer in self._voters() if peer.broker_id not in self._votes and self._alive(peer, now)
-        ]
-        if waiting and not final:
+        if not final and self._missing(now):
             return
         consenting = {broker_id for broker_id, vote in self._votes.items() if vote.consent}
         isr = tuple(

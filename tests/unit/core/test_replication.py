@@ -145,6 +145,27 @@ def test_a_silent_leader_is_replaced_with_consents_that_make_min_isr(stage: Stag
     assert (node.leader, node.epoch, node.isr) == ("b1", 4, (B1, B3))
 
 
+def test_who_did_not_know_a_new_partition_yet_is_asked_again_before_less_preferred_members_stand(
+    stage: Stage,
+) -> None:
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(50, "b2", "b3")
+    for name in ("b2", "b3"):
+        assert stage.peer(name).vote_requests.pop()
+    stage.pass_ms(50, "b2", "b3")
+    stage.votes(b2=True, b3=True)
+    assert [order.node.leader for order in stage.orders] == ["b1"]
+
+
+def test_who_has_answered_is_not_asked_again(stage: Stage) -> None:
+    stage.node("", 0, "b1", "b2", "b3")
+    stage.pass_ms(50, "b2", "b3")
+    stage.votes(b2=True)
+    stage.pass_ms(100, "b2", "b3")
+    assert not stage.peer("b2").vote_requests
+    assert len(stage.peer("b3").vote_requests) == 3
+
+
 def test_a_silent_leader_is_not_replaced_without_consents(stage: Stage) -> None:
     stage.node("b2", 3, "b1", "b2", incarnation=22)
     stage.pass_ms(4_000, "b3")
