@@ -60,9 +60,9 @@ LOOK_AHEAD_MS_MAX: Final = 250
 LEASE_GATHER_MS: Final = 100
 """Beyond the look-ahead, for what is leased along with what is within it."""
 ACK_LINGER_MS: Final = 100
-"""Acks that nobody waits for are gathered for so long by the consumer,"""
+"""So long a consumer gathers acks that nobody waits for: each request is answered and counted on its own."""
 ACK_GATHER_MS: Final = 100
-"""and then by the leader, for a record that is made anyway: each record is a sync on every replica's disk."""
+"""So long a leader lets them wait for a record that is made anyway: each record is a sync on every replica's disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
 
 # Replication

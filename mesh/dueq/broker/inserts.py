@@ -112,17 +112,17 @@ class Inserts:
         if self._patient and not self.pace.wait_us(now.mono_us):
             older = not self._prompt or self._patient[0].number < self._prompt[0].number
             if older:
-                return self._take_patient()
+                return self._take_patient(now)
         return self._prompt.popleft() if self._prompt else None
 
-    def _take_patient(self) -> _Waiting:
+    def _take_patient(self, now: Now) -> _Waiting:
         taken = self._patient.popleft()
         identity = taken.event.route.identity
         self._behind[identity] -= 1
         if not self._behind[identity]:
             del self._behind[identity]
         self._patient_rows -= taken.rows
-        self.pace.took(taken.rows)
+        self.pace.took(taken.rows, now.mono_us)
         return taken
 
     def wait_us(self, now: Now) -> int | None:

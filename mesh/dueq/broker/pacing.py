@@ -3,6 +3,7 @@
 While this broker delivers, it watches how late its pushes leave behind the instant at which their turn should have
 begun: what a busy processor and long turns cost, whatever else a message may have waited for. Where too many of them
 are late, inserts that are due much later come in more slowly, until they are not; where none is, faster again.
+A load that begins beside many deliveries begins slowly: it would else spoil seconds until its pace is found.
 Increase and decrease are both by a factor, over windows, as there is one controller to a broker and nobody to share
 with; the decrease is the larger one, as in TCP's congestion control (Jacobson, Karels: Congestion Avoidance and
 Control, 1988).
@@ -23,11 +24,14 @@ LATE_SHARE: Final = 0.04
 """More late pushes than this in a window are too many; of half as many, or fewer, the pace is made faster."""
 SLOWER: Final = 0.6
 FASTER: Final = 1.05
+FASTER_AT_FIRST: Final = 1.5
+"""Until there are too many late pushes for the first time."""
 ROWS_PER_S_MIN: Final = 1_000
+ROWS_PER_S_AT_FIRST: Final = 4_000
 ROWS_PER_S_MAX: Final = 400_000
 """From here on there is no limit."""
 IDLE_US: Final = 1_000_000
-"""After so long without a push there is nobody to make room for."""
+"""After so long without a push there is nobody to make room for; after so long without an insert a load begins anew."""
 AHEAD_S: Final = 0.05
 """So much of a second's rows may be taken at once."""
 
@@ -47,6 +51,9 @@ class Pace:
         self._began_us = 0
         self._pushes = self._late = 0
         self._taken = 0
+        self._taken_us = -IDLE_US
+        # Whether the last window was full, and whether the present load has not made too many pushes late yet.
+        self._delivers = self._begins = False
 
     def pushed(self, late_us: int, mono_us: int) -> None:
         """A turn has pushed.
@@ -62,6 +69,7 @@ class Pace:
         self._late += late_us > LATE_US
         elapsed_us = mono_us - self._began_us
         if elapsed_us >= WINDOW_MAX_US or (elapsed_us >= WINDOW_US and self._pushes >= WINDOW_PUSHES):
+            self._delivers = self._pushes >= WINDOW_PUSHES
             self._judge(elapsed_us, mono_us)
 
     def _begin(self, mono_us: int) -> None:
@@ -72,21 +80,24 @@ class Pace:
         share = self._late / self._pushes
         if share > LATE_SHARE:
             if self._taken:  # else it is not these inserts that make pushes late
+                self._begins = False
                 taken_per_s = self._taken * 1e6 / elapsed_us
                 limit = taken_per_s if self.rows_per_s is None else min(self.rows_per_s, taken_per_s)
                 self.rows_per_s = max(ROWS_PER_S_MIN, SLOWER * limit)
         elif self.rows_per_s is not None and share <= LATE_SHARE / 2:
-            faster = FASTER * self.rows_per_s
+            faster = (FASTER_AT_FIRST if self._begins else FASTER) * self.rows_per_s
             self.rows_per_s = faster if faster < ROWS_PER_S_MAX else None
         self._begin(mono_us)
 
     def wait_us(self, mono_us: int) -> int:
         """Return how long no more may be taken; 0: now."""
-        if self.rows_per_s is None:
-            return 0
         if mono_us - self._pushed_us >= IDLE_US:
             self.rows_per_s = None
             self._rows = 0.0
+        elif self._delivers and mono_us - self._taken_us >= IDLE_US:
+            self.rows_per_s = min(self.rows_per_s or math.inf, ROWS_PER_S_AT_FIRST)
+            self._begins = True
+        if self.rows_per_s is None:
             return 0
         earned = (mono_us - self._refilled_us) * self.rows_per_s / 1e6
         self._refilled_us = mono_us
@@ -97,8 +108,9 @@ class Pace:
         """Return how many rows it lets in during that time; infinity where there is no limit."""
         return math.inf if self.rows_per_s is None else self.rows_per_s * seconds
 
-    def took(self, rows: int) -> None:
+    def took(self, rows: int, mono_us: int) -> None:
         """So many rows were taken."""
         self._taken += rows
+        self._taken_us = mono_us
         if self.rows_per_s is not None:
             self._rows -= rows

@@ -33,7 +33,7 @@ def slowed(rows_per_s: float) -> Inserts:
     inserts.pace.pushed(0, NOW.mono_us)
     inserts.pace.rows_per_s = rows_per_s
     assert inserts.pace.wait_us(NOW.mono_us) == 0
-    inserts.pace.took(int(rows_per_s))
+    inserts.pace.took(int(rows_per_s), NOW.mono_us)
     return inserts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.broker.pacing import IDLE_US, LATE_US, ROWS_PER_S_MIN, Pace
+from dueq.broker.pacing import IDLE_US, LATE_US, ROWS_PER_S_AT_FIRST, ROWS_PER_S_MIN, Pace
 
 
 class Broker:
@@ -23,7 +23,7 @@ class Broker:
             self.pace.pushed(late_us, self.now_us)
             for _ in range(self.could_per_s // 200 // 50):
                 if not self.pace.wait_us(self.now_us):
-                    self.pace.took(50)
+                    self.pace.took(50, self.now_us)
                     taken += 50
         return taken
 
@@ -78,11 +78,52 @@ def test_late_pushes_without_a_load_slow_nothing() -> None:
     assert broker.pace.rows_per_s is None
 
 
+def deliver(broker: Broker, seconds: float) -> None:
+    """Push on time, and load nothing."""
+    could_per_s, broker.could_per_s = broker.could_per_s, 0
+    broker.go_on(seconds, 0)
+    broker.could_per_s = could_per_s
+
+
+def test_a_load_that_begins_beside_deliveries_begins_slowly_and_soon_has_no_limit() -> None:
+    broker = Broker()
+    deliver(broker, 2)
+    assert broker.go_on(0.1, 0) < 2 * ROWS_PER_S_AT_FIRST * 0.1
+    broker.go_on(1.5, 0)
+    assert broker.pace.rows_per_s is None
+    assert broker.go_on(0.1, 0) == 5_000
+
+
+def test_a_load_that_pauses_begins_slowly_again() -> None:
+    broker = Broker()
+    deliver(broker, 2)
+    broker.go_on(3, 0)
+    deliver(broker, 2)
+    assert broker.go_on(0.1, 0) < 2 * ROWS_PER_S_AT_FIRST * 0.1
+
+
+def test_once_pushes_were_late_it_does_not_get_faster_as_it_did_at_first() -> None:
+    broker = Broker()
+    deliver(broker, 2)
+    broker.go_on(0.2, 0)
+    broker.go_on(0.5, LATE_US + 1)
+    slow = broker.go_on(0.2, 0)
+    assert broker.go_on(0.2, 0) < 1.5 * slow
+
+
+def test_a_load_beside_few_deliveries_begins_without_a_limit() -> None:
+    pace = Pace()
+    for at_us in range(0, 3_000_000, 100_000):
+        pace.pushed(0, 10_000_000 + at_us)
+    assert pace.wait_us(13_000_000) == 0
+    assert pace.rows_per_s is None
+
+
 def test_few_pushes_are_judged_over_a_longer_time() -> None:
     pace = Pace()
     for at_us in range(0, 400_000, 50_000):
         pace.pushed(LATE_US + 1, 10_000_000 + at_us)
-        pace.took(100)
+        pace.took(100, 10_000_000 + at_us)
         assert pace.rows_per_s is None
     pace.pushed(LATE_US + 1, 10_500_000)
     assert pace.rows_per_s is not None

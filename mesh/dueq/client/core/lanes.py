@@ -6,8 +6,9 @@ At most REQUESTS_IN_FLIGHT_MAX numbers lie between the oldest open request and t
 call can fall out of the brokers' window.
 
 While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
-the next request. So one caller waits for nobody, and fifty callers make one batch. What any partition may take
-gathers before it has a lane (`crowd`).
+the next request. So one caller waits for nobody, and fifty callers make one batch. Patient acks, which leaders
+answer late, are none of the few for a part that cannot wait. What any partition may take gathers before it has a
+lane (`crowd`).
 """
 
 from __future__ import annotations
