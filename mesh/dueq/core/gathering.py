@@ -37,13 +37,20 @@ class Gathering:
         if self._rows > limits.RECORD_ROWS_MAX:
             self.over = True
 
-    def end(self) -> None:
-        """Leave in this turn, as a record is being made, or what the acks end is wanted."""
-        self.over = True
+    def end(self, uid: int = 0) -> bool:
+        """Leave in this turn, as a record is being made (by `uid`, at once), or what the acks end is wanted.
 
-    def leave(self, uid: int) -> None:
-        """This partition makes a record now, and its acks come before it."""
+        Returns:
+            Whether acks of `uid` have waited until now.
+        """
+        self.over = True
+        return self.leave(uid)
+
+    def leave(self, uid: int) -> bool:
+        """This partition's acks wait no more; returns whether some did."""
+        waited = uid in self._uids
         self._uids.pop(uid, None)
+        return waited
 
     def take(self, now: Now) -> list[int]:
         """Return whose acks leave in this turn, once it is known what else is done in it."""

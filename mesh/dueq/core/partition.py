@@ -39,7 +39,7 @@ from dueq.core.persistence import (
     TrimLog,
 )
 from dueq.core.replica import Replica
-from dueq.core.requests import Refusal, check_change, check_chunk
+from dueq.core.requests import Refusal, alike_in, check_change, check_chunk
 from dueq.core.timeline import Timeline
 from dueq.core.uploads import Uploads
 from dueq.errors import UnknownVersion
@@ -159,8 +159,7 @@ class Partition:
         if request.patient and alone and not self.dispatcher.has_waiting(now):
             gathering.wait(self.uid, request.rows, now)
         else:
-            gathering.leave(self.uid)
-            gathering.end()
+            gathering.end(self.uid)
             self.ctx.touch(self)
 
     def _cannot_take(self, request: ChangeRequest, now: Now) -> Refusal | None:
@@ -235,10 +234,10 @@ class Partition:
 
     def _append_next(self, now: Now) -> None:
         """Gather the queue's next requests that are alike into one record."""
-        kind, alike = self._queue[0].request.kind, _alike(self._queue[0].request)
+        kind, alike = self._queue[0].request.kind, alike_in(self._queue[0].request)
         group: list[_Queued] = []
         rows = weight = 0
-        while self._queue and _alike(self._queue[0].request) == alike:
+        while self._queue and alike_in(self._queue[0].request) == alike:
             head = self._queue[0]
             rows += head.request.rows
             weight += len(head.body)
@@ -309,10 +308,7 @@ class Partition:
         if not self.replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
             return 0
         self.ctx.touch(self)
-        self.ctx.gathering.end()
-        if self.uid in self.ctx.gathering:
-            # Before an EXPIRE of the very leases that they end.
-            self.ctx.gathering.leave(self.uid)
+        if self.ctx.gathering.end(self.uid):  # acks come before an EXPIRE of the very leases that they end
             self._append_queue(now)
         return self._append(record, b"", now)
 
@@ -695,11 +691,6 @@ class Partition:
             "ready": ready,
             "leased": self.timeline.leased_count,
         }
-
-
-def _alike(request: ChangeRequest) -> tuple[object, ...]:
-    """What requests must have in common to share a record."""
-    return request.kind, request.keyed, request.job, request.job_until, request.job_action
 
 
 def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

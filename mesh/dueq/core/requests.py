@@ -46,6 +46,11 @@ def invalid(text: str) -> Refusal:
     return Refusal(Code.INVALID_REQUEST, text)
 
 
+def alike_in(request: ChangeRequest) -> tuple[object, ...]:
+    """Return what requests must have in common to share a record."""
+    return request.kind, request.keyed, request.job, request.job_until, request.job_action
+
+
 def check_change(
     request: ChangeRequest, bodies: list[bytes | memoryview], topic: Topic, now: Now
 ) -> Refusal | None:
