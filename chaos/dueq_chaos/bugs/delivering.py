@@ -44,8 +44,8 @@ DELIVERING: Final = (
                 "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
             ),
         ),
-        seeds=60,
-        finders=(20,),
+        seeds=450,
+        finders=(150,),
     ),
     Bug(
         "push-before-grant",
@@ -78,8 +78,8 @@ DELIVERING: Final = (
                 "    self._dispatch(now)\n    for event in events:",
             ),
         ),
-        seeds=54,
-        finders=(17,),
+        seeds=465,
+        finders=(155,),
     ),
     Bug(
         "push-unconfirmed",
@@ -92,8 +92,8 @@ DELIVERING: Final = (
                 "return leading is not None",
             ),
         ),
-        seeds=54,
-        finders=(17,),
+        seeds=465,
+        finders=(155,),
     ),
     Bug(
         "deadlines-not-shifted",

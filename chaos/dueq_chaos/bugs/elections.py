@@ -69,8 +69,8 @@ ELECTIONS: Final = (
             change(f"{_CANDIDACY}._decide", "member == self._ctx.me or", "member[0] == self._ctx.me[0] or"),
             change(f"{_CANDIDACY}._voters", "and peer.store_id == member.store_id", ""),
         ),
-        seeds=717,
-        finders=(239,),
+        seeds=369,
+        finders=(123,),
     ),
     Bug(
         "unknown-set-taken-for-failed",
@@ -92,7 +92,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=375,
-        finders=(12,),
+        finders=(125,),
     ),
     Bug(
         "unknown-set-taken-for-done",
@@ -124,7 +124,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=27,
-        finders=(8,),
+        finders=(12,),
     ),
     Bug(
         "serves-before-its-barrier",
@@ -143,7 +143,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=27,
-        finders=(8,),
+        finders=(9,),
     ),
 )
 """All of them, in the order of the rules."""

@@ -125,7 +125,7 @@ REPLICATION: Final = (
             *_NO_ASSERTIONS,
         ),
         seeds=54,
-        finders=(17,),
+        finders=(0,),
     ),
     Bug(
         "ack-of-own-end",
@@ -300,7 +300,7 @@ REPLICATION: Final = (
             ),
         ),
         seeds=63,
-        finders=(21,),
+        finders=(4,),
     ),
     Bug(
         "probe-runs-away",

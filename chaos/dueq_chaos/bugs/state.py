@@ -122,8 +122,8 @@ STATE: Final = (
                 "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
             ),
         ),
-        seeds=15,
-        finders=(5,),
+        seeds=63,
+        finders=(21,),
     ),
     Bug(
         "lease-without-state-check",
@@ -131,15 +131,15 @@ STATE: Final = (
         "River #1302, PR riverqueue/river#1373: a grant must be checked where it takes effect",
         (change(f"{_LIVE}._grant", 'free = rows["state"] == State.WAITING', 'free = rows["state"] >= 0'),),
         seeds=60,
-        finders=(19,),
+        finders=(0,),
     ),
     Bug(
         "nack-forgets-due",
         "A message that was given back waits from the stamp on, though it was leased before its due instant.",
         "BullMQ, Celery: a retried ETA task runs at once",
         (change(f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'),),
-        seeds=66,
-        finders=(23,),
+        seeds=162,
+        finders=(54,),
     ),
     Bug(
         "move-waits-at-old-due",
@@ -147,7 +147,7 @@ STATE: Final = (
         "a timer of the old instant that still fires",
         (change(f"{_LIVE}._moved_or_cancelled", 'rows["due"] = record.due[at]', "pass"),),
         seeds=24,
-        finders=(0,),
+        finders=(2,),
     ),
 )
 """All of them."""

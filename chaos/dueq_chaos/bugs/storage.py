@@ -39,8 +39,8 @@ STORAGE: Final = (
                 "    if len(write.unwait):",
             ),
         ),
-        seeds=48,
-        finders=(15,),
+        seeds=531,
+        finders=(177,),
     ),
     Bug(
         "snapshot-without-leases",
@@ -93,7 +93,7 @@ STORAGE: Final = (
             change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
         ),
         seeds=2400,
-        finders=(781, 1101),
+        finders=(1101,),
     ),
     Bug(
         "move-keeps-old-index-row",
@@ -163,7 +163,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=252,
-        finders=(83,),
+        finders=(25,),
     ),
     Bug(
         "chunks-not-waited-for",

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +113,9 @@ class Partition:
         self._waiting: dict[int, list[_Waiting]] = {}
         self._weights: deque[tuple[int, int]] = deque()
         self._uncommitted_bytes = 0
-        self._checkpoint_at_us = now.mono_us
+        # Partitions of a topic begin together; every delivery would be late if their checkpoints were made together.
+        phase_ms = crc32(f"{ctx.settings.broker_id} {self.uid}".encode()) % limits.CHECKPOINT_MS
+        self._checkpoint_at_us = now.mono_us - phase_ms * 1000
         self._checkpointing = False
         self._checkpointed = self.timeline.applied
         # Jobs that were open at the last checkpoint, and who waits for a later one: since which record.
