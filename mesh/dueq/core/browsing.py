@@ -7,7 +7,7 @@ is leased, moved or counted. A snapshot lives as long as the leadership that mad
 page for a while; there are few of them, since each keeps the store from giving up what it has deleted.
 
 Jobs that are open when the checkpoint is made are hidden from all its pages, whatever becomes of them: so no other
-checkpoint may come between it and the snapshot (`Partition.after_checkpoint`).
+checkpoint may come between it and the snapshot (`Checkpoints.after`).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Browsing:
             found.waiting, found.hidden = None, hidden
             self._read_page(route, request, number, found, _place(request), begin=True)
 
-        partition.after_checkpoint(durable, now)
+        partition.checkpoints.after(durable, now)
         return None
 
     def _end(self, number: int) -> None:
@@ -159,7 +159,7 @@ class Browsing:
         self._asked[route, request.request_id] = None
         found.reading += 1
         if begin:
-            found.partition.hold_checkpoints += 1
+            found.partition.checkpoints.hold()
         limit = min(request.limit or limits.BROWSE_ROWS_MAX, limits.BROWSE_ROWS_MAX)
 
         def make(token: int) -> ReadPage:
@@ -171,7 +171,7 @@ class Browsing:
         def read(answer: object, now: Now) -> None:
             assert isinstance(answer, PageRead)
             if begin:
-                found.partition.checkpoints_go_on()
+                found.partition.checkpoints.let_go()
             self._done(number, found, now)
             if found.led and not found.ended and not len(answer.entries) and not answer.last:
                 # All that was looked at is hidden.

@@ -228,7 +228,7 @@ class Jobs:
                 work.after = (low_water if job.state == JobState.CANCELLED else job.until, -1)
                 self._read(work)
 
-        self._partition.after_checkpoint(durable, now)
+        self._partition.checkpoints.after(durable, now)
 
     def _read(self, work: _Pass) -> None:
         work.reading = True

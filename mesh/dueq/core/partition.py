@@ -11,15 +11,14 @@ moment the leadership ends.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.applied import Applied, RequestResult
+from dueq.core.checkpoints import Checkpoints
 from dueq.core.context import Context
 from dueq.core.dispatch import TopicDispatcher
 from dueq.core.entry import Entries
@@ -113,15 +112,7 @@ class Partition:
         self._waiting: dict[int, list[_Waiting]] = {}
         self._weights: deque[tuple[int, int]] = deque()
         self._uncommitted_bytes = 0
-        # Partitions of a topic begin together; every delivery would be late if their checkpoints were made together.
-        phase_ms = crc32(f"{ctx.settings.broker_id} {self.uid}".encode()) % limits.CHECKPOINT_MS
-        self._checkpoint_at_us = now.mono_us - phase_ms * 1000
-        self._checkpointing = False
-        self._checkpointed = self.timeline.applied
-        # Jobs that were open at the last checkpoint, and who waits for a later one: since which record.
-        self._hidden = self.timeline.hidden_jobs()
-        self._wanted: list[tuple[int, Callable[[frozenset[int], Now], None]]] = []
-        self.hold_checkpoints = 0
+        self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
         self._generation = 0
         self._closed = False
         if recovered is None:
@@ -396,7 +387,7 @@ class Partition:
             self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
         self.ctx.gathering.leave(self.uid)
         self._weights.clear()
-        self._wanted.clear()
+        self.checkpoints.leadership_lost()
         self.jobs.end()
         self._uncommitted_bytes = 0
         self.uploads.leadership_lost()
@@ -493,7 +484,9 @@ class Partition:
     def _maintain(self, now: Now) -> None:
         if self.replica.installing or self.broken:
             return
-        self._checkpoint(now)
+        checkpoint = self.checkpoints.make(now)
+        if checkpoint is not None:
+            self._trim(checkpoint.applied, now)
         self.timeline.hot_rows_max = self.hot_rows_max
         wanted = self.timeline.wants_scan()
         if wanted is not None:
@@ -513,62 +506,6 @@ class Partition:
             self.ctx.touch(self)
 
         self.ctx.read(lambda token: ScanIndex(token, self.uid, after_wait_at, after_key, limit), read)
-
-    def after_checkpoint(self, then: Callable[[frozenset[int], Now], None], now: Now) -> None:
-        """Call `then` once the disk holds all that is applied by now, unless the leadership ends before.
-
-        It is given the numbers of the jobs that were open at that checkpoint. While it needs the disk to stay as it
-        is, it raises `hold_checkpoints`; `checkpoints_go_on` is for when it has read.
-        """
-        if self.timeline.applied == self._checkpointed and not self._checkpointing:
-            then(self._hidden, now)
-            return
-        self._wanted.append((self.timeline.applied, then))
-        self.ctx.touch(self)
-
-    def checkpoints_go_on(self) -> None:
-        """One who held up checkpoints needs it no more."""
-        self.hold_checkpoints -= 1
-        self.ctx.touch(self)
-
-    def _checkpoint_due(self, now: Now) -> bool:
-        timeline = self.timeline
-        if self._checkpointing or self.hold_checkpoints or timeline.applied == self._checkpointed:
-            return False
-        if self._wanted or timeline.dirty_rows >= limits.CHECKPOINT_ROWS:
-            return True
-        return now.mono_us - self._checkpoint_at_us >= limits.CHECKPOINT_MS * 1000
-
-    def _checkpoint(self, now: Now) -> None:
-        if not self._checkpoint_due(now):
-            if self.timeline.applied != self._checkpointed:
-                self.ctx.checkpoints.set(self.uid, self._checkpoint_at_us + limits.CHECKPOINT_MS * 1000)
-            return
-        checkpoint = self.timeline.checkpoint()
-        if checkpoint is None:
-            return
-        self._checkpointing = True
-        self._checkpoint_at_us = now.mono_us
-        hidden = self._hidden = self.timeline.hidden_jobs()
-        self.ctx.persist(checkpoint)
-        self._trim(checkpoint.applied, now)
-        generation = self._generation
-
-        def saved(then: Now) -> None:
-            if generation != self._generation:
-                return
-            self._checkpointing = False
-            self._checkpointed = checkpoint.applied
-            self.timeline.checkpoint_saved(checkpoint.applied)
-            self.ctx.touch(self)
-            wanted, self._wanted = self._wanted, []
-            for applied, ready in wanted:
-                if applied <= checkpoint.applied:
-                    ready(hidden, then)
-                else:
-                    self._wanted.append((applied, ready))
-
-        self.ctx.when_persisted(saved)
 
     def _trim(self, applied: int, now: Now) -> None:
         """Give up the log before the checkpoint, but for what followers need and a bounded reserve."""
@@ -626,6 +563,7 @@ class Partition:
             self.replica.tell_position(peer, chunk.epoch, chunk.epoch)
             return
         self._generation += 1
+        self.checkpoints.void()
         self.uploads.wiped()
         self._installation = Installation(
             self.ctx, self.replica, self.topic.name, peer.broker_id, self._installed, now
@@ -642,14 +580,12 @@ class Partition:
     def _installed(self, recovered: RecoveredPartition, now: Now) -> None:
         self._generation += 1
         self._installation = None
-        self._checkpointing = False
         epoch = self.replica.epoch
         self.replica.reset(recovered)
         self.replica.raise_epoch(epoch)
         self.timeline = self._timeline_of(recovered)
         self.uploads.recovered(recovered.uploads, now)
-        self._checkpointed = self.timeline.applied
-        self._hidden = self.timeline.hidden_jobs()
+        self.checkpoints.begin(self.timeline)
         self.ctx.log("info", "replica.installed", uid=self.uid, applied=recovered.applied, epoch=epoch)
 
     def upload_received(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:
@@ -669,6 +605,7 @@ class Partition:
         """The topic was deleted: what is still under way comes to nothing."""
         self._closed = True
         self._generation += 1
+        self.checkpoints.void()
         led = self.replica.is_leader
         self.replica.close()
         if led:
