@@ -18,7 +18,7 @@ Answer = MetadataReply | Reply
 
 
 class Ask:
-    """One question. Its first answer ends it, unless `on_answer` calls `again()`; so does
+    """One question. Its first answer ends it, unless `on_answer`, which is given it, calls `again()`; so does
     `wanted()` being False.
 
     Attributes:
@@ -43,7 +43,7 @@ class Ask:
         self,
         asking: Asking,
         build: Callable[[int], ClientMessage],
-        on_answer: Callable[[Answer], None],
+        on_answer: Callable[[Ask, Answer], None],
         silence_us: int,
         wanted: Callable[[], bool],
     ) -> None:
@@ -90,7 +90,7 @@ class Ask:
         """Hand an answer to whoever asked, if he still wants it."""
         self._forget()
         if self._wanted():
-            self._on_answer(answer)
+            self._on_answer(self, answer)
 
     def _forget(self) -> None:
         self._asking.open.pop(self._request, None)
@@ -113,7 +113,7 @@ class Asking:
     def ask(
         self,
         build: Callable[[int], ClientMessage],
-        on_answer: Callable[[Answer], None],
+        on_answer: Callable[[Ask, Answer], None],
         silence_us: int = SILENCE_US,
         wanted: Callable[[], bool] = lambda: True,
     ) -> Ask:

@@ -38,13 +38,13 @@ class Part:
         topic, uid, client_id: where it goes and whose deduplication window it uses.
         anywhere: any partition may take it; `uid` is 0 until one was chosen.
         rows: how many.
-        inline: the payloads of an INSERT that travel in the request.
-        long: (row, payload) of those that are uploaded first.
+        inline: the payloads of an INSERT that travel in the request; empty once it has succeeded.
+        long: (row, payload) of those that are uploaded first; likewise.
         alone: never shares a request.
         keyed: each payload begins with its key.
         patient: an ACK that nobody waits for.
         job, job_until, job_action: as in the request.
-        change: the request that it is part of, once one was made.
+        change: the request that it is part of, once one was made and until it has succeeded.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
         error: why it failed.
@@ -133,6 +133,22 @@ class Part:
     def resolved(self) -> bool:
         """There is an answer."""
         return self.reply is not None or self.error is not None
+
+    def succeed(self, reply: ChangeReply) -> None:
+        """Take the answer.
+
+        What led here is let go: a part, its request and its call would else keep each other, and the payloads, until
+        the collector of garbage looks at them.
+        """
+        done, self.done = self.done, _nobody
+        self.reply, self.change = reply, None
+        self.inline = self.long = ()
+        done(self)
+
+    def fail(self, error: DueqError) -> None:
+        """Take the reason why there is no answer; the part may be sent again."""
+        self.error = error
+        self.done(self)
 
     @property
     def alike(self) -> tuple[object, ...]:
@@ -318,6 +334,10 @@ class Lane:
             return False
         # Patient requests are answered late: whoever cannot wait does not wait for those.
         return sum(not change.request.patient for change in self.open.values()) < GATHER_FROM
+
+
+def _nobody(part: Part) -> None:
+    """Nobody is to be told any more."""
 
 
 def _may_overtake(later: Part, earlier: Part) -> bool:

@@ -60,7 +60,6 @@ class _Fetch:
     """One question about one topic, under way or waiting for its turn."""
 
     def __init__(self) -> None:
-        self.ask: Ask | None = None
         self.denied = 0
         self.waiters: list[Waiter] = []
 
@@ -131,12 +130,12 @@ class Directory:
             fetch.waiters.append(then)
 
     def _fetch(self, name: str, fetch: _Fetch) -> None:
-        fetch.ask = self._asking.ask(
-            lambda request: MetadataRequest(request, name), lambda answer: self._answered(name, fetch, answer)
+        self._asking.ask(
+            lambda request: MetadataRequest(request, name),
+            lambda ask, answer: self._answered(name, fetch, ask, answer),
         )
 
-    def _answered(self, name: str, fetch: _Fetch, answer: Answer) -> None:
-        assert fetch.ask is not None
+    def _answered(self, name: str, fetch: _Fetch, ask: Ask, answer: Answer) -> None:
         if answer.code is Code.OK and isinstance(answer, MetadataReply):
             self._links.learned(answer.brokers)
             info = next((topic for topic in answer.topics if topic.name == name), None)
@@ -144,7 +143,7 @@ class Directory:
                 self._known(name, fetch, info)
                 return
         elif answer.code in (Code.BUSY, Code.COORDINATOR_UNAVAILABLE, Code.NOT_LEADER):
-            fetch.ask.again(self._context.jittered(200_000))
+            ask.again(self._context.jittered(200_000))
             return
         elif answer.code is not Code.TOPIC_NOT_FOUND:
             self._fail(name, fetch, error_of(answer.code, answer.text))
@@ -152,7 +151,7 @@ class Directory:
         # A broker may not have heard yet of a topic that another one has just made: ask each once.
         fetch.denied += 1
         if fetch.denied < len(self._links.up()):
-            fetch.ask.again(0)
+            ask.again(0)
             return
         self._fail(name, fetch, TopicNotFound(f"there is no topic {name!r}"))
 

@@ -92,7 +92,7 @@ class Lanes:
             return
         change = part.change
         if change is None:
-            self._fail(part, self._unsent(part))
+            part.fail(self._unsent(part))
             return
         self._uploads.stop(part)
         if change.link:
@@ -105,7 +105,7 @@ class Lanes:
         elif not change.uncertain:
             # Its rows would go with the others', when it has just been told that they did not.
             self._share_anew(change)
-        self._fail(part, error)
+        part.fail(error)
 
     def abandon(self, part: Part) -> None:
         """Nobody wants the answer: do not send what was not sent yet."""
@@ -273,8 +273,7 @@ class Lanes:
     def _succeeded(self, change: Change, reply: ChangeReply) -> None:
         self._close(change)
         for part in change.waiting:
-            part.reply = reply
-            part.done(part)
+            part.succeed(reply)
 
     def _refused(self, change: Change, error: DueqError) -> None:
         """A final refusal: nothing was appended. Of many callers only the guilty one shall get it."""
@@ -285,7 +284,7 @@ class Lanes:
             return
         self._close(change)
         for part in list(change.waiting):
-            self._fail(part, error)
+            part.fail(error)
 
     def _share_anew(self, change: Change) -> None:
         """Nothing of a request was appended: those who still wait for it go with other requests."""
@@ -346,10 +345,6 @@ class Lanes:
             lanes, self._full = list(self._full), {}
             for lane in lanes:
                 self._pump(lane)
-
-    def _fail(self, part: Part, error: DueqError) -> None:
-        part.error = error
-        part.done(part)
 
     # -------------------------------------------------------------- uploads
 

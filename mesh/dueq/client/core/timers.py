@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import Final
+
+_SWEEP_FROM: Final = 256
+"""Fewer timers than this are not looked through."""
 
 
 class Timer:
@@ -26,13 +30,26 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Timer]] = []
         self._count = 0
+        self._sweep_from = _SWEEP_FROM
+
+    def __len__(self) -> int:
+        """How many are kept, with some that were cancelled."""
+        return len(self._heap)
 
     def at(self, at_us: int, action: Callable[[], None]) -> Timer:
         """Run `action` in the first step at or after `at_us`."""
+        if len(self._heap) >= self._sweep_from:
+            self._sweep()
         timer = Timer(at_us, action)
         self._count += 1
         heapq.heappush(self._heap, (at_us, self._count, timer))
         return timer
+
+    def _sweep(self) -> None:
+        """Give up what was cancelled: most are, long before their instant."""
+        self._heap = [entry for entry in self._heap if entry[2].action is not None]
+        heapq.heapify(self._heap)
+        self._sweep_from = max(2 * len(self._heap), _SWEEP_FROM)
 
     def next_us(self) -> int | None:
         """The earliest pending instant, or None."""

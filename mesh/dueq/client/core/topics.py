@@ -60,7 +60,7 @@ class Question:
         """Ask; what is refused for the time being, or once and for all, never comes to `answered`."""
         calls = self._topics.calls
 
-        def first(answer: Answer) -> None:
+        def first(_: Ask, answer: Answer) -> None:
             if answer.code in FINAL:
                 calls.fail(self.call, error_of(answer.code, answer.text))
             elif answer.code in (Code.OK, Code.TOPIC_NOT_FOUND):

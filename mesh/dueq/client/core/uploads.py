@@ -217,5 +217,4 @@ class Uploads:
     def _fail(self, upload: _Upload, error: DueqError) -> None:
         self._uploads.pop(upload.part, None)
         self._forget(upload)
-        upload.part.error = error
-        upload.part.done(upload.part)
+        upload.part.fail(error)
