@@ -51,11 +51,11 @@ class Identity:
         set_aside = ""
         try:
             try:
-                engines = _open_engines(folder)
+                engines = _open_engines(folder, broker_id)
                 verify(*engines)
             except EngineDamaged as error:
                 set_aside = f"{error}; kept as {_put_aside(folder)}"
-                engines = _open_engines(folder)
+                engines = _open_engines(folder, broker_id)
                 verify(*engines)
             identity = cls(
                 _claim(engines[0], broker_id, cluster_id, os.urandom(8).hex()), folder, lock, set_aside
@@ -90,8 +90,8 @@ def _lock(folder: Path) -> IO[str]:
     return lock
 
 
-def _open_engines(folder: Path) -> tuple[Engine, Engine]:
-    buffers = Buffers.on(folder)
+def _open_engines(folder: Path, broker_id: str) -> tuple[Engine, Engine]:
+    buffers = Buffers.on(folder).of(broker_id)
     timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=buffers.timeline)
     try:
         payload = LevelDbEngine(folder / "payload", write_buffer_bytes=buffers.payload)

@@ -11,10 +11,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
+from zlib import crc32
 
 from dueq import limits
 
 _COMPACTION_BYTES = 16 << 20
+_SMALLER_MAX = 0.4
 _LEVEL0_BUSY = 6
 """LevelDB slows writes down at 8 files and stops at 12: inserts are refused well before."""
 
@@ -30,6 +32,11 @@ class Buffers(NamedTuple):
         """Choose them for the disk: a small one must not be filled by working room alone."""
         payload = max(min(shutil.disk_usage(folder).total // 64, 16 << 20), 1 << 20)
         return cls(payload // 2, payload)
+
+    def of(self, broker_id: str) -> Self:
+        """Make each a little smaller: replicas get the same rows, and would write full buffers down together."""
+        share = 1 - _SMALLER_MAX * crc32(broker_id.encode()) / 2**32
+        return type(self)(int(self.timeline * share), int(self.payload * share))
 
 
 class Space:
