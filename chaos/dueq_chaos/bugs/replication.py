@@ -107,8 +107,8 @@ REPLICATION: Final = (
                 "previous = min(mismatch.end, log.end)",
             ),
         ),
-        seeds=306,
-        finders=(102,),
+        seeds=99,
+        finders=(33,),
     ),
     Bug(
         "cut-at-late-duplicate",
