@@ -166,10 +166,12 @@ class Habits:
     """How a consumer treats a message; shares of all messages.
 
     Attributes:
+        idle_us: how long it leaves what has come where it is.
         work_us: how long it works on one.
         nack, extend, forget, late, twice: what it does instead of (or before) a plain ack.
     """
 
+    idle_us: tuple[int, int] = (20, 2_000)
     work_us: tuple[int, int] = (200, 5_000)
     nack: float = 0.0
     extend: float = 0.0
@@ -300,28 +302,35 @@ class ConsumingUser:
             self._inbox.extend(effect.deliveries)
             self._pick_soon()
         elif isinstance(effect, effects.LeaseLost):
-            lost = dict.fromkeys(effect.deliveries)
-            self._given_up |= {(d.uid, d.sequence, d.row, d.token): None for d in lost}
-            self._inbox = [delivery for delivery in self._inbox if delivery not in lost]
+            self._given_up |= {(d.uid, d.sequence, d.row, d.token): None for d in effect.deliveries}
             for delivery in effect.deliveries:
                 self._end(delivery)
+            back = self._take_back(effect.deliveries)
+            if effect.returning:
+                self._release(back)
         elif isinstance(effect, effects.Reclaim):
-            back = [delivery for delivery in effect.deliveries if not delivery.handed]
-            for delivery in back:
-                delivery.handed = True
-            self._inbox = [delivery for delivery in self._inbox if not delivery.handed]
-            if back:
-                self.client.submit(events.Settle(consumer_id, RecordKind.RELEASE, back))
+            self._release(self._take_back(effect.deliveries))
         else:
             self.client.world.tell(self.client.name, f"consumer failed: {effect.error!r}")
             self.open = False
             if not isinstance(effect.error, TopicNotFound):
                 self._later(500_000, self._reopen)
 
+    def _take_back(self, deliveries: list[Delivery]) -> list[Delivery]:
+        unhandled = [delivery for delivery in deliveries if not delivery.handed]
+        for delivery in unhandled:
+            delivery.handed = True
+        self._inbox = [delivery for delivery in self._inbox if not delivery.handed]
+        return unhandled
+
+    def _release(self, unhandled: list[Delivery]) -> None:
+        if unhandled:
+            self.client.submit(events.Settle(self._id, RecordKind.RELEASE, unhandled))
+
     def _pick_soon(self) -> None:
         if not self._picking:
             self._picking = True
-            self._later(self.random.randint(20, 2_000), self._pick)
+            self._later(self.random.randint(*self.habits.idle_us), self._pick)
 
     def _pick(self) -> None:
         """The user's loop: take what is there, each as long as it takes."""

@@ -45,13 +45,14 @@ class Inbox:
             self._take_out(unhandled)
         return unhandled
 
-    def lose(self, deliveries: Sequence[Delivery]) -> None:
-        """Leases are over: drop what is here, keep for the user what he has."""
+    def lose(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
+        """Leases are over: take back what is here and return it; keep for the user what he has."""
         with self._lock:
-            held = [delivery for delivery in deliveries if delivery.handed]
-            self._take_out([delivery for delivery in deliveries if not delivery.handed])
-            self._lost.extend(held)
+            unhandled = [delivery for delivery in deliveries if not delivery.handed]
+            self._lost.extend(delivery for delivery in deliveries if delivery.handed)
+            self._take_out(unhandled)
         self._wake()
+        return unhandled
 
     def fail(self, error: DueqError) -> None:
         """Nothing more will come."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 import zmq
 
 from dueq.client.core import ClientCore, effects
+from dueq.client.core.delivery import Delivery
 from dueq.client.core.events import Close, Event, Settle
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
@@ -201,13 +202,17 @@ class Runtime:
         if isinstance(effect, effects.Deliver):
             inbox.deliver(effect.deliveries)
         elif isinstance(effect, effects.LeaseLost):
-            inbox.lose(effect.deliveries)
+            unhandled = inbox.lose(effect.deliveries)
+            if effect.returning:
+                self._release(effect.consumer_id, unhandled)
         elif isinstance(effect, effects.ConsumerFailed):
             inbox.fail(effect.error)
         else:
-            unhandled = inbox.reclaim(effect.deliveries)
-            if unhandled:
-                self._queue.append(Settle(effect.consumer_id, RecordKind.RELEASE, unhandled))
+            self._release(effect.consumer_id, inbox.reclaim(effect.deliveries))
+
+    def _release(self, consumer_id: bytes, unhandled: list[Delivery]) -> None:
+        if unhandled:
+            self._queue.append(Settle(consumer_id, RecordKind.RELEASE, unhandled))
 
     def _end(self) -> None:
         with self._wake_lock:

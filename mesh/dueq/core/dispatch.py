@@ -576,7 +576,7 @@ class TopicDispatcher:
         lane = self._lanes.get(uid)
         if lane is None:
             return LaneCounts(0, 0, 0)
-        return LaneCounts(self.ready_count(uid, now), len(lane.leases), lane.unpushed())
+        return LaneCounts(self.ready_count(uid, now), len(lane.leases), len(lane.leases.unpushed()))
 
     def sessions(self, now: Now) -> list[SessionStatus]:
         """Return what the status shows of each consumer, in order of their first frame."""

@@ -186,11 +186,6 @@ class Lane:
         found: Slots = slots[ready != 0]
         return found
 
-    def unpushed(self) -> int:
-        """Return how many leases are proposed or granted whose push has not left."""
-        phase = self.leases.phase[: self.leases.high]
-        return int(((phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)).sum())
-
     # -------------------------------------------------------------- ending leases
 
     def touch(self, act_us: int) -> None:

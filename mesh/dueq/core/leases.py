@@ -9,7 +9,6 @@ to reschedule.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from itertools import repeat
 from typing import Any, Final
@@ -157,11 +156,10 @@ class LeaseTable:
         mine = (self.owner[: self.high] == owner) & (self.phase[: self.high] != Phase.FREE)
         return np.flatnonzero(mine)
 
-    def unpushed(self) -> Counter[int]:
-        """Return how many leases of each session are proposed or granted and have not been pushed."""
+    def unpushed(self) -> I64:
+        """Return the owners of what is proposed or granted and has not been pushed, one for each lease."""
         phase = self.phase[: self.high]
-        unpushed = (phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)
-        return Counter(self.owner[: self.high][unpushed].tolist())
+        return self.owner[: self.high][(phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)]
 
     def all_pushable(self, slots: list[int], tokens: list[int], now_us: int) -> bool:
         """Return whether all of these few leases are granted, in time, and have their payload at hand."""

@@ -364,23 +364,28 @@ class Sessions:
         elif now.mono_us < self._tell_us:
             return
         self._tell_us = NEVER_US
-        coming = self._coming()
+        coming: Counter[int] = Counter()
+        for lane in self._lanes.values():
+            coming.update(lane.leases.unpushed().tolist())
         for session in self._consumers.by_id.values():
             if not session.reachable or session.told_round == self._round:
                 continue
             if now.mono_us - session.told_us < TELL_US:
                 self._tell_us = min(self._tell_us, session.told_us + TELL_US)
             else:
-                self._reply(session, now, coming)
+                self._reply(session, now, coming[session.number_here])
 
     # -------------------------------------------------------------- answers
 
-    def _reply(self, session: ConsumerSession, now: Now, coming: Counter[int] | None = None) -> None:
-        """Answer, with the numbers of `_coming` if the caller has them at hand."""
+    def _reply(self, session: ConsumerSession, now: Now, coming: int | None = None) -> None:
+        """Answer; `coming`: how many leases of the session have not been pushed, if the caller knows."""
         if session.route is None:
             return
         if coming is None:
-            coming = self._coming()
+            coming = sum(
+                int(np.count_nonzero(lane.leases.unpushed() == session.number_here))
+                for lane in self._lanes.values()
+            )
         waiting = self._count_waiting(now)
         if waiting:
             session.told_round = self._round
@@ -391,16 +396,9 @@ class Sessions:
             session.route,
             ConsumerReply(
                 self._topic, session.consumer_id, session.attach, session.credit_number, code, text, waiting,
-                session.push_number, self._broker_id, coming[session.number_here], self._incarnation, now.mono_us,
+                session.push_number, self._broker_id, coming, self._incarnation, now.mono_us,
             ),
         )  # fmt: skip
-
-    def _coming(self) -> Counter[int]:
-        """Leases whose push has not left, by the number of their session."""
-        coming: Counter[int] = Counter()
-        for lane in self._lanes.values():
-            coming.update(lane.leases.unpushed())
-        return coming
 
     def _count_waiting(self, now: Now) -> int:
         if not self._demand.has_waiting(now):

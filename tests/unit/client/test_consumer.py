@@ -257,7 +257,7 @@ def test_what_is_not_handed_out_is_reclaimed_before_the_lease_ends_and_the_rest_
     effects = stage.run_until(4_050)
     [request] = sent(effects, ChangeRequest)
     assert (request.kind, request.target_row.tolist()) == (RecordKind.RELEASE, [1])
-    assert [lost.deliveries for lost in of(effects, LeaseLost)] == [[handed]]
+    assert [(lost.deliveries, lost.returning) for lost in of(effects, LeaseLost)] == [([handed], False)]
 
 
 def test_an_extended_lease_is_counted_from_the_decision() -> None:
@@ -372,7 +372,7 @@ def test_after_two_thirds_of_a_session_without_an_answer_leases_are_lost() -> No
     held = delivered(stage, "a", b"x", b"y")
     assert not of(stage.run_until(6_600), LeaseLost)
     [lost] = of(stage.run_until(6_700), LeaseLost)
-    assert lost.deliveries == held
+    assert (lost.deliveries, lost.returning) == (held, True)
 
 
 def test_answered_beats_keep_the_leases() -> None:

@@ -415,7 +415,7 @@ class Consumer:
             if session is not None and session.attached and self._closing is None:
                 self._speak(session, ConsumerAction.BEAT, session.asked)
 
-    def _lose(self, deliveries: Sequence[Delivery]) -> None:
+    def _lose(self, deliveries: Sequence[Delivery], *, returning: bool = False) -> None:
         if not deliveries:
             return
         for delivery in deliveries:
@@ -424,7 +424,7 @@ class Consumer:
         self._context.log(
             "warning", "leases.lost", topic=self.topic, count=len(deliveries), first=deliveries[0].id
         )
-        self._context.emit(LeaseLost(self.consumer_id, list(deliveries)))
+        self._context.emit(LeaseLost(self.consumer_id, list(deliveries), returning))
 
     def _drop(self, delivery: Delivery) -> None:
         if self.held.get(delivery.name) is delivery:
@@ -497,7 +497,8 @@ class Consumer:
         silent = {uid for uid in self._counts if now_us - self._alive_us.get(uid, now_us) >= LOST_US}
         if silent:
             self._alive_us |= dict.fromkeys(silent, now_us)
-            self._lose([d for d in self.held.values() if d.uid in silent and not d.settling])
+            # Heard again before its patience is over, a leader would keep them to the end of their leases.
+            self._lose([d for d in self.held.values() if d.uid in silent and not d.settling], returning=True)
 
     def _speak_at(self, session: Session) -> int:
         waits = session.unanswered or not session.attached or session.behind

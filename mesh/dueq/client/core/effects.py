@@ -71,10 +71,15 @@ class Reclaim:
 
 @dataclass(slots=True)
 class LeaseLost:
-    """The leases of these are over: never hand them out; tell the user about those that he holds."""
+    """The leases of these are over: never hand them out; tell the user about those that he holds.
+
+    Attributes:
+        returning: the leader may still count on them: those not handed out must be settled with RELEASE now.
+    """
 
     consumer_id: bytes
     deliveries: list[Delivery]
+    returning: bool = False
 
 
 @dataclass(slots=True)

@@ -1,0 +1,34 @@
+"""What waits for the user, and what is taken away from him."""
+
+from __future__ import annotations
+
+from dueq.client.core.delivery import Delivery
+from dueq.client.inbox import Inbox
+from tests.unit.client.stage import Stage
+from tests.unit.client.test_consumer import attached, delivered
+
+
+def with_two() -> tuple[Inbox, Delivery, Delivery]:
+    """An inbox of two messages, of which the user has taken the first."""
+    stage = Stage()
+    attached(stage)
+    inbox = Inbox(lambda: None)
+    first, second = delivered(stage, "a", b"x", b"y")
+    inbox.deliver([first, second])
+    assert inbox.take(1, 0) == [first]
+    return inbox, first, second
+
+
+def test_of_what_is_lost_the_user_hears_what_he_has_and_the_rest_can_go_back() -> None:
+    inbox, first, second = with_two()
+    assert inbox.lose([first, second]) == [second]
+    assert inbox.take_lost() == [first]
+    assert inbox.take(9, 0) == []
+    assert inbox.close() == []
+
+
+def test_what_is_reclaimed_is_not_handed_out_any_more() -> None:
+    inbox, first, second = with_two()
+    assert inbox.reclaim([first, second]) == [second]
+    assert inbox.take(9, 0) == []
+    assert inbox.take_lost() == []
