@@ -9,11 +9,13 @@ from __future__ import annotations
 import gc
 import time
 
-_ALLOCATIONS = 20_000
-"""Fewer objects than this since the last collection are not worth one."""
-_ALLOCATIONS_MAX = 1_000_000
+_YOUNG = 2_000
+"""Fewer objects than this since the last collection are not worth one. It takes half a microsecond each."""
+_YOUNG_MAX = 20_000
 """So many are collected even where the loop never rests."""
-_OLD_EVERY = 50
+_REST_US = 2_000
+"""A rest."""
+_OLD_EVERY = 500
 """Young collections before an old one is due."""
 
 
@@ -37,7 +39,8 @@ class IdleCollector:
 
     def rest(self, left_us: int) -> None:
         """Collect if it is worth it; the loop has nothing to do for `left_us`."""
-        if gc.get_count()[0] < _ALLOCATIONS:
+        young = gc.get_count()[0]
+        if young < _YOUNG or (left_us < _REST_US and young < _YOUNG_MAX):
             return
         if self._young_since_old >= _OLD_EVERY and left_us > 2 * self._old_us:
             began_ns = time.perf_counter_ns()
@@ -45,9 +48,6 @@ class IdleCollector:
             self._old_us = (time.perf_counter_ns() - began_ns) // 1000
             self._young_since_old = 0
         else:
+            # Both young generations at once: so each object is looked at once before it is old.
             gc.collect(1)
             self._young_since_old += 1
-
-    def crowded(self) -> bool:
-        """Whether collecting cannot wait for a rest."""
-        return gc.get_count()[0] > _ALLOCATIONS_MAX

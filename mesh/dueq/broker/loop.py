@@ -198,8 +198,7 @@ class Loop:
             self._second_at_us = now.mono_us + _SECOND_US
             self._each_second(now)
             self._complain()
-        if idle or self._collector.crowded():
-            self._collector.rest(left_us)
+        self._collector.rest(left_us)
 
     def _complain(self) -> None:
         """Refused frames are logged at most once a second."""

@@ -51,6 +51,16 @@ def test_a_few_allocations_are_not_worth_a_collection(collector: IdleCollector) 
     assert first() is not None
 
 
+def test_without_a_rest_only_what_is_much_is_collected(collector: IdleCollector) -> None:
+    gc.collect()
+    first = knots(5_000)
+    collector.rest(0)
+    assert first() is not None
+    knots(30_000)
+    collector.rest(0)
+    assert first() is None
+
+
 def test_cycles_that_have_grown_old_are_freed_in_a_long_rest(collector: IdleCollector) -> None:
     held = Knot()
     first = weakref.ref(held)
@@ -58,8 +68,8 @@ def test_cycles_that_have_grown_old_are_freed_in_a_long_rest(collector: IdleColl
         knots(30_000)
         collector.rest(25_000)
     del held
-    for _ in range(60):
-        knots(25_000)
+    for _ in range(510):
+        knots(2_500)
         collector.rest(60_000_000)
     assert first() is None
 
