@@ -396,6 +396,23 @@ def test_the_reply_says_what_waits_for_credit() -> None:
     assert reply.waiting == 3
 
 
+def test_the_reply_says_what_is_on_its_way_to_whom_it_answers() -> None:
+    stage = Stage()
+    stage.insert([10] * 5)
+    stage.attach(0, credit=2)
+    stage.attach(0, consumer=BOB, credit=3)
+    stage.run(0)
+    assert [reply.coming for reply in (stage.beat(1, number=2), stage.beat(1, consumer=BOB, number=2))] == [
+        2,
+        3,
+    ]
+    stage.run(10)
+    assert [reply.coming for reply in (stage.beat(11, number=3), stage.beat(11, consumer=BOB, number=3))] == [
+        0,
+        0,
+    ]
+
+
 def test_a_consumer_without_credit_is_told_when_messages_begin_to_wait() -> None:
     stage = Stage()
     stage.insert([1000, 1001, 2000])
