@@ -57,6 +57,7 @@ REGRESSIONS = {
     9103353: "a record that came in the turn of the wipe was written after it: the filled replica counted as damaged",
     9101699: "acks and extensions by turns went one by one, each after 500 others, and came after their leases",
     9060605: "a leader that learnt late of its epoch was measured by a later one's commits (the simulator's own fault)",
+    7300531: "a long payload that was uploaded once more when its request had been answered: the client broke",
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

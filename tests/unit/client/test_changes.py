@@ -382,6 +382,20 @@ def test_an_upload_that_a_new_leader_does_not_know_begins_anew_with_the_same_req
     assert (again.sequence, again.digest, again.upload.tolist()) == (sequence, digest, [99])
 
 
+def test_an_upload_that_has_begun_anew_ends_when_an_earlier_copy_of_the_request_is_answered(
+    stage: Stage,
+) -> None:
+    chunks = sent(stage.insert(7, LONG), ChunkRequest)
+    chunks += sent(stage.receive("a", safe(chunks[0])), ChunkRequest)
+    effects = [effect for chunk in chunks[1:] for effect in stage.receive("a", safe(chunk))]
+    [request] = sent(effects, ChangeRequest)
+    [first] = sent(stage.receive("a", refuse(request, Code.UNKNOWN_UPLOAD)), ChunkRequest)
+    [done] = of(stage.receive("a", ok(request, 90)), Completed)
+    assert len(done.value.ids()) == 1
+    assert not sent(stage.receive("a", safe(first, 99)), ChunkRequest)
+    assert not sent(stage.run_until(stage.ms + 5_000), ChunkRequest)
+
+
 def test_a_retry_after_the_brokers_have_forgotten_is_refused(stage: Stage) -> None:
     stage.insert(7, b"x", timeout_ms=2_500)
     [failed] = of(stage.run_until(stage.ms + 2_500), Failed)

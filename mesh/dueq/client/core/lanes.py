@@ -333,6 +333,8 @@ class Lanes:
         """The request is answered, or nobody waits for it."""
         change.set_timer(None)
         self._parked.pop(change, None)
+        for part in change.parts:
+            self._uploads.stop(part)  # begun anew while another copy of the request was on its way
         if self._asked.pop(change.request.request_id, None) is not None:
             self._out_bytes -= change.bytes
             if change.anywhere:
