@@ -1,9 +1,9 @@
 """One consumer: a session with every leader of its topic, the leases that it holds, its credit.
 
 Three clocks of patience run here, each shorter than the leader's: a session without an answer for two thirds
-of CONSUMER_SESSION_MS gives up its leases before the leader does; a lease is counted from the earliest that its
-push can have left, and never handed out when it is over; and what the user will not reach in time is given back
-before that, uncounted.
+of CONSUMER_SESSION_MS gives up its leases before the leader does, and gives back what was never handed out; a
+lease is counted from the earliest that its push can have left, and never handed out when it is over; and what
+the user will not reach in time is given back before that, uncounted.
 """
 
 from __future__ import annotations
