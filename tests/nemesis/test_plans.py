@@ -60,3 +60,10 @@ def test_a_random_plan_is_possible_in_order_and_over_in_time(seed: int) -> None:
 
 def test_where_nothing_is_possible_nothing_is_planned() -> None:
     assert at_random(1, 60, []) == ()
+    assert at_random(1, 60, ["kill"], only=["pause"]) == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_faults_can_be_of_chosen_kinds_only(seed: int) -> None:
+    plan = at_random(seed, 120, list(FAULTS), only=["pause", "kill"])
+    assert {step.kind for step in plan} == {"pause", "kill"}

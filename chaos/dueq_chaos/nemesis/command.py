@@ -14,7 +14,7 @@ from rich.table import Table
 from dueq_chaos.nemesis.outcome import Outcome
 from dueq_chaos.nemesis.report import write_report
 from dueq_chaos.nemesis.run import RANDOM, Run, Settings, impossible_here
-from dueq_chaos.nemesis.scenarios import SCENARIOS
+from dueq_chaos.nemesis.scenarios import RANDOM_KINDS, SCENARIOS
 from dueq_chaos.nemesis.screen import Screen
 
 _SEED_BITS = 32
@@ -43,6 +43,10 @@ _SEED_BITS = 32
     help="What cuts: a proxy between all processes, or network namespaces (root; real packets vanish, only cuts).",
 )  # fmt: skip
 @click.option(
+    "--only", multiple=True, type=click.Choice(RANDOM_KINDS),
+    help="Draw random faults of this kind only; may be given several times.",
+)  # fmt: skip
+@click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write a page of what happened (HTML)."
 )
 @click.option(
@@ -55,7 +59,7 @@ _SEED_BITS = 32
 )  # fmt: skip
 def run(
     scenarios: tuple[str, ...], listing: bool, duration: float, seed: int | None, rate: float, network: str,
-    report: Path | None, history: Path | None, data: Path | None,
+    only: tuple[str, ...], report: Path | None, history: Path | None, data: Path | None,
 ) -> int:  # fmt: skip
     """Break a mesh of real processes under traffic, and judge what its clients saw.
 
@@ -69,13 +73,22 @@ def run(
     names = scenarios or (RANDOM,)
     if unknown := [name for name in names if name not in SCENARIOS and name != RANDOM]:
         raise click.UsageError(f"there is no scenario {unknown[0]!r}: see --list")
+    if only and RANDOM not in names:
+        raise click.UsageError(f"--only is for random faults, and {names[0]!r} is a scenario")
     if data is not None and data.exists() and any(data.iterdir()):
         raise click.UsageError(f"{data} is not empty")
     folder = data or Path(tempfile.mkdtemp(prefix="dueq-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
     settings = Settings(
-        names, duration, seed, rate, folder, history or folder / "history.jsonl", network == "namespaces"
+        names,
+        duration,
+        seed,
+        rate,
+        folder,
+        history or folder / "history.jsonl",
+        network == "namespaces",
+        only,
     )
     outcome = _carried_out(settings, console)
     if report is not None:

@@ -48,6 +48,7 @@ class Settings:
         folder: for the mesh's data and logs; new or empty.
         history: where to write the history.
         namespaces: whether partitions are made by network namespaces instead of a proxy.
+        only: the kinds of faults that the random mode draws from; empty: all.
     """
 
     scenarios: tuple[str, ...]
@@ -57,6 +58,7 @@ class Settings:
     folder: Path
     history: Path
     namespaces: bool = False
+    only: tuple[str, ...] = ()
 
     def as_texts(self) -> dict[str, str]:
         """For people."""
@@ -68,7 +70,8 @@ class Settings:
             "mesh": f"3 brokers, {_PARTITIONS} partitions, 3 replicas",
             "network": "namespaces" if self.namespaces else "proxy",
             "again": f"dueq-chaos run {' '.join(self.scenarios)} --seed {self.seed} --duration {self.duration_s:g} "
-            f"--rate {self.rate:g}{' --network namespaces' if self.namespaces else ''}",
+            f"--rate {self.rate:g}{' --network namespaces' if self.namespaces else ''}"
+            f"{''.join(f' --only {kind}' for kind in self.only)}",
         }
 
 
@@ -92,7 +95,9 @@ def plan_of(settings: Settings, impossible: Mapping[str, str]) -> Plan:
     possible = [kind for kind in FAULTS if kind not in impossible]
     share_s = settings.duration_s / max(len(settings.scenarios), 1)
     plans = [
-        at_random(settings.seed, share_s, possible) if name == RANDOM else SCENARIOS[name].steps
+        at_random(settings.seed, share_s, possible, settings.only)
+        if name == RANDOM
+        else SCENARIOS[name].steps
         for name in settings.scenarios
     ]
     whole = one_after_another(plans, settings.duration_s)

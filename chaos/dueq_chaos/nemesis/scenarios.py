@@ -152,17 +152,20 @@ _WEATHER: Mapping[str, _Weather] = {
     "zookeeper-pause": _Weather(1, (1, 15), ("all",)),
     "kill-consumer": _Weather(1.5, (0.5, 2), ("all",)),
 }
+RANDOM_KINDS = tuple(_WEATHER)
+"""What the random mode draws from."""
 _CALM_S = (0.5, 8.0)
 _AT_ONCE = 3
 
 
-def at_random(seed: int, duration_s: float, possible: Collection[str]) -> Plan:
+def at_random(seed: int, duration_s: float, possible: Collection[str], only: Collection[str] = ()) -> Plan:
     """Draw a plan: up to three faults at once, with rests; each seed turns some kinds off and weights the rest wildly.
 
     Args:
         seed: decides everything (together with what is possible).
         duration_s: when the last fault shall have ended, seconds.
         possible: the kinds that this machine allows.
+        only: the kinds to draw from, each as usual; empty: all.
     """
     random = Random(seed)
     weights = {}
@@ -171,7 +174,9 @@ def at_random(seed: int, duration_s: float, possible: Collection[str]) -> Plan:
         weight = weather.weight * random.choice([0, 0.5, 1, 1, 2, 5])
         if kind in possible:
             weights[kind] = weight
-    if not any(weights.values()):
+    if only:
+        weights = {kind: _WEATHER[kind].weight for kind in weights if kind in only}
+    elif not any(weights.values()):
         weights = {kind: _WEATHER[kind].weight for kind in weights}
     steps: list[Step] = []
     at_s = random.uniform(1, 4)
