@@ -162,6 +162,7 @@ class TopicDispatcher:
             lane.job_decided(applied.job, now)
         if record.kind in _WITHHOLDING and record.token.any():
             self._let_go(lane, record, now)
+        lane.drop_dead()
 
     def _let_go(self, lane: Lane, record: Record, now: Now) -> None:
         """End leases that a CANCEL or MOVE withheld and has not ended: it was a repetition, or refused."""
@@ -177,6 +178,7 @@ class TopicDispatcher:
         lane = self._lanes.get(uid)
         if lane is not None:
             lane.queue.add(entries)
+            lane.drop_dead()
             self._dirty = True
 
     def _granted(self, lane: Lane, entries: Entries, now: Now) -> None:
@@ -208,6 +210,11 @@ class TopicDispatcher:
         half_us = np.minimum(leases.act_us[slots], half_us)
         leases.act_us[slots] = half_us
         lane.touch(int(half_us.min()))
+        alive = half_us > now.mono_us
+        if not alive.all():  # what is to be ended at once must not lie here until its far instant
+            slots, waits, entries = slots[alive], waits[alive], entries[alive]
+            if not len(slots):
+                return
         lane.schedule(slots, waits)
         self._stager.send_ahead(lane, slots, entries)
 

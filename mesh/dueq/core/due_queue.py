@@ -2,9 +2,13 @@
 
 A heap of integers `wait_at << 56 | key`, so order is (wait_at, log sequence, row) and nothing else.
 Deletion is
-lazy: a message that was moved, cancelled or leased stays in the heap until its place comes up, and is then
+lazy: the place of a message that was moved or cancelled stays in the heap until it comes up, and is then
 checked, many at a time, against the timeline's rows. Nothing is ever forgotten: what the timeline shows as
 waiting at this very instant comes out, once, and whoever takes it out puts it back or leases it.
+
+A dead place could stay for a year, so the heap is made anew from the timeline when most of it must be dead: it
+holds at most two places per waiting message, and `SPARE_PLACES`. That costs less than taking the dead ones out
+one by one would.
 """
 
 from __future__ import annotations
@@ -20,6 +24,8 @@ from dueq_codecs.records import U64
 
 NEVER_MS: Final = 1 << 62
 """Later than every instant."""
+SPARE_PLACES: Final = 1024
+"""So many dead places are always allowed: a small heap is not made anew time and again."""
 WAITING: Final = int(State.WAITING)
 _KEY_BITS: Final = 56
 _KEY_MASK: Final = (1 << _KEY_BITS) - 1
@@ -61,6 +67,13 @@ class DueQueue:
         else:
             heap += [wait_at << _KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
             heapify(heap)
+
+    def renew(self, entries: Entries) -> None:
+        """Forget all places but those of these waiting messages, which are all that may come out."""
+        keys = keys_of(entries).tolist()
+        waits = entries["wait_at"].tolist()
+        self._heap = [wait_at << _KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
+        heapify(self._heap)
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
         """Take out messages that wait until `until_ms` or sooner.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq import limits
-from dueq.core.due_queue import NEVER_MS, DueQueue
+from dueq.core.due_queue import NEVER_MS, SPARE_PLACES, DueQueue
 from dueq.core.entry import Entries, State, keys_of
 from dueq.core.instant import Now
 from dueq.core.job_table import Job
@@ -30,6 +30,11 @@ class LedTimeline(Protocol):
 
     def waiting_hot(self) -> Entries:
         """Return every waiting entry of the hot window."""
+        ...
+
+    @property
+    def hot_count(self) -> int:
+        """Waiting entries of the hot window."""
         ...
 
     @property
@@ -110,6 +115,7 @@ class Lane:
         self._late: list[tuple[Slots, U64]] = []
         # By number of the job: keys that came out of the queue and may not be leased before it is decided.
         self._parked: dict[int, list[U64]] = {}
+        self._parked_places = 0  # how many keys these are, repeats counted
 
     # -------------------------------------------------------------- what is to be pushed
 
@@ -243,6 +249,18 @@ class Lane:
         rows = self.partition.timeline.rows(keys)
         self.queue.add(rows[rows["state"] == State.WAITING])
 
+    def drop_dead(self) -> None:
+        """Make the queue anew when most of its places must be dead, or those that wait for a job's decision.
+
+        Whoever has taken messages out must have leased them or put them back.
+        """
+        timeline = self.partition.timeline
+        if len(self.queue) + self._parked_places <= 2 * timeline.hot_count + SPARE_PLACES:
+            return
+        self._parked.clear()
+        self._parked_places = 0
+        self.queue.renew(timeline.waiting_hot())
+
     def take_waiting(self, until_ms: int, limit: int) -> Entries:
         """Take waiting messages out of the queue, to lease them or to put them back.
 
@@ -258,6 +276,7 @@ class Lane:
             kept = kept[~ended]  # they are being withdrawn
         for number in set(kept["job"].tolist()):
             self._parked.setdefault(number, []).append(keys_of(kept[kept["job"] == number]))
+        self._parked_places += len(kept)
         return entries[~barred]
 
     # -------------------------------------------------------------- jobs
@@ -266,9 +285,10 @@ class Lane:
         """Go on with what waited for the decision; what was not pushed of a cancelled job shall not be."""
         if job.state == JobState.OPEN:
             return
-        parked = self._parked.pop(job.number, None)
+        parked = self._parked.pop(job.number, ())
+        self._parked_places -= sum(map(len, parked))
         if job.state == JobState.COMMITTED:
-            for keys in parked or ():
+            for keys in parked:
                 self.requeue(keys)
         elif job.leased:
             leases = self.leases
