@@ -329,6 +329,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("incarnation", "Q"),
         Octets("identity"),
         Scalar("back", "?"),
+        Text("principal"),
     ),
 }
 

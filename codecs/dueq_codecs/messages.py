@@ -615,6 +615,8 @@ class Relay:
     """True on the way back to the client."""
     inner: ClientMessage | BrokerMessage
     bodies: list[bytes | memoryview] = field(default_factory=list)
+    principal: str = ""
+    """Whose session the frame came by at the relaying broker; empty: nobody was authenticated."""
 
 
 ClientMessage = (

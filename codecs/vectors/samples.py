@@ -349,6 +349,10 @@ def messages() -> dict[str, tuple[m.Message, list[bytes]]]:
         "snapshot_request": (m.SnapshotRequest("south", 12, 12, 5, 6, 7), []),
         "snapshot_chunk": (m.SnapshotChunk("north", 11, 12, 5, 6, 7, 41, 5, True), [b"rows"]),
         "relay": (m.Relay("south", 12, b"\0\x01\x02\x03\x04", False, request, list(bodies)), []),
+        "relay_of_principal": (
+            m.Relay("south", 12, b"\0\x01\x02\x03\x04", False, m.DeleteTopicRequest(4, "t"), [], "alice"),
+            [],
+        ),
         "relay_back": (m.Relay("north", 11, b"\0\x01\x02\x03\x04", True, m.Reply(4, m.Code.OK)), []),
     }
 

@@ -73,8 +73,15 @@ class Relay(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # Relay
+    def Principal(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
 def RelayStart(builder):
-    builder.StartObject(4)
+    builder.StartObject(5)
 
 def Start(builder):
     RelayStart(builder)
@@ -109,6 +116,12 @@ def RelayAddBack(builder, back):
 def AddBack(builder, back):
     RelayAddBack(builder, back)
 
+def RelayAddPrincipal(builder, principal):
+    builder.PrependUOffsetTRelativeSlot(4, flatbuffers.number_types.UOffsetTFlags.py_type(principal), 0)
+
+def AddPrincipal(builder, principal):
+    RelayAddPrincipal(builder, principal)
+
 def RelayEnd(builder):
     return builder.EndObject()
 
@@ -129,11 +142,13 @@ class RelayT(object):
         incarnation = 0,
         identity = None,
         back = False,
+        principal = None,
     ):
         self.sender = sender  # type: Optional[str]
         self.incarnation = incarnation  # type: int
         self.identity = identity  # type: Optional[List[int]]
         self.back = back  # type: bool
+        self.principal = principal  # type: Optional[str]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -166,6 +181,7 @@ class RelayT(object):
             else:
                 self.identity = relay.IdentityAsNumpy()
         self.back = relay.Back()
+        self.principal = relay.Principal()
 
     # RelayT
     def Pack(self, builder):
@@ -179,6 +195,8 @@ class RelayT(object):
                 for i in reversed(range(len(self.identity))):
                     builder.PrependUint8(self.identity[i])
                 identity = builder.EndVector()
+        if self.principal is not None:
+            principal = builder.CreateString(self.principal)
         RelayStart(builder)
         if self.sender is not None:
             RelayAddSender(builder, sender)
@@ -186,5 +204,7 @@ class RelayT(object):
         if self.identity is not None:
             RelayAddIdentity(builder, identity)
         RelayAddBack(builder, self.back)
+        if self.principal is not None:
+            RelayAddPrincipal(builder, principal)
         relay = RelayEnd(builder)
         return relay

@@ -28,6 +28,7 @@ from dueq.core.events import (
     StoreFailed,
     StorePressure,
 )
+from dueq.core.gate import Gate
 from dueq.core.instant import Now
 from dueq.core.membership import (
     CompareAndSetDone,
@@ -77,7 +78,13 @@ class BrokerCore:
         metrics: counters that only grow.
     """
 
-    def __init__(self, settings: CoreSettings, recovered: list[RecoveredPartition], now: Now) -> None:
+    def __init__(
+        self,
+        settings: CoreSettings,
+        recovered: list[RecoveredPartition],
+        now: Now,
+        gate: Gate | None = None,
+    ) -> None:
         self._ctx = Context(settings)
         self._settings = settings
         self._clock = self._ctx.clock
@@ -100,6 +107,7 @@ class BrokerCore:
             self._status,
             self._browsing,
             self._overviews,
+            gate or Gate(),
         )
         self._peer_messages = PeerMessages(
             self._ctx, self._clock, self._routing, self._partitions, self._clients

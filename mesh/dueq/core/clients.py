@@ -1,5 +1,6 @@
 """What clients say: sessions, metadata, topics, changes, consumers.
 
+Every request passes the gate (`gate.py`) before a handler sees it, here and again at the broker that it is relayed to.
 A broker that does not lead the partition sends the frame on to the one that does (`Relay`) and the answer back,
 so a client needs to reach one broker only. A relayed frame is never relayed again; what cannot be sent to a consumer
 goes back to its leader, so that others get the messages.
@@ -11,11 +12,11 @@ from collections.abc import Callable
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
-from dueq.core.access import allowed, within_quota
 from dueq.core.browsing import Browsing
 from dueq.core.context import Context
 from dueq.core.dispatch import TopicDispatcher
 from dueq.core.events import ClientFrameReceived, Route, RouteLost
+from dueq.core.gate import Gate, passage_of
 from dueq.core.instant import Now
 from dueq.core.mesh_time import MeshTime
 from dueq.core.overviews import Overviews
@@ -31,7 +32,6 @@ from dueq_codecs.messages import (
     ChangeRequest,
     ChunkReply,
     ChunkRequest,
-    ClientMessage,
     Code,
     ConsumerFrame,
     ConsumerReply,
@@ -63,6 +63,13 @@ METADATA_PARTITIONS: Final = 500
 """So many topics, or with so many partitions, are told in one answer: nobody's delivery waits for ten thousand."""
 
 
+_REPLIES: Final[dict[type, type[ChangeReply | ChunkReply | BrowseReply]]] = {
+    ChangeRequest: ChangeReply,
+    ChunkRequest: ChunkReply,
+    BrowseRequest: BrowseReply,
+}
+
+
 class Clients:
     """The way in for everything from clients."""
 
@@ -77,13 +84,14 @@ class Clients:
         status: Status,
         browsing: Browsing,
         overviews: Overviews,
+        gate: Gate,
     ) -> None:
         self._ctx, self._clock, self._routing, self._topics = ctx, clock, routing, topics
         self._partitions, self._dispatchers, self._status = partitions, dispatchers, status
         self._browsing = browsing
-        self._overviews = overviews
+        self._overviews, self._gate = overviews, gate
         self._stirred: dict[str, None] = {}
-        self._handlers: dict[type, Callable[[Route, Any, Bodies, Now], None]] = {
+        self._handlers: dict[type, Callable[[Any, ClientFrameReceived, Now], None]] = {
             Hello: self._on_hello,
             MetadataRequest: self._on_metadata,
             CreateTopicRequest: self._on_create,
@@ -96,8 +104,26 @@ class Clients:
         }
 
     def received(self, event: ClientFrameReceived, now: Now) -> None:
-        """Take one frame of a client."""
-        self._handlers[type(event.message)](event.route, event.message, event.bodies, now)
+        """Take one frame of a client, if the gate admits it."""
+        message = event.message
+        passage = passage_of(message, event.bodies)
+        if passage is not None and (refusal := self._gate.admit(event.principal, passage)) is not None:
+            self._turn_away(event, refusal)
+            return
+        self._handlers[type(message)](message, event, now)
+
+    def _turn_away(self, event: ClientFrameReceived, refusal: Refusal) -> None:
+        """Answer what the gate does not admit, in the words of its kind."""
+        message, route = event.message, event.route
+        if isinstance(message, ConsumerFrame):
+            self._refuse_consumer(route, message, refusal.code, refusal.text)
+        elif isinstance(message, ChangeRequest | ChunkRequest | BrowseRequest):
+            self._refuse_change(route, message, refusal)
+        elif isinstance(message, MetadataRequest):
+            self._ctx.metrics.errors[refusal.code.name.lower()] += 1
+            self._ctx.reply(route, MetadataReply(message.request_id, refusal.code, refusal.text))
+        elif not isinstance(message, Hello):
+            self._refuse(route, message.request_id, refusal)
 
     def stir(self, topic: str) -> None:
         """The topic's dispatcher has something to look at in this turn."""
@@ -110,7 +136,7 @@ class Clients:
 
     # -------------------------------------------------------------- sessions and reading
 
-    def _on_hello(self, route: Route, hello: Hello, bodies: Bodies, now: Now) -> None:
+    def _on_hello(self, hello: Hello, event: ClientFrameReceived, now: Now) -> None:
         settings = self._ctx.settings
         reply = HelloReply(
             Code.OK, cluster_id=settings.cluster_id, broker_id=settings.broker_id, incarnation=settings.incarnation,
@@ -127,7 +153,7 @@ class Clients:
             reply.text = (
                 f"protocol {reply.protocol} is spoken here, not {hello.protocol_min}–{hello.protocol_max}"
             )
-        self._ctx.reply(route, reply)
+        self._ctx.reply(event.route, reply)
 
     def _knows_the_time(self) -> bool:
         """Whether a majority of the brokers has been compared: one that has just started may be an hour off."""
@@ -138,17 +164,19 @@ class Clients:
         )
         return known > len(brokers) // 2
 
-    def _on_metadata(self, route: Route, request: MetadataRequest, bodies: Bodies, now: Now) -> None:
+    def _on_metadata(self, request: MetadataRequest, event: ClientFrameReceived, now: Now) -> None:
         brokers = tuple(
             BrokerInfo(seen.broker_id, seen.endpoint, seen.incarnation)
             for _, seen in sorted(self._topics.registrations.items())
         )
         if request.brokers_only:
-            self._ctx.reply(route, MetadataReply(request.request_id, Code.OK, "", brokers))
+            self._ctx.reply(event.route, MetadataReply(request.request_id, Code.OK, "", brokers))
             return
         if request.topic and request.topic not in self._topics.by_name:
             missing = self._no_topic(request.topic)
-            self._ctx.reply(route, MetadataReply(request.request_id, missing.code, missing.text, brokers))
+            self._ctx.reply(
+                event.route, MetadataReply(request.request_id, missing.code, missing.text, brokers)
+            )
             return
         names = [request.topic] if request.topic else self._names_after(request.after)
         infos, partitions = [], 0
@@ -158,7 +186,9 @@ class Clients:
             if partitions >= METADATA_PARTITIONS:
                 break
         more = len(infos) < len(names)
-        self._ctx.reply(route, MetadataReply(request.request_id, Code.OK, "", brokers, tuple(infos), more))
+        self._ctx.reply(
+            event.route, MetadataReply(request.request_id, Code.OK, "", brokers, tuple(infos), more)
+        )
 
     def _names_after(self, name: str) -> list[str]:
         """The next names of topics, one more than fit into an answer."""
@@ -185,10 +215,10 @@ class Clients:
         leader = seen.broker_id if seen.broker_id != self._ctx.settings.broker_id else ""
         return PartitionInfo(uid, leader, seen.epoch, bool(leader) and seen.stage == 1, replicas)
 
-    def _on_inspect(self, route: Route, request: InspectRequest, bodies: Bodies, now: Now) -> None:
-        me = self._ctx.settings.broker_id
+    def _on_inspect(self, request: InspectRequest, event: ClientFrameReceived, now: Now) -> None:
+        me, route = self._ctx.settings.broker_id, event.route
         if request.broker not in ("", me):
-            if route.via or not self._relay(route, request.broker, request, bodies, now):
+            if not self._relay(event, request.broker, now):
                 text = f"{request.broker} is out of reach from {me}"
                 self._ctx.reply(route, Reply(request.request_id, Code.NOT_LEADER, text))
             return
@@ -208,80 +238,58 @@ class Clients:
 
     # -------------------------------------------------------------- topics
 
-    def _on_create(self, route: Route, request: CreateTopicRequest, bodies: Bodies, now: Now) -> None:
-        self._refuse(route, request.request_id, self._topics.create(route, request), Reply)
+    def _on_create(self, request: CreateTopicRequest, event: ClientFrameReceived, now: Now) -> None:
+        if (refusal := self._topics.create(event.route, request)) is not None:
+            self._refuse(event.route, request.request_id, refusal)
 
-    def _on_delete(self, route: Route, request: DeleteTopicRequest, bodies: Bodies, now: Now) -> None:
-        self._refuse(route, request.request_id, self._topics.delete(route, request), Reply)
+    def _on_delete(self, request: DeleteTopicRequest, event: ClientFrameReceived, now: Now) -> None:
+        if (refusal := self._topics.delete(event.route, request)) is not None:
+            self._refuse(event.route, request.request_id, refusal)
 
-    def _refuse(
-        self,
-        route: Route,
-        request_id: int,
-        refusal: Refusal | None,
-        make: type[Reply | ChangeReply | ChunkReply],
-    ) -> None:
-        if refusal is None:
-            return
+    def _refuse(self, route: Route, request_id: int, refusal: Refusal) -> None:
         self._ctx.metrics.errors[refusal.code.name.lower()] += 1
-        reply = make(request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)
+        reply = Reply(request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)
         self._ctx.reply(route, reply)
 
     # -------------------------------------------------------------- changes
 
-    def _on_change(self, route: Route, request: ChangeRequest, bodies: Bodies, now: Now) -> None:
-        refusal = self._wrong_place(route, request, request.topic, request.uid, bodies, now)
-        if refusal is None:
-            return
-        if refusal.code == Code.OK:
-            operation = request.kind.name.lower()
-            if not allowed("", operation, request.topic):
-                refusal = Refusal(Code.NOT_ALLOWED, f"{operation} on {request.topic!r} is not allowed")
-            elif not within_quota("", operation, request.rows):
-                refusal = Refusal(Code.BUSY, "over quota", 1000)
-            else:
-                taken = self._partitions[request.uid].request(route, request, bodies, now)
-                if taken is None:
-                    return
-                refusal = taken
-        self._refuse_change(route, request.request_id, request.uid, refusal, ChangeReply)
-
-    def _on_chunk(self, route: Route, request: ChunkRequest, bodies: Bodies, now: Now) -> None:
-        refusal = self._wrong_place(route, request, request.topic, request.uid, bodies, now)
+    def _on_change(self, request: ChangeRequest, event: ClientFrameReceived, now: Now) -> None:
+        refusal = self._wrong_place(request, event, now)
         if refusal is not None and refusal.code == Code.OK:
-            refusal = self._partitions[request.uid].chunk(route, request, bodies, now)
+            refusal = self._partitions[request.uid].request(event.route, request, event.bodies, now)
+        if refusal is not None:
+            self._refuse_change(event.route, request, refusal)
+
+    def _on_chunk(self, request: ChunkRequest, event: ClientFrameReceived, now: Now) -> None:
+        refusal = self._wrong_place(request, event, now)
+        if refusal is not None and refusal.code == Code.OK:
+            refusal = self._partitions[request.uid].chunk(event.route, request, event.bodies, now)
             self._ctx.touch(self._partitions[request.uid])
         if refusal is not None:
-            self._refuse_change(route, request.request_id, request.uid, refusal, ChunkReply)
+            self._refuse_change(event.route, request, refusal)
 
-    def _on_browse(self, route: Route, request: BrowseRequest, bodies: Bodies, now: Now) -> None:
-        refusal = self._wrong_place(route, request, request.topic, request.uid, bodies, now)
+    def _on_browse(self, request: BrowseRequest, event: ClientFrameReceived, now: Now) -> None:
+        refusal = self._wrong_place(request, event, now)
         if refusal is not None and refusal.code == Code.OK:
-            if allowed("", "browse", request.topic):
-                refusal = self._browsing.requested(route, request, self._partitions[request.uid], now)
-            else:
-                refusal = Refusal(Code.NOT_ALLOWED, f"browse on {request.topic!r} is not allowed")
+            refusal = self._browsing.requested(event.route, request, self._partitions[request.uid], now)
         if refusal is not None:
-            self._refuse_change(route, request.request_id, request.uid, refusal, BrowseReply)
+            self._refuse_change(event.route, request, refusal)
 
     def _refuse_change(
-        self,
-        route: Route,
-        request_id: int,
-        uid: int,
-        refusal: Refusal,
-        make: type[ChangeReply | ChunkReply | BrowseReply],
+        self, route: Route, request: ChangeRequest | ChunkRequest | BrowseRequest, refusal: Refusal
     ) -> None:
         self._ctx.metrics.errors[refusal.code.name.lower()] += 1
-        reply = make(request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)
+        make = _REPLIES[type(request)]
+        reply = make(request.request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)
         if refusal.code == Code.NOT_LEADER:
-            reply.leader = self._routing.leader_of(uid).broker_id
+            reply.leader = self._routing.leader_of(request.uid).broker_id
         self._ctx.reply(route, reply)
 
     def _wrong_place(
-        self, route: Route, message: ClientMessage, name: str, uid: int, bodies: Bodies, now: Now
+        self, request: ChangeRequest | ChunkRequest | BrowseRequest, event: ClientFrameReceived, now: Now
     ) -> Refusal | None:
         """Return OK where this broker leads, None where the frame was sent on, else why it is refused."""
+        name, uid = request.topic, request.uid
         partition = self._partitions.get(uid)
         if partition is not None and partition.topic.name != name:
             return invalid(f"partition {uid} is not of topic {name!r}")
@@ -292,18 +300,20 @@ class Clients:
             return Refusal(Code.TOPIC_NOT_FOUND, f"the topic of partition {uid} was deleted")
         if topic is not None and all(part.uid != uid for part in topic.partitions):
             return invalid(f"partition {uid} is not of topic {name!r}")
-        leader = self._routing.leader_of(uid).broker_id
-        if not route.via and self._relay(route, leader, message, bodies, now):
+        if self._relay(event, self._routing.leader_of(uid).broker_id, now):
             return None
         return Refusal(Code.NOT_LEADER, f"partition {uid} is not led here", 50)
 
-    def _relay(self, route: Route, leader: str, message: ClientMessage, bodies: Bodies, now: Now) -> bool:
-        """Send a client's frame on to the leader, if it is within reach."""
+    def _relay(self, event: ClientFrameReceived, leader: str, now: Now) -> bool:
+        """Send a client's frame on to the leader, if that is within reach and the frame was not relayed before."""
         peer = self._ctx.peers.get(leader)
-        if peer is None or not peer.registered or self._ctx.is_silent(peer, now):
+        if event.route.via or peer is None or not peer.registered or self._ctx.is_silent(peer, now):
             return False
         settings = self._ctx.settings
-        relay = Relay(settings.broker_id, settings.incarnation, route.identity, False, message, bodies)
+        relay = Relay(
+            settings.broker_id, settings.incarnation, event.route.identity, False, event.message, event.bodies,
+            event.principal,
+        )  # fmt: skip
         self._ctx.send(leader, relay, [])
         return True
 
@@ -323,10 +333,10 @@ class Clients:
             )
             self._ctx.send(unsent.leader, relay, [])
 
-    def _on_consumer(self, route: Route, frame: ConsumerFrame, bodies: Bodies, now: Now) -> None:
-        me = self._ctx.settings.broker_id
+    def _on_consumer(self, frame: ConsumerFrame, event: ClientFrameReceived, now: Now) -> None:
+        me, route = self._ctx.settings.broker_id, event.route
         if frame.leader and frame.leader != me:
-            if route.via or not self._relay(route, frame.leader, frame, bodies, now):
+            if not self._relay(event, frame.leader, now):
                 self._refuse_consumer(
                     route, frame, Code.NOT_LEADER, f"{frame.leader} is out of reach from {me}"
                 )

@@ -23,6 +23,8 @@ class ClientFrameReceived:
     route: Route
     message: ClientMessage
     bodies: list[bytes | memoryview]
+    principal: str = ""
+    """Whose session it came by, as the broker knows it that has the connection; empty: nobody was authenticated."""
 
 
 @dataclass(slots=True)

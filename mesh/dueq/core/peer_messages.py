@@ -136,7 +136,9 @@ class PeerMessages:
             if isinstance(message, FOR_CONSUMERS):
                 self._clients.route_lost(RouteLost(route, message), now)
             else:
-                self._clients.received(ClientFrameReceived(route, message, relay.bodies), now)
+                self._clients.received(
+                    ClientFrameReceived(route, message, relay.bodies, relay.principal), now
+                )
 
     def _about_partition(
         self,
