@@ -86,7 +86,7 @@ class Disk:
         for first, sequence, row in zip(*(column.tolist() for column in asked), strict=True):
             key = sequence << 16 | row
             entry = self.index.get((self.moved.get(key, first), key))
-            if entry is not None:
+            if entry is not None and entry["first"][0] == first:
                 found.append(entry)
         return np.concatenate(found[::-1]) if found else np.empty(0, ENTRY)
 

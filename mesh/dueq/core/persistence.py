@@ -187,7 +187,7 @@ StoreWrite = (
 
 @dataclass(slots=True)
 class ReadEntries:
-    """Find waiting entries by id (three columns of one length)."""
+    """Find waiting entries by their whole ids (three columns of one length)."""
 
     token: int
     uid: int

@@ -139,13 +139,14 @@ class Residency:
             self._loose.append(clean)
 
     def _take_in(self, entries: Entries) -> None:
-        """Bring waiting entries of the disk into memory, but for keys that memory knows."""
+        """Bring waiting entries of the disk into memory, each once, but for keys that memory knows."""
         if not len(entries):
             return
         table = self.table
         slots = table.find(keys_of(entries))
         unknown = np.flatnonzero(table.disk[slots] == OnDisk.UNKNOWN)
         if len(unknown):
+            unknown = unknown[np.unique(slots[unknown], return_index=True)[1]]
             table.fill(slots[unknown], entries.take(unknown), OnDisk.WAITING)
 
     def take_hold(self, record: Record) -> Hold | None:

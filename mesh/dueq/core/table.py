@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.entry import ENTRY, Entries, State, keys_of
+from dueq.errors import invariant
 from dueq_codecs.records import U64
 
 Slots = npt.NDArray[np.intp]
@@ -121,8 +122,16 @@ class Table:
         return slots
 
     def fill(self, slots: Slots, rows: Entries, disk: OnDisk) -> None:
-        """Turn placeholders into rows."""
-        self.placeholders -= len(slots)
+        """Turn placeholders into rows; `slots` are distinct."""
+        unknown = int(np.count_nonzero(self.disk[slots] == OnDisk.UNKNOWN))
+        invariant(
+            len(set(slots.tolist())) == unknown == len(slots),
+            "rows are filled in that are no placeholders, or twice",
+            uid=self.uid,
+            rows=len(slots),
+            placeholders=unknown,
+        )
+        self.placeholders -= unknown
         self.put(slots, rows)
         self.disk[slots] = disk
         self.disk_wait_at[slots] = rows["wait_at"]
@@ -153,6 +162,21 @@ class Table:
         self.disk[slots] = OnDisk.FREE
         self._free[self._free_count : self._free_count + count] = slots
         self._free_count += count
+
+    def check(self) -> None:
+        """Compare the count of placeholders with the rows themselves (as long as everything takes to look at).
+
+        Raises:
+            InvariantViolated: a wrong count would make later inserts take a second slot for a key that has one.
+        """
+        unknown = int(np.count_nonzero(self.disk == OnDisk.UNKNOWN))
+        invariant(
+            unknown == self.placeholders,
+            "the placeholders are miscounted",
+            uid=self.uid,
+            counted=self.placeholders,
+            found=unknown,
+        )
 
     def mark(self, slots: Slots) -> None:
         """Note that rows differ from the disk; `slots` are distinct."""

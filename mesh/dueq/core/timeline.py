@@ -359,6 +359,7 @@ class Timeline:
         """
         if self._saving is not None or self.applied == self._checkpointed:
             return None
+        self._table.check()
         save = SaveCheckpoint(self.uid, self.applied, 0)
         self.low_water = save.low_water = low_water_of(self._table, self._window, self.stamp)
         slots = write_rows(save, self._table)

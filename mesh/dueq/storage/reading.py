@@ -50,23 +50,29 @@ class Reading:
         return None
 
     def _entries(self, request: ReadEntries) -> EntriesRead:
-        """By the first instant that the id spells, or where an override says that the message waits now."""
+        """By the first instant that the id spells, or where an override says that the message waits now.
+
+        Either way the whole id must be the message's: the place and the override know nothing of its first instant.
+        """
         uid = request.uid
         keys = (request.sequence << np.uint64(16)) | request.row
         snapshot = self._timeline.snapshot()
         try:
             found = [
-                row
-                for index, override in zip(
+                (row, first)
+                for index, override, first in zip(
                     layout.index_keys(uid, request.first, keys),
                     layout.message_keys(uid, b"o", keys),
+                    request.first.tolist(),
                     strict=True,
                 )
                 if (row := _find(snapshot, index, override)) is not None
             ]
         finally:
             snapshot.close()
-        return EntriesRead(request.token, uid, as_entries(found))
+        entries = as_entries([row for row, _ in found])
+        asked = np.array([first for _, first in found], np.uint64)
+        return EntriesRead(request.token, uid, entries[entries["first"] == asked])
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
         prefix = layout.head(request.uid, b"i")

@@ -597,3 +597,19 @@ def test_the_state_does_not_depend_on_the_hash_seed() -> None:
         )
         found.add(run.stdout)
     assert found == {trace() + "\n"}
+
+
+def test_a_row_that_the_disk_answers_twice_is_filled_in_once() -> None:
+    """Two ids of one key are read, and one row answers both: the other replicas must not differ from then on."""
+    story, shelf, rows = cold_story(hot_rows_max=3)
+    timeline = story.timeline
+    other = rows[8:9].copy()
+    other["first"] += 1
+    record = story.named(RecordKind.CANCEL, np.concatenate([other, rows[8:9]]), token=np.zeros(2, np.uint64))
+    record.requests = (RequestRef(ALICE, 1, 1, 2),)
+    asked = timeline.cold(record)
+    assert asked is not None
+    answer = shelf.rows[1 << 16 | 8]
+    timeline.entries_read(np.concatenate([answer, answer]), asked)
+    assert timeline.apply(record).results[0].outcomes.tolist() == [Outcome.NOT_FOUND, Outcome.DONE]
+    assert timeline.checkpoint() is not None  # it counts the placeholders

@@ -262,6 +262,17 @@ def test_waiting_and_moved_entries_are_found_and_scanned_in_order(disk: Disk) ->
     assert (scan.entries["row"].tolist(), scan.exhausted) == ([0, 2], False)
 
 
+def test_an_id_is_found_by_the_whole_of_it_only(disk: Disk) -> None:
+    """The key alone says where a moved message waits; under another first instant there is no such message."""
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 2)])])
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=entries((1, 0, 1_000), (1, 1, 3_000)))])
+    first = np.array([1_000, 1_001, 1_000, 1_001, 3_000], np.uint64)
+    row = np.array([0, 0, 1, 1, 1], np.uint16)
+    found = disk.store.read(ReadEntries(1, UID, first, np.ones(5, np.uint64), row))
+    assert isinstance(found, EntriesRead)
+    assert found.entries["row"].tolist() == [0, 1]
+
+
 def test_a_message_that_was_leased_is_no_longer_in_the_index(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"]), barrier(2, 1)])])
     put = entries((1, 0, 3_000))
