@@ -78,6 +78,9 @@ BALANCE_CALM_MS: Final = 60_000
 """So long after the last change among the brokers do leaderships begin to go back to those that are preferred."""
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
 LOG_CACHE_BYTES: Final = 4 << 20
+"""Applied records of one partition that are kept in memory, by what they weigh there."""
+LOG_CACHE_TOTAL_BYTES: Final = 64 << 20
+"""The same over all partitions of a broker."""
 LOG_RETAIN_BYTES: Final = 16 << 20
 UPLOADS_BYTES_MAX: Final = 256 << 20
 UPLOAD_IDLE_MS: Final = 15 * 60 * 1000

@@ -454,11 +454,15 @@ class BrokerCore:
         self._ctx.log("info", "partition.deleted", uid=uid, topic=name)
 
     def _share_memory(self) -> None:
-        """The hot windows of all partitions share one budget."""
-        share = self._settings.hot_rows_total // max(len(self._partitions), 1)
-        rows = min(limits.HOT_ROWS_MAX, max(share, 4))
+        """The hot windows of all partitions share one budget, the records that they keep in memory another."""
+        count = max(len(self._partitions), 1)
+        rows = min(limits.HOT_ROWS_MAX, max(self._settings.hot_rows_total // count, 4))
+        # In steps of two, so that another topic hardly ever concerns all the others.
+        cached = min(limits.LOG_CACHE_BYTES, limits.LOG_CACHE_TOTAL_BYTES >> (count - 1).bit_length())
         for partition in self._partitions.values():
             partition.hot_rows_max = rows
+            if partition.log_cache_bytes != cached:
+                partition.keep_cached(cached)
 
     def _on_node(self, event: NodeSeen, now: Now) -> None:
         if event.node is None:

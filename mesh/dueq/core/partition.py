@@ -26,7 +26,7 @@ from dueq.core.events import Route
 from dueq.core.installing import Installation, SnapshotService
 from dueq.core.instant import Now
 from dueq.core.jobs import Jobs
-from dueq.core.log import entry_bytes
+from dueq.core.log import resident_bytes
 from dueq.core.membership import Member, PartitionAssignment, Topic
 from dueq.core.peers import Peer
 from dueq.core.persistence import (
@@ -100,6 +100,7 @@ class Partition:
         self.replicas = assignment.replicas
         self.dispatcher = dispatcher
         self.hot_rows_max = limits.HOT_ROWS_MAX
+        self.log_cache_bytes = limits.LOG_CACHE_BYTES
         self.broken = ""
         usable = recovered if recovered is not None and not recovered.damaged else None
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
@@ -289,7 +290,7 @@ class Partition:
         # Mesh time: a clock that is ahead must not make messages wait for it.
         record.stamp = self.ctx.clock.mesh_now_us(now) // 1000
         entry = LogEntry(record, body)
-        weight = entry_bytes(entry)
+        weight = resident_bytes(entry)
         self._weights.append((record.sequence, weight))
         self._uncommitted_bytes += weight
         self.replica.append_own(entry, now)
@@ -491,7 +492,15 @@ class Partition:
         wanted = self.timeline.wants_scan()
         if wanted is not None:
             self._scan(*wanted)
-        self.replica.log.shrink_cache(self.timeline.applied + 1, limits.LOG_CACHE_BYTES)
+        self._shrink_cache()
+
+    def keep_cached(self, bytes_max: int) -> None:
+        """Let the applied records that are kept in memory weigh at most so much from now on."""
+        self.log_cache_bytes = bytes_max
+        self._shrink_cache()  # nothing else may happen here for a long time
+
+    def _shrink_cache(self) -> None:
+        self.replica.log.shrink_cache(self.timeline.applied + 1, self.log_cache_bytes)
 
     def _scan(self, after_wait_at: int, after_key: int, limit: int) -> None:
         generation = self._generation
