@@ -195,5 +195,36 @@ STORAGE: Final = (
         seeds=210,
         finders=(69,),
     ),
+    Bug(
+        "newer-checkpoint-stops-the-broker",
+        "A checkpoint that this build cannot read ends the whole process, at every start.",
+        "Kafka KIP-584: a downgraded broker dies of a feature level that it does not know",
+        (
+            change(
+                "core.partition:Partition._timeline_of",
+                "    except UnknownVersion as error:\n        self._stop(str(error))",
+                "    except UnknownVersion as error:\n        raise error",
+            ),
+        ),
+        seeds=24,
+        finders=(2, 1),
+    ),
+    Bug(
+        "newer-checkpoint-taken-for-an-empty-one",
+        "What a build cannot read of a checkpoint counts as nothing, and it goes on from there.",
+        "Pulsar PR #26251: what cannot be read is replaced by what is there",
+        (
+            change(
+                "core.partition:Partition._timeline_of",
+                "    except UnknownVersion as error:\n        self._stop(str(error))\n"
+                "        return Timeline(self.uid, None, self.hot_rows_max, place=place)",
+                "    except UnknownVersion as error:\n"
+                "        recovered.summary, recovered.days = b'', []\n"
+                "        return Timeline(self.uid, recovered, self.hot_rows_max, place=place)",
+            ),
+        ),
+        seeds=24,
+        finders=(2, 1),
+    ),
 )
 """All of them, in the order of writing."""

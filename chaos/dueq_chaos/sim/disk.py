@@ -11,7 +11,7 @@ from dueq import limits
 from dueq.core.effects import Persist
 from dueq.core.events import Event, Persisted
 from dueq.core.events import StoreFailed as StoreHasFailed
-from dueq.core.persistence import ReadSnapshot, StoreRead, StoreWrite
+from dueq.core.persistence import InstallBegin, ReadSnapshot, StoreRead, StoreWrite
 from dueq.storage import layout
 from dueq.storage.engine import Operation, StoreFailed
 from dueq.storage.memory import MemoryEngine
@@ -82,6 +82,10 @@ class SimDisk:
         self.kill_after: type[StoreWrite] | None = None
         self._damaged: dict[int, bool] = {}
         """By partition, whether it has begun to be filled again."""
+        self._newer: dict[int, tuple[bytes, bytes]] = {}
+        """Checkpoints of a newer build, by partition: as they are, and as the present build would have them."""
+        self._refilled: set[int] = set()
+        """Partitions that were wiped since, to be filled anew."""
         self._waiting: list[tuple[Persist, Callable[[Event], None]]] = []
         self._group = 0
         self._life = 0
@@ -105,7 +109,7 @@ class SimDisk:
         """The disk is replaced by an empty one."""
         self.timeline = SimEngine(self.fuse)
         self.payload = SimEngine(self.fuse)
-        self._damaged = {}
+        self._damaged, self._newer = {}, {}
 
     def damage(self, uid: int, random: Random) -> bool:
         """A record in the middle of a log is lost, or a bit of it turns; only while no process uses the disk.
@@ -124,6 +128,41 @@ class SimDisk:
         self._damaged[uid] = False
         return True
 
+    def make_newer(self, uid: int) -> bool:
+        """A newer build has written the checkpoint of a partition; returns whether there was one to write."""
+        key = layout.head(uid, b"C")
+        row = self.timeline.get(key)
+        at = layout.CHECKPOINT.size
+        if row is None or len(row) == at or uid in self._newer:
+            return False
+        self._newer[uid] = row[:at] + bytes([row[at] + 1]) + row[at + 1 :], row
+        self.timeline.write([(key, self._newer[uid][0])], sync=True)
+        return True
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether the present build cannot read all of it."""
+        return bool(self._newer)
+
+    def upgrade(self) -> list[str]:
+        """The build that starts next knows those checkpoints; only while no process uses the disk.
+
+        Returns:
+            What an older build has changed of them, which it must not.
+        """
+        wrong = []
+        for uid, (newer, known) in self._newer.items():
+            key = layout.head(uid, b"C")
+            row = self.timeline.get(key)
+            if row == newer:
+                self.timeline.write([(key, known)], sync=True)
+            elif row is not None and uid not in self._refilled:
+                wrong.append(
+                    f"{self._owner}: an older build has overwritten the checkpoint of partition {uid}"
+                )
+        self._newer, self._refilled = {}, set()
+        return wrong
+
     def fail(self) -> None:
         """The next write fails, as those of a broken disk do; a new process finds it mended."""
         self.timeline.fail_next = self.payload.fail_next = True
@@ -134,10 +173,16 @@ class SimDisk:
         store, group = self.store, self._waiting[: self._group]
         self.store, self._waiting, self._group = None, [], 0
         if store is not None and group and not self.timeline.fail_next:
-            self._leave_some(store, [write for order, _ in group for write in order.writes])
+            writes = [write for order, _ in group for write in order.writes]
+            self._note_wiped(writes)
+            self._leave_some(store, writes)
         self.timeline.crash()
         self.payload.crash()
         self.fuse.left = 0
+
+    def _note_wiped(self, writes: list[StoreWrite]) -> None:
+        if self._newer:
+            self._refilled.update(write.uid for write in writes if isinstance(write, InstallBegin))
 
     def _leave_some(self, store: Store, writes: list[StoreWrite]) -> None:
         """Nothing, everything, or all up to one of the writes to the databases."""
@@ -174,6 +219,7 @@ class SimDisk:
         self._group = 0
         writes: list[StoreWrite] = [write for order, _ in orders for write in order.writes]
         order, done = orders[-1]
+        self._note_wiped(writes)
         try:
             self.store.commit(writes)
         except Killed:

@@ -7,6 +7,7 @@ from random import Random
 
 from dueq.core.events import StorePressure
 from dueq_chaos.sim.directed import Directed, Users
+from dueq_chaos.sim.losses import Losses
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Step
 from dueq_chaos.sim.plots import Burst, Plots
@@ -26,7 +27,7 @@ class Faults:
     def __init__(self, mesh: SimMesh, burst: Burst, users: Users) -> None:
         self.mesh = mesh
         plots, successions = Plots(mesh, burst), Successions(mesh, burst, users)
-        directed = Directed(mesh, users)
+        directed, losses = Directed(mesh, users), Losses(mesh, burst)
         self.injected: dict[str, int] = {}
         self._kinds: dict[str, Callable[[str, Random], None]] = {
             "crash": self._crash,
@@ -64,6 +65,7 @@ class Faults:
             "joins unseen": successions.joins_unseen,
             "first words": successions.first_words,
             "leads again": successions.leads_again,
+            "newer checkpoint": losses.newer_checkpoint,
             **directed.kinds,
         }
 

@@ -161,7 +161,10 @@ class SimMesh:
         disks = {
             (name, node.disk.store_id)
             for name, node in self.nodes.items()
-            if not node.disk.fuse.left and node.disk.whole() and node.core is not None
+            if not node.disk.fuse.left
+            and node.disk.whole()
+            and not node.disk.is_newer
+            and node.core is not None
         }
         isrs = [node.isr for _, node in self.coordinator.nodes.values()]
         whole = all({(member.broker_id, member.store_id) for member in isr} == disks for isr in isrs)
@@ -227,7 +230,9 @@ class SimMesh:
             if node.pressure is not None:
                 node.squeeze(StorePressure("", False))
                 node.pressure = None
-            if node.core is None:
+            if node.disk.is_newer:
+                node.upgrade()
+            elif node.core is None:
                 node.start()
             elif node.paused:
                 node.resume()

@@ -164,6 +164,12 @@ class Node:
         self._world.tell(self.name, "crashed")
         self.died(self.name)
 
+    def upgrade(self) -> None:
+        """Begin anew with a build that knows all that is on the disk."""
+        self.crash()
+        self.failures += [AssertionError(wrong) for wrong in self.disk.upgrade()]
+        self.start()
+
     def pause(self, for_us: int) -> None:
         """The process stands still (SIGSTOP, a long collection) while the world goes on."""
         self.paused = True

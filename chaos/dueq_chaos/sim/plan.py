@@ -30,6 +30,9 @@ PLOTS = (
 )  # fmt: skip
 """Misfortunes of several faults and some traffic (see `plots`)."""
 
+LOSSES = ("newer checkpoint",)
+"""A part of what one disk holds is lost, older than the rest, or of another build (see `losses`)."""
+
 DIRECTED: dict[int, tuple[str, dict[str, Any]]] = {
     0: ("late cancels", {}),
     1: ("forgetful under a wrong heir", {"partitions": 1, "consumers": ((64, 5_000), (64, 5_000))}),
@@ -63,7 +66,7 @@ class Step:
 
     Attributes:
         at_us: when, from the beginning of the storm.
-        kind: what, one of TRAFFIC, FAULTS or PLOTS, or "calm".
+        kind: what, one of TRAFFIC, FAULTS, PLOTS, LOSSES or DIRECTED, or "calm".
         seed: of everything that it still has to choose.
     """
 
@@ -75,8 +78,9 @@ class Step:
     def is_fault(self) -> bool:
         """Whether it does harm."""
         return (
-            self.kind in FAULTS or self.kind in PLOTS or self.kind in {kind for kind, _ in DIRECTED.values()}
-        )
+            self.kind in FAULTS or self.kind in PLOTS or self.kind in LOSSES
+            or self.kind in {kind for kind, _ in DIRECTED.values()}
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         options = replace(options, **wanted)
         steps, at_us = _directed(Random(seed * 0xC2B2AE35 + 5), kind, steps, at_us)
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
+    steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
 
@@ -183,6 +188,16 @@ def _jobs(random: Random, until_us: int) -> list[Step]:
     return [
         Step(random.randint(0, until_us), "load job", random.getrandbits(32))
         for _ in range(random.randint(1, 8))
+    ]
+
+
+def _losses(random: Random, until_us: int) -> list[Step]:
+    """Partial losses, in every fifth seed; from a stream of their own, too."""
+    if random.random() < 0.8:
+        return []
+    return [
+        Step(random.randint(0, until_us), random.choice(LOSSES), random.getrandbits(32))
+        for _ in range(random.randint(1, 4))
     ]
 
 

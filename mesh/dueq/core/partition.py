@@ -102,11 +102,12 @@ class Partition:
         self.hot_rows_max = limits.HOT_ROWS_MAX
         self.log_cache_bytes = limits.LOG_CACHE_BYTES
         self.broken = ""
+        """Why nothing more is applied here: a newer build wrote it. The log goes on; its data stays as it is."""
         usable = recovered if recovered is not None and not recovered.damaged else None
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
         self.timeline = self._timeline_of(usable)
         self.jobs = Jobs(ctx, self)
-        self.uploads = Uploads(ctx, self.replica, usable.uploads if usable is not None else [], now)
+        self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
         self._installation: Installation | None = None
         self._queue: deque[_Queued] = deque()
@@ -123,8 +124,23 @@ class Partition:
             self._pump(now)
 
     def _timeline_of(self, recovered: RecoveredPartition | None) -> Timeline:
+        """Return the state of the checkpoint, or an empty one: a newer build's stays on the disk as it is."""
         place = self.index, len(self.topic.partitions)
-        return Timeline(self.uid, recovered, self.hot_rows_max, place=place)
+        try:
+            if recovered is not None and recovered.unknown:
+                raise UnknownVersion(recovered.unknown)
+            return Timeline(self.uid, recovered, self.hot_rows_max, place=place)
+        except UnknownVersion as error:
+            self._stop(str(error))
+            return Timeline(self.uid, None, self.hot_rows_max, place=place)
+
+    def _stop(self, reason: str) -> None:
+        self.broken = reason
+        self.ctx.log("error", "partition.stopped", uid=self.uid, reason=reason)
+
+    def _orphans(self, recovered: RecoveredPartition | None) -> list[int]:
+        """Uploads on the disk that nothing names, as far as this build can tell."""
+        return [] if recovered is None or self.broken else recovered.uploads
 
     # -------------------------------------------------------------- requests
 
@@ -347,6 +363,8 @@ class Partition:
         for entry in entries:
             for number in entry.record.upload.tolist():
                 self.uploads.named(number, entry.record.sequence)
+            if self.broken:
+                continue
             asked = self.timeline.cold(entry.record)
             if asked is not None:
                 self._read_cold(*asked)
@@ -425,8 +443,7 @@ class Partition:
             try:
                 applied = timeline.apply(entry.record)
             except UnknownVersion as error:
-                self.broken = str(error)
-                self.ctx.log("error", "partition.stopped", uid=self.uid, reason=self.broken)
+                self._stop(str(error))
                 replica.give_up(now, "a record of an unknown version")
                 break
             if replica.leading is not None:
@@ -483,7 +500,10 @@ class Partition:
     # -------------------------------------------------------------- checkpoints, trimming, the hot window
 
     def _maintain(self, now: Now) -> None:
-        if self.replica.installing or self.broken:
+        if self.replica.installing:
+            return
+        if self.broken:
+            self.replica.log.shrink_cache(self.replica.log.end + 1, limits.LOG_CACHE_BYTES)
             return
         checkpoint = self.checkpoints.make(now)
         if checkpoint is not None:
@@ -589,11 +609,12 @@ class Partition:
     def _installed(self, recovered: RecoveredPartition, now: Now) -> None:
         self._generation += 1
         self._installation = None
+        self.broken = ""
         epoch = self.replica.epoch
         self.replica.reset(recovered)
         self.replica.raise_epoch(epoch)
         self.timeline = self._timeline_of(recovered)
-        self.uploads.recovered(recovered.uploads, now)
+        self.uploads.recovered(self._orphans(recovered), now)
         self.checkpoints.begin(self.timeline)
         self.ctx.log("info", "replica.installed", uid=self.uid, applied=recovered.applied, epoch=epoch)
 

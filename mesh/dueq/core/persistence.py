@@ -399,6 +399,8 @@ class RecoveredPartition:
     """It was filled from a snapshot, and has not caught up with a leader since."""
     damaged: str = ""
     """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
+    unknown: str = ""
+    """What a newer build must have written: this one cannot read the replica, which stays as it is."""
     jobs: list[JobRow] = field(default_factory=list)
     job_answers: list[DedupRow] = field(default_factory=list)
 

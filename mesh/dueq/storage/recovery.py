@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from zlib import crc32
 
-from dueq.core.entry import NO_ENTRIES
+from dueq.core.entry import ENTRY, NO_ENTRIES
 from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition
 from dueq.storage import layout
 from dueq.storage.engine import Engine, Operation, StoreFailed
@@ -119,13 +119,16 @@ class Recovery:
             raise _Damaged(
                 f"the log of partition {uid} ends at {log.end}, before the checkpoint at {applied}"
             )
+        leased = [value for _, value in self._rows(uid, b"l")]
+        unknown = _of_another_size(leased)
         return RecoveredPartition(
             uid, topic, epoch, min(commit, log.end), applied, log.start, log.end, list(log.epochs), tail, low_water,
-            as_entries([value for _, value in self._rows(uid, b"l")]),
+            NO_ENTRIES if unknown else as_entries(leased),
             self._answers(uid, b"d"),
             [(int.from_bytes(key[4:], "big"), value) for key, value in self._rows(uid, b"f")],
             summary,
             self._orphans(uid, tail),
+            unknown=unknown,
             jobs=[JobRow(key[4:], value) for key, value in self._rows(uid, b"j")],
             job_answers=self._answers(uid, b"a"),
         )  # fmt: skip
@@ -222,3 +225,9 @@ class Recovery:
         for engine in (self._payload, self._timeline):
             gone = [key for key in engine.keys(*layout.whole(uid)) if key not in keep]
             engine.write([(key, None) for key in gone], sync=True)
+
+
+def _of_another_size(entries: list[bytes]) -> str:
+    """Say so if some entry is not of this build's layout."""
+    sizes = {len(entry) for entry in entries} - {ENTRY.itemsize}
+    return f"entries of {min(sizes)} bytes; this build knows {ENTRY.itemsize}" if sizes else ""
