@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 from zlib import crc32
 
-from dueq.core.dedup import ANSWER_BYTES, JOB_DEDUP_LIMITS, DedupLimits
+from dueq.core.dedup import ANSWER_BYTES, CLIENT_BYTES, JOB_DEDUP_LIMITS, DedupLimits
 from dueq.core.entry import State
 from dueq.core.forecast import FAR_MS
 from dueq.core.timeline import AGE_STEP_MS
@@ -28,7 +28,7 @@ class Memory:
 
     def weight(self) -> int:
         clients = {answer["client"] for answer in self.answers} | self.floors.keys()
-        return ANSWER_BYTES * len(clients) + sum(ANSWER_BYTES + a["rows"] for a in self.answers)
+        return CLIENT_BYTES * len(clients) + sum(ANSWER_BYTES + a["rows"] for a in self.answers)
 
     def drop(self, answer: dict[str, Any]) -> None:
         self.answers.remove(answer)

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import heapq
 import struct
-from bisect import insort
-from collections import OrderedDict
-from typing import NamedTuple
+from array import array
+from bisect import bisect_left
+from typing import Final, NamedTuple
 
-import numpy as np
-
+from dueq.core.answers import KIND_ALIKE, KIND_MIXED, NO_SLOT, Answer, Answers
 from dueq.core.persistence import DedupRow
 from dueq.errors import UnknownVersion
 from dueq.limits import (
@@ -34,15 +33,17 @@ from dueq.limits import (
     JOB_MEMORY_MS,
 )
 from dueq_codecs.messages import Code
-from dueq_codecs.records import NO_U8, U8, Record, RecordKind, RequestRef
+from dueq_codecs.records import U8, Record, RecordKind, RequestRef
 
-_ANSWER = struct.Struct("<BBHHHQQQQ")
-"""kind, first outcome, position, row, number of outcomes, digest, sequence, stamp, age; all outcomes if mixed."""
 _FLOOR = struct.Struct("<BQ")
-_KIND_ALIKE, _KIND_MIXED, _KIND_FLOOR = 1, 2, 3
+_KIND_FLOOR = 3
 
 ANSWER_BYTES = 128
-"""What one answer weighs, beside its outcomes; a client weighs as much."""
+"""What one answer weighs, beside its outcomes."""
+CLIENT_BYTES = 384
+"""What one client weighs."""
+_NOTHING: Final = array("Q")
+"""Of clients without answers; never changed."""
 
 
 class DedupLimits(NamedTuple):
@@ -58,56 +59,25 @@ JOB_DEDUP_LIMITS = DedupLimits(JOB_DEDUP_WINDOW, JOB_MEMORY_MS, JOB_DEDUP_BYTES_
 """Of INSERTs that name a job: a whole job may be loaded once more, days later."""
 
 
-class Answer:
-    """What a request did: where it took effect, and one outcome per row (none for an INSERT)."""
-
-    __slots__ = ("age_ms", "digest", "outcomes", "position", "row", "saved", "sequence", "stamp", "weight")
-
-    def __init__(
-        self, digest: int, sequence: int, position: int, row: int, stamp: int, age_ms: int, weight: int
-    ) -> None:
-        self.digest = digest
-        self.sequence = sequence
-        self.position = position  # which request of its record
-        self.row = row
-        self.stamp = stamp
-        self.age_ms = age_ms  # of the partition when it was given
-        self.weight = weight
-        self.outcomes: U8 = NO_U8
-        self.saved = False  # its row is on disk
-
-    def pack(self) -> bytes:
-        """Return the answer's bytes."""
-        count = len(self.outcomes)
-        one = int(self.outcomes[0]) if count else 0
-        mixed = count > 1 and bool((self.outcomes != one).any())
-        kind = _KIND_MIXED if mixed else _KIND_ALIKE
-        head = _ANSWER.pack(
-            kind, one, self.position, self.row, count, self.digest, self.sequence, self.stamp, self.age_ms
-        )
-        return head + self.outcomes.tobytes() if mixed else head
-
-    @classmethod
-    def unpack(cls, value: bytes) -> Answer:
-        """Read what `pack` wrote."""
-        kind, one, position, row, count, digest, sequence, stamp, age_ms = _ANSWER.unpack_from(value)
-        answer = cls(digest, sequence, position, row, stamp, age_ms, ANSWER_BYTES + count)
-        if kind == _KIND_MIXED:
-            answer.outcomes = np.frombuffer(value, np.uint8, count, _ANSWER.size).copy()
-        elif count:
-            answer.outcomes = np.full(count, one, np.uint8)
-        answer.saved = True
-        return answer
-
-
 class _Client:
-    __slots__ = ("floor", "floor_age_ms", "floor_saved", "sequences")
+    __slots__ = ("floor", "floor_age_ms", "floor_saved", "key", "number", "sequences", "slots")
 
-    def __init__(self) -> None:
-        self.sequences: list[int] = []  # that have an answer, ascending
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+        self.number = -1  # in the list of those that have answers
+        self.sequences = _NOTHING  # that have an answer, ascending
+        self.slots = _NOTHING  # of those answers
         self.floor = -1  # the largest sequence whose answer left; -1: none did
         self.floor_age_ms = 0  # the latest of those of the answers that left
         self.floor_saved = False  # the disk has a row at `floor`
+
+    def slot_of(self, sequence: int) -> int:
+        """Return where an answer is; NO_SLOT: there is none."""
+        sequences = self.sequences
+        if not sequences or sequence > sequences[-1]:
+            return NO_SLOT
+        at = bisect_left(sequences, sequence)
+        return self.slots[at] if sequences[at] == sequence else NO_SLOT
 
 
 class Verdict(NamedTuple):
@@ -124,8 +94,10 @@ class Deduplication:
     def __init__(self, limits: DedupLimits = DEDUP_LIMITS, rows: list[DedupRow] | None = None) -> None:
         self.limits = limits
         self.bytes = 0
-        self._answers: OrderedDict[tuple[bytes, int], Answer] = OrderedDict()  # oldest first
+        self._answers = Answers()
         self._clients: dict[bytes, _Client] = {}
+        self._active: list[_Client | None] = []  # by number, those that have answers
+        self._numbers: list[int] = []  # that are free
         self._empty: list[tuple[int, bytes]] = []  # heap of (floor_age_ms, client) without answers
         self._changed: dict[tuple[bytes, int], None] = {}
         self._load(rows or [])
@@ -140,15 +112,13 @@ class Deduplication:
                 client = self._client(row.client_id)
                 client.floor, client.floor_saved = row.sequence, True
                 client.floor_age_ms = _FLOOR.unpack(row.value)[1]
-            elif kind in (_KIND_ALIKE, _KIND_MIXED):
+            elif kind in (KIND_ALIKE, KIND_MIXED):
                 answers.append((row.client_id, row.sequence, Answer.unpack(row.value)))
             else:
                 raise UnknownVersion(f"a remembered answer of kind {kind}; this build knows 1 to 3")
         answers.sort(key=lambda found: (found[2].sequence, found[2].position))
         for client_id, sequence, answer in answers:
-            self._answers[client_id, sequence] = answer
-            insort(self._client(client_id).sequences, sequence)
-            self.bytes += answer.weight
+            self._add(self._client(client_id), sequence, answer, saved=True)
         for client_id, client in self._clients.items():
             if not client.sequences:
                 heapq.heappush(self._empty, (client.floor_age_ms, client_id))
@@ -166,28 +136,54 @@ class Deduplication:
         verdict = self.recall(request)
         if verdict is not None:
             return verdict
-        key = (request.client_id, request.sequence)
         client = self._client(request.client_id)
-        outcomes = 0 if record.kind == RecordKind.INSERT else request.rows
-        weight = ANSWER_BYTES + outcomes
-        answer = Answer(request.digest, record.sequence, position, row, record.stamp, age_ms, weight)
-        self._answers[key] = answer
+        rows = 0 if record.kind == RecordKind.INSERT else request.rows
+        answer = Answer(request.digest, record.sequence, position, row, record.stamp, age_ms, rows)
+        key = (request.client_id, request.sequence)
+        # A row of an earlier life of the client may be there, its deletion not on disk yet.
+        self._add(client, request.sequence, answer, saved=key in self._changed)
         self._changed[key] = None
-        self.bytes += answer.weight
-        insort(client.sequences, request.sequence)
         if len(client.sequences) > self.limits.window:
-            self._drop(request.client_id, client.sequences[0])
+            self._drop(client, client.sequences[0])
         while self.bytes > self.limits.bytes_max and self._drop_oldest():
             pass
         return Verdict(Code.OK, answer, True)
 
+    def _add(self, client: _Client, sequence: int, answer: Answer, *, saved: bool) -> None:
+        if not client.sequences:
+            client.sequences, client.slots = array("Q"), array("I")
+            if self._numbers:
+                client.number = self._numbers.pop()
+                self._active[client.number] = client
+            else:
+                client.number = len(self._active)
+                self._active.append(client)
+        slot = self._answers.add(client.number, sequence, answer, saved=saved)
+        if not client.sequences or sequence > client.sequences[-1]:
+            client.sequences.append(sequence)
+            client.slots.append(slot)
+        else:
+            at = bisect_left(client.sequences, sequence)
+            client.sequences.insert(at, sequence)
+            client.slots.insert(at, slot)
+        self.bytes += ANSWER_BYTES + answer.rows
+
+    def fill_in(self, request: RequestRef, answer: Answer, outcomes: U8) -> None:
+        """Note what became of the rows of a fresh request."""
+        answer.outcomes = outcomes
+        client = self._clients.get(request.client_id)
+        slot = client.slot_of(request.sequence) if client is not None else NO_SLOT
+        if slot != NO_SLOT:  # it may have left again, for those behind it in the record
+            self._answers.set_outcomes(slot, outcomes)
+
     def recall(self, request: RequestRef) -> Verdict | None:
         """Return what became of a request before, or that nobody knows any more; None for a fresh one."""
-        known = self._answers.get((request.client_id, request.sequence))
+        client = self._clients.get(request.client_id)
+        slot = client.slot_of(request.sequence) if client is not None else NO_SLOT
+        known = self._answers.get(slot) if slot != NO_SLOT else None
         if known is not None:
             code = Code.OK if known.digest == request.digest else Code.SEQUENCE_REUSED
             return Verdict(code, known if code == Code.OK else None, False)
-        client = self._clients.get(request.client_id)
         if client is not None and request.sequence <= client.floor:
             return Verdict(Code.OUTCOME_UNKNOWN, None, False)
         return None
@@ -195,45 +191,54 @@ class Deduplication:
     def expire(self, age_ms: int) -> None:
         """Forget what is too old at this age of the partition."""
         before = age_ms - self.limits.age_ms
-        while self._answers:
-            key = next(iter(self._answers))
-            if self._answers[key].age_ms >= before:
-                break
-            self._drop(*key)
+        answers = self._answers
+        while answers and answers.age_ms(answers.oldest) < before:
+            self._drop_answer(answers.oldest)
         while self._empty and self._empty[0][0] < before:
             self._forget(*heapq.heappop(self._empty))
 
     def _client(self, client_id: bytes) -> _Client:
         client = self._clients.get(client_id)
         if client is None:
-            client = self._clients[client_id] = _Client()
-            self.bytes += ANSWER_BYTES
+            client = self._clients[client_id] = _Client(client_id)
+            self.bytes += CLIENT_BYTES
         return client
 
     def _drop_oldest(self) -> bool:
         if self._answers:
-            self._drop(*next(iter(self._answers)))
+            self._drop_answer(self._answers.oldest)
             return True
         if self._empty:
             self._forget(*heapq.heappop(self._empty))
             return True
         return False
 
-    def _drop(self, client_id: bytes, sequence: int) -> None:
+    def _drop_answer(self, slot: int) -> None:
+        client = self._active[self._answers.client(slot)]
+        assert client is not None
+        self._drop(client, self._answers.number(slot))
+
+    def _drop(self, client: _Client, sequence: int) -> None:
         """Let one answer go; the floor rises to it."""
-        answer = self._answers.pop((client_id, sequence))
-        self.bytes -= answer.weight
-        client = self._clients[client_id]
-        client.sequences.remove(sequence)
-        client.floor_age_ms = max(client.floor_age_ms, answer.age_ms)
+        at = bisect_left(client.sequences, sequence)
+        slot = client.slots[at]
+        answers, rows = self._answers, self._answers.rows(slot)
+        age_ms, saved = answers.age_ms(slot), answers.is_saved(slot)
+        answers.remove(slot)
+        del client.sequences[at], client.slots[at]
+        self.bytes -= ANSWER_BYTES + rows
+        client.floor_age_ms = max(client.floor_age_ms, age_ms)
         if sequence > client.floor:
-            self._unwrite(client_id, client.floor, client.floor_saved)
-            client.floor, client.floor_saved = sequence, answer.saved
+            self._unwrite(client.key, client.floor, client.floor_saved)
+            client.floor, client.floor_saved = sequence, saved
         else:
-            self._unwrite(client_id, sequence, answer.saved)
-        self._changed[client_id, client.floor] = None
+            self._unwrite(client.key, sequence, saved)
+        self._changed[client.key, client.floor] = None
         if not client.sequences:
-            heapq.heappush(self._empty, (client.floor_age_ms, client_id))
+            client.sequences = client.slots = _NOTHING
+            self._active[client.number] = None
+            self._numbers.append(client.number)
+            heapq.heappush(self._empty, (client.floor_age_ms, client.key))
 
     def _forget(self, floor_age_ms: int, client_id: bytes) -> None:
         """Forget a client, unless it has come back since it was noted as empty."""
@@ -242,7 +247,7 @@ class Deduplication:
             return
         self._unwrite(client_id, client.floor, client.floor_saved)
         del self._clients[client_id]
-        self.bytes -= ANSWER_BYTES
+        self.bytes -= CLIENT_BYTES
 
     def _unwrite(self, client_id: bytes, sequence: int, saved: bool) -> None:
         if saved:
@@ -260,10 +265,11 @@ class Deduplication:
         rows = []
         for client_id, sequence in self._changed:
             value: bytes | None = None
-            answer = self._answers.get((client_id, sequence))
             client = self._clients.get(client_id)
-            if answer is not None:
-                value, answer.saved = answer.pack(), True
+            slot = client.slot_of(sequence) if client is not None else NO_SLOT
+            if slot != NO_SLOT:
+                value = self._answers.row(slot)
+                self._answers.set_saved(slot)
             elif client is not None and sequence == client.floor:
                 value, client.floor_saved = _FLOOR.pack(_KIND_FLOOR, client.floor_age_ms), True
             rows.append(DedupRow(client_id, sequence, value))
@@ -272,8 +278,10 @@ class Deduplication:
 
     def export(self) -> list[tuple[str, int, str]]:
         """Return everything remembered: (client id, sequence, packed answer or floor) in hex, sorted."""
-        found = [(client, number, answer.pack()) for (client, number), answer in self._answers.items()]
+        found = []
         for client_id, client in self._clients.items():
+            for number, slot in zip(client.sequences, client.slots, strict=True):
+                found.append((client_id, number, self._answers.row(slot)))
             if client.floor >= 0:
                 found.append((client_id, client.floor, _FLOOR.pack(_KIND_FLOOR, client.floor_age_ms)))
         return sorted((client.hex(), number, value.hex()) for client, number, value in found)

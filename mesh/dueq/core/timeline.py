@@ -299,12 +299,15 @@ class Timeline:
 
     def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
         """Fill in the answers of what took effect, then answer every request."""
+        dedup = self._job_dedup if record.job and record.kind == RecordKind.INSERT else self._dedup
         row = 0
         for request, verdict in zip(record.requests, verdicts, strict=True):
             if verdict.fresh and verdict.answer is not None and len(outcomes):
-                verdict.answer.outcomes = outcomes[row : row + request.rows]
+                dedup.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
             row += request.rows
         for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
+            if answer is not None and not fresh and answer.sequence == record.sequence:
+                answer = verdicts[answer.position].answer  # repeated within the record
             if answer is None:
                 result = RequestResult(request.client_id, request.sequence, code, 0, 0, 0)
             else:

@@ -1,0 +1,190 @@
+"""The answers of past requests, packed: an object for each would weigh five times as much.
+
+Each answer is 53 bytes in one buffer, at a *slot* that stays its own until it is removed; slots are linked in
+the order in which the answers were given. Outcomes that differ from row to row lie beside the buffer.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import Final
+
+import numpy as np
+
+from dueq_codecs.records import NO_U8, U8
+
+_SLOT: Final = struct.Struct("<QQQQQIHHHBBB")
+"""number, digest, sequence, stamp, age, client, position, row, rows, kind, first outcome, saved."""
+_NUMBER: Final = struct.Struct("<Q")
+_CLIENT: Final = struct.Struct("<I")
+_OUTCOMES: Final = struct.Struct("<BB")
+_SIZE: Final = _SLOT.size
+_AGE_AT, _CLIENT_AT, _OUTCOMES_AT, _SAVED_AT = 32, 40, 50, 52
+_ROW: Final = struct.Struct("<BBHHHQQQQ")
+"""An answer on disk: kind, first outcome, position, row, number of outcomes, digest, sequence, stamp, age; then
+all outcomes if they are mixed."""
+KIND_ALIKE: Final = 1
+KIND_MIXED: Final = 2
+_KIND_NONE: Final = 0  # the outcomes are not known yet, or there are none
+NO_SLOT: Final = (1 << 32) - 1
+_BLANK: Final = bytes(_SIZE)
+
+
+class Answer:
+    """What a request did: where it took effect, and one outcome per row (none for an INSERT)."""
+
+    __slots__ = ("age_ms", "digest", "outcomes", "position", "row", "rows", "sequence", "stamp")
+
+    def __init__(
+        self, digest: int, sequence: int, position: int, row: int, stamp: int, age_ms: int, rows: int
+    ) -> None:
+        self.digest = digest
+        self.sequence = sequence
+        self.position = position  # which request of its record
+        self.row = row
+        self.stamp = stamp
+        self.age_ms = age_ms  # of the partition when it was given
+        self.rows = rows  # how many outcomes it has, or will have
+        self.outcomes: U8 = NO_U8
+
+    @classmethod
+    def unpack(cls, value: bytes) -> Answer:
+        """Read what `Answers.row` wrote."""
+        kind, one, position, row, count, digest, sequence, stamp, age_ms = _ROW.unpack_from(value)
+        answer = cls(digest, sequence, position, row, stamp, age_ms, count)
+        if kind == KIND_MIXED:
+            answer.outcomes = np.frombuffer(value, np.uint8, count, _ROW.size).copy()
+        elif count:
+            answer.outcomes = np.full(count, one, np.uint8)
+        return answer
+
+
+def _kind_of(outcomes: U8) -> tuple[int, int]:
+    if not len(outcomes):
+        return _KIND_NONE, 0
+    one = int(outcomes[0])
+    mixed = len(outcomes) > 1 and bool((outcomes != one).any())
+    return (KIND_MIXED if mixed else KIND_ALIKE), one
+
+
+class Answers:
+    """Packed answers, in the order in which they were given.
+
+    Attributes:
+        oldest: the slot of the first one; NO_SLOT: there is none.
+    """
+
+    __slots__ = ("_data", "_free", "_mixed", "_newer", "_newest", "_older", "oldest")
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._older, self._newer = array("I"), array("I")  # by slot
+        self._free = array("I")
+        self._mixed: dict[int, bytes] = {}  # slot -> outcomes that are not all alike
+        self.oldest = self._newest = NO_SLOT
+
+    def __len__(self) -> int:
+        return len(self._newer) - len(self._free)
+
+    def add(self, client: int, number: int, answer: Answer, *, saved: bool = False) -> int:
+        """Add the newest answer, to a client's request of this number; returns its slot.
+
+        Args:
+            client: any number of the caller's.
+            number: of the request.
+            answer: to be packed.
+            saved: its row is on disk.
+        """
+        newest = self._newest
+        if self._free:
+            slot = self._free.pop()
+            self._older[slot], self._newer[slot] = newest, NO_SLOT
+        else:
+            slot = len(self._newer)
+            self._older.append(newest)
+            self._newer.append(NO_SLOT)
+            self._data += _BLANK
+        if newest == NO_SLOT:
+            self.oldest = slot
+        else:
+            self._newer[newest] = slot
+        self._newest = slot
+        _SLOT.pack_into(
+            self._data, slot * _SIZE, number, answer.digest, answer.sequence, answer.stamp, answer.age_ms, client,
+            answer.position, answer.row, answer.rows, _KIND_NONE, 0, saved,
+        )  # fmt: skip
+        if len(answer.outcomes):
+            self.set_outcomes(slot, answer.outcomes)
+        return slot
+
+    def remove(self, slot: int) -> None:
+        """Forget an answer."""
+        older, newer = self._older[slot], self._newer[slot]
+        if older == NO_SLOT:
+            self.oldest = newer
+        else:
+            self._newer[older] = newer
+        if newer == NO_SLOT:
+            self._newest = older
+        else:
+            self._older[newer] = older
+        if self._mixed:
+            self._mixed.pop(slot, None)
+        self._free.append(slot)
+        if len(self._free) == len(self._newer):  # give back what a burst has taken
+            self._data, self._older, self._newer, self._free = bytearray(), array("I"), array("I"), array("I")
+
+    def age_ms(self, slot: int) -> int:
+        """Return the age of the partition at which an answer was given."""
+        age: int = _NUMBER.unpack_from(self._data, slot * _SIZE + _AGE_AT)[0]
+        return age
+
+    def rows(self, slot: int) -> int:
+        """Return how many outcomes an answer has, or will have."""
+        rows: int = _SLOT.unpack_from(self._data, slot * _SIZE)[8]
+        return rows
+
+    def client(self, slot: int) -> int:
+        """Return whose answer it is."""
+        client: int = _CLIENT.unpack_from(self._data, slot * _SIZE + _CLIENT_AT)[0]
+        return client
+
+    def number(self, slot: int) -> int:
+        """Return the number of its request."""
+        number: int = _NUMBER.unpack_from(self._data, slot * _SIZE)[0]
+        return number
+
+    def get(self, slot: int) -> Answer:
+        """Return an answer."""
+        found = _SLOT.unpack_from(self._data, slot * _SIZE)
+        _, digest, sequence, stamp, age_ms, _, position, row, rows, kind, one, _ = found
+        answer = Answer(digest, sequence, position, row, stamp, age_ms, rows)
+        if kind == KIND_MIXED:
+            answer.outcomes = np.frombuffer(self._mixed[slot], np.uint8)
+        elif kind:
+            answer.outcomes = np.full(rows, one, np.uint8)
+        return answer
+
+    def row(self, slot: int) -> bytes:
+        """Return an answer as it is on disk."""
+        found = _SLOT.unpack_from(self._data, slot * _SIZE)
+        _, digest, sequence, stamp, age_ms, _, position, row, rows, kind, one, _ = found
+        count = rows if kind else 0
+        head = _ROW.pack(kind or KIND_ALIKE, one, position, row, count, digest, sequence, stamp, age_ms)
+        return head + self._mixed[slot] if kind == KIND_MIXED else head
+
+    def is_saved(self, slot: int) -> bool:
+        """Whether the answer has a row on disk."""
+        return bool(self._data[slot * _SIZE + _SAVED_AT])
+
+    def set_saved(self, slot: int) -> None:
+        """Note that the answer has a row on disk."""
+        self._data[slot * _SIZE + _SAVED_AT] = 1
+
+    def set_outcomes(self, slot: int, outcomes: U8) -> None:
+        """Note what became of the rows of a request."""
+        kind, one = _kind_of(outcomes)
+        if kind == KIND_MIXED:
+            self._mixed[slot] = outcomes.tobytes()
+        _OUTCOMES.pack_into(self._data, slot * _SIZE + _OUTCOMES_AT, kind, one)
