@@ -28,14 +28,14 @@ apt_install() {
     return 1
 }
 
-# The first Python of version 3.11 or later. The distribution's own comes before others of PATH, if it can make virtual
-# environments or python3-venv may be installed: it is compiled with profile-guided optimization, those that pyenv makes are
-# not, and brokers and clients are an eighth faster with it.
+# The first Python of a version for which there are wheels of all that dueq needs. The distribution's own comes before others
+# of PATH, if it can make virtual environments or python3-venv may be installed: it is compiled with profile-guided
+# optimization, those that pyenv makes are not, and brokers and clients are an eighth faster with it.
 find_python() {
     local candidate wanted
-    for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
+    for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do
         [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
-        wanted='import sys; sys.exit(sys.version_info < (3, 11))'
+        wanted='import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'
         if [ "$candidate" = /usr/bin/python3 ] && ! apt_words >/dev/null; then
             wanted="import ensurepip; $wanted"
         fi
@@ -51,7 +51,7 @@ find_python() {
 ensure_venv() {
     local set="$1" python stamp wanted
     shift
-    python="$(find_python)" || fail "dueq needs Python 3.11 or later; set PYTHON to one, or install it (Debian 12: apt-get install python3 python3-venv)."
+    python="$(find_python)" || fail "dueq needs Python 3.11, 3.12, 3.13 or 3.14; set PYTHON to one, or install it (Debian 12 or 13: apt-get install python3 python3-venv)."
     stamp="$venv/stamp-$set"
     wanted="$("$python" -c 'import sys; print(sys.version, sys.prefix)') $root $(sha256sum <"$root/pyproject.toml") $*"
     if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
@@ -95,7 +95,7 @@ ensure_java() {
         return 0
     fi
     fail "ZooKeeper and Spark need Java 17 or later, and this user may not install it." \
-        "Install it (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME, and run this again." \
+        "Install it (Debian: apt-get install default-jre-headless), or set JAVA_HOME, and run this again." \
         "Without Java there is one broker: dueq up --brokers 1 --no-zookeeper"
 }
 

@@ -136,9 +136,7 @@ def test_a_server_that_ends_at_its_start_shows_its_log(server: ZooKeeperServer) 
 def test_without_java_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(
-        ZooKeeperServerError, match=r"apt-get install openjdk-17-jre-headless.*--no-zookeeper"
-    ):
+    with pytest.raises(ZooKeeperServerError, match=r"apt-get install default-jre-headless.*--no-zookeeper"):
         ZooKeeperServer(tmp_path).start()
 
 

@@ -235,7 +235,7 @@ def _java() -> str:
     if found is None:
         raise ZooKeeperServerError(
             "a local ZooKeeper needs Java, and there is no `java` on the PATH or in JAVA_HOME: "
-            f"`apt-get install openjdk-17-jre-headless`, {_INSTEAD}"
+            f"`apt-get install default-jre-headless`, {_INSTEAD}"
         )
     return found
 
@@ -254,7 +254,7 @@ def _classpath() -> str:
         found = sorted(folder.glob(pattern))
         if not found:
             raise ZooKeeperServerError(
-                f"the PySpark in {folder.parent} ships no {pattern}: `pip install --force-reinstall 'dueq[spark]'`, "
+                f"the PySpark in {folder.parent} ships no {pattern}: `pip install --force-reinstall pyspark`, "
                 f"{_INSTEAD}"
             )
         jars += found

@@ -65,7 +65,7 @@ def check_java() -> None:
             f"JAVA_HOME={home} has no bin/java" if home else "there is no `java` on the PATH, nor JAVA_HOME"
         )
         raise InvalidRequest(
-            f"Spark needs Java {JAVA_MIN} or later: {where}; install one (Debian: openjdk-17-jre-headless)"
+            f"Spark needs Java {JAVA_MIN} or later: {where}; install one (Debian: default-jre-headless)"
         )
     version = _version(command)
     if version is not None and version < JAVA_MIN:

@@ -1,4 +1,4 @@
-"""LevelDB through plyvel.
+"""LevelDB through plyvel, or its fork plyvel-next on Pythons for which plyvel has no wheels.
 
 What LevelDB reports is either damage or the machine's refusal (no space, no more files, no permission), which says
 nothing about the database: it is as good as before once the machine gives what is missing.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import plyvel
-
 from dueq.storage.engine import EngineDamaged, Operation, StoreFailed
+
+if sys.version_info >= (3, 13):
+    import plyvel_next as plyvel
+else:
+    import plyvel
 
 _BACKGROUND_NICE: Final = 10
 """Deliveries go first."""
