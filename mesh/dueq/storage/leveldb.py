@@ -108,7 +108,8 @@ class LevelDbSnapshot:
 
 def _be_nice() -> None:
     with suppress(OSError):  # where that is forbidden, deliveries are only a little later
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _BACKGROUND_NICE)
+        nice = max(_BACKGROUND_NICE, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), nice)
 
 
 def _open(folder: Path, write_buffer_bytes: int) -> Any:
