@@ -1,4 +1,4 @@
-"""For all tests: storms that are drawn anew in every run, and Java for processes that live for seconds.
+"""For all tests: storms that are drawn anew in every run, Java for processes that live for seconds, patient Hypothesis.
 
 The storms' first seed is said at the end, and can be given again.
 """
@@ -9,11 +9,17 @@ import os
 import random
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A quarter less processor time for the tests with Spark: its JVMs end before the second compiler has paid off."""
+
+
+# A busy machine is no defect of a property: nothing that looks at the clock judges one.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_configure() -> None:

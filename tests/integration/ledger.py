@@ -27,7 +27,7 @@ from dueq import Consumer, Message, Outcome, Producer
 from dueq.errors import OutcomeUnknown, PartialFailure, StaleLease
 
 T = TypeVar("T")
-PATIENCE_S = 40.0
+PATIENCE_S = 180.0
 _CLOCKS_MS = 20
 """Releases are in mesh time, the rest by this machine's clock: they differ by less than this."""
 

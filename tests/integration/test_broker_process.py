@@ -23,7 +23,7 @@ from dueq.errors import DueqError
 
 pytestmark = pytest.mark.integration
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 180.0
 
 
 class Process:

@@ -14,7 +14,7 @@ from dueq.cli.main import run
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, now_ms
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 _FAR_MS = 3_600_000
 _ROWS = 1_500

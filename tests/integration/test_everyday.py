@@ -14,7 +14,7 @@ from dueq.errors import InvalidRequest, MessageNotFound, StaleLease
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, Ledger, now_ms
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 def one(client: Client, topic: str, lease: float = 30.0) -> Message:

@@ -17,7 +17,7 @@ from dueq.errors import InvalidRequest
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, now_ms
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
 
 def received(client: Client, topic: str, count: int) -> list[bytes]:

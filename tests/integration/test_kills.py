@@ -16,7 +16,7 @@ from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, Ledger, now_ms
 from tests.integration.traffic import Traffic
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def mesh() -> Iterator[LocalMesh]:
 
 
 def status_when(
-    mesh: LocalMesh, holds: Callable[[dict[str, Any]], bool], seconds: float = 30.0
+    mesh: LocalMesh, holds: Callable[[dict[str, Any]], bool], seconds: float = 180.0
 ) -> dict[str, Any]:
     """Ask for the status until something holds of it."""
     deadline, pause = time.monotonic() + seconds, threading.Event()
@@ -93,7 +93,7 @@ def test_without_zookeeper_the_mesh_says_so_and_goes_on(mesh: LocalMesh) -> None
         with client.consumer("going-on") as consumer:
             got = []
             while len(got) < 30:
-                batch = consumer.receive(timeout=20.0)
+                batch = consumer.receive(timeout=200.0)
                 assert batch, f"only {len(got)} came"
                 got += [message.id for message in batch]
                 consumer.ack(batch)

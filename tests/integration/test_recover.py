@@ -14,9 +14,9 @@ from dueq.cli.main import run
 from dueq.local import LocalMesh
 from tests.integration.ledger import now_ms
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.integration
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 180.0
 _TOPIC = "t"
 
 

@@ -27,7 +27,6 @@ from dueq.spark.task import Load
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
-    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("default"),
 ]
 
@@ -60,7 +59,7 @@ def received(mesh: LocalMesh, topic: str, count: int) -> Counter[bytes]:
     got: Counter[bytes] = Counter()
     with Client(mesh.endpoints) as client, client.consumer(topic) as consumer:
         while batch := consumer.receive(
-            max_messages=1000, timeout=30.0 if sum(got.values()) < count else 1.0
+            max_messages=1000, timeout=300.0 if sum(got.values()) < count else 1.0
         ):
             got.update(bytes(message.payload) for message in batch)
             consumer.ack(batch)

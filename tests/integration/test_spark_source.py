@@ -26,7 +26,6 @@ from dueq.spark.analytics import analyse
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
-    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("default"),
 ]
 
@@ -131,7 +130,7 @@ def test_an_export_is_evaluated(
         with client.consumer(topic) as consumer:
             got = 0
             while got < 20:
-                batch = consumer.receive(timeout=30)
+                batch = consumer.receive(timeout=300)
                 got += len(batch)
                 consumer.ack(batch)
     folder = tmp_path / "export"

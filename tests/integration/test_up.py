@@ -18,8 +18,8 @@ from dueq.local.ports import free_ports
 
 pytestmark = pytest.mark.integration
 
-READY_S = 60
-END_S = 20
+READY_S = 180
+END_S = 120
 
 
 class Up:
@@ -40,7 +40,7 @@ class Up:
     def ready(self) -> str:
         """The first line that it prints."""
         assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], READY_S)[0], "no line within a minute"
+        assert select.select([self.process.stdout], [], [], READY_S)[0], "no line in time"
         line = self.process.stdout.readline().strip()
         assert line, self.process.communicate(timeout=END_S)[1]
         return line
@@ -83,7 +83,7 @@ def gone(pid: int) -> bool:
 
 def dueq(*words: str, given: bytes = b"") -> str:
     command = [sys.executable, "-m", "dueq.cli.main", *words]
-    return subprocess.run(command, input=given, capture_output=True, check=True, timeout=60).stdout.decode()
+    return subprocess.run(command, input=given, capture_output=True, check=True, timeout=300).stdout.decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -280,7 +280,7 @@ def test_every_kind_of_message_has_a_strategy() -> None:
 
 
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.name.lower())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_message_comes_back_as_it_went(kind: Kind, data: st.DataObject) -> None:
     message, sent = data.draw(MESSAGES[kind])
@@ -291,7 +291,7 @@ def test_a_message_comes_back_as_it_went(kind: Kind, data: st.DataObject) -> Non
     assert encode(decoded, received) == frames
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(entry=records())
 def test_a_record_comes_back_as_it_went(entry: LogEntry) -> None:
     data = encode_record(entry.record)
@@ -301,7 +301,7 @@ def test_a_record_comes_back_as_it_went(entry: LogEntry) -> None:
     assert encode_record(decoded) == data
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(frames=st.lists(st.binary(max_size=200), max_size=4))
 def test_arbitrary_frames_raise_nothing_but_frame_error(frames: list[bytes]) -> None:
     with pytest.raises(ValueError) as caught:

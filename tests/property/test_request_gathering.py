@@ -19,7 +19,7 @@ sizes = st.lists(
 
 
 @given(sizes)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_runs_cover_all_rows_in_order_and_fit_a_request(column: list[int]) -> None:
     size = np.array(column, np.uint32)
     found = list(runs(size))
@@ -31,7 +31,7 @@ def test_runs_cover_all_rows_in_order_and_fit_a_request(column: list[int]) -> No
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.booleans()), min_size=1, max_size=40), st.integers(1, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_call_gets_the_ids_of_its_own_rows(calls: list[tuple[int, bool]], partitions: int) -> None:
     """A leader that answers now and then: each row is sent once, and its id names where it is."""
     stage = Stage(uids=dict.fromkeys(range(1, partitions + 1), "a"))

@@ -438,7 +438,7 @@ class World:
 LIMITS = st.sampled_from([DedupLimits(), DedupLimits(4, 3000, 4000), DedupLimits(30, 10_000, 900)])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**32), st.sampled_from([1, 2, 5, 20, 10_000]), LIMITS)
 def test_the_timeline_agrees_with_its_naive_twin(seed: int, hot_rows_max: int, limits: DedupLimits) -> None:
     world = World(seed, hot_rows_max, limits)

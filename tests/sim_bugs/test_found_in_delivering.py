@@ -17,7 +17,6 @@ from .proof import first_finders, is_found
 BUGS = (*CLIENTS, *DELIVERING, *JOBS)
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))
 def test_the_simulator_finds_it_within_its_bound(bug: Bug) -> None:
     is_found(bug)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("mesh", "codecs", "chaos")
@@ -101,3 +102,9 @@ def test_files_stay_short() -> None:
 def test_scripts_can_be_run(name: str) -> None:
     """A script that is not executable is of no use in a fresh clone."""
     assert (ROOT / name).stat().st_mode & 0o111, f"chmod +x {name}"
+
+
+def test_no_property_is_judged_by_the_clock() -> None:
+    """A busy machine fails none: neither deadlines nor health checks that look at time."""
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check

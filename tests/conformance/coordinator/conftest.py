@@ -34,7 +34,7 @@ from dueq.core.membership import (
 )
 
 E = TypeVar("E")
-_WAIT_S = 20.0
+_WAIT_S = 120.0
 _tokens = itertools.count(1)
 
 

@@ -38,7 +38,7 @@ class Standalone:
 
     def wait(self, kind: type[E]) -> E:
         while True:
-            event = self.events.get(timeout=20)
+            event = self.events.get(timeout=200)
             if isinstance(event, kind):
                 return event
 

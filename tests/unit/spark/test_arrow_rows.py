@@ -65,7 +65,7 @@ def test_an_unfit_row_is_named(due: int | None, payload: bytes | None, key: str 
         messages(good, bad)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=2)), max_size=30), st.randoms())
 def test_the_same_rows_come_in_the_same_order_however_they_arrive(
     rows: list[tuple[int, bytes]], chance: Any

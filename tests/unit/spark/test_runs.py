@@ -42,7 +42,7 @@ def cut(pieces: list[Run], batch_rows: int = 1024) -> list[list[bytes]]:
     return [rows_of(run) for run in runs_of(iter(pieces), batch_rows)]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.binary(max_size=5), max_size=40), st.integers(1, 12), st.lists(st.integers(0, 40)))
 def test_runs_do_not_depend_on_how_arrow_cut_the_rows(rows: list[bytes], most: int, cuts: list[int]) -> None:
     """A repeated task may see other Arrow batches; its requests must be the same."""
