@@ -13,10 +13,11 @@ apt_words() {
     if [ "$(id -u)" -eq 0 ]; then echo env; elif sudo -n true 2>/dev/null; then echo sudo; else return 1; fi
 }
 
-# apt_install PACKAGE…: the first of the packages that this Debian has.
+# apt_install PACKAGE…: the first of the packages that this Debian has. One at a time: apt-get waits for nobody.
 apt_install() {
     local words package
     words="$(apt_words)" || return 1
+    words="flock /var/lib/apt $words"
     $words DEBIAN_FRONTEND=noninteractive apt-get update -qq >/dev/null || return 1
     for package in "$@"; do
         if [ -n "$(apt-cache madison "$package" 2>/dev/null)" ]; then
@@ -47,17 +48,28 @@ find_python() {
     return 1
 }
 
-# ensure_venv SET PIP-ARGUMENT…: a .venv that holds this project and the SET of further packages.
+# ensure_venv SET: a .venv that holds this project and further packages: demo (Spark and flights), or dev (what checks and
+# tests need, too). Who comes while another one prepares it waits, and then has nothing to do.
 ensure_venv() {
-    local set="$1" python stamp wanted
-    shift
+    local python wanted lock
     python="$(find_python)" || fail "dueq needs Python 3.11, 3.12, 3.13 or 3.14; set PYTHON to one, or install it (Debian 12 or 13: apt-get install python3 python3-venv)."
-    stamp="$venv/stamp-$set"
-    wanted="$("$python" -c 'import sys; print(sys.version, sys.prefix)') $root $(sha256sum <"$root/pyproject.toml") $*"
-    if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
-        return 0
-    fi
-    say "preparing .venv ($set) with $python …"
+    wanted="$("$python" -c 'import sys; print(sys.version, sys.prefix)') $root $(cat "$root/pyproject.toml" "$root/scripts/environment.sh" | sha256sum)"
+    exec {lock}<"$root"
+    flock "$lock"
+    prepared "$1" || prepare "$1"
+    exec {lock}<&-
+}
+
+# prepared SET: is .venv as it is wanted? What is made for dev is good for demo.
+prepared() {
+    [ -x "$venv/bin/python" ] || return 1
+    [ "$(cat "$venv/stamp-dev" 2>/dev/null)" = "$wanted" ] \
+        || { [ "$1" = demo ] && [ "$(cat "$venv/stamp-demo" 2>/dev/null)" = "$wanted" ]; }
+}
+
+prepare() {
+    local packages=(-e '.[demo]')
+    say "preparing .venv ($1) with $python …"
     if ! "$venv/bin/python" -c 'import pip' 2>/dev/null \
         || [ "$("$venv/bin/python" -c 'import sys; print(sys.version)')" != "$("$python" -c 'import sys; print(sys.version)')" ]; then
         rm -rf "$venv"
@@ -66,12 +78,15 @@ ensure_venv() {
                 || fail "$python cannot make a virtual environment. On Debian: apt-get install python3-venv"
         fi
     fi
+    # dueq itself is not installed once more where it is: whoever runs there would miss it for a moment.
+    if prepared demo; then packages=(); fi
+    if [ "$1" = dev ]; then packages+=(--group dev); fi
     # Dependency groups need pip 25.1.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1' \
         || fail "pip could not be brought up to date; is PyPI within reach?"
-    (cd "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location "$@") \
+    (cd "$root" && "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location "${packages[@]}") \
         || fail "the packages that dueq needs could not be installed; is PyPI within reach?"
-    printf '%s\n' "$wanted" >"$stamp"
+    printf '%s\n' "$wanted" >"$venv/stamp-$1"
 }
 
 # The major version of a Java, or nothing.

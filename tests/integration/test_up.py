@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dueq.local.ports import free_ports
+from dueq.ports import free_ports
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dueq.local.ports import free_ports
+from dueq.ports import free_ports
 from dueq_chaos.nemesis import machine
 from dueq_chaos.nemesis.network.namespaces import NamespaceWires
 from dueq_chaos.nemesis.network.rules import CLIENTS, ZOOKEEPER, Rule

@@ -23,7 +23,7 @@ from dueq.bench.figures import Figure, Row, median
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import PAYLOAD_BYTES
 from dueq.bench.workers import Crew, Worker
-from dueq.local.ports import free_ports
+from dueq.ports import free_ports
 from dueq.storage.leveldb import LevelDbEngine
 
 Measured = tuple[float, float]

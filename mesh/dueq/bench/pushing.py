@@ -21,7 +21,7 @@ from dueq.bench.figures import Figure, Row, percentile
 from dueq.bench.stage import Stage
 from dueq.bench.tasks import PAYLOAD_BYTES
 from dueq.bench.workers import Crew, finish
-from dueq.local.ports import free_ports
+from dueq.ports import free_ports
 
 _SENDERS = 3
 _RECEIVERS = 2

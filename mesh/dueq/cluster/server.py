@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 import shutil
 import signal
 import socket
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dueq.errors import DueqError
+from dueq.ports import free_ports, is_free
 
 _HOST: Final = "127.0.0.1"
 _MAIN: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -42,7 +42,6 @@ _INSTEAD: Final = "or do without ZooKeeper: `dueq up --brokers 1 --no-zookeeper`
 _POLL_S: Final = 0.02
 _TERM_S: Final = 5.0
 _LOGS_KEPT: Final = 16
-_PORT_LOWEST: Final = 15_000
 
 # The child asks the kernel to be killed with its parent, makes sure that the parent did not die before the
 # question, and only then becomes Java. Done after exec, because a forked child of a threaded process must not
@@ -101,7 +100,7 @@ class ZooKeeperServer:
         """The file that gets what the server says."""
         return self.folder / "zookeeper.log"
 
-    def start(self, timeout_s: float = 30.0) -> None:
+    def start(self, timeout_s: float = 120.0) -> None:
         """Start the server and return once it serves clients.
 
         Args:
@@ -176,7 +175,7 @@ class ZooKeeperServer:
 
     def _choose_port(self) -> int:
         if self._wanted_port:
-            if not _is_free(self._wanted_port):
+            if not is_free(self._wanted_port):
                 raise ZooKeeperServerError(
                     f"port {self._wanted_port} of {_HOST} is in use: choose another one"
                 )
@@ -185,7 +184,7 @@ class ZooKeeperServer:
             last = int((self.folder / "port").read_text(encoding="ascii"))
         except (OSError, ValueError):
             last = 0
-        return last if last and _is_free(last) else _free_port()
+        return last if last and is_free(last) else free_ports(1)[0]
 
     def _write_config(self) -> Path:
         path = self.folder / "zoo.cfg"
@@ -269,32 +268,3 @@ def _serves(port: int) -> bool:
             return connection.recv(64).startswith(b"Zookeeper version")
     except OSError:
         return False
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the server does: a port in TIME_WAIT is free, a port with a listener is not.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port() -> int:
-    """Choose a port below the kernel's range for outgoing connections.
-
-    A client that dials a closed port of that range again and again can connect to itself, and so keep the port
-    from a server that restarts.
-    """
-    try:
-        highest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
-    except (OSError, ValueError, IndexError):
-        highest = 32_768
-    highest = highest if highest > _PORT_LOWEST + 1000 else 65_536
-    for _ in range(1000):
-        port = random.randrange(_PORT_LOWEST, highest)
-        if _is_free(port):
-            return port
-    raise ZooKeeperServerError(f"there is no free port between {_PORT_LOWEST} and {highest} on {_HOST}")

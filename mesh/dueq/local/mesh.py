@@ -18,7 +18,7 @@ from dueq import Client
 from dueq.cluster.server import ZooKeeperServer
 from dueq.errors import DueqError
 from dueq.local.child import BrokerChild
-from dueq.local.ports import free_ports, is_free
+from dueq.ports import free_ports, is_free
 
 _HOST = "127.0.0.1"
 _METRICS_OFFSET = 100
@@ -49,7 +49,7 @@ class LocalMesh:
         port: int = 0,
         zookeeper: bool = True,
         arguments: Sequence[str] = (),
-        ready_timeout: float = 60.0,
+        ready_timeout: float = 120.0,
     ) -> None:
         """Choose ports and folders; nothing is started yet.
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 from collections.abc import Mapping
 
-from dueq.local.ports import free_ports
+from dueq.ports import claim, free_ports
 from dueq_chaos.nemesis.network.proxy import Port
 from dueq_chaos.nemesis.network.rules import CLIENTS, ZOOKEEPER, Rule, Way, merge
 from dueq_chaos.nemesis.network.wires import HOST, ProxyProcess, WiresError
@@ -20,6 +21,7 @@ from dueq_chaos.nemesis.network.wires import HOST, ProxyProcess, WiresError
 _COMMAND_S = 10
 _NOBODY = "02:00:00:00:00:01"
 _DEVICE = "eth0"
+_NETS = 50 * 250
 
 
 class NamespaceWires:
@@ -35,9 +37,8 @@ class NamespaceWires:
 
     def __init__(self, ports: Mapping[str, int], zookeeper_port: int) -> None:
         self._ports = dict(ports)
-        number = os.getpid()
-        self._bridge = f"dq{number % 10**8:x}"
-        self._net = f"10.{200 + number % 50}.{number // 50 % 250}"
+        self._bridge = f"dq{os.getpid() % 10**8:x}"
+        self._number, self._net = _claim_net()
         self._addresses = {name: f"{self._net}.{i + 1}" for i, name in enumerate(ports)}
         # Clients and ZooKeeper have addresses of their own, so that they can be cut off one by one.
         self._addresses[CLIENTS] = f"{self._net}.254"
@@ -97,6 +98,7 @@ class NamespaceWires:
                     _ip(*command)
         with contextlib.suppress(WiresError):
             _ip("link", "del", self._bridge)
+        self._number.close()
 
     def _lay(self, zookeeper_port: int) -> None:
         _ip("link", "add", self._bridge, "type", "bridge")
@@ -140,6 +142,15 @@ class NamespaceWires:
         inside = () if source == CLIENTS else ("-n", self.namespace(source))
         device = self._bridge if source == CLIENTS else _DEVICE
         _ip(*inside, "neigh", verb, self._addresses[to], "dev", device, *more)
+
+
+def _claim_net() -> tuple[socket.socket, str]:
+    """Return a network that no other nemesis of this machine has, and what holds it."""
+    for number in range(os.getpid(), os.getpid() + _NETS):
+        held = claim(f"nemesis {number % _NETS}")
+        if held is not None:
+            return held, f"10.{200 + number % 50}.{number // 50 % 250}"
+    raise WiresError("other nemeses hold all networks from 10.200.0.0 to 10.249.249.0")
 
 
 def _ip(*words: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any, Protocol
 
 from dueq.errors import DueqError
-from dueq.local.ports import free_ports
+from dueq.ports import free_ports
 from dueq_chaos.nemesis.network.proxy import Port
 from dueq_chaos.nemesis.network.rules import ZOOKEEPER, Rule, Way, merge
 

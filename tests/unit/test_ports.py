@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dueq.local import LocalMesh, LocalMeshError
-from dueq.local.ports import free_ports, is_free
+from dueq.ports import claim, free_ports, is_free
+
+_CHOOSE = (
+    "import sys; from dueq.ports import free_ports; print(*free_ports(100), flush=True); sys.stdin.read()"
+)
 
 
 def test_free_ports_differ_are_free_and_lie_below_the_ephemeral_range() -> None:
@@ -17,6 +23,33 @@ def test_free_ports_differ_are_free_and_lie_below_the_ephemeral_range() -> None:
     assert all(map(is_free, ports))
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert max(ports) < lowest
+
+
+def test_two_processes_never_choose_the_same_port() -> None:
+    """Nobody listens on any of these: what keeps them apart is not that they are taken."""
+    chosen = free_ports(300)
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", _CHOOSE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    for other in others:
+        assert other.stdout is not None
+        chosen += map(int, other.stdout.readline().split())
+    for other in others:
+        other.communicate(timeout=60)
+    assert len(set(chosen)) == len(chosen) == 600
+
+
+def test_a_name_is_held_until_it_is_let_go() -> None:
+    first = claim("test of claims")
+    assert first is not None
+    assert claim("test of claims") is None
+    first.close()
+    again = claim("test of claims")
+    assert again is not None
+    again.close()
 
 
 def test_a_port_with_a_listener_is_not_free() -> None:
