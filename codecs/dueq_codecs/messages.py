@@ -234,7 +234,7 @@ class ChangeRequest:
 class ChangeReply:
     """The result of applying the committed record that carried the request.
 
-    INSERT: row i of the request has id (max(due[i], stamp), uid, sequence, row + i).
+    INSERT: row i of the request has id (max(due[i], stamp, job_until), uid, sequence, row + i).
     Every other kind: `outcomes` has one Outcome per row.
     """
 
@@ -364,7 +364,7 @@ class Push:
     """1, 2, 3, … within one attach."""
     epoch: int
     released_at_us: int
-    """The leader's wall clock (mesh time) when the push left, Unix µs."""
+    """Mesh time when the push left, as its leader measures it, Unix µs."""
     leader: str = ""
     """The broker that pushes."""
     uid: U32 = field(default_factory=lambda: NO_U32)

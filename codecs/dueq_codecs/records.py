@@ -128,7 +128,7 @@ class Record:
     sequence: int
     epoch: int
     stamp: int
-    """The leader's wall clock at append, Unix ms: the only time that apply knows."""
+    """Mesh time at append, as its leader measures it, Unix ms: the only time that apply knows."""
     version: int = RECORD_VERSION
     requests: tuple[RequestRef, ...] = ()
     first: U64 = field(default_factory=lambda: NO_U64)

@@ -88,6 +88,9 @@ SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 SNAPSHOT_IDLE_MS: Final = 30_000
 """A snapshot that nobody has read from for so long is closed."""
 
+# Reading
+FORECAST_SECONDS_MAX: Final = 3600
+
 # Browsing
 BROWSE_SNAPSHOTS_MAX: Final = 8
 """Snapshots that one broker keeps for those who browse: each holds up compactions."""

@@ -7,6 +7,7 @@ import json
 import click
 from rich.console import Console
 
+from dueq import limits
 from dueq.cli.instants import instant_text
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
@@ -19,7 +20,7 @@ _BAR_WIDTH = 40
 @click.option(
     "--seconds",
     "-s",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, limits.FORECAST_SECONDS_MAX),
     default=60,
     show_default=True,
     help="How far to look ahead.",

@@ -24,7 +24,7 @@ Due = int | datetime | timedelta
 Seconds = float | timedelta
 
 ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
-KINDS: Final = ("timeline", "priority", "fair")
+KINDS: Final = ("timeline",)
 SECONDS_BELOW: Final = 10**11
 """An int below this is before 1973 as milliseconds, and a likely date as seconds."""
 

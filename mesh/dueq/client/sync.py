@@ -92,7 +92,7 @@ class Client(Looking, JobCalls):
 
         Args:
             name: 1–255 of `A-Z a-z 0-9 . _ -`.
-            kind: "timeline" (by due), "priority" or "fair".
+            kind: "timeline": by due; there is no other yet.
             partitions: 1–1,024: what can work side by side.
             replicas: copies of each; None: three, or as many as there are brokers.
             min_isr: replicas that must hold a record before it counts; None: more than half.
@@ -139,7 +139,15 @@ class Client(Looking, JobCalls):
     ) -> list[tuple[int, int]]:
         """Return (Unix ms of a second, messages due in it) for the seconds ahead; empty seconds left out.
 
+        Exact for what waits nearest; what is further away is known by the hour, and spread evenly over it.
+
+        Args:
+            topic: its name.
+            seconds: how far to look ahead, 1–3,600.
+            timeout: seconds.
+
         Raises:
+            InvalidRequest: `seconds` is not one of these.
             TopicNotFound, Disconnected
         """
         return self._run(orders.forecast(topic, seconds), timeout)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
+from dueq import limits
 from dueq.core.browsing import Browsing
 from dueq.core.context import Context
 from dueq.core.dispatch import TopicDispatcher
@@ -228,6 +229,10 @@ class Clients:
             return
         if request.what == "status":
             self._overviews.ask(route, request.request_id)
+            return
+        if request.what == "forecast" and not 1 <= request.seconds <= limits.FORECAST_SECONDS_MAX:
+            text = f"a forecast is of 1 to {limits.FORECAST_SECONDS_MAX} seconds, not {request.seconds}"
+            self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
             return
         document = self._status.document(request, now)
         if document is None:

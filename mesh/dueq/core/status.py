@@ -20,7 +20,6 @@ from dueq_codecs.messages import InspectRequest
 if TYPE_CHECKING:
     from dueq.core.partition import Partition
 
-FORECAST_SECONDS_MAX = 3600
 JOBS_SHOWN_MAX = 20_000
 """In one document: it has to fit a frame."""
 GAUGES_AT_ONCE = 500
@@ -55,7 +54,6 @@ class Status:
         if request.what == "describe":
             return json.dumps({"partitions": [partition.describe(now) for partition in led]})
         if request.what == "forecast":
-            seconds = min(max(request.seconds, 1), FORECAST_SECONDS_MAX)
             from_ms = self._clock.mesh_now_us(now) // 1000
             return json.dumps(
                 {
@@ -64,7 +62,7 @@ class Status:
                             "uid": partition.uid,
                             "epoch": partition.epoch,
                             "sequence": partition.timeline.applied,
-                            "counts": partition.timeline.forecast(from_ms, seconds),
+                            "counts": partition.timeline.forecast(from_ms, request.seconds),
                         }
                         for partition in led
                     ]

@@ -164,6 +164,10 @@ def test_topics(client: Client, broker: FakeBroker) -> None:
     assert (info.partitions, info.ready, info.leased) == (3, 3, 6)
     assert [p.isr for p in info.placement] == [("a",)] * 3
     assert client.forecast("departures", seconds=10) == [(1_000, 4), (3_000, 3)]
+    with pytest.raises(InvalidRequest, match="seconds"):
+        client.forecast("departures", seconds=3_601)
+    with pytest.raises(InvalidRequest, match="kind is one of timeline"):
+        client.create_topic("fair", "fair")
     status = client.status()
     assert status["brokers"]["a"]["reachable"]
     client.delete_topic("arrivals")
