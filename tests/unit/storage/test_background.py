@@ -11,25 +11,33 @@ from pathlib import Path
 from dueq.storage.space import Buffers
 
 _OPEN_TWO = """
-import json, os, sys
+import json, os, sys, time
+from contextlib import suppress
 from pathlib import Path
 from dueq.storage.leveldb import LevelDbEngine
 for name in ("timeline", "payload"):
     engine = LevelDbEngine(Path(sys.argv[1]) / name, write_buffer_bytes=1 << 20)
     engine.write([(b"key", b"value")], sync=True)
-threads = {int(thread): os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir("/proc/self/task")}
-print(json.dumps([threads.pop(os.getpid()), sorted(threads.values())]))
+own, patience = os.getpriority(os.PRIO_PROCESS, 0), time.monotonic() + 60
+while True:
+    found = []
+    for thread in os.listdir("/proc/self/task"):
+        with suppress(ProcessLookupError):
+            found.append(os.getpriority(os.PRIO_PROCESS, int(thread)))
+    # Who opened a database has ended, and may yet be seen for a moment.
+    if sorted(found) == [own] * (len(found) - 1) + [max(own, 10)] or time.monotonic() > patience:
+        break
+print(json.dumps([own, sorted(found)]))
 """
 
 
 def test_its_thread_has_a_lower_priority_and_no_other_has(tmp_path: Path) -> None:
     asked = subprocess.run(
-        [sys.executable, "-c", _OPEN_TWO, str(tmp_path)], capture_output=True, check=True, timeout=60
+        [sys.executable, "-c", _OPEN_TWO, str(tmp_path)], capture_output=True, check=True, timeout=300
     )
     own, others = json.loads(asked.stdout)
     assert own == os.getpriority(os.PRIO_PROCESS, 0)
-    assert others[-1] == max(own, 10)
-    assert others[:-1] == [own] * (len(others) - 1)
+    assert others == [own] * (len(others) - 1) + [max(own, 10)]
 
 
 def test_brokers_do_not_fill_their_buffers_at_the_same_row(tmp_path: Path) -> None:
