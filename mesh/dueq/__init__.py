@@ -19,12 +19,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncProducer
+    from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncMessage, AsyncProducer
     from dueq.client.browsing import BrowsePage, ScheduledMessage
     from dueq.client.jobs import Job, JobInfo
-    from dueq.client.message import AsyncMessage, Message
     from dueq.client.statistics import StatisticsRow
-    from dueq.client.sync import Client, Consumer, Producer
+    from dueq.client.sync import Client, Consumer, Message, Producer
     from dueq.client.topics import PartitionInfo, TopicInfo
     from dueq.errors import (
         Broken,
@@ -58,11 +57,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "dueq.client.sync": ("Client", "Consumer", "Producer"),
-    "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncProducer"),
+    "dueq.client.sync": ("Client", "Consumer", "Message", "Producer"),
+    "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncMessage", "AsyncProducer"),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
     "dueq.client.jobs": ("Job", "JobInfo"),
-    "dueq.client.message": ("AsyncMessage", "Message"),
     "dueq.client.statistics": ("StatisticsRow",),
     "dueq.client.topics": ("PartitionInfo", "TopicInfo"),
     "dueq_codecs.records": ("Outcome",),

@@ -186,6 +186,23 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
     return np.array(column, np.uint64)
 
 
+def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:
+    """Return instants that can be looked at more than once."""
+    if isinstance(dues, np.ndarray):
+        whole: list[Due] = dues.tolist()
+        return whole
+    if isinstance(dues, Sequence) or not isinstance(dues, Iterable):
+        return dues
+    return list(dues)
+
+
+def is_relative(dues: Due | Sequence[Due]) -> bool:
+    """Return whether any of them counts from now."""
+    if isinstance(dues, Sequence) and not isinstance(dues, str):
+        return any(isinstance(due, timedelta) for due in dues)
+    return isinstance(dues, timedelta)
+
+
 def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:
     """Check one instant and return it in Unix ms, rounded up (never early).
 

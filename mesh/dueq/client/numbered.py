@@ -71,8 +71,10 @@ class NumberedProducer:
         Raises:
             DueqError: as `Producer.schedule_many`.
         """
+        dues = arguments.held(dues)
+        clock = self._client._clock(arguments.is_relative(dues), timeout)
         order = orders.schedule_many(
-            self.topic, payloads, dues, self._client._clock(timeout), self._client_id, partition, keys=keys,
+            self.topic, payloads, dues, clock, self._client_id, partition, keys=keys,
             job=self._job,
         )  # fmt: skip
         return self._client._run(order, timeout)
@@ -123,4 +125,4 @@ def mesh_time_ms(client: Client, timeout: float | None = None) -> int:
     Raises:
         Disconnected: it was never measured, and no broker answers.
     """
-    return client._clock(timeout)() // 1000
+    return client._clock(True, timeout)() // 1000

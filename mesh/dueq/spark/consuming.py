@@ -41,7 +41,7 @@ except ImportError:  # before Spark 4.2 such a query is one micro-batch
 
 
 if TYPE_CHECKING:
-    from dueq.client.message import Message
+    from dueq.client.sync import Message
 
 MESSAGES_MAX: Final = 8192
 """Of one micro-batch."""

@@ -1,9 +1,8 @@
-"""The part of both faces that works with jobs (see `jobs`)."""
+# Made of aio/job_calls.py by scripts/generate-faces: write there.
+"""The part of a client that works with jobs (see `jobs`)."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,6 +11,7 @@ from dueq.client import arguments, jobs
 from dueq.client.arguments import Seconds
 from dueq.client.jobs import Job, JobInfo, Steps
 from dueq.client.orders import Order
+from dueq.client.sync.waiting import sleep
 from dueq.errors import DueqError
 from dueq_codecs.records import JobAction
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class JobCalls:
-    """What a `Client` does with jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
+    """What an `Client` does with jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
 
     _timeout: float
 
@@ -47,7 +47,8 @@ class JobCalls:
             TopicNotFound
         """
         seconds = arguments.timeout_s(timeout, self._timeout)
-        return self._follow(jobs.begin(topic, job_id, hidden_for, self._clock(timeout), seconds), timeout)
+        clock = self._clock(True, timeout)
+        return self._follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
 
     def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
         """Have all messages of a hidden job delivered; repeated, it changes nothing.
@@ -104,7 +105,7 @@ class JobCalls:
             error = value = None
             try:
                 if isinstance(step, float):
-                    time.sleep(step)
+                    sleep(step)
                 else:
                     value = self._run(step, timeout)
             except DueqError as failed:
@@ -115,67 +116,5 @@ class JobCalls:
         """Send an order and wait for its answer."""
 
     @abstractmethod
-    def _clock(self, timeout: float | None) -> Callable[[], int]:
-        """Mesh time, Unix µs."""
-
-
-class AsyncJobCalls:
-    """What an `AsyncClient` does with jobs; the same, awaited (see `JobCalls`)."""
-
-    _timeout: float
-
-    async def begin_job(
-        self, topic: str, job_id: str, *, hidden_for: Seconds | None = None, timeout: float | None = None
-    ) -> Job:
-        """Begin a job, or find the one of this name (see `Client.begin_job`)."""
-        seconds = arguments.timeout_s(timeout, self._timeout)
-        clock = await self._clock(None, timeout)
-        return await self._follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
-
-    async def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
-        """Have all messages of a hidden job delivered (see `Client.commit_job`)."""
-        await self._follow(jobs.end(job, JobAction.COMMIT), timeout)
-
-    async def abort_job(self, job: Job, *, timeout: float | None = None) -> None:
-        """Drop all messages of a hidden job (see `Client.abort_job`)."""
-        await self._follow(jobs.end(job, JobAction.ABORT), timeout)
-
-    async def cancel_job(self, topic: str, job_id: str, *, timeout: float | None = None) -> None:
-        """Take back what no consumer has of a job (see `Client.cancel_job`)."""
-        await self._follow(jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout)
-
-    async def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
-        """Return what the mesh knows of a job (see `Client.job`)."""
-        return await self._follow(
-            jobs.look(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout
-        )
-
-    async def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
-        """Return all jobs that the mesh knows of in a topic (see `Client.jobs`)."""
-        return await self._run(jobs.read_all(arguments.topic_name(topic)), timeout)
-
-    async def _follow(self, steps: Steps[T], timeout: float | None) -> T:
-        error: DueqError | None = None
-        value: Any = None
-        while True:
-            try:
-                step = steps.throw(error) if error is not None else steps.send(value)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            error = value = None
-            try:
-                if isinstance(step, float):
-                    await asyncio.sleep(step)
-                else:
-                    value = await self._run(step, timeout)
-            except DueqError as failed:
-                error = failed
-
-    @abstractmethod
-    async def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and await its answer."""
-
-    @abstractmethod
-    async def _clock(self, dues: object, timeout: float | None) -> Callable[[], int]:
-        """Mesh time, Unix µs."""
+    def _clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
+        """Mesh time, Unix µs; measured first if it never was and is asked for."""

@@ -1,9 +1,9 @@
-"""The part of both faces that looks at messages without touching them."""
+"""The part of a client that looks at messages without touching them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime
 from functools import partial
@@ -19,8 +19,8 @@ from dueq.errors import Broken, SnapshotLost
 T = TypeVar("T")
 
 
-class Looking:
-    """What a `Client` shows of waiting messages."""
+class AsyncLooking:
+    """What an `AsyncClient` shows of waiting messages, and of what was delivered."""
 
     _runtime: Runtime | None
     _closed: bool
@@ -34,7 +34,7 @@ class Looking:
         payloads: bool = False,
         partitions: Iterable[int] | None = None,
         timeout: float | None = None,
-    ) -> Iterator[ScheduledMessage]:
+    ) -> AsyncIterator[ScheduledMessage]:
         """Yield the messages that wait; nothing is leased, moved or counted.
 
         Partition by partition, each in order of the instants until which its messages wait, and each as it was when
@@ -70,14 +70,14 @@ class Looking:
         end: int | datetime | None = None,
         payloads: bool = False,
         timeout: float | None = None,
-    ) -> Iterator[BrowsePage]:
+    ) -> AsyncIterator[BrowsePage]:
         """Yield one partition's pages, as columns; all are of one snapshot, and there is at least one, maybe empty.
 
         Arguments and errors are those of `browse`. With `payloads` a page has about 1 MiB of them, or one message.
         """
         return self._pages(Walk(topic, partition, start, end, payloads), timeout)
 
-    def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
+    async def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
         """Return what every broker has delivered and taken in the last seven days, by hour, topic and broker.
 
         Brokers that do not answer are missing. A crash of a broker may cost its last minute.
@@ -88,81 +88,6 @@ class Looking:
         Raises:
             Disconnected: no broker answered.
         """
-        walk = StatisticsWalk()
-        while not walk.done:
-            walk.take(self._run(orders.statistics(walk.hour), timeout))
-        return walk.rows()
-
-    def _browse(
-        self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
-    ) -> Iterator[ScheduledMessage]:
-        if walks is None:
-            walks = map(make, range(self._run(orders.partition_count(topic), timeout)))
-        for walk in walks:
-            for page in self._pages(walk, timeout):
-                yield from page.messages()
-
-    def _pages(self, walk: Walk, timeout: float | None) -> Iterator[BrowsePage]:
-        try:
-            while not walk.done:
-                yield self._page(walk, timeout)
-        finally:
-            _end(walk, self._runtime, self._closed)
-
-    def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
-        while (order := walk.order()) is not None:
-            try:
-                walk.take(self._run(order, timeout))
-            except SnapshotLost as error:
-                walk.lost(error)
-            except Broken:
-                if not walk.in_chunks:
-                    raise
-                walk.take(None)
-        return walk.page()
-
-    @abstractmethod
-    def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
-
-
-class AsyncLooking:
-    """What an `AsyncClient` shows of waiting messages."""
-
-    _runtime: Runtime | None
-    _closed: bool
-
-    def browse(
-        self,
-        topic: str,
-        *,
-        start: int | datetime | None = None,
-        end: int | datetime | None = None,
-        payloads: bool = False,
-        partitions: Iterable[int] | None = None,
-        timeout: float | None = None,
-    ) -> AsyncIterator[ScheduledMessage]:
-        """Yield the messages that wait, for `async for` (see `Client.browse`)."""
-        make = partial(Walk, topic, start=start, end=end, payloads=payloads)
-        make(0)
-        walks = None if partitions is None else [make(partition) for partition in partitions]
-        return self._browse(topic, make, walks, timeout)
-
-    def browse_pages(
-        self,
-        topic: str,
-        partition: int,
-        *,
-        start: int | datetime | None = None,
-        end: int | datetime | None = None,
-        payloads: bool = False,
-        timeout: float | None = None,
-    ) -> AsyncIterator[BrowsePage]:
-        """Yield one partition's pages, for `async for` (see `Client.browse_pages`)."""
-        return self._pages(Walk(topic, partition, start, end, payloads), timeout)
-
-    async def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
-        """Return what every broker has delivered and taken, by hour (see `Client.statistics`)."""
         walk = StatisticsWalk()
         while not walk.done:
             walk.take(await self._run(orders.statistics(walk.hour), timeout))

@@ -1,0 +1,121 @@
+"""The part of a client that works with jobs (see `jobs`)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dueq.client import arguments, jobs
+from dueq.client.aio.waiting import sleep
+from dueq.client.arguments import Seconds
+from dueq.client.jobs import Job, JobInfo, Steps
+from dueq.client.orders import Order
+from dueq.errors import DueqError
+from dueq_codecs.records import JobAction
+
+T = TypeVar("T")
+
+
+class AsyncJobCalls:
+    """What an `AsyncClient` does with jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
+
+    _timeout: float
+
+    async def begin_job(
+        self, topic: str, job_id: str, *, hidden_for: Seconds | None = None, timeout: float | None = None
+    ) -> Job:
+        """Begin a job, or find the one of this name; nothing is sent to the mesh before messages are.
+
+        Hidden messages are not delivered, nor shown to who browses, before the job is committed; if that has not
+        happened after `hidden_for`, the mesh drops them. A job that was aborted can be begun again.
+
+        Args:
+            topic: an existing topic.
+            job_id: a name, at most 1,024 bytes of UTF-8.
+            hidden_for: seconds (at most 7 days) or a timedelta: hide the job's messages until `commit_job`, which must
+                come within this time. A hidden job that is open keeps the time that it was begun with. None: its
+                messages are ordinary ones, that can be taken back together.
+            timeout: seconds for each request.
+
+        Returns:
+            The job. Is it "committed" or "cancelled", it takes no more messages.
+
+        Raises:
+            InvalidRequest: an argument is not of these, or the job exists and is not hidden.
+            TopicNotFound
+        """
+        seconds = arguments.timeout_s(timeout, self._timeout)
+        clock = await self._clock(True, timeout)
+        return await self._follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
+
+    async def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
+        """Have all messages of a hidden job delivered; repeated, it changes nothing.
+
+        Once this returns, none of the job is lost or left out, whatever fails.
+
+        Raises:
+            JobEnded: the job was aborted (its time is over, too) or cancelled.
+        """
+        await self._follow(jobs.end(job, JobAction.COMMIT), timeout)
+
+    async def abort_job(self, job: Job, *, timeout: float | None = None) -> None:
+        """Drop all messages of a hidden job; none of them was ever there.
+
+        Raises:
+            JobEnded: the job was committed or cancelled, or is not hidden: see `cancel_job`.
+        """
+        await self._follow(jobs.end(job, JobAction.ABORT), timeout)
+
+    async def cancel_job(self, topic: str, job_id: str, *, timeout: float | None = None) -> None:
+        """Take back what no consumer has of a job, hidden or not; it takes no more messages.
+
+        Once this returns nothing of the job is newly delivered. What waits is withdrawn in the background: `job` says
+        how many messages are left. What a consumer has and gives back is not delivered again.
+
+        Args:
+            topic: name.
+            job_id: the job's name, or the key that `jobs` shows.
+            timeout: seconds for each request.
+
+        Raises:
+            JobNotFound: nothing is known of such a job, or not any more.
+        """
+        await self._follow(jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout)
+
+    async def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
+        """Return what the mesh knows of a job; None: nothing, as it has no messages yet or ended over 7 days ago."""
+        return await self._follow(
+            jobs.look(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout
+        )
+
+    async def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
+        """Return all jobs that the mesh knows of in a topic; without their names, which it does not."""
+        return await self._run(jobs.read_all(arguments.topic_name(topic)), timeout)
+
+    async def _follow(self, steps: Steps[T], timeout: float | None) -> T:
+        """Run orders one after the other."""
+        error: DueqError | None = None
+        value: Any = None
+        while True:
+            try:
+                step = steps.throw(error) if error is not None else steps.send(value)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            error = value = None
+            try:
+                if isinstance(step, float):
+                    await sleep(step)
+                else:
+                    value = await self._run(step, timeout)
+            except DueqError as failed:
+                error = failed
+
+    @abstractmethod
+    async def _run(self, order: Order[T], timeout: float | None) -> T:
+        """Send an order and wait for its answer."""
+
+    @abstractmethod
+    async def _clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
+        """Mesh time, Unix µs; measured first if it never was and is asked for."""

@@ -1,0 +1,139 @@
+"""How tasks wait for the I/O thread: answers come into the loop that awaits them, many with one awakening.
+
+There is no loop of its own and no global one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from dueq.client.core import events
+from dueq.client.runtime import Answer, Runtime
+
+Lock = asyncio.Lock
+sleep = asyncio.sleep
+
+
+class _Bridge:
+    """From I/O threads into one loop; what comes close together costs one awakening."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._call = loop.call_soon_threadsafe
+        self._waiting: deque[Callable[[], object]] = deque()
+        self._scheduled = False
+
+    def post(self, action: Callable[[], object]) -> None:
+        """Run `action` in the loop soon; nothing if the loop is closed."""
+        self._waiting.append(action)
+        if not self._scheduled:
+            self._scheduled = True
+            try:
+                self._call(self._drain)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                self._waiting.clear()
+
+    def _drain(self) -> None:
+        self._scheduled = False
+        while self._waiting:
+            self._waiting.popleft()()
+
+
+class Bridges:
+    """The bridges of one client, one for each loop that has used it."""
+
+    def __init__(self) -> None:
+        self._of: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = weakref.WeakKeyDictionary()
+
+    def here(self) -> _Bridge:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        bridge = self._of.get(loop)
+        if bridge is None:
+            bridge = self._of[loop] = _Bridge(loop)
+        return bridge
+
+
+class Pending:
+    """A call that is under way."""
+
+    def __init__(
+        self, runtime: Runtime, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
+    ) -> None:
+        self._runtime = runtime
+        self._future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        bridge = bridges.here()
+        self._call: Final = runtime.call(
+            build, seconds, lambda answer: bridge.post(lambda: self._settle(answer))
+        )
+
+    async def answer(self) -> Answer:
+        """Wait for the answer; who is cancelled meanwhile abandons the call."""
+        try:
+            return await self._future
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """Nobody waits any more; it may or may not take effect."""
+        self._runtime.submit(events.Abandon(self._call))
+
+    def _settle(self, answer: Answer) -> None:
+        if not self._future.done():
+            self._future.set_result(answer)
+
+
+class Arrivals:
+    """Wakes who waits for messages, and has lost leases told in his loop as soon as they are.
+
+    Args:
+        bridges: of the client.
+        tell: called in the loop when something has come.
+    """
+
+    def __init__(self, bridges: Bridges, tell: Callable[[], object]) -> None:
+        self._bridges = bridges
+        self._tell = tell
+        self._bridge: _Bridge | None = None
+        self._event = asyncio.Event()
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def begin(self) -> None:
+        """Wake in the running loop from now on."""
+        self._bridge = self._bridges.here()
+
+    def wake(self) -> None:
+        """In the I/O thread: something has come."""
+        if self._bridge is not None:
+            self._bridge.post(self._come)
+
+    def clear(self) -> None:
+        """Wait for what comes from now on."""
+        self._event.clear()
+
+    async def wait(self, seconds: float | None) -> None:
+        """Return when something has come, or time is over."""
+        try:
+            await asyncio.wait_for(self._event.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def follow(self, result: object) -> None:
+        """Run what a callback has returned, if it is to be awaited, as a task."""
+        if isinstance(result, Awaitable):
+            task = asyncio.ensure_future(result)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _come(self) -> None:
+        self._tell()
+        self._event.set()
+
+
+async def stop(runtime: Runtime) -> None:
+    """End a runtime without holding up the loop."""
+    await asyncio.get_running_loop().run_in_executor(None, runtime.stop)

@@ -1,0 +1,226 @@
+# Made of aio/client.py by scripts/generate-faces: write there.
+"""A connection to a mesh."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from dueq import limits
+from dueq.client import arguments, orders
+from dueq.client.arguments import Seconds
+from dueq.client.core.effects import Completed
+from dueq.client.orders import Order
+from dueq.client.runtime import Runtime
+from dueq.client.sync.consumer import Consumer
+from dueq.client.sync.job_calls import JobCalls
+from dueq.client.sync.looking import Looking
+from dueq.client.sync.message import Message
+from dueq.client.sync.producer import Producer
+from dueq.client.sync.waiting import Bridges, Pending, stop
+from dueq.client.topics import TopicInfo
+from dueq.errors import ClientClosed
+
+T = TypeVar("T")
+
+
+class Client(Looking, JobCalls):
+    """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
+
+    One thread of its own does all input and output; nothing is connected before the first use. A client that
+    comes into a child process by `fork` begins anew there, with an identity of its own; consumers do not.
+
+    Args:
+        endpoints: one endpoint (`tcp://HOST:PORT`), several with commas between, or a list; more brokers are
+            learned from the first that answers. Default: the environment's DUEQ_ENDPOINTS.
+        timeout: seconds that a call may take, unless it says otherwise.
+
+    Raises:
+        InvalidRequest: there is no endpoint, or one is malformed.
+    """
+
+    def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout: float | None = None) -> None:
+        self._endpoints = arguments.endpoint_list(endpoints)
+        self._timeout = arguments.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
+        self._runtime: Runtime | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._bridges = Bridges()
+        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close consumers (their leases go back), then the connections; twice is once."""
+        self._closed = True
+        runtime = self._runtime
+        if runtime is not None:
+            if runtime.pid == os.getpid():
+                for consumer in list(self._consumers):
+                    consumer.close()
+            stop(runtime)
+
+    # -------------------------------------------------------------- topics
+
+    def create_topic(
+        self,
+        name: str,
+        kind: str = "timeline",
+        partitions: int = 1,
+        replicas: int | None = None,
+        *,
+        min_isr: int | None = None,
+        payload_bytes_max: int | None = None,
+        horizon: Seconds | None = None,
+        exist_ok: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Make a topic; returns when every partition is serving.
+
+        Args:
+            name: 1–255 of `A-Z a-z 0-9 . _ -`.
+            kind: "timeline": by due; there is no other yet.
+            partitions: 1–1,024: what can work side by side.
+            replicas: copies of each; None: three, or as many as there are brokers.
+            min_isr: replicas that must hold a record before it counts; None: more than half.
+            payload_bytes_max: the longest payload; None: 64 MiB.
+            horizon: how far ahead a message may be due, seconds or timedelta; None: no cap.
+            exist_ok: a topic of this name may exist already.
+            timeout: seconds.
+
+        Raises:
+            InvalidRequest: a value is outside its limits, or there are fewer brokers than replicas.
+            TopicExists: and `exist_ok` is False.
+            OutcomeUnknown: not serving in time; `retry()` goes on.
+            Disconnected: no broker was reached; nothing was done.
+        """
+        self._run(
+            orders.create_topic(
+                name, kind, partitions, replicas, min_isr, payload_bytes_max, horizon, exist_ok
+            ),
+            timeout,
+        )
+
+    def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a topic and all its messages.
+
+        Raises:
+            TopicNotFound, OutcomeUnknown, Disconnected
+        """
+        self._run(orders.delete_topic(name), timeout)
+
+    def topics(self, *, timeout: float | None = None) -> list[TopicInfo]:
+        """Return all topics by name, without counts."""
+        return self._run(orders.topics(), timeout)
+
+    def describe(self, topic: str, *, timeout: float | None = None) -> TopicInfo:
+        """Return a topic with the counts of its messages, as its leaders see it (may be a little old).
+
+        Raises:
+            TopicNotFound, Disconnected
+        """
+        return self._run(orders.describe(topic), timeout)
+
+    def forecast(
+        self, topic: str, seconds: int = 60, *, timeout: float | None = None
+    ) -> list[tuple[int, int]]:
+        """Return (Unix ms of a second, messages due in it) for the seconds ahead; empty seconds left out.
+
+        Exact for what waits nearest; what is further away is known by the hour, and spread evenly over it.
+
+        Args:
+            topic: its name.
+            seconds: how far to look ahead, 1–3,600.
+            timeout: seconds.
+
+        Raises:
+            InvalidRequest: `seconds` is not one of these.
+            TopicNotFound, Disconnected
+        """
+        return self._run(orders.forecast(topic, seconds), timeout)
+
+    def status(self, *, timeout: float | None = None) -> dict[str, Any]:
+        """Return `brokers` by id, `topics` by name with their partitions, and `consumers`.
+
+        Who did not answer has `alive` False. What each entry holds is what the brokers tell (see
+        `dueq.client.merging`).
+        """
+        return self._run(orders.status(), timeout)
+
+    # -------------------------------------------------------------- messages
+
+    def producer(self, topic: str) -> Producer:
+        """Return a producer of a topic; it costs nothing and may be shared by threads."""
+        return Producer(self, arguments.topic_name(topic))
+
+    def consumer(
+        self,
+        topic: str,
+        lease: Seconds = 30.0,
+        credit: int = 256,
+        *,
+        credit_bytes: int = limits.CONSUMER_CREDIT_BYTES,
+        on_lease_lost: Callable[[Message], object] | None = None,
+    ) -> Consumer:
+        """Return a consumer of a topic; messages come once it is entered (`with`) or first asked.
+
+        Args:
+            topic: its name.
+            lease: seconds (0.1 s to 12 h) or timedelta that a message is yours.
+            credit: messages that may be with you unfinished, 1–16,384.
+            credit_bytes: bytes of payloads that a leader may have out to you.
+            on_lease_lost: called with each message whose lease is over before it was settled, or whose settling was
+                refused: in your thread, at the next `receive` or step of the `for`.
+        """
+        return Consumer(self, topic, lease, credit, credit_bytes, on_lease_lost)
+
+    # -------------------------------------------------------------- inside
+
+    def _live(self) -> Runtime:
+        """The runtime of this process."""
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        runtime = self._runtime
+        if runtime is not None and runtime.pid == os.getpid():
+            return runtime
+        if runtime is not None:
+            self._lock = threading.Lock()  # after a fork somebody who is not here may hold it
+            self._consumers = weakref.WeakSet()
+            self._bridges = Bridges()
+            self._runtime = None
+        with self._lock:
+            if self._runtime is None:
+                self._runtime = Runtime(self._endpoints)
+                weakref.finalize(self, self._runtime.stop, 0.0)
+            return self._runtime
+
+    def _run(self, order: Order[T], timeout: float | None) -> T:
+        """Send an order and wait for its answer."""
+        return self._run_on(self._live(), order, timeout)
+
+    def _run_on(self, runtime: Runtime, order: Order[T], timeout: float | None) -> T:
+        answer = self._send(runtime, order, timeout).answer()
+        if isinstance(answer, Completed):
+            return order.finish(answer.value)
+        raise orders.error_of(answer, order, self._run)
+
+    def _send(self, runtime: Runtime, order: Order[Any], timeout: float | None) -> Pending:
+        """Send an order; its answer is waited for later."""
+        return Pending(runtime, self._bridges, order.build, arguments.timeout_s(timeout, self._timeout))
+
+    def _clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
+        """Mesh time, Unix µs; measured first if it never was and is asked for (by a time that counts from now)."""
+        runtime = self._live()
+        if relative and not runtime.clock_known:
+            self._run(orders.connect(), timeout)
+        return runtime.mesh_us

@@ -1,0 +1,225 @@
+# Made of aio/consumer.py by scripts/generate-faces: write there.
+"""Receiving and settling."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from dueq import limits
+from dueq.client import arguments, orders
+from dueq.client.arguments import Seconds
+from dueq.client.core import events
+from dueq.client.core.delivery import Delivery
+from dueq.client.inbox import Inbox
+from dueq.client.runtime import Runtime, mono_us
+from dueq.client.sync.message import Message
+from dueq.client.sync.waiting import Arrivals, Lock
+from dueq.errors import ClientClosed
+from dueq_codecs.records import Outcome, RecordKind
+
+if TYPE_CHECKING:
+    from dueq.client.sync.client import Client
+
+CLOSE_S: Final = 5.0
+
+
+class Consumer:
+    """Receives a topic's messages, each under a lease. For one thread (only `close` may come from another).
+
+    Leases are kept alive towards the brokers by the client's own thread; the handler must settle each message
+    before its lease ends, or extend it.
+
+    Attributes:
+        topic: its name.
+        consumer_id: 16 bytes, drawn anew for each consumer.
+        on_lease_lost: called with a message whose lease was lost.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        topic: str,
+        lease: Seconds,
+        credit: int,
+        credit_bytes: int,
+        on_lease_lost: Callable[[Message], object] | None,
+    ) -> None:
+        self.topic = arguments.topic_name(topic)
+        self.consumer_id = os.urandom(16)
+        self.on_lease_lost = on_lease_lost
+        self._lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+        self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)
+        self._credit_bytes = arguments.count(credit_bytes, "credit_bytes", 1, 1 << 40)
+        self._client = client
+        self._arrivals = Arrivals(client._bridges, self._tell_of_lost)
+        self._inbox = Inbox(self._arrivals.wake)
+        self._opening = Lock()
+        self._runtime: Runtime | None = None
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        self._live()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        """Hand out messages one by one, waiting for them, until the consumer is closed."""
+        while not self._inbox.closed:
+            for message in self._receive(1, None):
+                yield message
+
+    def receive(self, max_messages: int = 100, timeout: float | None = None) -> list[Message]:
+        """Return what is there, waiting for at least one message.
+
+        Args:
+            max_messages: at most so many.
+            timeout: seconds to wait; None for the client's default.
+
+        Returns:
+            Messages in the order they came; empty when none came in time, or the consumer was closed meanwhile.
+
+        Raises:
+            TopicNotFound: the topic was deleted.
+            ClientClosed: the consumer was closed before.
+        """
+        number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
+        if self._closed:
+            raise ClientClosed(f"the consumer of {self.topic!r} is closed")
+        return self._receive(number, arguments.timeout_s(timeout, self._client._timeout))
+
+    def ack(self, batch: Iterable[Message], *, timeout: float | None = None) -> list[Outcome]:
+        """Settle many messages as done; returns when committed.
+
+        Raises:
+            StaleLease: some leases were over; everything else is settled all the same.
+            OutcomeUnknown: no answer in time; it goes on being repeated.
+        """
+        return self._settle(RecordKind.ACK, _deliveries(batch), 0, True, timeout)
+
+    def nack(
+        self, batch: Iterable[Message], *, delay: Seconds = 0.0, timeout: float | None = None
+    ) -> list[Outcome]:
+        """Have many messages delivered again after `delay` seconds; waits and raises as `ack`."""
+        return self._nack(_deliveries(batch), delay, True, timeout)
+
+    def release(self, batch: Iterable[Message], *, timeout: float | None = None) -> list[Outcome]:
+        """Give many messages back uncounted; waits and raises as `ack`."""
+        return self._settle(RecordKind.RELEASE, _deliveries(batch), 0, True, timeout)
+
+    def extend(
+        self, batch: Iterable[Message], seconds: Seconds, *, timeout: float | None = None
+    ) -> list[Outcome]:
+        """Let many leases end `seconds` from now; waits and raises as `ack`."""
+        return self._extend(_deliveries(batch), seconds, True, timeout)
+
+    def close(self, timeout: float = CLOSE_S) -> None:
+        """Confirm what was settled, give back everything else at once; twice is once.
+
+        Args:
+            timeout: seconds that this may take.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        unhandled = self._inbox.close()
+        runtime = self._runtime
+        if runtime is None or runtime.pid != os.getpid():
+            return
+        try:
+            self._client._run_on(runtime, orders.close_consumer(self.consumer_id, unhandled), timeout)
+        except ClientClosed:
+            pass
+        finally:
+            runtime.remove_inbox(self.consumer_id)
+            self._tell_of_lost()
+
+    # -------------------------------------------------------------- inside
+
+    def _live(self) -> Runtime:
+        """Attach on first use."""
+        runtime = self._runtime
+        if runtime is None:
+            with self._opening:
+                runtime = self._runtime or self._open()
+        if runtime.pid != os.getpid():
+            raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
+        return runtime
+
+    def _open(self) -> Runtime:
+        if self._closed:
+            raise ClientClosed(f"the consumer of {self.topic!r} is closed")
+        runtime = self._client._live()
+        self._arrivals.begin()
+        runtime.add_inbox(self.consumer_id, self._inbox)
+        order = orders.open_consumer(
+            self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms
+        )
+        try:
+            self._client._run(order, None)
+        except BaseException:
+            runtime.remove_inbox(self.consumer_id)
+            raise
+        self._client._consumers.add(self)
+        self._runtime = runtime
+        return runtime
+
+    def _receive(self, number: int, timeout: float | None) -> list[Message]:
+        self._live()
+        until_us = None if timeout is None else mono_us() + int(timeout * 1e6)
+        while True:
+            self._arrivals.clear()
+            self._tell_of_lost()
+            taken = self._inbox.take(number, mono_us())
+            if taken:
+                return [Message(self, delivery) for delivery in taken]
+            if self._inbox.closed:
+                return []
+            if self._inbox.failure is not None:
+                raise self._inbox.failure
+            rest = None if until_us is None else (until_us - mono_us()) / 1e6
+            if rest is not None and rest <= 0:
+                return []
+            self._arrivals.wait(rest)
+
+    def _tell_of_lost(self) -> None:
+        for delivery in self._inbox.take_lost():
+            if self.on_lease_lost is not None:
+                self._arrivals.follow(self.on_lease_lost(Message(self, delivery)))
+
+    def _nack(
+        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
+    ) -> list[Outcome]:
+        delay_ms = arguments.duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX)
+        return self._settle(RecordKind.NACK, deliveries, delay_ms, wait, timeout)
+
+    def _extend(
+        self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
+    ) -> list[Outcome]:
+        lease_ms = arguments.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+        return self._settle(RecordKind.EXTEND, deliveries, lease_ms, wait, timeout)
+
+    def _settle(
+        self,
+        kind: RecordKind,
+        deliveries: Sequence[Delivery],
+        amount_ms: int,
+        wait: bool,
+        timeout: float | None,
+    ) -> list[Outcome]:
+        if self._closed:
+            raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
+        if wait:
+            return self._client._run(orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
+        (self._live()).submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
+        return []
+
+
+def _deliveries(batch: Iterable[Message]) -> list[Delivery]:
+    return [message._delivery for message in batch]

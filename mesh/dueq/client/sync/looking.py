@@ -1,0 +1,137 @@
+# Made of aio/looking.py by scripts/generate-faces: write there.
+"""The part of a client that looks at messages without touching them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+from dueq.client import orders
+from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
+from dueq.client.orders import Order
+from dueq.client.runtime import Runtime
+from dueq.client.statistics import StatisticsRow, StatisticsWalk
+from dueq.errors import Broken, SnapshotLost
+
+T = TypeVar("T")
+
+
+class Looking:
+    """What an `Client` shows of waiting messages, and of what was delivered."""
+
+    _runtime: Runtime | None
+    _closed: bool
+
+    def browse(
+        self,
+        topic: str,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        payloads: bool = False,
+        partitions: Iterable[int] | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[ScheduledMessage]:
+        """Yield the messages that wait; nothing is leased, moved or counted.
+
+        Partition by partition, each in order of the instants until which its messages wait, and each as it was when
+        its first message was asked for. Messages that a consumer holds are not shown, nor those of a job that is not
+        decided yet or is being withdrawn.
+
+        Args:
+            topic: name.
+            start, end: only what waits until start ≤ instant < end: Unix ms or aware datetimes.
+            payloads: read the payloads too.
+            partitions: places in the topic; None: all.
+            timeout: seconds for each request (a page of up to 1,024 messages).
+
+        Raises:
+            InvalidRequest: an argument is not of these (at once; what follows comes while iterating).
+            TopicNotFound
+            SnapshotLost: a leader is gone, or 30 seconds passed between two pages, after messages of its partition
+                were yielded. What came was right; the rest is not taken from another snapshot, as a message moved in
+                between would show twice or never. Browse that partition again.
+            Unavailable: the mesh could not answer in time; Busy: too many are browsing.
+        """
+        make = partial(Walk, topic, start=start, end=end, payloads=payloads)
+        make(0)
+        walks = None if partitions is None else [make(partition) for partition in partitions]
+        return self._browse(topic, make, walks, timeout)
+
+    def browse_pages(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        payloads: bool = False,
+        timeout: float | None = None,
+    ) -> Iterator[BrowsePage]:
+        """Yield one partition's pages, as columns; all are of one snapshot, and there is at least one, maybe empty.
+
+        Arguments and errors are those of `browse`. With `payloads` a page has about 1 MiB of them, or one message.
+        """
+        return self._pages(Walk(topic, partition, start, end, payloads), timeout)
+
+    def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
+        """Return what every broker has delivered and taken in the last seven days, by hour, topic and broker.
+
+        Brokers that do not answer are missing. A crash of a broker may cost its last minute.
+
+        Args:
+            timeout: seconds for each request (some hours of all brokers).
+
+        Raises:
+            Disconnected: no broker answered.
+        """
+        walk = StatisticsWalk()
+        while not walk.done:
+            walk.take(self._run(orders.statistics(walk.hour), timeout))
+        return walk.rows()
+
+    def _browse(
+        self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
+    ) -> Iterator[ScheduledMessage]:
+        if walks is None:
+            count = self._run(orders.partition_count(topic), timeout)
+            walks = map(make, range(count))
+        for walk in walks:
+            with closing(self._pages(walk, timeout)) as pages:
+                for page in pages:
+                    for message in page.messages():
+                        yield message
+
+    def _pages(self, walk: Walk, timeout: float | None) -> Generator[BrowsePage, None, None]:
+        try:
+            while not walk.done:
+                yield self._page(walk, timeout)
+        finally:
+            _end(walk, self._runtime, self._closed)
+
+    def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
+        while (order := walk.order()) is not None:
+            try:
+                walk.take(self._run(order, timeout))
+            except SnapshotLost as error:
+                walk.lost(error)
+            except Broken:
+                if not walk.in_chunks:
+                    raise
+                walk.take(None)
+        return walk.page()
+
+    @abstractmethod
+    def _run(self, order: Order[T], timeout: float | None) -> T:
+        """Send an order and its answer."""
+
+
+def _end(walk: Walk, runtime: Runtime | None, closed: bool) -> None:
+    """Whether all was read or the caller has had enough: the snapshot is not wanted any more."""
+    event = walk.ending()
+    if event is not None and runtime is not None and not closed:
+        runtime.submit(event)

@@ -1,0 +1,71 @@
+# Made of aio/message.py by scripts/generate-faces: write there.
+"""A message in the hands of its consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dueq.client.arguments import Seconds
+from dueq.client.core.delivery import Delivery
+from dueq.client.message import BaseMessage
+from dueq_codecs.records import RecordKind
+
+
+class _Holder(Protocol):
+    """The consumer behind a message."""
+
+    topic: str
+
+    def _settle(
+        self,
+        kind: RecordKind,
+        deliveries: Sequence[Delivery],
+        amount_ms: int,
+        wait: bool,
+        timeout: float | None,
+    ) -> object: ...
+    def _nack(
+        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
+    ) -> object: ...
+    def _extend(
+        self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
+    ) -> object: ...
+
+
+class Message(BaseMessage):
+    """A leased message of an `Consumer`.
+
+    Settle it with `ack`, `nack` or `release` before its lease is over. The first of them counts; without
+    `wait` they return at once, are sent within 100 ms (others than acks: 2 ms), which the leader may take as long
+    to log, and repeated until confirmed. A refusal (the lease was over) comes to the consumer's `on_lease_lost`.
+    """
+
+    __slots__ = ()
+    _consumer: _Holder
+
+    def ack(self, *, wait: bool = False, timeout: float | None = None) -> None:
+        """The message is done.
+
+        Args:
+            wait: return only when committed on the in-sync replicas.
+            timeout: seconds to wait; None for the client's default.
+
+        Raises:
+            StaleLease: with `wait`: the lease is over.
+            OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
+            ClientClosed: the consumer is closed.
+        """
+        self._consumer._settle(RecordKind.ACK, (self._delivery,), 0, wait, timeout)
+
+    def nack(self, *, delay: Seconds = 0.0, wait: bool = False, timeout: float | None = None) -> None:
+        """Deliver it again, after `delay` seconds at the earliest. Raises as `ack`, and InvalidRequest."""
+        self._consumer._nack((self._delivery,), delay, wait, timeout)
+
+    def release(self, *, wait: bool = False, timeout: float | None = None) -> None:
+        """Give it back unhandled: at once to another consumer, and this attempt does not count."""
+        self._consumer._settle(RecordKind.RELEASE, (self._delivery,), 0, wait, timeout)
+
+    def extend(self, seconds: Seconds, *, wait: bool = False, timeout: float | None = None) -> None:
+        """Let the lease end `seconds` from now. Raises as `ack`, and InvalidRequest."""
+        self._consumer._extend((self._delivery,), seconds, wait, timeout)

@@ -1,0 +1,88 @@
+"""How threads wait for the I/O thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from dueq.client.core import events
+from dueq.client.runtime import Answer, Runtime
+from dueq.errors import OutcomeUnknown
+
+Lock = threading.Lock
+sleep = time.sleep
+
+_PATIENCE_S: Final = 5.0
+"""The session machine answers every call by its deadline; should its thread be stuck, a caller still returns."""
+
+
+class Bridges:
+    """Answers come into the thread that waits: there is nothing to keep for it."""
+
+
+class Pending:
+    """A call that is under way."""
+
+    def __init__(
+        self, runtime: Runtime, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
+    ) -> None:
+        self._runtime = runtime
+        self._seconds = seconds
+        self._done = threading.Lock()
+        self._done.acquire()
+        self._answers: list[Answer] = []
+        self._call: Final = runtime.call(build, seconds, self._settle)
+
+    def answer(self) -> Answer:
+        """Wait for the answer; who is interrupted meanwhile abandons the call."""
+        try:
+            in_time = self._done.acquire(timeout=self._seconds + _PATIENCE_S)
+        except BaseException:
+            self.abandon()
+            raise
+        if not in_time:
+            raise OutcomeUnknown("the client's own thread did not answer in time")
+        return self._answers[0]
+
+    def abandon(self) -> None:
+        """Nobody waits any more; it may or may not take effect."""
+        self._runtime.submit(events.Abandon(self._call))
+
+    def _settle(self, answer: Answer) -> None:
+        self._answers.append(answer)
+        self._done.release()
+
+
+class Arrivals:
+    """Wakes who waits for messages; lost leases are told when he asks for messages the next time.
+
+    Args:
+        bridges: of the client.
+        tell: not kept: nothing is told in another thread than the user's.
+    """
+
+    def __init__(self, bridges: Bridges, tell: Callable[[], object]) -> None:
+        self._event = threading.Event()
+        self.wake = self._event.set
+        """For the I/O thread: something has come."""
+
+    def begin(self) -> None:
+        """Every thread can be woken."""
+
+    def clear(self) -> None:
+        """Wait for what comes from now on."""
+        self._event.clear()
+
+    def wait(self, seconds: float | None) -> None:
+        """Return when something has come, or time is over."""
+        self._event.wait(seconds)
+
+    def follow(self, result: object) -> None:
+        """What a callback returns is of no interest."""
+
+
+def stop(runtime: Runtime) -> None:
+    """End a runtime."""
+    runtime.stop()
