@@ -48,17 +48,21 @@ class Order(Generic[T]):
     finish: Callable[[Any], T]
 
 
+def repeated(failed: Failed, order: Order[T]) -> Order[T]:
+    """Return the order that sends the same requests again, as far as any were sent."""
+    call = failed.repeat
+    if call is None:
+        return order
+    return Order(lambda number, deadline_us: events.Repeat(number, deadline_us, call), order.finish)
+
+
 def error_of(failed: Failed, order: Order[Any], run: Callable[[Order[Any], float | None], Any]) -> DueqError:
     """Return what to raise; `run` is how a retry is run."""
     call = failed.repeat
     # One error may belong to many callers whose rows shared a request; each raises his own.
     error = copy.copy(failed.error)
-    again: Order[Any] = order
+    again = repeated(failed, order)
     if call is not None:
-        parts_call = call
-        again = Order(
-            lambda number, deadline_us: events.Repeat(number, deadline_us, parts_call), order.finish
-        )
         failures = call.failures
         alike = len(failures) == len(call.parts) and len({type(failure) for failure in failures}) == 1
         if len(call.parts) > 1 and not (alike and isinstance(error, Refused)):

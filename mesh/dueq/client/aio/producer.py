@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from dueq.client import arguments, orders
+from dueq.client.aio.waiting import Pending
 from dueq.client.arguments import Due, Payload
+from dueq.client.batches import Batch, batches
+from dueq.client.core.effects import Completed
 from dueq.client.jobs import Job, naming
 from dueq.client.orders import Order
-from dueq.errors import ClientClosed
+from dueq.client.runtime import Answer
+from dueq.errors import ClientClosed, DueqError, InvalidRequest, PartialFailure
 from dueq_codecs.records import Outcome
 
 if TYPE_CHECKING:
     from dueq.client.aio.client import AsyncClient
 
 T = TypeVar("T")
+
+
+STREAM_REQUESTS_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request of a stream that is under way."""
+
+    batch: Batch
+    order: Order[list[str]]
+    pending: Pending
 
 
 class AsyncProducer:
@@ -109,6 +128,70 @@ class AsyncProducer:
             orders.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
         )
 
+    async def schedule_stream(
+        self,
+        payloads: Iterable[Payload],
+        dues: Due | Iterable[Due],
+        *,
+        keys: Iterable[str | None] | None = None,
+        job: Job | None = None,
+        in_flight: int = 8,
+        timeout: float | None = None,
+    ) -> AsyncIterator[str]:
+        """Schedule as many messages as iterators give, in bounded memory, and yield their ids.
+
+        Rows are taken, checked and sent as ids are asked for, in requests of up to 1,024 rows and 3 MiB (or of one
+        longer payload), each all or nothing. Without a loop over it nothing is sent; who leaves the loop early leaves
+        in doubt what was under way.
+
+            async for message_id in producer.schedule_stream(rows, timedelta(hours=1)):
+                ...
+
+        Args:
+            payloads: bytes-like each.
+            dues: one per payload, or a single one for all; a timedelta counts from when its request is made.
+            keys: one per payload (None: it has none).
+            job: of `Client.begin_job`: the messages belong to it.
+            in_flight: requests under way at once, 1–64.
+            timeout: seconds for each request.
+
+        Yields:
+            Message ids in order, each when its message is committed.
+
+        Raises:
+            PartialFailure: a request failed. No other was sent after that, and those under way were waited for. What
+                was yielded is scheduled; `.outcomes` has an id or error for each row that follows, as far as rows were
+                sent; `.retry()` repeats what failed and returns the ids of these rows. Later rows were not sent.
+            InvalidRequest: a row is none, or one column ends before another. All rows of the requests before were
+                yielded, nothing else was sent; the same holds for what the iterators raise.
+        """
+        number = arguments.count(in_flight, "in_flight", 1, STREAM_REQUESTS_MAX)
+        named = naming(job, self.topic)
+        cut = batches(payloads, dues, keys)
+        under_way: deque[_Sent] = deque()
+        more, fault = True, None
+        try:
+            while more or under_way:
+                while more and len(under_way) < number:
+                    try:
+                        under_way.append(await self._send(next(cut), named, timeout))
+                    except StopIteration:
+                        more = False
+                    except Exception as error:
+                        more, fault = False, error
+                if under_way:
+                    sent = under_way.popleft()
+                    answer = await sent.pending.answer()
+                    if not isinstance(answer, Completed):
+                        raise await self._failure(sent, answer, under_way)
+                    for message_id in sent.order.finish(answer.value):
+                        yield message_id
+            if fault is not None:
+                raise fault
+        finally:
+            for sent in under_way:
+                sent.pending.abandon()
+
     async def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
         """Cancel a message: once this returns it is never delivered.
 
@@ -143,7 +226,50 @@ class AsyncProducer:
         clock = await self._client._clock(arguments.is_relative(dues), timeout)
         return await self._run(orders.alter(self.topic, message_ids, dues, clock), timeout)
 
-    async def _run(self, order: Order[T], timeout: float | None) -> T:
+    async def _send(self, batch: Batch, job: tuple[bytes, int], timeout: float | None) -> _Sent:
+        self._check_open()
+        clock = await self._client._clock(arguments.is_relative(batch.dues), timeout)
+        try:
+            order = orders.schedule_many(
+                self.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=job
+            )
+        except InvalidRequest as error:
+            raise InvalidRequest(f"of the rows from {batch.first} on, {error}") from None
+        return _Sent(batch, order, self._client._send(self._client._live(), order, timeout))
+
+    async def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
+        """Wait for what else is under way; return what to raise."""
+        outcomes: list[str | DueqError] = []
+        rest: list[list[str] | Order[list[str]]] = []
+        text = f"the stream ended at row {sent.batch.first}"
+        while True:
+            if isinstance(answer, Completed):
+                found = sent.order.finish(answer.value)
+                outcomes += found
+                rest.append(found)
+            else:
+                error = orders.error_of(answer, sent.order, self._run)
+                text = text if rest else f"{text}: {error}"
+                alike = [error] * len(sent.batch.payloads)
+                outcomes += error.outcomes if isinstance(error, PartialFailure) else alike
+                rest.append(orders.repeated(answer, sent.order))
+            if not under_way:
+                return PartialFailure(text, outcomes, partial(self._again, rest))
+            sent = under_way.popleft()
+            answer = await sent.pending.answer()
+
+    async def _again(self, rest: Sequence[list[str] | Order[list[str]]], timeout: float | None) -> list[str]:
+        found: list[str] = []
+        for part in rest:
+            if isinstance(part, Order):
+                part = await self._run(part, timeout)
+            found += part
+        return found
+
+    def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed(f"the producer of {self.topic!r} is closed")
+
+    async def _run(self, order: Order[T], timeout: float | None) -> T:
+        self._check_open()
         return await self._client._run(order, timeout)

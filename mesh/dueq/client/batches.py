@@ -1,0 +1,88 @@
+"""Rows that come one after another, cut into what fits into one request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import Any, Final
+
+from dueq import limits
+from dueq.client.arguments import Due, Payload
+from dueq.errors import InvalidRequest
+
+_END: Final = object()
+
+
+@dataclass(slots=True)
+class Batch:
+    """Up to 1,024 rows, of together at most 3 MiB, or one longer payload.
+
+    Attributes:
+        first: the place of its first row among all.
+        payloads, dues, keys: its columns; without keys all are None.
+        size: bytes of its payloads.
+    """
+
+    first: int
+    payloads: list[Payload] = field(default_factory=list)
+    dues: list[Due] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    size: int = 0
+
+    def has_room(self, size: int) -> bool:
+        """Whether a payload of so many bytes fits, too."""
+        rows = len(self.payloads)
+        return not rows or (rows < limits.REQUEST_ROWS_MAX and self.size + size <= limits.REQUEST_BYTES_MAX)
+
+
+def batches(
+    payloads: Iterable[Payload], dues: Due | Iterable[Due], keys: Iterable[str | None] | None
+) -> Iterator[Batch]:
+    """Yield the rows in order. Nothing is taken from the iterators ahead of a batch but one row.
+
+    Raises:
+        InvalidRequest: one of them is no sequence of rows, or ends before another; the rows before were yielded.
+    """
+    for what, given in (("payloads", payloads), ("keys", keys)):
+        if isinstance(given, bytes | bytearray | memoryview | str):
+            raise InvalidRequest(f"{what} are many, not one {type(given).__name__}")
+    rows = _rows(
+        iter(payloads),
+        iter(dues) if isinstance(dues, Iterable) and not isinstance(dues, str) else repeat(dues),
+        repeat(None) if keys is None else iter(keys),
+    )
+    batch, fault = Batch(0), None
+    while True:
+        try:
+            payload, due, key = next(rows)
+        except StopIteration:
+            break
+        except Exception as error:
+            fault = error
+            break
+        size = len(payload) if isinstance(payload, bytes | bytearray | memoryview) else 0
+        if not batch.has_room(size):
+            yield batch
+            batch = Batch(batch.first + len(batch.payloads))
+        batch.payloads.append(payload)
+        batch.dues.append(due)
+        batch.keys.append(key)
+        batch.size += size
+    if batch.payloads:
+        yield batch
+    if fault is not None:
+        raise fault
+
+
+def _rows(
+    payloads: Iterator[Payload], dues: Iterator[Any], keys: Iterator[Any]
+) -> Iterator[tuple[Payload, Any, Any]]:
+    for row, payload in enumerate(payloads):
+        due, key = next(dues, _END), next(keys, _END)
+        if due is _END or key is _END:
+            raise InvalidRequest(f"row {row}: there is a payload, but no {'due' if due is _END else 'key'}")
+        yield payload, due, key
+    for what, rest in (("due", dues), ("key", keys)):
+        if not isinstance(rest, repeat) and next(rest, _END) is not _END:
+            raise InvalidRequest(f"there are more {what}s than payloads")

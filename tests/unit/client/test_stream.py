@@ -1,0 +1,111 @@
+"""Scheduling what iterators give, without holding it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from dueq import AsyncClient, Client, InvalidRequest, PartialFailure
+from dueq.client.batches import batches
+from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
+from tests.unit.client.fake_broker import FakeBroker
+
+DUE = 4_000_000_000_000
+ROWS = 1024
+
+
+def test_rows_are_cut_by_number_and_by_bytes_and_none_is_taken_ahead_but_one() -> None:
+    taken: list[int] = []
+
+    def rows(size: int) -> Iterator[bytes]:
+        for number in range(3 * ROWS):
+            taken.append(number)
+            yield bytes(size)
+
+    cut = batches(rows(1), iter(range(3 * ROWS)), map(str, range(3 * ROWS)))
+    first = next(cut)
+    assert (first.first, len(first.payloads), len(taken)) == (0, ROWS, ROWS + 1)
+    second = next(cut)
+    assert (second.first, second.dues[0], second.keys[-1]) == (ROWS, ROWS, str(2 * ROWS - 1))
+    assert len(next(batches(rows(1 << 20), DUE, None)).payloads) == 3
+    assert [len(batch.payloads) for batch in batches([b"", bytes(4 << 20), b""], DUE, None)] == [1, 1, 1]
+    assert list(batches([], DUE, None)) == []
+
+
+@pytest.mark.parametrize(
+    ("dues", "keys", "said"),
+    [([DUE], None, "no due"), (DUE, ["a"], "no key"), ([DUE] * 3, None, "more dues"), (DUE, "ab", "many")],
+)
+def test_columns_of_different_lengths_are_refused(
+    dues: int | list[int], keys: list[str] | None, said: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        list(batches([b"a", b"b"], dues, keys))
+
+
+def test_ids_come_in_order_and_few_requests_are_under_way(client: Client, broker: FakeBroker) -> None:
+    drawn = 0
+
+    def rows() -> Iterator[bytes]:
+        nonlocal drawn
+        for _ in range(10 * ROWS + 7):
+            drawn += 1
+            yield b"x"
+
+    with client.producer("departures") as producer:
+        stream = producer.schedule_stream(rows(), timedelta(seconds=1), in_flight=2)
+        first = next(stream)
+        assert drawn == 2 * ROWS + 1, "of a stream that nobody follows nothing is held but what is under way"
+        ids = [first, *stream]
+    assert (len(ids), len(set(ids)), drawn) == (10 * ROWS + 7, 10 * ROWS + 7, 10 * ROWS + 7)
+    assert sorted(change.rows for change in broker.changes) == [7] + [ROWS] * 10
+
+
+def test_a_failure_tells_what_was_sent_and_repeats_it(client: Client, broker: FakeBroker) -> None:
+    came: list[ChangeRequest] = []
+
+    def refuse(request: ChangeRequest) -> ChangeReply | None:
+        came.append(request)
+        return ChangeReply(request.request_id, Code.INVALID_REQUEST, "no") if len(came) == 3 else None
+
+    broker.refuse = refuse
+    found: list[str] = []
+    with client.producer("departures") as producer:
+        stream = producer.schedule_stream((b"x" for _ in range(20 * ROWS)), DUE, in_flight=3)
+        with pytest.raises(PartialFailure, match=f"ended at row {2 * ROWS}: no") as raised:
+            found.extend(stream)
+        assert len(found) == 2 * ROWS
+        outcomes = raised.value.outcomes
+        assert all(isinstance(outcome, InvalidRequest) for outcome in outcomes[:ROWS])
+        assert all(isinstance(outcome, str) for outcome in outcomes[ROWS:])
+        assert len(outcomes) == 3 * ROWS
+        assert len(came) == 5, "nothing is sent after a failure"
+        again = raised.value.retry()
+        assert again[ROWS:] == outcomes[ROWS:]
+        assert len(set(again) | set(found)) == 5 * ROWS
+    assert len(came) == 6
+
+
+def test_a_row_that_is_none_ends_it_once_those_before_are_there(client: Client) -> None:
+    def rows() -> Iterator[bytes]:
+        yield from (b"x" for _ in range(2 * ROWS))
+        yield "text"  # type: ignore[misc]
+
+    found: list[str] = []
+    with client.producer("departures") as producer:
+        stream = producer.schedule_stream(rows(), DUE)
+        with pytest.raises(InvalidRequest, match=rf"from {2 * ROWS} on.*str"):
+            found.extend(stream)
+    assert len(found) == 2 * ROWS
+
+
+def test_tasks_stream_too(broker: FakeBroker) -> None:
+    async def work() -> list[str]:
+        async with AsyncClient(broker.endpoint) as client, client.producer("departures") as producer:
+            rows = (b"x" for _ in range(3 * ROWS))
+            return [message_id async for message_id in producer.schedule_stream(rows, DUE)]
+
+    assert len(set(asyncio.run(asyncio.wait_for(work(), 60)))) == 3 * ROWS
