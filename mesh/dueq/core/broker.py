@@ -443,6 +443,7 @@ class BrokerCore:
         self._ctx.attention.pop(uid, None)
         self._ctx.checkpoints.set(uid, None)
         self._ctx.touched.pop(uid, None)
+        self._unreadable_until_us.pop(uid, None)
         self._routing.forget(uid)
         for peer in self._ctx.peers.values():
             peer.forget(uid)
@@ -451,6 +452,7 @@ class BrokerCore:
         if not any(other.topic.name == name for other in self._partitions.values()):
             self._dispatchers.pop(name, None)
             self._deadlines.set(name, None)
+            self._ctx.metrics.forget(name)
         self._ctx.log("info", "partition.deleted", uid=uid, topic=name)
 
     def _share_memory(self) -> None:

@@ -112,6 +112,7 @@ class Consumers:
         self.by_id: dict[bytes, ConsumerSession] = {}
         self.by_number: dict[int, ConsumerSession] = {}
         self._line: deque[ConsumerSession] = deque()
+        self._left = 0  # sessions that were dropped while they stood in line, since it was last made anew
         self._numbers = 0
 
     def open(self, consumer_id: bytes, now: Now) -> ConsumerSession:
@@ -128,6 +129,11 @@ class Consumers:
         session.credit = 0
         self.by_id.pop(session.consumer_id, None)
         self.by_number.pop(session.number_here, None)
+        if session.in_line:
+            self._left += 1
+            if 2 * self._left > len(self._line):
+                self._line = deque(left for left in self._line if left.number_here in self.by_number)
+                self._left = 0
 
     # -------------------------------------------------------------- credit
 

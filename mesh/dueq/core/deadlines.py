@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, TypeVar
 
 Name = TypeVar("Name", str, int)
+_SPARE: Final = 64
+"""So many outdated entries are always allowed."""
 
 
 class Deadlines(Generic[Name]):
-    """At most one deadline (mono µs) per name; a heap with lazy deletion."""
+    """At most one deadline (mono µs) per name; a heap with lazy deletion.
+
+    One that is hours away and moves a little at every turn must not leave an entry each time: the heap is made anew
+    when most of it is outdated.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, Name]] = []
@@ -22,6 +28,9 @@ class Deadlines(Generic[Name]):
         elif self._current.get(name) != at_us:
             self._current[name] = at_us
             heappush(self._heap, (at_us, name))
+            if len(self._heap) > 2 * len(self._current) + _SPARE:
+                self._heap = [(at_us, name) for name, at_us in self._current.items()]
+                heapify(self._heap)
 
     def next_us(self) -> int | None:
         """Return the earliest deadline."""

@@ -43,7 +43,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class CoreMetrics:
-    """Everything that is counted in the core; grows only."""
+    """Everything that is counted in the core; grows only, until a topic is gone."""
 
     messages: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(operation, topic) -> rows; operations: schedule move cancel lease push ack nack extend release expire."""
@@ -67,6 +67,14 @@ class CoreMetrics:
         self.commit.observe(took_us)
         step_us = max(self.commit_p99_us // 512, 8)
         self.commit_p99_us += 99 * step_us // 8 if took_us > self.commit_p99_us else -(step_us // 8)
+
+    def forget(self, topic: str) -> None:
+        """This broker has nothing of the topic any more."""
+        for operation, name in list(self.messages):
+            if name == topic:
+                del self.messages[operation, name]
+        self.redelivered.pop(topic, None)
+        self.lateness.pop(topic, None)
 
     def lateness_of(self, topic: str) -> Histogram:
         """Return the topic's lateness histogram."""

@@ -29,6 +29,8 @@ from dueq.core.staging import Stager
 from dueq_codecs.messages import BrokerMessage, Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push
 from dueq_codecs.records import U64
 
+AGAIN_MAX: Final = 256
+"""Lists of leases to be pushed again; more become one for each lane."""
 RESEND_US: Final = 1_000_000
 """A push that was sent so long ago should have been seen."""
 FILLERS_MAX: Final = 256
@@ -235,6 +237,16 @@ class Sessions:
         lane.leases.phase[slots] = Phase.AGAIN
         lane.leases.ready[slots] = 0
         self.again.append((lane, slots, lane.leases.token[slots]))
+        if len(self.again) > AGAIN_MAX:
+            self._gather_again()
+
+    def _gather_again(self) -> None:
+        """Once for each lane what attaches have asked for, some of it many times, while nothing could be staged."""
+        self.again.clear()
+        for lane in self._lanes.values():
+            slots = np.flatnonzero(lane.leases.phase == Phase.AGAIN)
+            if len(slots):
+                self.again.append((lane, slots, lane.leases.token[slots]))
 
     def _resend(self, session: ConsumerSession, route: Route, now: Now) -> None:
         """Push again what should have arrived by now; each lost number is filled by an empty push."""

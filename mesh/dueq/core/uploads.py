@@ -36,6 +36,8 @@ _STANDS_STILL_US: Final = 30_000_000
 """An upload without a new chunk for so long keeps no room free for the chunks that it lacks."""
 _ASK_AGAIN_US: Final = 2_000_000
 """How long a follower waits for the next chunk that it has asked for before it asks again."""
+_ASKED_MAX: Final = 1024
+"""A follower notes when it asked for so many uploads; what it asked for may never come, nor be named."""
 
 
 def chunk_count(size: int) -> int:
@@ -314,7 +316,10 @@ class Uploads:
             last_us = max(held.touched_us, last_us or 0)
         if last_us is not None and now.mono_us - last_us <= _ASK_AGAIN_US:
             return
+        self._asked.pop(number, None)
         self._asked[number] = now.mono_us
+        if len(self._asked) > _ASKED_MAX:
+            del self._asked[next(iter(self._asked))]
         settings = self._ctx.settings
         message = UploadWanted(settings.broker_id, settings.incarnation, self._replica.uid, number)
         self._ctx.send(leader, message, [])
