@@ -207,7 +207,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(2, 1),
+        finders=(1, 48),
     ),
     Bug(
         "newer-checkpoint-taken-for-an-empty-one",
@@ -224,7 +224,84 @@ STORAGE: Final = (
             ),
         ),
         seeds=24,
-        finders=(2, 1),
+        finders=(1, 48),
+    ),
+    Bug(
+        "payload-position-not-compared",
+        "A payload/ that is older than timeline/ is trusted.",
+        "RocketMQ #6984; a restored backup of one volume of two",
+        (change("storage.pair:_misfit", "if payload.at < timeline.needs:", "if False:"),),
+        seeds=24,
+        finders=(3, 1),
+    ),
+    Bug(
+        "timeline-position-not-compared",
+        "A timeline/ that is older than payload/ is trusted.",
+        "KIP-966: a replica whose log went back is counted as it was",
+        (change("storage.pair:_misfit", "if timeline.at < payload.needs:", "if False:"),),
+        seeds=243,
+        finders=(81, 71),
+    ),
+    Bug(
+        "payload-identity-not-compared",
+        "A payload/ of another store is trusted.",
+        "Kafka KIP-858: a log directory that belongs to another broker",
+        (change("storage.pair:_misfit", "if other != store:", "if False:"),),
+        seeds=372,
+        finders=(48, 124),
+    ),
+    Bug(
+        "lost-payloads-trusted",
+        "A payload/ that is gone counts as one that nothing was ever written to.",
+        "rocketmq-rust #9154: a position is durable before its data",
+        (
+            change("storage.pair:_misfit", "if timeline.stamped else", "if False else"),
+            change("storage.pair:_misfit", "if payload.at < timeline.needs:", "if False:"),
+        ),
+        seeds=24,
+        finders=(3, 1),
+    ),
+    Bug(
+        "swept-before-it-is-looked-at",
+        "What no replica names is swept before it is known whether both databases belong together.",
+        "LevelDB's RepairDB: what is not understood is dropped",
+        (
+            change(
+                "storage.identity:_trusted",
+                "    halves = paired(timeline, payload)\n",
+                "    verify(Half(timeline), Half(payload))\n    halves = paired(timeline, payload)\n",
+            ),
+        ),
+        seeds=39,
+        finders=(2, 13),
+    ),
+    Bug(
+        "payloads-not-synced",
+        "The batch of payloads is written and not synced.",
+        "rocketmq-rust #9154: a position is durable before its data",
+        (
+            change(
+                "storage.store:Store._flush",
+                "self._payload.write(payload, sync=True)",
+                "self._payload.write(payload, sync=False)",
+            ),
+        ),
+        seeds=24,
+        finders=(1, 0),
+    ),
+    Bug(
+        "records-not-synced",
+        "The batch of records is written and not synced.",
+        "Kafka without flush.messages: what is acknowledged lies in the page cache",
+        (
+            change(
+                "storage.store:Store._flush",
+                "self._timeline.write(timeline, sync=True)",
+                "self._timeline.write(timeline, sync=False)",
+            ),
+        ),
+        seeds=24,
+        finders=(1, 0),
     ),
 )
 """All of them, in the order of writing."""

@@ -13,7 +13,7 @@ from dueq.core.events import Event, Persisted
 from dueq.core.events import StoreFailed as StoreHasFailed
 from dueq.core.persistence import InstallBegin, ReadSnapshot, StoreRead, StoreWrite
 from dueq.storage import layout
-from dueq.storage.engine import Operation, StoreFailed
+from dueq.storage.engine import EngineDamaged, Operation, Reader, StoreFailed
 from dueq.storage.memory import MemoryEngine
 from dueq.storage.store import Store
 from dueq_chaos.sim.world import World
@@ -56,6 +56,24 @@ class SimEngine(MemoryEngine):
             raise Killed
 
 
+def _belongs_to_another(timeline: MemoryEngine, payload: MemoryEngine) -> bool:
+    """Whether one of the two lacks something that the other one builds on: by the stamps that they carry."""
+
+    def stamp(engine: MemoryEngine) -> tuple[int, int]:
+        found = engine.get(layout.STAMP)
+        return (int.from_bytes(found[:8], "big"), int.from_bytes(found[8:], "big")) if found else (0, 0)
+
+    (timeline_at, payload_needed), (payload_at, timeline_needed) = stamp(timeline), stamp(payload)
+    if not timeline_at and not _rows_in(payload):
+        return False  # nothing is left that could be trusted
+    strange = timeline.get(layout.STORE_ID) != payload.get(layout.STORE_ID)
+    return strange or payload_at < payload_needed or timeline_at < timeline_needed
+
+
+def _rows_in(engine: MemoryEngine) -> int:
+    return sum(1 for _ in engine.keys(layout.FIRST_UID, layout.BEHIND_ALL))
+
+
 class SimDisk:
     """What survives a crash, and how long writing and reading takes.
 
@@ -67,6 +85,9 @@ class SimDisk:
         kill_after: the process dies as soon as it has written something of this kind, once.
         fuse: when the process is to die while writing.
         killed: called when it did.
+        tampered: somebody has taken from it what a start must notice.
+        half_way: the process dies between the two renames that put the store aside, once.
+        wrong: what no start may have done.
     """
 
     def __init__(self, world: World, owner: str) -> None:
@@ -80,6 +101,10 @@ class SimDisk:
         self.reads_early = False
         self.part_bytes = limits.SNAPSHOT_CHUNK_BYTES
         self.kill_after: type[StoreWrite] | None = None
+        self.tampered = self.half_way = False
+        self.wrong: list[str] = []
+        self._payload_rows = 0
+        """How many there were when somebody tampered with it."""
         self._damaged: dict[int, bool] = {}
         """By partition, whether it has begun to be filled again."""
         self._newer: dict[int, tuple[bytes, bytes]] = {}
@@ -100,16 +125,58 @@ class SimDisk:
         self._waiting = []
         self._group = 0
         fresh = f"{self._world.random.getrandbits(64):016x}"
-        self.store = Store.on(
-            self.timeline, self.payload, broker_id=self._owner, cluster_id="sim", store_id=fresh
-        )
+        try:
+            self.store = self._opened(fresh)
+        except EngineDamaged as damage:
+            self._put_aside(str(damage))
+            self.store = self._opened(fresh)
+        if self.tampered:
+            self.wrong.append(f"{self._owner} trusts a store that has lost a part")
+            self.tampered = False
         return self.store
+
+    def _opened(self, fresh_id: str) -> Store:
+        return Store.on(
+            self.timeline, self.payload, broker_id=self._owner, cluster_id="sim", store_id=fresh_id
+        )
+
+    def _put_aside(self, why: str) -> None:
+        """As a broker renames both databases, one after the other."""
+        if not self.tampered:
+            self.wrong.append(f"{self._owner} puts aside a store that nobody has touched: {why}")
+        elif self._payload_rows != _rows_in(self.payload):
+            self.wrong.append(f"{self._owner} has swept the payloads of a store before it put it aside")
+        self.timeline = SimEngine(self.fuse)
+        if self.half_way:
+            self.half_way = False
+            raise Killed
+        self.lose()
 
     def lose(self) -> None:
         """The disk is replaced by an empty one."""
         self.timeline = SimEngine(self.fuse)
         self.payload = SimEngine(self.fuse)
         self._damaged, self._newer = {}, {}
+        self.tampered = False
+
+    def replace(self, name: str, rows: Reader) -> bool:
+        """One of both databases is another one; only while no process uses the disk.
+
+        Args:
+            name: "timeline" or "payload".
+            rows: what it holds now.
+
+        Returns:
+            Whether it does not belong to the other one, which a start must notice. Otherwise nothing has changed.
+        """
+        both = {"timeline": self.timeline, "payload": self.payload}
+        other = both[name] = SimEngine(self.fuse)
+        other.write(list(rows.scan(b"", layout.BEHIND_ALL)), sync=True)
+        if self.tampered or not _belongs_to_another(both["timeline"], both["payload"]):
+            return False
+        self.timeline, self.payload = both["timeline"], both["payload"]
+        self.tampered, self._payload_rows = True, _rows_in(self.payload)
+        return True
 
     def damage(self, uid: int, random: Random) -> bool:
         """A record in the middle of a log is lost, or a bit of it turns; only while no process uses the disk.

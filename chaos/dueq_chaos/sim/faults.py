@@ -65,7 +65,7 @@ class Faults:
             "joins unseen": successions.joins_unseen,
             "first words": successions.first_words,
             "leads again": successions.leads_again,
-            "newer checkpoint": losses.newer_checkpoint,
+            **losses.kinds,
             **directed.kinds,
         }
 

@@ -225,7 +225,7 @@ class SimMesh:
         for name, node in self.nodes.items():
             self.coordinator.reconnect(name)
             node.disk.slow_us = node.disk.fuse.left = node.disk.read_slow_us = 0
-            node.disk.kill_after, node.disk.reads_early = None, False
+            node.disk.kill_after, node.disk.reads_early, node.disk.half_way = None, False, False
             node.disk.timeline.fail_next = node.disk.payload.fail_next = False
             if node.pressure is not None:
                 node.squeeze(StorePressure("", False))

@@ -135,6 +135,9 @@ class Node:
             self.disk.crash()
             self._world.tell(self.name, f"has not started: {error!r}")
             return
+        finally:
+            self.failures += [AssertionError(wrong) for wrong in self.disk.wrong]
+            self.disk.wrong = []
         settings = CoreSettings(
             self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}",
             hot_rows_total=self.hot_rows_total, log_retain_bytes=self.log_retain_bytes,

@@ -30,7 +30,10 @@ PLOTS = (
 )  # fmt: skip
 """Misfortunes of several faults and some traffic (see `plots`)."""
 
-LOSSES = ("newer checkpoint",)
+LOSSES = (
+    "newer checkpoint", "timeline gone", "payload gone", "timeline older", "payload older", "payload swapped",
+    "put aside half-way",
+)  # fmt: skip
 """A part of what one disk holds is lost, older than the rest, or of another build (see `losses`)."""
 
 DIRECTED: dict[int, tuple[str, dict[str, Any]]] = {

@@ -1,8 +1,9 @@
 """Whose folder is this? The lock, the store's id, and what happens to a folder that cannot be trusted.
 
-A damaged LevelDB is never repaired in place and never deleted: both databases are renamed together
-(`timeline.damaged-1`, …) and a fresh store with a new id is begun. To the mesh that is a stranger, which catches
-up from the others. One that cannot be opened for want of space or files is not damaged, and stays what it is.
+A damaged LevelDB is never repaired in place and never deleted, nor are two databases of which one has lost something:
+both are renamed together (`timeline.damaged-1`, …) and a fresh store with a new id is begun. To the mesh that is a
+stranger, which catches up from the others. One that cannot be opened for want of space or files is not damaged, and
+stays what it is.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import IO
 
 from dueq.errors import InvalidRequest, UnknownVersion
 from dueq.storage import layout
-from dueq.storage.engine import Engine, EngineDamaged
+from dueq.storage.aside import go_on_putting_aside, put_aside
+from dueq.storage.engine import Engine, EngineDamaged, Operation
 from dueq.storage.leveldb import LevelDbEngine
+from dueq.storage.pair import Half, claim, paired
 from dueq.storage.space import Buffers
 
 
@@ -37,38 +40,49 @@ class Identity:
     def open(
         cls, folder: Path, broker_id: str, cluster_id: str, verify: Callable[[Engine, Engine], None]
     ) -> tuple[Identity, Engine, Engine]:
-        """Lock the folder, open both databases, check whose they are.
+        """Lock the folder, open both databases, check whose they are and that they belong together.
 
         Args:
             folder, broker_id, cluster_id: see Store.open.
-            verify: reads what a start needs; closes both and raises what it has met.
+            verify: reads what a start needs; raises what it has met.
 
         Raises:
             InvalidRequest, UnknownVersion, StoreFailed: see Store.open.
         """
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock(folder)
-        set_aside = ""
         try:
+            set_aside = go_on_putting_aside(folder)
             try:
-                engines = _open_engines(folder, broker_id)
-                verify(*engines)
+                halves = _open_halves(folder, broker_id, cluster_id, verify)
             except EngineDamaged as error:
-                set_aside = f"{error}; kept as {_put_aside(folder)}"
-                engines = _open_engines(folder, broker_id)
-                verify(*engines)
+                set_aside = f"{error}; kept as {put_aside(folder)}"
+                halves = _open_halves(folder, broker_id, cluster_id, verify)
             identity = cls(
-                _claim(engines[0], broker_id, cluster_id, os.urandom(8).hex()), folder, lock, set_aside
+                _claim(*halves, broker_id, cluster_id, os.urandom(8).hex()), folder, lock, set_aside
             )
         except BaseException:
             lock.close()
             raise
-        return identity, *engines
+        return identity, *halves
 
     @classmethod
-    def on(cls, timeline: Engine, broker_id: str, cluster_id: str, store_id: str) -> Identity:
-        """The same on engines that are there already."""
-        return cls(_claim(timeline, broker_id, cluster_id, store_id), None, None)
+    def on(
+        cls,
+        timeline: Engine,
+        payload: Engine,
+        broker_id: str,
+        cluster_id: str,
+        store_id: str,
+        verify: Callable[[Engine, Engine], None],
+    ) -> tuple[Identity, Engine, Engine]:
+        """The same on engines that are there already.
+
+        Raises:
+            EngineDamaged: they do not belong together.
+        """
+        halves = _trusted(timeline, payload, broker_id, cluster_id, verify)
+        return cls(_claim(*halves, broker_id, cluster_id, store_id), None, None), *halves
 
     def bind_cluster(self, timeline: Engine, cluster_id: str) -> None:
         """See Store.bind_cluster."""
@@ -101,29 +115,35 @@ def _open_engines(folder: Path, broker_id: str) -> tuple[Engine, Engine]:
     return timeline, payload
 
 
-def _put_aside(folder: Path) -> str:
-    number = 1
-    while any((folder / f"{name}.damaged-{number}").exists() for name in ("timeline", "payload")):
-        number += 1
-    for name in ("timeline", "payload"):
-        if (folder / name).exists():
-            (folder / name).rename(folder / f"{name}.damaged-{number}")
-    return f"{folder}/{{timeline,payload}}.damaged-{number}"
+def _open_halves(
+    folder: Path, broker_id: str, cluster_id: str, verify: Callable[[Engine, Engine], None]
+) -> tuple[Half, Half]:
+    timeline, payload = _open_engines(folder, broker_id)
+    try:
+        return _trusted(timeline, payload, broker_id, cluster_id, verify)
+    except BaseException:
+        timeline.close()
+        payload.close()
+        raise
 
 
-def _claim(timeline: Engine, broker_id: str, cluster_id: str, fresh_id: str) -> str:
-    """Check format, broker and cluster of a store, or write them into an empty one; returns the store id."""
-    store_id = timeline.get(layout.STORE_ID)
-    if store_id is None:
-        rows = [
-            (layout.STORE_FORMAT, str(layout.FORMAT).encode()),
-            (layout.STORE_ID, fresh_id.encode()),
-            (layout.BROKER_ID, broker_id.encode()),
-        ]
-        if cluster_id:
-            rows.append((layout.CLUSTER_ID, cluster_id.encode()))
-        timeline.write(rows, sync=True)
-        return fresh_id
+def _trusted(
+    timeline: Engine,
+    payload: Engine,
+    broker_id: str,
+    cluster_id: str,
+    verify: Callable[[Engine, Engine], None],
+) -> tuple[Half, Half]:
+    """Look at whose they are before anything is swept or set aside."""
+    _check_owner(timeline, broker_id, cluster_id)
+    halves = paired(timeline, payload)
+    verify(*halves)
+    return halves
+
+
+def _check_owner(timeline: Engine, broker_id: str, cluster_id: str) -> None:
+    if timeline.get(layout.STORE_ID) is None:
+        return
     found = timeline.get(layout.STORE_FORMAT) or b"?"
     if found != str(layout.FORMAT).encode():
         raise UnknownVersion(f"the store has format {found.decode()!r}; this build knows {layout.FORMAT}")
@@ -131,13 +151,32 @@ def _claim(timeline: Engine, broker_id: str, cluster_id: str, fresh_id: str) -> 
     if owner != broker_id:
         raise InvalidRequest(f"the data folder belongs to broker {owner!r}, not to {broker_id!r}")
     if cluster_id:
-        _check_cluster(timeline, cluster_id)
-    return store_id.decode()
+        _refuse_other_cluster(timeline, cluster_id)
+
+
+def _claim(timeline: Half, payload: Half, broker_id: str, cluster_id: str, fresh_id: str) -> str:
+    """Write format, broker and cluster into an empty store, and its name into both; returns the store id."""
+    store_id = timeline.get(layout.STORE_ID)
+    rows: list[Operation] = []
+    if store_id is None:
+        rows = [
+            (layout.STORE_FORMAT, str(layout.FORMAT).encode()),
+            (layout.BROKER_ID, broker_id.encode()),
+        ]
+    if cluster_id and timeline.get(layout.CLUSTER_ID) is None:
+        rows.append((layout.CLUSTER_ID, cluster_id.encode()))
+    name = fresh_id if store_id is None else store_id.decode()
+    claim(timeline, payload, rows, name)
+    return name
 
 
 def _check_cluster(timeline: Engine, cluster_id: str) -> None:
-    found = timeline.get(layout.CLUSTER_ID)
-    if found is None:
+    if timeline.get(layout.CLUSTER_ID) is None:
         timeline.write([(layout.CLUSTER_ID, cluster_id.encode())], sync=True)
-    elif found.decode() != cluster_id:
+    _refuse_other_cluster(timeline, cluster_id)
+
+
+def _refuse_other_cluster(timeline: Engine, cluster_id: str) -> None:
+    found = timeline.get(layout.CLUSTER_ID)
+    if found is not None and found.decode() != cluster_id:
         raise InvalidRequest(f"the data folder belongs to cluster {found.decode()}, not to {cluster_id}")

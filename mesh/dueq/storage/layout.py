@@ -18,8 +18,8 @@ timeline/                                            payload/
     uid g sequence(5) …payload key        garbage: to go from payload/ once the log is past `sequence`
     uid v upload(8)                       the upload is named by a live entry of `sequence`
 
-Uid 0 belongs to the store itself: format, store id, broker id, cluster id. Integers are big-endian, so keys sort
-as the numbers do.
+Uid 0 belongs to the store itself: format, store id, broker id, cluster id; store id and stamp (see `pair`) are in both.
+Integers are big-endian, so keys sort as the numbers do.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ STORE_FORMAT: Final = b"\0\0\0format"
 STORE_ID: Final = b"\0\0\0store_id"
 BROKER_ID: Final = b"\0\0\0broker_id"
 CLUSTER_ID: Final = b"\0\0\0cluster_id"
+STAMP: Final = b"\0\0\0stamp"
+FIRST_UID: Final = b"\0\0\1"
+"""Before the keys of all partitions."""
+BEHIND_ALL: Final = b"\xff" * 32
+"""Behind every key."""
 
 
 def head(uid: int, tag: bytes) -> bytes:

@@ -50,7 +50,7 @@ class Recovery:
             EngineDamaged: some file of the database is damaged.
         """
         if thoroughly:
-            for _ in self._timeline.scan(b"", b"\xff" * 32):
+            for _ in self._timeline.scan(b"", layout.BEHIND_ALL):
                 pass
         self._found = []
         for uid in self._uids():
@@ -73,9 +73,9 @@ class Recovery:
     def _uids(self) -> list[int]:
         uids: list[int] = []
         for engine in (self._timeline, self._payload):
-            start = b"\0\0\1"
+            start = layout.FIRST_UID
             while True:
-                key = next(iter(engine.keys(start, b"\xff" * 32)), None)
+                key = next(iter(engine.keys(start, layout.BEHIND_ALL)), None)
                 if key is None:
                     break
                 uid = int.from_bytes(key[:3], "big")

@@ -126,14 +126,8 @@ class Store:
         found: list[Recovery] = []
 
         def verify(timeline: Engine, payload: Engine) -> None:
-            try:
-                recovery = Recovery(timeline, payload, folder)
-                recovery.verify(thoroughly=(folder / _SUSPECT).exists())
-            except (EngineDamaged, StoreFailed):
-                timeline.close()
-                payload.close()
-                raise
-            found.append(recovery)
+            found.append(Recovery(timeline, payload, folder))
+            found[-1].verify(thoroughly=(folder / _SUSPECT).exists())
 
         try:
             identity, timeline, payload = Identity.open(folder, broker_id, cluster_id, verify)
@@ -152,10 +146,18 @@ class Store:
             broker_id: whose it is.
             cluster_id: which mesh's.
             store_id: the id to give it if it is empty.
+
+        Raises:
+            EngineDamaged: the two do not belong together.
         """
-        recovery = Recovery(timeline, payload, None)
-        recovery.verify(thoroughly=False)
-        return cls(timeline, payload, Identity.on(timeline, broker_id, cluster_id, store_id), recovery)
+        found: list[Recovery] = []
+
+        def verify(timeline: Engine, payload: Engine) -> None:
+            found.append(Recovery(timeline, payload, None))
+            found[-1].verify(thoroughly=False)
+
+        identity, timeline, payload = Identity.on(timeline, payload, broker_id, cluster_id, store_id, verify)
+        return cls(timeline, payload, identity, found[-1])
 
     def bind_cluster(self, cluster_id: str) -> None:
         """Tie a fresh store to its cluster; refuse a store of another one.

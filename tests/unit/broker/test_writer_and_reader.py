@@ -129,7 +129,7 @@ def test_a_thread_that_ends_by_a_bug_ends_the_broker(disk: Disk, worker: str) ->
         writer.order(Persist(1, [object()]))  # type: ignore[list-item]
     else:
         broken = reader = Reader(disk.store, disk.inbox)
-        disk.timeline.scan = None  # type: ignore[assignment, method-assign]
+        disk.store.read = None  # type: ignore[assignment, method-assign]
         disk.store.commit([CreatePartition(1, "t")])
         reader.order(ReadLog(1, 1, 1, 1000))
     broken.start()

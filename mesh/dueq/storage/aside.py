@@ -1,0 +1,78 @@
+"""A folder that cannot be trusted is put aside: both databases are renamed, together or not at all.
+
+Two renames are two steps, and a crash may come in between: then one database would be begun anew beside the other's old
+state. So a file says first which number is being given out, and the next start goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from dueq.storage.engine import StoreFailed
+
+_DATABASES: Final = ("timeline", "payload")
+_UNDER_WAY: Final = "putting-aside"
+"""A file of this name holds the number."""
+
+
+def put_aside(folder: Path) -> str:
+    """Rename both databases of a folder; returns what they are called now.
+
+    It survives a crash: `go_on_putting_aside` finishes it.
+
+    Raises:
+        StoreFailed: the machine refuses.
+    """
+    number = 1
+    while any(_aside(folder, name, number).exists() for name in _DATABASES):
+        number += 1
+    try:
+        _announce(folder, number)
+        return _rename(folder, number)
+    except OSError as error:
+        raise StoreFailed(f"{folder} cannot be put aside: {error.strerror}") from error
+
+
+def _announce(folder: Path, number: int) -> None:
+    with (folder / _UNDER_WAY).open("w", encoding="ascii") as file:
+        file.write(str(number))
+        file.flush()
+        os.fsync(file.fileno())
+    _sync(folder)
+
+
+def go_on_putting_aside(folder: Path) -> str:
+    """Finish what a crash has interrupted; returns what was put aside, "" if nothing was under way."""
+    under_way = folder / _UNDER_WAY
+    if not under_way.exists():
+        return ""
+    text = under_way.read_text(encoding="ascii")
+    if text.isdecimal():
+        return f"a start that put it aside was interrupted; kept as {_rename(folder, int(text))}"
+    under_way.unlink()  # the crash came before the number was written: nothing was renamed
+    return ""
+
+
+def _rename(folder: Path, number: int) -> str:
+    for name in _DATABASES:
+        if (folder / name).exists() and not _aside(folder, name, number).exists():
+            (folder / name).rename(_aside(folder, name, number))
+    _sync(folder)
+    (folder / _UNDER_WAY).unlink()
+    _sync(folder)
+    return f"{folder}/{{{','.join(_DATABASES)}}}.damaged-{number}"
+
+
+def _aside(folder: Path, name: str, number: int) -> Path:
+    return folder / f"{name}.damaged-{number}"
+
+
+def _sync(folder: Path) -> None:
+    """Make what was renamed in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
