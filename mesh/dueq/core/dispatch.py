@@ -8,8 +8,8 @@
 The leader looks ahead by a few commits: it chooses a consumer with credit, commits the lease and reads the
 payload *before* the due instant and pushes *at* it, so durability costs no lateness. What may never happen is
 kept by three checks at the very push: mesh time has reached the message's instant; the lease is committed
-in a state that this epoch owns, and at least half of it is left; every ISR member has answered within 500
-ms, so no other leader serves (protocol case B13).
+in a state that this epoch owns, and at least half of it is left; every ISR member has acked in this epoch within
+500 ms, so nobody has led after it (protocol case B13, `confirming`).
 
 Nothing here is replicated. All of it follows from the timeline, the frames of consumers and the clock, and
 a new leader begins with what the timeline shows.
@@ -46,7 +46,7 @@ LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS) * 1
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
 RETRY_US: Final = 5_000
-"""After a refused proposal, or while an ISR member has not answered lately."""
+"""After a refused proposal, or while an ISR member has not answered (or confirmed) lately."""
 SAFETY_US: Final = 100_000
 """Work that something else holds up is looked at again so often, whatever happens."""
 AGAIN_ROWS: Final = 512
@@ -99,9 +99,9 @@ class TopicDispatcher:
     def lead(self, partition: LedPartition, now: Now) -> None:
         """Begin to dispatch a partition whose barrier has been applied.
 
-        Inherited leases count as pushed. Their deadlines begin now (or when due, if that is later), so never
-        earlier than their holders believe; holders that are attached are asked to attach again, so that what
-        they do not have is pushed anew (protocol case B8).
+        Inherited leases count as pushed. Their deadlines begin now (or when due, or when no earlier leader can
+        push them any more, if that is later), so never earlier than their holders believe; holders that are
+        attached are asked to attach again, so that what they do not have is pushed anew (protocol case B8).
         """
         self.unlead(partition.uid, now)
         lane = self._lanes[partition.uid] = Lane(partition)
@@ -113,7 +113,8 @@ class TopicDispatcher:
             # for as long as it is.
             latest_us = now.mono_us + LEASED_AHEAD_US
             due_us = np.minimum(self._mono_of(leased["wait_at"], now), latest_us)
-            deadline_us = due_us + leased["lease_ms"].astype(np.int64) * 1000
+            from_us = np.maximum(due_us, partition.leases_from_us)
+            deadline_us = from_us + leased["lease_ms"].astype(np.int64) * 1000
             lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
             lane.touch(int(deadline_us.min()))
         self._dirty = True
@@ -339,6 +340,7 @@ class TopicDispatcher:
             self._lease(now, mesh_us // 1000, recording)
             self._stage_again()
         self._sessions.tell_waiting(now)
+        self._sessions.answer_late(now)
         self._dirty = False
 
     # -------------------------------------------------------------- pushing
@@ -350,6 +352,7 @@ class TopicDispatcher:
             if lane.next_push_ms > mesh_ms and not lane.has_late:
                 continue
             if not lane.partition.confirmed(now):
+                lane.partition.ask(now)
                 continue
             slots = lane.take_due(mesh_ms, now)
             if slots is not None and len(slots):
@@ -400,7 +403,7 @@ class TopicDispatcher:
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
         if not free:
             return
-        lanes = [lane for lane in lanes if lane.partition.confirmed(now)]
+        lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
         picked: dict[int, list[Entries]] = {}
         for until_ms in (mesh_ms, ahead_ms):
             free = self._pick(lanes, until_ms, free, picked)
@@ -526,9 +529,12 @@ class TopicDispatcher:
         """Return how long what is held up waits for another look: whatever frees it should bring a tick by
         itself, but nothing may be forgotten because it did not."""
         ready = have_credit and lane.queue.head_ms <= mesh_ms + self._look_ahead_ms
-        if not ready and lane.next_push_ms > mesh_ms and not lane.has_late:
+        pushes = lane.next_push_ms <= mesh_ms or lane.has_late
+        if not ready and not pushes:
             return NEVER_US
-        return SAFETY_US if lane.partition.confirmed(now) else RETRY_US
+        if (pushes and not lane.partition.confirmed(now)) or (ready and not lane.partition.in_touch(now)):
+            return RETRY_US
+        return SAFETY_US
 
     # -------------------------------------------------------------- outputs and counts
 

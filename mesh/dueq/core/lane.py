@@ -74,7 +74,20 @@ class LedPartition(Protocol):
         ...
 
     def confirmed(self, now: Now) -> bool:
-        """Return whether every ISR member has answered in this epoch within `limits.PUSH_CONFIRM_MS`."""
+        """Return whether every ISR member has acked in this epoch within `limits.PUSH_CONFIRM_MS`."""
+        ...
+
+    def ask(self, now: Now) -> None:
+        """Have them do so: something waits for it."""
+        ...
+
+    def in_touch(self, now: Now) -> bool:
+        """Return whether every ISR member has answered anything within that time."""
+        ...
+
+    @property
+    def leases_from_us(self) -> int:
+        """(mono) Inherited leases count from no earlier instant."""
         ...
 
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:

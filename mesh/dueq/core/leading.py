@@ -11,6 +11,7 @@ from collections import deque
 from typing import Protocol
 
 from dueq import limits
+from dueq.core.confirming import Confirmation
 from dueq.core.context import Context
 from dueq.core.instant import Now
 from dueq.core.log import ReplicaLog
@@ -24,6 +25,7 @@ from dueq.core.membership import (
 )
 from dueq.core.peers import Peer
 from dueq.core.persistence import LogRead, ReadLog
+from dueq.core.progress import Progress
 from dueq_codecs.messages import Ack, Append, Mismatch
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
@@ -73,56 +75,6 @@ class LedReplica(Protocol):
         ...
 
 
-class Progress:
-    """One follower as its leader sees it.
-
-    Attributes:
-        next: the next sequence to send.
-        match: synced and verified by this life of the follower in this epoch; -1: not known yet.
-        incarnation, store_id: the life that `match` speaks of.
-        told_commit: the commit position last sent.
-        assured_commit: the one that is repeated until the follower has answered.
-        moved_at_us: (mono) when it last made progress, or was last probed.
-        best, best_store: the most that earlier lives with this disk had acked.
-        untrusted: it holds less than it must, or says that it has nothing: it must leave the ISR.
-        reading: a read of old records for it is under way.
-        offered_at_us: (mono) when a snapshot was last offered.
-    """
-
-    __slots__ = (
-        "assured_commit", "best", "best_store", "incarnation", "match", "moved_at_us", "next", "offered_at_us",
-        "reading", "store_id", "told_commit", "untrusted",
-    )  # fmt: skip
-
-    def __init__(self, next_sequence: int) -> None:
-        self.next = next_sequence
-        self.match = -1
-        self.incarnation = 0
-        self.store_id = ""
-        self.told_commit = self.assured_commit = -1
-        self.moved_at_us: int | None = None
-        self.best = -1
-        self.best_store = ""
-        self.untrusted = False
-        self.reading = False
-        self.offered_at_us: int | None = None
-
-    def new_life(self, incarnation: int, store_id: str) -> None:
-        """The follower has started anew: what it holds must be verified again."""
-        if store_id == self.store_id:
-            self.best, self.best_store = max(self.best, self.match), store_id
-        else:
-            self.best, self.best_store = -1, store_id
-        self.incarnation, self.store_id = incarnation, store_id
-        self.match = self.told_commit = self.assured_commit = -1
-        self.moved_at_us = None
-        self.reading = False
-
-    def waits(self, now: Now) -> bool:
-        """Whether what was sent may still be answered: do not repeat it yet."""
-        return self.moved_at_us is not None and now.mono_us - self.moved_at_us < limits.RESEND_MS * 1000
-
-
 class Leading:
     """One leadership of one partition: exactly one epoch.
 
@@ -130,6 +82,7 @@ class Leading:
         epoch: of this leadership.
         barrier: sequence of its first record, 0 until it is appended.
         serving: the barrier was applied: requests may be answered.
+        confirmation: whether it may push, and answer consumers.
     """
 
     def __init__(self, replica: LedReplica, epoch: int, now: Now) -> None:
@@ -148,6 +101,7 @@ class Leading:
         self._settle = False
         self._began_us = now.mono_us
         self._appended: deque[tuple[int, int]] = deque()
+        self.confirmation = Confirmation(self._ctx, self._progress, self.maximal_isr)
 
     # -------------------------------------------------------------- beginning
 
@@ -171,6 +125,7 @@ class Leading:
         """The process was paused: what waits has waited less than the clock says."""
         self._began_us += gap_us
         self._appended = deque((sequence, at_us + gap_us) for sequence, at_us in self._appended)
+        self.confirmation.begin_anew()
 
     def appended(self, sequence: int, now: Now) -> None:
         """A record of this epoch was appended."""
@@ -253,24 +208,50 @@ class Leading:
         return self._in_flight is not None or self._settle or self._replica.commit < self._replica.log.end
 
     def confirmed(self, now: Now) -> bool:
-        """Whether every ISR member has answered lately, and none of them knows a newer epoch."""
-        floor = max(now.mono_us - limits.PUSH_CONFIRM_MS * 1000, self._ctx.confirm_floor_us)
+        """Whether it may push, and answer consumers: nobody else can have led until lately."""
+        return self.confirmation.holds(now)
+
+    def ask(self, now: Now) -> None:
+        """Have the members confirm, as something waits for it: an Append without records each, once in a while."""
+        replica = self._replica
+        if self.confirmation.needs_node:
+            self._settle = True
+            self._ctx.attend(replica.uid)
+        for peer, progress in self.confirmation.unconfirmed(now):
+            epoch = replica.log.epoch_at(progress.match) if progress.match >= 0 else None
+            if epoch is not None:
+                progress.asked_at_us = now.mono_us
+                peer.appends.append(
+                    Append(replica.uid, self.epoch, progress.match, epoch, replica.commit, [])
+                )
+
+    def in_touch(self, now: Now) -> bool:
+        """Whether every member of the ISR has answered lately, about whatever: what is appended may soon commit."""
+        floor_us = max(now.mono_us - limits.PUSH_CONFIRM_MS * 1000, self._ctx.confirm_floor_us)
         for member in self.node.isr:
             if member == self._ctx.me:
                 continue
             peer = self._ctx.peers.get(member.broker_id)
-            if peer is None or peer.confirmed_at_us < floor:
+            if peer is None or peer.answered_to_us < floor_us:
                 return False
         return True
 
     # -------------------------------------------------------------- followers
 
-    def ack_received(self, peer: Peer, ack: Ack, now: Now) -> None:
-        """A follower has synced, and verified against this leadership, up to `ack.sequence`."""
+    def ack_received(self, peer: Peer, ack: Ack, asked_us: int, now: Now) -> None:
+        """A follower has synced, and verified against this leadership, up to `ack.sequence`.
+
+        Args:
+            peer: the follower.
+            ack: what it says.
+            asked_us: (mono) when the latest of our frames left that it had when it said so.
+            now: this instant.
+        """
         progress = self._progress.get(peer.broker_id)
         if progress is None or ack.epoch != self.epoch:
             return
         self._same_life(progress, peer)
+        progress.confirmed_at_us = max(progress.confirmed_at_us, asked_us)
         # An ack of 0 says that it follows, and nothing of what it holds: as if nothing were known.
         if ack.sequence > max(progress.match, 0):
             progress.match = ack.sequence
@@ -563,8 +544,12 @@ class Leading:
         """Compare-and-set the node; from now on both ISRs count."""
         replica = self._replica
         self._in_flight = node
+        self.confirmation.begin_anew()
+        asked_us = self._ctx.turn.mono_us
 
         def ended(done: CompareAndSetDone, now: Now) -> None:
+            if done.outcome is SetOutcome.DONE:
+                self.confirmation.node_was_ours(asked_us)
             self._set_ended(node, done, now)
 
         self._ctx.compare_and_set(replica.uid, replica.node_version, node, ended)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dueq import limits
 from dueq.core.applied import Applied, RequestResult
 from dueq.core.checkpoints import Checkpoints
+from dueq.core.confirming import inherited_from_us
 from dueq.core.context import Context
 from dueq.core.dispatch import TopicDispatcher
 from dueq.core.entry import Entries
@@ -324,9 +325,24 @@ class Partition:
         return self._append(record, b"", now)
 
     def confirmed(self, now: Now) -> bool:
-        """Whether every ISR member has answered lately, so that a push is allowed."""
+        """Whether it is certain that nobody else has led until lately, so that a push is allowed."""
         leading = self.replica.leading
         return leading is not None and leading.confirmed(now)
+
+    def ask(self, now: Now) -> None:
+        """Something waits until that is certain."""
+        if self.replica.leading is not None:
+            self.replica.leading.ask(now)
+
+    def in_touch(self, now: Now) -> bool:
+        """Whether every ISR member has answered lately, so that a lease may soon be committed."""
+        leading = self.replica.leading
+        return leading is not None and leading.in_touch(now)
+
+    @property
+    def leases_from_us(self) -> int:
+        """From when inherited leases count (mono): an earlier leader cannot have pushed them later."""
+        return inherited_from_us(self.replica.acked_at_us)
 
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
         """Return the inline payloads that are still in memory with their record."""

@@ -88,7 +88,7 @@ class PeerMessages:
         for ack in frame.acks:
             partition = self._partitions.get(ack.uid)
             if partition is not None and partition.replica.leading is not None:
-                partition.replica.leading.ack_received(peer, ack, now)
+                partition.replica.leading.ack_received(peer, ack, frame.echo_mono_us, now)
                 self._ctx.touch(partition)
         for mismatch in frame.mismatches:
             partition = self._partitions.get(mismatch.uid)

@@ -36,8 +36,7 @@ class Peer:
         incarnation, store_id, endpoint: of its latest registration.
         registered: whether that registration is there now.
         heard_at_us: (own mono) when its last frame came; 0: never in this incarnation.
-        confirmed_at_us: (own mono) the latest own frame that it has answered left at this instant: what it told
-            since then was true after it.
+        answered_to_us: (own mono) when the latest own frame left that it has answered: it lived after that.
     """
 
     def __init__(self, broker_id: str) -> None:
@@ -49,7 +48,7 @@ class Peer:
         self.registered = False
         self.fresh = False
         self.heard_at_us = 0
-        self.confirmed_at_us = 0
+        self.answered_to_us = 0
         self.ping_at_us = 0
         self.latest_sent_us = -1
         self._built_us = 0
@@ -73,7 +72,7 @@ class Peer:
         self.incarnation, self.store_id = incarnation, store_id
         self.endpoint, self.metrics = endpoint, metrics
         self.heard_at_us = now.mono_us
-        self.confirmed_at_us = self.ping_at_us = 0
+        self.answered_to_us = self.ping_at_us = 0
         self.latest_sent_us = -1
         self._echo = (0, 0, 0)
         for sticky in self._stickies:
@@ -112,8 +111,8 @@ class Peer:
     def frame_received(self, frame: PeerFrame, now: Now) -> None:
         """Note that the peer lives, what it has answered, and its clocks for the answer."""
         self.heard_at_us = now.mono_us
-        if frame.echo_mono_us > self.confirmed_at_us:
-            self.confirmed_at_us = frame.echo_mono_us
+        if frame.echo_mono_us > self.answered_to_us:
+            self.answered_to_us = frame.echo_mono_us
             for sticky in self._stickies:
                 sticky.answered(frame.echo_mono_us)
         self._pong = self._pong or frame.ping

@@ -202,9 +202,11 @@ def _release_lane(lane: Lane, slots: Slots, entries: Entries, now: Now) -> tuple
     leases.phase[slots] = Phase.PUSHED
     leases.act_us[slots] = act_us
     lane.touch(int(act_us.min()))
+    # Never more than its length: an inherited lease is counted here from later than any holder does.
+    left_us = np.minimum(act_us - now.mono_us, length_us)
     bodies = [body if body is not None else b"" for body in map(leases.bodies.__getitem__, slots.tolist())]
     leases.unstage(slots)
-    return act_us - now.mono_us, bodies
+    return left_us, bodies
 
 
 def filler(number: int, session: ConsumerSession, topic: str, leader: str, released_us: int) -> Push:

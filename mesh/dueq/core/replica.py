@@ -62,6 +62,7 @@ class Replica:
         unproven: it was filled, and may lack what was committed after the snapshot: it does not lead. It is proven
             once it holds a record of its leader's own epoch that is committed: nothing before that one is missing,
             and if it is in the ISR, nothing after it was committed without its ack.
+        acked_at_us: (mono) its last ack; at the latest its start, as nothing is known of the life before.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Replica:
         self.leading: Leading | None = None
         self.candidacy: Candidacy | None = None
         self.leader = ""
+        self.acked_at_us = ctx.turn.mono_us
         self._dirty = False
         self.reset(recovered)
 
@@ -308,6 +310,7 @@ class Replica:
             self._lose_leadership(now, "a newer epoch was seen")
         self.candidacy = None
         if epoch > self.epoch:
+            self._take_back_ack()
             self.epoch = epoch
             self.verified = 0
             self._dirty = True
@@ -324,7 +327,13 @@ class Replica:
         if not asked and said == self._acked[:2] and quiet:
             return
         self._acked = (*said, now.mono_us)
+        self.acked_at_us = now.mono_us
         self.ctx.peers[self.leader].acks[self.uid] = Ack(self.uid, self.epoch, sequence)
+
+    def _take_back_ack(self) -> None:
+        """The epoch rises: an ack of the older one must not leave with a frame that echoes what came since."""
+        if (peer := self.ctx.peers.get(self.leader)) is not None:
+            peer.acks.pop(self.uid, None)
 
     # -------------------------------------------------------------- durability
 
@@ -362,6 +371,7 @@ class Replica:
         if self.leading is not None:
             self._lose_leadership(now, "led again")
         self.candidacy = None
+        self._take_back_ack()
         self.epoch = epoch
         self.leader = self.ctx.settings.broker_id
         self._dirty = True

@@ -37,6 +37,8 @@ FILLERS_MAX: Final = 256
 """Lost pushes that one beat repairs."""
 TELL_US: Final = 500_000
 """Least time between two unasked-for replies to one consumer."""
+CONFIRM_RETRY_US: Final = 5_000
+"""Answers that wait until a leadership is confirmed are looked at again so soon."""
 COUNT_US: Final = 50_000
 """A count of waiting messages serves the replies of so long."""
 CHECK_US: Final = 100_000
@@ -108,11 +110,16 @@ class Sessions:
         self._round = 0
         self._were_waiting = False
         self._counted = (-COUNT_US, 0)
+        # Numbers of sessions whose answer waits until the leaderships are confirmed on which it rests.
+        self._late: dict[int, None] = {}
+        self._late_us = NEVER_US
+        # (mono) instant, and what was not confirmed then: one look serves all answers of a turn.
+        self._unconfirmed: tuple[int, list[Lane]] = (-1, [])
 
     @property
     def next_us(self) -> int:
-        """(mono) when `end_silent` or `tell_waiting` has something to do."""
-        return min(self._check_us, self._tell_us)
+        """(mono) when `end_silent`, `tell_waiting` or `answer_late` has something to do."""
+        return min(self._check_us, self._tell_us, self._late_us)
 
     # -------------------------------------------------------------- frames
 
@@ -196,7 +203,7 @@ class Sessions:
         session.attach = frame.attach
         session.must_attach = False
         session.credit_number = frame.number
-        self._reply(session, now)
+        self._answer(session, now)
         self._consumers.drop(session)
 
     # -------------------------------------------------------------- repairs
@@ -390,6 +397,39 @@ class Sessions:
     # -------------------------------------------------------------- answers
 
     def _reply(self, session: ConsumerSession, now: Now, coming: int | None = None) -> None:
+        """Answer, or once it is certain that nobody else leads what the session's leases rest on.
+
+        An answer keeps leases alive at their holder, however long they are. A leader that was replaced must not do
+        that: its successor ends the session that it does not hear of.
+        """
+        if session.rows_out and not session.must_attach and not self._is_confirmed(session, now):
+            self._late[session.number_here] = None
+            self._late_us = now.mono_us + CONFIRM_RETRY_US
+        else:
+            self._answer(session, now, coming)
+
+    def _is_confirmed(self, session: ConsumerSession, now: Now) -> bool:
+        if self._unconfirmed[0] != now.mono_us:
+            lanes = [lane for lane in self._lanes.values() if len(lane.leases)]
+            self._unconfirmed = now.mono_us, [lane for lane in lanes if not lane.partition.confirmed(now)]
+        confirmed = True
+        for lane in self._unconfirmed[1]:
+            if len(lane.leases.of_owner(session.number_here)):
+                lane.partition.ask(now)
+                confirmed = False
+        return confirmed
+
+    def answer_late(self, now: Now) -> None:
+        """Answer those who wait for it."""
+        if not self._late:
+            return
+        late, self._late, self._late_us = self._late, {}, NEVER_US
+        for number in late:
+            session = self._consumers.by_number.get(number)
+            if session is not None:
+                self._reply(session, now)
+
+    def _answer(self, session: ConsumerSession, now: Now, coming: int | None = None) -> None:
         """Answer; `coming`: how many leases of the session have not been pushed, if the caller knows."""
         if session.route is None:
             return

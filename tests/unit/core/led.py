@@ -41,6 +41,8 @@ class Led:
         self.open: deque[Record] = deque()
         self.full = False
         self.answering = True
+        self.asked = 0
+        self.leases_from_us = 0
         self.cached = True
         self.payloads: dict[int, bytes] = {}
         self.sequence = self.timeline.applied
@@ -58,6 +60,12 @@ class Led:
         return self.sequence
 
     def confirmed(self, now: Now) -> bool:
+        return self.answering
+
+    def ask(self, now: Now) -> None:
+        self.asked += 1
+
+    def in_touch(self, now: Now) -> bool:
         return self.answering
 
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:

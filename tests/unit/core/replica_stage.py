@@ -145,11 +145,12 @@ class Stage:
             self.replica.vote_received(self.peer(name), Vote(UID, asked.round, consent, 0, 0), self.now)
         self._collect()
 
-    def acked_by(self, name: str, sequence: int) -> None:
-        """A follower acks in the present epoch."""
+    def acked_by(self, name: str, sequence: int, asked_us: int | None = None) -> None:
+        """A follower acks in the present epoch what was sent at that instant (mono); just now by default."""
         leading = self.replica.leading
         assert leading is not None
-        leading.ack_received(self.peer(name), Ack(UID, leading.epoch, sequence), self.now)
+        ack = Ack(UID, leading.epoch, sequence)
+        leading.ack_received(self.peer(name), ack, self.mono_us if asked_us is None else asked_us, self.now)
 
     def lead(self, *isr: str) -> None:
         """Become leader of epoch 1 with everybody's consent, synced, barrier not yet committed."""

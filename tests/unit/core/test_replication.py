@@ -329,7 +329,14 @@ def test_pushes_need_an_answer_of_every_member(stage: Stage) -> None:
     leading = stage.replica.leading
     assert leading is not None
     assert not leading.confirmed(stage.now)
-    stage.peer("b2").confirmed_at_us = stage.peer("b3").confirmed_at_us = stage.mono_us
+    stage.acked_by("b2", 1)
+    stage.peer("b3").answered_to_us = stage.mono_us
+    assert not leading.confirmed(stage.now), "what names no epoch says nothing about later ones"
+    stage.acked_by("b3", 1, asked_us=stage.mono_us - 400_000)
+    assert leading.confirmed(stage.now)
+    stage.mono_us += 100_001
+    assert not leading.confirmed(stage.now), "an ack counts from when it was asked for"
+    stage.acked_by("b3", 1)
     assert leading.confirmed(stage.now)
     stage.mono_us += 600_000
     assert not leading.confirmed(stage.now)
@@ -337,10 +344,13 @@ def test_pushes_need_an_answer_of_every_member(stage: Stage) -> None:
 
 def test_after_a_pause_old_confirmations_do_not_count(stage: Stage) -> None:
     stage.lead("b2", "b3")
-    stage.peer("b2").confirmed_at_us = stage.peer("b3").confirmed_at_us = stage.mono_us
-    stage.ctx.confirm_floor_us = stage.mono_us + 1
     leading = stage.replica.leading
     assert leading is not None
+    stage.acked_by("b2", 1)
+    stage.acked_by("b3", 1)
+    assert leading.confirmed(stage.now)
+    stage.ctx.confirm_floor_us = stage.mono_us + 1
+    leading.shift(300_000)
     assert not leading.confirmed(stage.now)
 
 
