@@ -151,11 +151,19 @@ class Twin:
         states = [job["state"] for job in self.jobs.values() if job["number"] == entry["job"]]
         return states[0] if states else JobState.COMMITTED
 
-    def act(self, record: Record) -> Outcome:
+    def act(self, record: Record, told: dict[str, Any]) -> Outcome:
         action = record.job_action
         if action == JobAction.CLEARED and record.job not in self.jobs:
             return Outcome.NOT_FOUND
         job = self.job_of(record, JobState.OPEN)
+        before = job["state"]
+        outcome = self.decide(record, job)
+        if before != job["state"] == JobState.COMMITTED:
+            told["waiting"] += [key for key in self.waiting() if self.live[key]["job"] == job["number"]]
+        return outcome
+
+    def decide(self, record: Record, job: dict[str, int]) -> Outcome:
+        action = record.job_action
         if action == JobAction.CLEARED:
             job["cleared"] |= job["state"] == JobState.COMMITTED
             return Outcome.DONE if job["state"] == JobState.COMMITTED else Outcome.ENDED
@@ -183,7 +191,7 @@ class Twin:
     def one(self, record: Record, at: int, told: dict[str, Any]) -> Outcome:
         kind, stamp = record.kind, record.stamp
         if kind == RecordKind.JOB:
-            return self.act(record)
+            return self.act(record, told)
         if kind == RecordKind.INSERT:
             number = 0
             if record.job:
@@ -276,6 +284,9 @@ class Twin:
 
     def waiting(self) -> dict[int, int]:
         return {key: e["wait_at"] for key, e in self.live.items() if e["state"] == State.WAITING}
+
+    def may_be_delivered(self, key: int) -> bool:
+        return self.state_of(self.live[key]) == JobState.COMMITTED
 
     def columns(self, key: int) -> tuple[int, ...]:
         e = self.live[key]

@@ -90,10 +90,14 @@ class Disk:
                 found.append(entry)
         return np.concatenate(found[::-1]) if found else np.empty(0, ENTRY)
 
-    def scan(self, wait_at: int, key: int, limit: int) -> tuple[Entries, bool]:
+    def scan(self, wait_at: int, key: int, limit: int, hidden: frozenset[int]) -> tuple[Any, ...]:
+        """What is found, whether that was all, the last position looked at, the jobs that were left out."""
         after = sorted(position for position in self.index if position > (wait_at, key))
-        rows = [self.index[position] for position in after[:limit]]
-        return (np.concatenate(rows) if rows else np.empty(0, ENTRY)), len(after) <= limit
+        seen = [(position, self.index[position]) for position in after[:limit]]
+        rows = [row for _, row in seen if row["job"][0] not in hidden]
+        left_out = {int(row["job"][0]) for _, row in seen} & hidden
+        found = np.concatenate(rows) if rows else np.empty(0, ENTRY)
+        return found, len(after) <= limit, seen[-1][0] if seen else None, frozenset(left_out)
 
     def recover(self) -> RecoveredPartition:
         dedup = [DedupRow(client, sequence, value) for (client, sequence), value in self.dedup.items()]
@@ -121,7 +125,7 @@ class World:
         self.log: list[Record] = []
         self.told: list[dict[str, Any]] = []
         self.reads: list[list[Any]] = []  # [asked, answer or None]
-        self.scan: list[Any] | None = None  # [position, limit, answer or None]
+        self.scan: list[Any] | None = None  # [position, limit, answer or None, hidden]
         self.saving: SaveCheckpoint | None = None
         self.written = False
         self.stamp = START
@@ -247,10 +251,10 @@ class World:
     def read(self) -> None:
         if self.scan is not None and self.rng.random() < 0.3:
             if self.scan[2] is None:
-                self.scan[2] = self.disk.scan(*self.scan[0], self.scan[1])
+                self.scan[2] = self.disk.scan(*self.scan[0], self.scan[1], self.scan[3])
             else:
-                entries, exhausted = self.scan[2]
-                gained = self.timeline.scanned(entries, exhausted, self.scan[0])
+                entries, exhausted, looked_to, left_out = self.scan[2]
+                gained = self.timeline.scanned(entries, exhausted, self.scan[0], looked_to, left_out)
                 self.scan = None
                 self.view |= zip(keys_of(gained).tolist(), gained["wait_at"].tolist(), strict=True)
         elif self.reads:
@@ -266,7 +270,7 @@ class World:
         wanted = self.timeline.wants_scan()
         if wanted is not None:
             assert self.scan is None
-            self.scan = [wanted[:2], min(wanted[2], self.rng.randint(1, 9)), None]
+            self.scan = [wanted[:2], min(wanted.limit, self.rng.randint(1, 9)), None, wanted.hidden]
 
     def checkpoint(self) -> None:
         if self.saving is None:
@@ -286,7 +290,9 @@ class World:
         # The twin does not know that an id's sequence has 40 bits: such ids are never alive anyway.
         expected = self.twin.apply(record)
         self.told.append(expected)
-        self.compare(self.timeline.apply(record), expected)
+        applied = self.timeline.apply(record)
+        self.compare(applied, expected)
+        self.check_sooner(applied, expected)
 
     def compare(self, applied: Applied, expected: dict[str, Any]) -> None:
         results = [
@@ -313,6 +319,16 @@ class World:
             self.view.pop(key, None)
         waits = zip(keys_of(applied.waiting).tolist(), applied.waiting["wait_at"].tolist(), strict=True)
         self.view |= waits
+
+    def check_sooner(self, applied: Applied, expected: dict[str, Any]) -> None:
+        """Dispatch is told of everything inside the window that may be delivered from now on."""
+        window: Any = self.timeline.export()["window"]
+        waiting = self.twin.waiting()
+        told = set(keys_of(applied.waiting).tolist())
+        for key in expected["waiting"]:
+            at = waiting.get(key)
+            if at is not None and (window is None or (at, key) <= window) and self.twin.may_be_delivered(key):
+                assert key in told
 
     def restart(self) -> None:
         if self.saving is not None and not self.written and self.rng.random() < 0.5:
@@ -348,8 +364,12 @@ class World:
         leased = timeline.leased()
         assert keys_of(leased).tolist() == sorted(twin.live.keys() - waiting.keys())
         window: Any = timeline.export()["window"]
-        inside = sorted((at, key) for key, at in waiting.items() if window is None or (at, key) <= window)
-        hot = timeline.waiting_hot()
+        inside = sorted(
+            (at, key)
+            for key, at in waiting.items()
+            if (window is None or (at, key) <= window) and twin.may_be_delivered(key)
+        )
+        hot = timeline.deliverable_hot()
         assert list(zip(hot["wait_at"].tolist(), keys_of(hot).tolist(), strict=True)) == inside
         assert timeline.hot_count == len(inside)
         assert all(self.view.get(key) == at for at, key in inside)
@@ -461,5 +481,7 @@ def test_little_stays_in_memory_once_all_is_quiet(seed: int) -> None:
     barrier = Record(RecordKind.BARRIER, UID, world.timeline.applied + 1, 1, world.stamp)
     world.log.append(barrier)
     world.settle()
-    assert world.timeline.memory_rows == world.timeline.leased_count + world.timeline.hot_count
+    hidden = len(world.timeline.waiting_hot()) - world.timeline.hot_count
+    assert world.timeline.memory_rows == world.timeline.leased_count + world.timeline.hot_count + hidden
+    assert hidden <= 3 // 2
     assert world.timeline.hot_count <= 3 + 9

@@ -37,4 +37,12 @@ JOBS: Final = (
         seeds=48,
         finders=(12,),
     ),
+    Bug(
+        "left-out-job-not-read",
+        "A job that was left out of memory while it was undecided stays left out when it is committed.",
+        "a cache that skips rows by a filter, and is not told when the filter changes",
+        (change("core.residency:Residency.decided", "if window.go_back(job.until):", "if False:"),),
+        seeds=24,
+        finders=(5,),
+    ),
 )

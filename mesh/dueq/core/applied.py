@@ -36,7 +36,7 @@ class Applied:
 
     results: list[RequestResult] = field(default_factory=list)
     waiting: Entries = field(default_factory=lambda: NO_ENTRIES)
-    """Entries that began to wait and lie in the hot window, as they are now."""
+    """Entries that began to wait, or may be delivered from now on, and lie in the hot window, as they are now."""
     leased: Entries = field(default_factory=lambda: NO_ENTRIES)
     """LEASE: entries that were granted (token = this record). EXTEND: entries whose lease was extended."""
     refused: U64 = field(default_factory=lambda: NO_U64)

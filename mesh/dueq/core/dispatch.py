@@ -105,7 +105,7 @@ class TopicDispatcher:
         """
         self.unlead(partition.uid, now)
         lane = self._lanes[partition.uid] = Lane(partition)
-        lane.queue.add(partition.timeline.waiting_hot())
+        lane.queue.add(partition.timeline.deliverable_hot())
         leased = partition.timeline.leased()
         if len(leased):
             owners = self._sessions.inherit(leased, now)

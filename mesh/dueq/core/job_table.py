@@ -299,6 +299,16 @@ class JobTable:
         """The numbers of the jobs that have messages which nobody is given or shown."""
         return frozenset(number for number, job in self.closed.items() if job.waiting)
 
+    def wait_from(self, numbers: set[int], before: int) -> list[int]:
+        """Return for each of these closed jobs an instant before which nothing of it waits.
+
+        Args:
+            numbers: of jobs that are not committed.
+            before: such an instant of the whole partition, for jobs that were committed once.
+        """
+        jobs = [self.closed[number] for number in sorted(numbers)]
+        return [before if job.state == JobState.CANCELLED else job.until for job in jobs]
+
     @property
     def open(self) -> list[Job]:
         """The jobs that are not decided yet."""

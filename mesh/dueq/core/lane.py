@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.due_queue import NEVER_MS, SPARE_PLACES, DueQueue
-from dueq.core.entry import Entries, State, keys_of
+from dueq.core.entry import Entries, State
 from dueq.core.instant import Now
 from dueq.core.job_table import Job
 from dueq.core.leases import FEW, NEVER_US, LeaseTable, Phase, Slots
-from dueq_codecs.records import U64, JobState, Record, RecordKind
+from dueq_codecs.records import U64, Record, RecordKind
 
 
 class LedTimeline(Protocol):
@@ -28,8 +28,8 @@ class LedTimeline(Protocol):
         """Return every leased entry."""
         ...
 
-    def waiting_hot(self) -> Entries:
-        """Return every waiting entry of the hot window."""
+    def deliverable_hot(self) -> Entries:
+        """Return every waiting entry of the hot window that may be delivered."""
         ...
 
     @property
@@ -48,10 +48,6 @@ class LedJobs(Protocol):
 
     def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
         """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
-        ...
-
-    def ended(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
-        """Return which entries are of a job that was aborted or cancelled; None: none is."""
         ...
 
 
@@ -126,9 +122,6 @@ class Lane:
         self._pending: list[_Batch] = []
         self._orders = 0
         self._late: list[tuple[Slots, U64]] = []
-        # By number of the job: keys that came out of the queue and may not be leased before it is decided.
-        self._parked: dict[int, list[U64]] = {}
-        self._parked_places = 0  # how many keys these are, repeats counted
 
     # -------------------------------------------------------------- what is to be pushed
 
@@ -263,47 +256,28 @@ class Lane:
         self.queue.add(rows[rows["state"] == State.WAITING])
 
     def drop_dead(self) -> None:
-        """Make the queue anew when most of its places must be dead, or those that wait for a job's decision.
+        """Make the queue anew when most of its places must be dead.
 
         Whoever has taken messages out must have leased them or put them back.
         """
         timeline = self.partition.timeline
-        if len(self.queue) + self._parked_places <= 2 * timeline.hot_count + SPARE_PLACES:
-            return
-        self._parked.clear()
-        self._parked_places = 0
-        self.queue.renew(timeline.waiting_hot())
+        if len(self.queue) > 2 * timeline.hot_count + SPARE_PLACES:
+            self.queue.renew(timeline.deliverable_hot())
 
     def take_waiting(self, until_ms: int, limit: int) -> Entries:
         """Take waiting messages out of the queue, to lease them or to put them back.
 
-        None of a job that is not committed is among them: they come back when it is.
+        None of a job that is not committed is among them: they come (back) when it is.
         """
         entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys())
         barred = self.partition.timeline.jobs.barred(entries)
-        if barred is None:
-            return entries
-        kept = entries[barred]
-        ended = self.partition.timeline.jobs.ended(kept)
-        if ended is not None:
-            kept = kept[~ended]  # they are being withdrawn
-        for number in set(kept["job"].tolist()):
-            self._parked.setdefault(number, []).append(keys_of(kept[kept["job"] == number]))
-        self._parked_places += len(kept)
-        return entries[~barred]
+        return entries if barred is None else entries[~barred]
 
     # -------------------------------------------------------------- jobs
 
     def job_decided(self, job: Job, now: Now) -> None:
-        """Go on with what waited for the decision; what was not pushed of a cancelled job shall not be."""
-        if job.state == JobState.OPEN:
-            return
-        parked = self._parked.pop(job.number, ())
-        self._parked_places -= sum(map(len, parked))
-        if job.state == JobState.COMMITTED:
-            for keys in parked:
-                self.requeue(keys)
-        elif job.leased:
+        """What was not pushed of a cancelled job shall not be."""
+        if job.ended and job.leased:
             leases = self.leases
             of_job = (leases.entry["job"] == job.number) & (leases.phase == Phase.GRANTED)
             self.return_granted(np.flatnonzero(of_job), now)

@@ -123,7 +123,7 @@ class LiveMessages:
             named = slots[at]
             outcomes[at] = handler(record, at, named, self.table.take(named), applied)
         if len(rounds) > 1:
-            applied.waiting = self.window.inside(self._as_they_are(applied.waiting))
+            applied.waiting = self.window.deliverable(self._as_they_are(applied.waiting))
             applied.leased = self._as_they_are(applied.leased)
         return outcomes
 

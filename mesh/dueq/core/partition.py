@@ -41,6 +41,7 @@ from dueq.core.persistence import (
 )
 from dueq.core.replica import Replica
 from dueq.core.requests import Refusal, alike_in, check_change, check_chunk
+from dueq.core.residency import ScanWanted
 from dueq.core.timeline import Timeline
 from dueq.core.uploads import Uploads
 from dueq.errors import UnknownVersion
@@ -527,7 +528,7 @@ class Partition:
         self.timeline.hot_rows_max = self.hot_rows_max
         wanted = self.timeline.wants_scan()
         if wanted is not None:
-            self._scan(*wanted)
+            self._scan(wanted)
         self._shrink_cache()
 
     def keep_cached(self, bytes_max: int) -> None:
@@ -538,19 +539,22 @@ class Partition:
     def _shrink_cache(self) -> None:
         self.replica.log.shrink_cache(self.timeline.applied + 1, self.log_cache_bytes)
 
-    def _scan(self, after_wait_at: int, after_key: int, limit: int) -> None:
+    def _scan(self, wanted: ScanWanted) -> None:
         generation = self._generation
+        asked_position = wanted.after_wait_at, wanted.after_key
 
         def read(answer: object, now: Now) -> None:
             assert isinstance(answer, IndexScanned)
             if generation != self._generation:
                 return
-            hot = self.timeline.scanned(answer.entries, answer.exhausted, (after_wait_at, after_key))
+            hot = self.timeline.scanned(
+                answer.entries, answer.exhausted, asked_position, answer.looked_to, answer.left_out
+            )
             if self.replica.serving and len(hot):
                 self.dispatcher.became_hot(self.uid, hot)
             self.ctx.touch(self)
 
-        self.ctx.read(lambda token: ScanIndex(token, self.uid, after_wait_at, after_key, limit), read)
+        self.ctx.read(lambda token: ScanIndex(token, self.uid, *wanted), read)
 
     def _trim(self, applied: int, now: Now) -> None:
         """Give up the log before the checkpoint, but for what followers need and a bounded reserve."""

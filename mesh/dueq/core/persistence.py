@@ -214,6 +214,8 @@ class ScanIndex:
     after_wait_at: int
     after_key: int
     limit: int
+    hidden: frozenset[int] = frozenset()
+    """Numbers of jobs whose entries are left out."""
 
 
 @dataclass(slots=True)
@@ -223,6 +225,10 @@ class IndexScanned:
     entries: Entries
     exhausted: bool
     """Nothing lies behind the last entry."""
+    looked_to: tuple[int, int] | None = None
+    """(wait_at, key) of the last entry that was looked at, one that was left out included; None: there was none."""
+    left_out: frozenset[int] = frozenset()
+    """Numbers of jobs of which entries were left out."""
 
 
 @dataclass(slots=True)

@@ -6,21 +6,24 @@ Three rules keep disk and memory apart:
 * A row that is on disk in an outdated form stays in memory (as a tombstone, if its message ended) until the
   checkpoint that mends it is durable *and* every read that may have seen the older disk has been answered.
 * What a record in the log names stays in memory until the record is applied or cut off.
+
+What belongs to a job that is not committed is no part of the window (see `window`): it goes when there is much of it.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dueq.core.cold import ColdIds, ColdReads, Hold
-from dueq.core.entry import Entries, State, keys_of
+from dueq.core.entry import NO_ENTRIES, Entries, State, keys_of
+from dueq.core.job_table import Job, JobTable
 from dueq.core.table import OnDisk, Slots, Table
-from dueq.core.window import HotWindow, in_order
+from dueq.core.window import HotWindow, Position, in_order
 from dueq.errors import invariant
 from dueq.limits import DUE_MS_MAX, HOT_SCAN_ROWS, SEQUENCE_MAX
-from dueq_codecs.records import U16, U64, Record, RecordKind
+from dueq_codecs.records import U16, U64, JobState, Record, RecordKind
 
 KEY_NONE: Final = (1 << 64) - 1
 """The key of an id that cannot exist."""
@@ -30,6 +33,16 @@ NAMES_WAITING: Final = frozenset((RecordKind.LEASE, RecordKind.MOVE, RecordKind.
 are in memory: a key that is not there then is not leased, whatever the disk has."""
 
 
+class ScanWanted(NamedTuple):
+    """What the window wants to be read of the index."""
+
+    after_wait_at: int
+    after_key: int
+    limit: int
+    hidden: frozenset[int]
+    """Numbers of jobs whose entries are to be left out."""
+
+
 class Residency:
     """Brings rows of one partition into memory and lets them go again.
 
@@ -37,12 +50,14 @@ class Residency:
         hot_rows_max: how many waiting messages to keep in memory.
     """
 
-    def __init__(self, table: Table, window: HotWindow, hot_rows_max: int) -> None:
+    def __init__(self, table: Table, window: HotWindow, jobs: JobTable, hot_rows_max: int) -> None:
         self.table = table
         self.window = window
+        self.jobs = jobs
         self.reads = ColdReads()
         self.hot_rows_max = max(hot_rows_max, 1)
         self._loose: list[Slots] = []  # rows that memory may perhaps forget
+        self._scan_is_void = False  # the window has gone back since the scan under way was asked for
 
     # ------------------------------------------------------------ records in the log
 
@@ -70,7 +85,7 @@ class Residency:
 
         Nothing has to be read while the window is endless: what is not in memory then does not exist.
         """
-        endless = self.window.end is None
+        endless = self.window.endless
         invariant(
             endless or len(record.first) == record.rows,
             "a record names messages that are not in memory, without their first instants",
@@ -177,8 +192,8 @@ class Residency:
         """What a window shrinks to, and what it has before it grows: else it would do both in turn, without end."""
         return max(self.hot_rows_max // 2, 1)
 
-    def wants_scan(self) -> tuple[int, int, int] | None:
-        """Return (after_wait_at, after_key, limit) when the window should grow; the caller must scan then.
+    def wants_scan(self) -> ScanWanted | None:
+        """Return what to scan when the window should grow; the caller must scan then.
 
         From this call until `scanned` a scan counts as under way, and nothing else is wanted.
         """
@@ -186,19 +201,35 @@ class Residency:
         if end is None or self.reads.scanning or self.window.count >= self._half:
             return None
         self.reads.begin_scan()
-        return end[0], end[1], min(HOT_SCAN_ROWS, self._half)
+        return ScanWanted(*end, min(HOT_SCAN_ROWS, self._half), self.jobs.hidden)
 
-    def scanned(self, entries: Entries, exhausted: bool, asked_position: tuple[int, int]) -> Entries:
-        """Take the answer of a scan: the window grows to its last entry, or over everything.
+    def scanned(
+        self,
+        entries: Entries,
+        exhausted: bool,
+        asked_position: Position,
+        looked_to: Position | None = None,
+        left_out: frozenset[int] = frozenset(),
+    ) -> Entries:
+        """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
 
         Args:
             entries: waiting entries of the disk, in order.
             exhausted: nothing lies behind the last one.
             asked_position: (after_wait_at, after_key) of the scan.
+            looked_to: position of the last entry looked at; None: of the last of `entries`.
+            left_out: numbers of jobs of which entries were left out.
 
         Returns:
-            The waiting entries that the window gained, by (wait_at, key).
+            The waiting entries that the window gained and that may be delivered, by (wait_at, key).
         """
+        if self._scan_is_void or not left_out <= self.jobs.closed.keys():
+            # A job was committed meanwhile, and what is its own was left out: read it once more.
+            self._scan_is_void = False
+            self._take_in(entries)
+            self.reads.end_scan()
+            self.resize()
+            return NO_ENTRIES
         invariant(
             self.reads.scanning and asked_position == self.window.end,
             "a scan is answered that was not asked for",
@@ -210,26 +241,53 @@ class Residency:
         fresh = np.flatnonzero(self.table.find(keys_of(entries)) == 0) if len(entries) else ()
         if len(fresh):
             self.table.add(entries.take(fresh), OnDisk.WAITING)
-        gained = self._grow(entries, exhausted)
+        self.window.left_out |= left_out
+        if looked_to is None and len(entries):
+            looked_to = int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0])
+        gained = self._grow(looked_to, exhausted)
         self.reads.end_scan()
         self.resize()
         return gained
 
-    def _grow(self, entries: Entries, exhausted: bool) -> Entries:
+    def _grow(self, looked_to: Position | None, exhausted: bool) -> Entries:
         waiting = self.table.take(self.table.slots_in(State.WAITING))
         before = self.window.mask(waiting)
         if exhausted:
             self.window.end = None
-        elif len(entries):
-            last = entries[-1:]
-            self.window.end = (int(last["wait_at"][0]), int(keys_of(last)[0]))
-        after = self.window.mask(waiting)
+        elif looked_to is not None:
+            self.window.end = looked_to
+        after = self.window.counted(waiting)
         gained = ~before if before is not None else np.zeros(len(waiting), np.bool_)
         if after is not None:
             gained &= after
         found = in_order(waiting.take(np.flatnonzero(gained)))
         self.window.count += len(found)
         return found
+
+    def decided(self, job: Job) -> Entries:
+        """Note that a job's state has changed: its messages count from now on, or no more.
+
+        Returns:
+            Those of them that may be delivered from now on and are in memory, inside the window.
+        """
+        window = self.window
+        if job.state == JobState.COMMITTED and job.number in window.left_out:
+            window.left_out.discard(job.number)
+            # Until now it was open, so nothing of it waits for an instant before that.
+            if window.go_back(job.until):
+                self._scan_is_void = self.reads.scanning
+        slots = self.table.slots_in(State.WAITING)
+        waiting = window.deliverable(self.table.take(slots))
+        window.count = len(waiting)
+        self._loose.append(slots)
+        if job.state != JobState.COMMITTED:
+            return NO_ENTRIES
+        return waiting.take(np.flatnonzero(waiting["job"] == job.number))
+
+    def clean_up(self) -> None:
+        """Forget jobs that were left out of the window and of which nothing waits any more."""
+        if self.window.left_out:
+            self.window.left_out &= self.jobs.hidden
 
     def checkpoint_saved(self, slots: Slots) -> None:
         """Note that the checkpoint with these rows is durable."""
@@ -241,7 +299,19 @@ class Residency:
     def resize(self) -> None:
         """Make the window smaller if it holds too much (not during a scan), and forget what may go."""
         self._shrink()
+        self._leave_out()
         self._forget()
+
+    def _leave_out(self) -> None:
+        """Leave jobs that are not committed out of the window when more of them is in memory than of all the rest."""
+        if not self.jobs.closed:
+            return
+        slots = self.table.slots_in(State.WAITING)
+        rows = self.table.take(slots)
+        barred = self.jobs.barred(rows)
+        if barred is not None and np.count_nonzero(barred) > self._half:
+            self.window.left_out |= set(rows["job"][barred].tolist())
+            self._loose.append(slots[barred])
 
     def _shrink(self) -> None:
         """Make the window smaller when it holds too much (never while a scan relies on its end)."""
@@ -249,7 +319,7 @@ class Residency:
             return
         slots = self.table.slots_in(State.WAITING)
         waiting = self.table.take(slots)
-        self.window.shrink(self.window.inside(waiting), self._half)
+        self.window.shrink(self.window.deliverable(waiting), self._half)
         self._loose.append(slots)
 
     def _forget(self) -> None:
@@ -267,9 +337,13 @@ class Residency:
         slots = slots[idle]
         gone = (table.state[slots] == State.ABSENT) & (table.disk[slots] == OnDisk.NOTHING)
         waits = (table.state[slots] == State.WAITING) & (table.disk[slots] == OnDisk.WAITING)
-        inside = self.window.mask(table.take(slots))
-        beyond = np.zeros(len(slots), np.bool_) if inside is None else waits & ~inside
-        table.free(slots[gone | beyond])
+        rows = table.take(slots)
+        inside = self.window.mask(rows)
+        if inside is not None:
+            gone |= waits & ~inside
+        if self.window.left_out:
+            gone |= waits & np.isin(rows["job"], list(self.window.left_out))
+        table.free(slots[gone])
 
 
 def keys_named(record: Record) -> U64:

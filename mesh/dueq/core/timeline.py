@@ -29,13 +29,13 @@ from dueq.core.forecast import Forecast
 from dueq.core.job_table import JobTable
 from dueq.core.live import Index, LiveMessages
 from dueq.core.persistence import RecoveredPartition, SaveCheckpoint
-from dueq.core.residency import Residency, keys_named
+from dueq.core.residency import Residency, ScanWanted, keys_named
 from dueq.core.table import OnDisk, Slots, Table, joined
-from dueq.core.window import HotWindow, in_order
+from dueq.core.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
 from dueq_codecs.messages import Code
-from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, Record, RecordKind
+from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, JobState, Record, RecordKind
 
 FINISHED_PER_DIRTY = 4
 """So many finished messages weigh as much as one dirty row."""
@@ -84,13 +84,13 @@ class Timeline:
         self._age_ms = summary.age_ms
         self.low_water = recovered.low_water if recovered else 0
         self._table = Table(uid)
-        self._window = HotWindow((self.low_water, 0) if summary.scheduled else None)
         self._forecast = Forecast(recovered.days if recovered else None, summary.far)
         self._dedup = Deduplication(dedup_limits, recovered.dedup if recovered else None)
         self._job_dedup = Deduplication(JOB_DEDUP_LIMITS, recovered.job_answers if recovered else None)
         self.jobs = JobTable(*place, recovered.jobs if recovered else None, summary.jobs_given)
+        self._window = HotWindow((self.low_water, 0) if summary.scheduled else None, self.jobs)
         self._live = LiveMessages(self._table, self._window, self._forecast, self.jobs, summary.scheduled)
-        self._residency = Residency(self._table, self._window, hot_rows_max)
+        self._residency = Residency(self._table, self._window, self.jobs, hot_rows_max)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
         invariant(
@@ -123,7 +123,7 @@ class Timeline:
 
     @property
     def hot_count(self) -> int:
-        """Waiting messages inside the hot window."""
+        """Waiting messages inside the hot window that may be delivered."""
         return self._window.count
 
     @property
@@ -181,26 +181,35 @@ class Timeline:
             self._residency.hot_rows_max = max(rows, 1)
             self._residency.resize()
 
-    def wants_scan(self) -> tuple[int, int, int] | None:
-        """Return (after_wait_at, after_key, limit) when the hot window should grow: the caller must scan.
+    def wants_scan(self) -> ScanWanted | None:
+        """Return what to scan when the hot window should grow: the caller must scan.
 
         From this call until `scanned` a scan counts as under way, and nothing else is wanted.
         """
         return self._residency.wants_scan()
 
-    def scanned(self, entries: Entries, exhausted: bool, asked_position: tuple[int, int]) -> Entries:
-        """Take the answer of a scan: the window grows to its last entry, or over everything.
+    def scanned(
+        self,
+        entries: Entries,
+        exhausted: bool,
+        asked_position: Position,
+        looked_to: Position | None = None,
+        left_out: frozenset[int] = frozenset(),
+    ) -> Entries:
+        """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
 
         Args:
             entries: waiting entries of the disk, in order.
             exhausted: nothing lies behind the last one.
             asked_position: (after_wait_at, after_key) of the scan.
+            looked_to: position of the last entry looked at; None: of the last of `entries`.
+            left_out: numbers of jobs of which entries were left out.
 
         Returns:
-            The waiting entries that the window gained, by (wait_at, key). Some may have been inside before
-            the window shrank, so a caller that keeps a list of its own must drop repeats.
+            The waiting entries that the window gained and that may be delivered, by (wait_at, key). Some may have
+            been inside before the window shrank, so a caller that keeps a list of its own must drop repeats.
         """
-        return self._residency.scanned(entries, exhausted, asked_position)
+        return self._residency.scanned(entries, exhausted, asked_position, looked_to, left_out)
 
     # ------------------------------------------------------------ apply
 
@@ -289,7 +298,11 @@ class Timeline:
         if record.kind == RecordKind.JOB:
             if chosen is not None:
                 return NO_U8
+            before = self.jobs.by_key.get(record.job)
+            state = before.state if before is not None else JobState.OPEN
             outcome, applied.job = self.jobs.act(record, self._age_ms)
+            if applied.job is not None and applied.job.state != state:
+                applied.waiting = self._residency.decided(applied.job)
             return np.array([outcome], np.uint8)
         slots = hold.slots if hold is not None else self._table.find(keys_named(record))
         if record.kind == RecordKind.LEASE:
@@ -335,22 +348,29 @@ class Timeline:
         return found.take(np.argsort(keys_of(found), kind="stable"))
 
     def waiting_hot(self) -> Entries:
-        """Return all waiting entries inside the hot window, by (wait_at, key)."""
+        """Return all waiting entries in memory inside the hot window, by (wait_at, key)."""
         waiting = self._table.take(self._table.slots_in(State.WAITING))
         return in_order(self._window.inside(waiting))
+
+    def deliverable_hot(self) -> Entries:
+        """Return all waiting entries inside the hot window that may be delivered, by (wait_at, key)."""
+        waiting = self._table.take(self._table.slots_in(State.WAITING))
+        return in_order(self._window.deliverable(waiting))
 
     def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
         """Return (second as Unix ms, messages due in it), ascending, only counts > 0.
 
-        Exact inside the hot window. Beyond it only counts by hour are known: they are spread evenly over the
-        seconds that the window leaves of each hour; what waits more than 400 days ahead is left out.
+        Exact inside the hot window, up to the first job that is left out of it. Beyond that only counts by hour
+        are known: they are spread evenly over the seconds that are left of each hour; what waits more than 400
+        days ahead is left out.
 
         Args:
             from_ms: Unix ms; its second is the first.
             seconds: how many.
         """
-        end = self._window.end
-        known_until = None if end is None else end[0]
+        ends = [self._window.end[0]] if self._window.end is not None else []
+        ends += [job.until for number, job in self.jobs.closed.items() if number in self._window.left_out]
+        known_until = min(ends, default=None)
         return self._forecast.by_second(self.waiting_hot(), known_until, from_ms, seconds)
 
     # ------------------------------------------------------------ checkpoints
@@ -364,7 +384,10 @@ class Timeline:
             return None
         self._table.check()
         save = SaveCheckpoint(self.uid, self.applied, 0)
-        self.low_water = save.low_water = low_water_of(self._table, self._window, self.stamp)
+        self._residency.clean_up()
+        marks = self.jobs.wait_from(self._window.left_out, self.low_water)
+        marks.append(low_water_of(self._table, self._window, self.stamp))
+        self.low_water = save.low_water = min(marks)
         slots = write_rows(save, self._table)
         if self._live.finished:
             save.finished = joined(self._live.finished)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
 from zlib import crc32
 
 import numpy as np
 
-from dueq.core.entry import ENTRY, NO_ENTRIES, Entries
+from dueq.core.entry import ENTRY, NO_ENTRIES, Entries, keys_of
 from dueq.core.persistence import (
     ChunkRead,
     EntriesRead,
@@ -21,11 +22,18 @@ from dueq.core.persistence import (
     StoreRead,
     StoreReadDone,
 )
+from dueq.limits import HOT_SCAN_ROWS
 from dueq.storage import layout
 from dueq.storage.engine import Engine, EngineDamaged, Reader
 from dueq.storage.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
 from dueq_codecs.records import LogEntry, RecordKind
+
+_JOB_BYTES: Final = 4
+"""The last bytes of an entry's row: the number of its job, little-endian."""
+assert ENTRY.names is not None
+assert ENTRY.fields is not None
+assert ENTRY.fields["job"][1] + _JOB_BYTES == ENTRY.itemsize
 
 
 class Reading:
@@ -75,13 +83,27 @@ class Reading:
         return EntriesRead(request.token, uid, entries[entries["first"] == asked])
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
-        prefix = layout.head(request.uid, b"i")
+        """Many rows are looked at for few that are wanted, so that jobs are passed by in a few reads."""
+        stop = layout.after(layout.head(request.uid, b"i"))
         start = index_after(request.uid, request.after_wait_at, request.after_key)
-        rows = [
-            value for _, value in self._timeline.scan(start, layout.after(prefix), limit=request.limit + 1)
-        ]
-        exhausted = len(rows) <= request.limit
-        return IndexScanned(request.token, request.uid, as_entries(rows[: request.limit]), exhausted)
+        looks = max(request.limit, HOT_SCAN_ROWS) if request.hidden else request.limit
+        hidden = {number.to_bytes(_JOB_BYTES, "little"): number for number in request.hidden}
+        rows: list[bytes] = []
+        left_out: set[int] = set()
+        last, exhausted = b"", True
+        for at, (_, value) in enumerate(self._timeline.scan(start, stop, limit=looks + 1)):
+            if at == looks or len(rows) == request.limit:
+                exhausted = False
+                break
+            last = value
+            number = hidden.get(value[-_JOB_BYTES:])
+            if number is None:
+                rows.append(value)
+            else:
+                left_out.add(number)
+        return IndexScanned(
+            request.token, request.uid, as_entries(rows), exhausted, _place(last), frozenset(left_out)
+        )
 
     def _log(self, request: ReadLog) -> LogRead:
         entries: list[LogEntry] = []
@@ -171,6 +193,14 @@ def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None
         if wait_at is not None:
             row = reader.get(index_key[:4] + wait_at + index_key[10:])
     return row
+
+
+def _place(row: bytes) -> tuple[int, int] | None:
+    """(wait_at, key) of an entry's row; None of no row."""
+    if not row:
+        return None
+    entry = as_entries([row])
+    return int(entry["wait_at"][0]), int(keys_of(entry)[0])
 
 
 def index_after(uid: int, wait_at: int, key: int) -> bytes:

@@ -273,6 +273,24 @@ def test_waiting_and_moved_entries_are_found_and_scanned_in_order(disk: Disk) ->
     assert (scan.entries["row"].tolist(), scan.exhausted) == ([0, 2], False)
 
 
+def test_a_scan_passes_by_jobs_in_few_reads_and_says_how_far_it_has_looked(disk: Disk) -> None:
+    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 50)])])
+    put = entries(*((1, row, 1_000 + row) for row in range(50)))
+    put["job"] = [1] * 40 + [0] * 5 + [2] * 5
+    disk.store.commit([SaveCheckpoint(UID, 1, 900, put=put)])
+    scan = disk.store.read(ScanIndex(1, UID, 0, 0, 3, frozenset((1, 2, 7))))
+    assert isinstance(scan, IndexScanned)
+    assert scan.entries["row"].tolist() == [40, 41, 42]
+    assert (scan.exhausted, scan.looked_to, scan.left_out) == (False, (1_042, 1 << 16 | 42), {1})
+    scan = disk.store.read(ScanIndex(1, UID, 1_042, 1 << 16 | 42, 3, frozenset((1, 2, 7))))
+    assert isinstance(scan, IndexScanned)
+    assert scan.entries["row"].tolist() == [43, 44]
+    assert (scan.exhausted, scan.looked_to, scan.left_out) == (True, (1_049, 1 << 16 | 49), {2})
+    scan = disk.store.read(ScanIndex(1, UID, 1_049, 1 << 16 | 49, 3, frozenset((1,))))
+    assert isinstance(scan, IndexScanned)
+    assert (len(scan.entries), scan.exhausted, scan.looked_to) == (0, True, None)
+
+
 def test_an_id_is_found_by_the_whole_of_it_only(disk: Disk) -> None:
     """The key alone says where a moved message waits; under another first instant there is no such message."""
     disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 2)])])
