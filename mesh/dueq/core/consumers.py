@@ -66,6 +66,8 @@ class ConsumerSession:
     """(mono) when leases of it last ran out."""
     must_attach: bool = False
     """It is asked to attach again, so that it states what it holds."""
+    stated: frozenset[int] = frozenset()
+    """Partitions of which it held something, by its own word, when it attached."""
     in_line: bool = False
     push_number: int = 0
     unseen: deque[SentPush] = field(default_factory=deque)

@@ -129,6 +129,7 @@ class TopicDispatcher:
         if len(slots):
             leases = lane.leases
             self._consumers.give_back(leases.owner[slots], leases.entry["size"][slots], now)
+        self._sessions.unled(uid, lane.leases.owner[slots])
         self._sessions.drop_idle()
 
     @property

@@ -166,6 +166,7 @@ class Sessions:
         session.reachable = True
         session.must_attach = False
         session.credit_number = -1
+        session.stated = frozenset(frame.held_uid.tolist())
         self._settle_held(session, frame)
         self._heard(session, frame, now)
 
@@ -334,6 +335,13 @@ class Sessions:
                 self._reply(session, now)
         return owners
 
+    def unled(self, uid: int, owners: I64) -> None:
+        """Another leads this partition: these, and who has stated to hold something of it, must state it there."""
+        numbers = set(owners.tolist())
+        for session in self._consumers.by_id.values():
+            if session.route is not None and (session.number_here in numbers or uid in session.stated):
+                session.must_attach = True
+
     def drop_idle(self) -> None:
         """Forget consumers that were only known from leases that are gone."""
         for session in list(self._consumers.by_id.values()):
@@ -402,7 +410,12 @@ class Sessions:
         An answer keeps leases alive at their holder, however long they are. A leader that was replaced must not do
         that: its successor ends the session that it does not hear of.
         """
-        if session.rows_out and not session.must_attach and not self._is_confirmed(session, now):
+        if session.must_attach:
+            self._answer(session, now, coming)
+        elif not session.stated <= self._lanes.keys():
+            # It holds what another leads by now, and takes this broker for its leader. It asks around, and comes again.
+            return
+        elif session.rows_out and not self._is_confirmed(session, now):
             self._late[session.number_here] = None
             self._late_us = now.mono_us + CONFIRM_RETRY_US
         else:
