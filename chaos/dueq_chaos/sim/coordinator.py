@@ -29,11 +29,19 @@ from dueq.core.membership import (
 from dueq_chaos.sim.world import World
 
 _SESSION_US = 3_000_000
+_TOLD_US = (1_000, 400_000)
+"""How long after waking a broker may take to hear that its session has expired."""
 LATE_US = (0, 2_000_000)
 
 
 class Session:
-    """One broker life's connection to the coordinator."""
+    """One broker life's connection to the coordinator.
+
+    Attributes:
+        asleep: the broker's process stands still: it sends no sign of life, and reads nothing.
+        sleeps: how often it has fallen asleep.
+        unread: what watches have told of while it slept: it learns that something has changed, and has to read it.
+    """
 
     def __init__(
         self,
@@ -47,6 +55,9 @@ class Session:
         self.lost_at_us: int | None = None
         self.told_lost_us = 0
         self.watched_us = 0
+        self.asleep = False
+        self.sleeps = 0
+        self.unread: list[Callable[[], CoordinatorEvent]] = []
 
     def submit(self, order: CoordinatorOrder) -> None:
         """Carry out an order after a while."""
@@ -96,7 +107,7 @@ class SimCoordinator:
     def _try_connect(self, session: Session) -> None:
         if session.closed or session.connected:
             return
-        if session.registration.broker_id in self.unreachable:
+        if session.asleep or session.registration.broker_id in self.unreachable:
             self._world.after(100_000, lambda: self._try_connect(session))
             return
         session.connected = True
@@ -166,6 +177,35 @@ class SimCoordinator:
     def _of(self, broker_id: str) -> list[Session]:
         return [s for s in self._sessions if s.registration.broker_id == broker_id and not s.closed]
 
+    # -------------------------------------------------------------- brokers that stand still
+
+    def fell_asleep(self, session: Session) -> None:
+        """The broker's process stands still: after the session's time it is expired, which it cannot know."""
+        session.asleep = True
+        session.sleeps += 1
+        sleep = session.sleeps
+
+        def expire() -> None:
+            if session.asleep and session.sleeps == sleep and session.connected and not session.closed:
+                session.connected = False
+                session.lost_at_us = self._world.now_us
+                session.told_lost_us = 1 << 62
+                session.unread.clear()
+                self._session_timeout(session)
+
+        self._world.after(_SESSION_US, expire)
+
+    def woke(self, session: Session) -> None:
+        """It goes on: reads what watches have told of; hears of an expired session soon, and begins another."""
+        session.asleep = False
+        unread, session.unread = session.unread, []
+        if session.connected:
+            self._world.after(self._delay(), lambda: self._watch_all(session, tuple(unread)))
+        elif session.told_lost_us == 1 << 62:
+            session.told_lost_us = self._world.now_us + self._world.random.randint(*_TOLD_US)
+            self._world.at(session.told_lost_us, lambda: self._suspend(session))
+            self._world.at(session.told_lost_us + self._delay(), lambda: self._try_connect(session))
+
     # -------------------------------------------------------------- telling
 
     def _announce(self, *events: Callable[[], CoordinatorEvent]) -> None:
@@ -179,6 +219,9 @@ class SimCoordinator:
 
     def _watch(self, session: Session, event: Callable[[], CoordinatorEvent]) -> None:
         if not session.connected or session.closed:
+            return
+        if session.asleep:
+            session.unread.append(event)
             return
         seen, late_us = event(), 0
         if self.watch_us > 3_000:

@@ -177,6 +177,8 @@ class Node:
         """The process stands still (SIGSTOP, a long collection) while the world goes on."""
         self.paused = True
         self.pauses += 1
+        if self._session is not None:
+            self._coordinator.fell_asleep(self._session)
         life = self.incarnation
         self._world.tell(self.name, f"paused for {for_us // 1000} ms")
 
@@ -189,6 +191,8 @@ class Node:
     def resume(self) -> None:
         """It goes on; what has come meanwhile lies with the kernel, and may be read only after its first turn."""
         self.paused = False
+        if self._session is not None:
+            self._coordinator.woke(self._session)
         unread = self._unread = (self._unread or []) + self._inbox
         self._inbox = []
 
