@@ -16,8 +16,10 @@ from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
+from dueq_chaos.bugs.waking import WAKING
 
 BUGS: Final[dict[str, Bug]] = {
-    bug.name: bug for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS, *JOBS)
+    bug.name: bug
+    for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS, *JOBS, *WAKING)
 }
 """Every planted bug by its name."""

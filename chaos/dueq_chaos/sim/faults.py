@@ -11,6 +11,7 @@ from dueq_chaos.sim.losses import Losses
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Step
 from dueq_chaos.sim.plots import Burst, Plots
+from dueq_chaos.sim.sleepers import Sleepers
 from dueq_chaos.sim.successions import Successions
 
 _HARMLESS_TO_FRAMES = ("pause", "naps", "set clock", "drift clock")
@@ -28,6 +29,7 @@ class Faults:
         self.mesh = mesh
         plots, successions = Plots(mesh, burst), Successions(mesh, burst, users)
         directed, losses = Directed(mesh, users), Losses(mesh, burst)
+        sleepers = Sleepers(mesh, users)
         self.injected: dict[str, int] = {}
         self._kinds: dict[str, Callable[[str, Random], None]] = {
             "crash": self._crash,
@@ -66,6 +68,7 @@ class Faults:
             "first words": successions.first_words,
             "leads again": successions.leads_again,
             **losses.kinds,
+            "asleep on leases": sleepers.asleep_on_leases,
             **directed.kinds,
         }
 
@@ -116,14 +119,11 @@ class Faults:
 
     def _pause(self, broker: str, random: Random) -> None:
         """Longer than the coordinator's patience at times: then it is expired before it knows."""
-        if self.mesh.nodes[broker].core is None:
-            return
-        for_us = random.choice([random.randint(100_000, 2_000_000), random.randint(2_000_000, 8_000_000)])
-        self.mesh.nodes[broker].pause(for_us)
-        if for_us > 2_500_000:
-            told_us = for_us + random.randint(1_000, 400_000)
-            self.mesh.coordinator.cut_off(broker, told_after_us=told_us)
-            self.mesh.world.after(told_us + 100_000, lambda: self.mesh.coordinator.reconnect(broker))
+        if self.mesh.nodes[broker].core is not None:
+            for_us = random.choice(
+                [random.randint(100_000, 2_000_000), random.randint(2_000_000, 10_000_000)]
+            )
+            self.mesh.nodes[broker].pause(for_us)
 
     # -------------------------------------------------------------- the network
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dueq.core.effects import Effect, SendClient, SendPeer
 from dueq.core.partition import Partition
-from dueq.limits import PAUSE_MS, PUSH_CONFIRM_MS
+from dueq.limits import PUSH_CONFIRM_MS
 from dueq_chaos.sim import jobs
 from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
-from dueq_chaos.sim.history import name_of
+from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.ledger import Ledger
-from dueq_codecs.messages import ChangeReply, Code, PeerFrame, Push
+from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.mesh import SimMesh
@@ -31,8 +33,8 @@ _MISMATCHES_MAX = 500
 """A broker's turns in one simulated second; those of the worst storms are a fraction of that."""
 _LOOKED_AT = 32
 """Of the records that a commit covers, so many are compared on every disk."""
-_REPLACED_US = (PUSH_CONFIRM_MS + 2 * PAUSE_MS) * 1000
-"""How long a replaced leader may go on pushing: what its ISR confirmed, and the pauses that nobody notices."""
+_REPLACED_US = PUSH_CONFIRM_MS * 1010
+"""How long a replaced leader may act towards consumers: what its ISR has confirmed, by a clock that drifts."""
 
 
 class Violation(Exception):
@@ -115,6 +117,8 @@ class Invariants:
                     self._pushed(name, effect.message)
                 elif isinstance(effect.message, ChangeReply) and effect.message.code == Code.OK:
                     self._answered(name, effect.message)
+                elif isinstance(effect.message, ConsumerReply) and effect.message.code == Code.OK:
+                    self._kept_alive(name, effect.message)
             elif isinstance(effect, SendPeer) and isinstance(effect.message, PeerFrame):
                 self._framed(name, effect.message)
 
@@ -236,12 +240,24 @@ class Invariants:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
             if push.leader == name:  # the others pass on what they were sent
                 self._not_replaced(name, uid, what)
+                self._not_longer(name, (uid, sequence, row), left_ms, what)
             until_us = self.mesh.world.wall_us + left_ms * 1000
             self.mesh.history.leased((uid, sequence, row), token, until_us)
             if wrong := jobs.pushed_too_soon(self.mesh, self.ledger, uid, sequence):
                 self._fail(f"{what}: {wrong}")
             if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):
                 self._fail(f"{what}: there is no committed lease of it for this consumer")
+
+    def _not_longer(self, name: str, key: MessageKey, left_ms: int, what: str) -> None:
+        """Nobody is told that a lease lasts longer than it is long."""
+        uid, sequence, row = key
+        partition = self._partition(name, uid)
+        if partition is None:
+            return
+        entries = partition.timeline.rows(np.array([sequence << 16 | row], np.uint64))
+        length_ms = int(entries["lease_ms"][0])
+        if length_ms and left_ms > length_ms:
+            self._fail(f"{what}: says that {left_ms} ms are left of a lease of {length_ms}")
 
     def _not_replaced(self, name: str, uid: int, what: str) -> None:
         """Its ISR has confirmed it lately, and none of them commits in a newer epoch any more after that."""
@@ -251,6 +267,23 @@ class Invariants:
         since_us = self.mesh.world.now_us - newest[1]
         if since_us > _REPLACED_US:
             self._fail(f"{what}: it was replaced, epoch {newest[0]} commits since {since_us // 1000} ms")
+
+    def _kept_alive(self, name: str, reply: ConsumerReply) -> None:
+        """An answer keeps leases alive at their holder: only while nobody else can end them."""
+        if reply.leader != name:
+            return  # it passes on what it was sent
+        for uid, (epoch, _) in self._newest.items():
+            seen = self._seen.get((name, uid))
+            if seen is None or seen.led >= epoch:
+                continue
+            partition = self._partition(name, uid)
+            if partition is None or partition.topic.name != reply.topic or not partition.replica.serving:
+                continue
+            high, low = (int.from_bytes(reply.consumer_id[at : at + 8], "big") for at in (0, 8))
+            leased = partition.timeline.leased()
+            held = (leased["consumer_high"] == high) & (leased["consumer_low"] == low)
+            if held.any():
+                self._not_replaced(name, uid, f"{name} answers a consumer that has leases of p{uid}")
 
     def _answered(self, name: str, reply: ChangeReply) -> None:
         """An answer is the result of applying a committed record."""

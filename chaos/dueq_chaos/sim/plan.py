@@ -54,6 +54,15 @@ DIRECTED: dict[int, tuple[str, dict[str, Any]]] = {
     14: ("joins unseen", {}),
     15: ("first words", {"log_retain_bytes": 2_000}),
     16: ("leads again", {}),
+    19: (
+        "asleep on leases",
+        {
+            "partitions": 1,
+            "relayed": True,
+            "watch_us": 500_000,
+            "consumers": ((64, 1_500), (64, 30_000), (64, 5_000)),
+        },
+    ),
 }
 """Misfortunes to which a whole storm is given, with the options that they need (see `directed`), by slot.
 

@@ -1,0 +1,141 @@
+"""Planted bugs of leaders that wake: weaker rules for when a leader may act than `core.confirming` has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_LEADING = "core.leading:Leading"
+_CONFIRMATION = "core.confirming:Confirmation"
+_PINGS = (
+    change(f"{_LEADING}.confirmed", "self.confirmation.holds(now)", "self.in_touch(now)"),
+    change(f"{_LEADING}.ask", "in self.confirmation.unconfirmed(now)", "in ()"),
+)
+
+WAKING: Final = (
+    Bug(
+        "pings-confirm",
+        "A leader pushes when its ISR has answered anything lately, in whatever epoch.",
+        "a defect of this product, found by review; ZooKeeper lock recipes",
+        _PINGS,
+        seeds=320,
+        finders=(317,),
+    ),
+    Bug(
+        "acks-confirm-from-their-arrival",
+        "An ack counts from when it has come, not from when it was asked for: it may have lain in a socket.",
+        "leader leases counted from the answer: Raft §6.4.1 counts from the heartbeat's departure",
+        (
+            change(
+                f"{_LEADING}.ack_received",
+                "max(progress.confirmed_at_us, asked_us)",
+                "now.mono_us",
+            ),
+        ),
+        seeds=640,
+        finders=(637,),
+    ),
+    Bug(
+        "answers-unconfirmed",
+        "A leader that was replaced in its sleep answers the beats that it finds: their sender keeps its leases.",
+        "the model of when a leader may push, without confirmed answers to consumers",
+        (
+            change(
+                "core.sessions:Sessions._reply",
+                "elif session.rows_out and not self._is_confirmed(session, now):",
+                "elif False:",
+            ),
+        ),
+        seeds=320,
+        finders=(317,),
+    ),
+)
+"""Those that storms find."""
+
+UNSEEN: Final = (
+    Bug(
+        "leaderships-told-depose",
+        "Answered pings confirm a leader, unless it was told of a later leadership: which may be forgotten.",
+        "the model of when a leader may push: the successor starts anew before it could tell",
+        (
+            *_PINGS,
+            change(
+                "core.peer_messages:PeerMessages._frame",
+                "if leadership.uid in self._partitions:",
+                "if (led := self._partitions.get(leadership.uid)) is not None:\n"
+                "            if led.replica.leading is not None and leadership.epoch > led.epoch:\n"
+                "                led.replica.give_up(now, 'told')",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "only-the-nodes-isr-confirms",
+        "Who may have joined by a change of unknown outcome is not asked, and may lead by now.",
+        "KIP-497: a pending ISR change counts; the model of when a leader may push",
+        (
+            change(
+                f"{_LEADING}.__init__",
+                "Confirmation(self._ctx, self._progress, self.maximal_isr)",
+                "Confirmation(self._ctx, self._progress, lambda: set(self.node.isr))",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "another-disk-confirms",
+        "An ack of a member that has lost its disk, and with it its epoch, confirms an older leader.",
+        "the model of when a leader may push: the successor loses its disk",
+        (
+            change(
+                f"{_CONFIRMATION}._oldest_us",
+                "progress.store_id != member.store_id",
+                "False",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "inherited-leases-from-the-takeover",
+        "A new leader does not wait until its predecessor can push no more before it counts inherited leases.",
+        "the model of when a leader may push, without the successor's addition: two holders",
+        (
+            change(
+                "core.dispatch:TopicDispatcher.lead",
+                "np.maximum(due_us, partition.leases_from_us)",
+                "due_us",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "alone-and-sure",
+        "A sole member pushes after a pause without a look at its node: another may have been made the only one.",
+        "the model of when a leader may push: partition recover",
+        (change(f"{_CONFIRMATION}.needs_node", "self._is_alone and", "False and"),),
+        seeds=0,
+    ),
+    Bug(
+        "leases-told-longer-than-they-are",
+        "A consumer is told of the time for which its lease is kept here, not of the lease's own length.",
+        "the model of when a leader may push: the successor's addition",
+        (
+            change(
+                "core.pushes:_release_lane",
+                "left_us = np.minimum(act_us - now.mono_us, length_us)",
+                "left_us = act_us - now.mono_us",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "nobody-asked",
+        "A leader waits for acks that confirm it, and asks nobody for them.",
+        "Pulsar #25996: strictness that waits for what nobody brings about",
+        (change(f"{_LEADING}.ask", "in self.confirmation.unconfirmed(now)", "in ()"),),
+        seeds=0,
+    ),
+)
+"""Those that storms find seldom or never (they need fewer members, or a pause between two frames): each is
+found by a scenario of tests/scenarios/test_replaced.py."""
