@@ -144,7 +144,7 @@ DELIVERING: Final = (
         (
             change(
                 f"{_DISPATCH}.lead",
-                'deadline_us = due_us + leased["lease_ms"].astype(np.int64) * 1000',
+                'deadline_us = from_us + leased["lease_ms"].astype(np.int64) * 1000',
                 "deadline_us = due_us",
             ),
         ),
@@ -158,7 +158,7 @@ DELIVERING: Final = (
         (
             change(
                 f"{_DISPATCH}.lead",
-                'deadline_us = due_us + leased["lease_ms"].astype(np.int64) * 1000',
+                'deadline_us = from_us + leased["lease_ms"].astype(np.int64) * 1000',
                 "deadline_us = due_us + NEVER_US // 2",
             ),
         ),
