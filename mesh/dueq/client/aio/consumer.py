@@ -141,15 +141,17 @@ class AsyncConsumer:
 
     # -------------------------------------------------------------- inside
 
-    async def _live(self) -> Runtime:
-        """Attach on first use."""
+    def _attached(self) -> Runtime | None:
+        """The runtime, if there is one already."""
         runtime = self._runtime
-        if runtime is None:
-            async with self._opening:
-                runtime = self._runtime or await self._open()
-        if runtime.pid != os.getpid():
+        if runtime is not None and runtime.pid != os.getpid():
             raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
         return runtime
+
+    async def _live(self) -> Runtime:
+        """Attach on first use."""
+        async with self._opening:
+            return self._attached() or await self._open()
 
     async def _open(self) -> Runtime:
         if self._closed:
@@ -170,7 +172,8 @@ class AsyncConsumer:
         return runtime
 
     async def _receive(self, number: int, timeout: float | None) -> list[AsyncMessage]:
-        await self._live()
+        if self._attached() is None:
+            await self._live()
         until_us = None if timeout is None else mono_us() + int(timeout * 1e6)
         while True:
             self._arrivals.clear()
@@ -218,7 +221,8 @@ class AsyncConsumer:
             return await self._client._run(
                 orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout
             )
-        (await self._live()).submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
+        runtime = self._attached() or await self._live()
+        runtime.submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
         return []
 
 

@@ -100,6 +100,8 @@ class Arrivals:
         self._tell = tell
         self._bridge: _Bridge | None = None
         self._event = asyncio.Event()
+        self.clear = self._event.clear
+        """Wait for what comes from now on."""
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def begin(self) -> None:
@@ -110,10 +112,6 @@ class Arrivals:
         """In the I/O thread: something has come."""
         if self._bridge is not None:
             self._bridge.post(self._come)
-
-    def clear(self) -> None:
-        """Wait for what comes from now on."""
-        self._event.clear()
 
     async def wait(self, seconds: float | None) -> None:
         """Return when something has come, or time is over."""

@@ -142,15 +142,17 @@ class Consumer:
 
     # -------------------------------------------------------------- inside
 
-    def _live(self) -> Runtime:
-        """Attach on first use."""
+    def _attached(self) -> Runtime | None:
+        """The runtime, if there is one already."""
         runtime = self._runtime
-        if runtime is None:
-            with self._opening:
-                runtime = self._runtime or self._open()
-        if runtime.pid != os.getpid():
+        if runtime is not None and runtime.pid != os.getpid():
             raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
         return runtime
+
+    def _live(self) -> Runtime:
+        """Attach on first use."""
+        with self._opening:
+            return self._attached() or self._open()
 
     def _open(self) -> Runtime:
         if self._closed:
@@ -171,7 +173,8 @@ class Consumer:
         return runtime
 
     def _receive(self, number: int, timeout: float | None) -> list[Message]:
-        self._live()
+        if self._attached() is None:
+            self._live()
         until_us = None if timeout is None else mono_us() + int(timeout * 1e6)
         while True:
             self._arrivals.clear()
@@ -217,7 +220,8 @@ class Consumer:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
             return self._client._run(orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
-        (self._live()).submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
+        runtime = self._attached() or self._live()
+        runtime.submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
         return []
 
 

@@ -67,13 +67,11 @@ class Arrivals:
         self._event = threading.Event()
         self.wake = self._event.set
         """For the I/O thread: something has come."""
+        self.clear = self._event.clear
+        """Wait for what comes from now on."""
 
     def begin(self) -> None:
         """Every thread can be woken."""
-
-    def clear(self) -> None:
-        """Wait for what comes from now on."""
-        self._event.clear()
 
     def wait(self, seconds: float | None) -> None:
         """Return when something has come, or time is over."""
