@@ -77,10 +77,8 @@ CLIENTS: Final = (
         (
             change(
                 "client.core.settling:Settling.settle",
-                "            batch.decided_us.append(self._context.mono_us)",
-                "            batch.decided_us.append(self._context.mono_us)\n"
-                "            if not final:\n"
-                "                delivery.deadline_us = self._context.mono_us + event.amount_ms * 1000",
+                "delivery.ask(until_us)",
+                "delivery.ask(until_us); delivery.deadline_us = until_us",
             ),
         ),
         seeds=183,

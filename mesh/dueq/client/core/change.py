@@ -151,6 +151,11 @@ class Part:
         self.done(self)
 
     @property
+    def uncertain(self) -> bool:
+        """A request that holds it may have been appended, whatever the last answer was."""
+        return self.change is not None and self.change.uncertain
+
+    @property
     def alike(self) -> tuple[object, ...]:
         """What parts must have in common to share a request."""
         return self.kind, self.keyed, self.job, self.job_until

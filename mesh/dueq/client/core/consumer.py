@@ -192,6 +192,9 @@ class Consumer:
     def settle(self, event: Settle) -> None:
         """The user has decided about messages."""
         self._settling.settle(event)
+        if event.kind is RecordKind.EXTEND and event.deliveries:
+            self._look_at_leases(min(delivery.deadline_us for delivery in event.deliveries))
+            self._arm()
 
     # -------------------------------------------------------------- closing
 
@@ -436,12 +439,10 @@ class Consumer:
     def _settled(self, batch: Batch, outcomes: list[Outcome]) -> None:
         """Decisions are confirmed, or refused."""
         refused: list[Delivery] = []
-        for row, (delivery, outcome) in enumerate(zip(batch.deliveries, outcomes, strict=True)):
-            if batch.kind is RecordKind.EXTEND and outcome is Outcome.DONE:
-                # Counted from the decision: the leader counts from later.
-                delivery.deadline_us = batch.decided_us[row] + batch.amounts_ms[row] * 1000
-                self._look_at_leases(delivery.deadline_us)
-            elif outcome is Outcome.DONE or batch.kind is RecordKind.RELEASE:
+        for delivery, outcome in zip(batch.deliveries, outcomes, strict=True):
+            if batch.kind is RecordKind.EXTEND and outcome in (Outcome.DONE, Outcome.UNKNOWN):
+                continue  # the lease has the end that may be believed, and is looked at before it
+            if outcome is Outcome.DONE or batch.kind is RecordKind.RELEASE:
                 self._drop(delivery)
             elif not delivery.lost:
                 refused.append(delivery)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dueq import ids
+from dueq.client.core.extending import Extension, Place
 from dueq_codecs.messages import Push
 from dueq_codecs.records import U16, U32, U64, Outcome
 
@@ -57,6 +58,7 @@ class Delivery:
         attempt: 1 for the first delivery.
         released_at_us: mesh time at which it left the leader, Unix µs.
         deadline_us: monotonic instant at which the lease is over, never later than at the leader.
+        extension: what was asked of the lease's end; None: nothing.
         payload: the bytes, checksum checked.
         key: the name that the producer gave it, "" if none.
         handed: written by the face: the user has it (or it was given back unhandled).
@@ -71,6 +73,7 @@ class Delivery:
         "attempt",
         "deadline_us",
         "due",
+        "extension",
         "first",
         "handed",
         "key",
@@ -119,6 +122,7 @@ class Delivery:
         self.settling = False
         self.lost = False
         self.outcome: Outcome | None = None
+        self.extension: Extension | None = None
         self._pushed = pushed
         self._index = index
 
@@ -126,6 +130,21 @@ class Delivery:
     def id(self) -> str:
         """The message id as text."""
         return self._pushed.text(self._index)
+
+    # -------------------------------------------------------------- extensions (see `extending`)
+
+    def ask(self, until_us: int) -> None:
+        """Its lease may be one that ends at this instant, from now on."""
+        if self.extension is None:
+            self.extension = Extension(self.deadline_us)
+        self.extension.ask(until_us)
+        self.deadline_us = self.extension.until_us
+
+    def answered(self, until_us: int, place: Place | None) -> None:
+        """What was asked for was applied at this place of the log; None: it was refused, and never will be."""
+        assert self.extension is not None
+        self.extension.answered(until_us, place)
+        self.deadline_us = self.extension.until_us
 
     def __repr__(self) -> str:
         return f"Delivery({self.id}, due={self.due}, token={self.token}, attempt={self.attempt})"

@@ -40,18 +40,18 @@ class Batch:
     Attributes:
         deliveries: in the order of the decisions.
         amounts_ms: of a NACK or EXTEND, one each; empty for other kinds.
-        decided_us: likewise, when each was decided.
+        until_us: of an EXTEND, the end that each lease may have from now on, one each; empty for other kinds.
         waiters: whom to tell about the row of this index: a waiter and its place there.
     """
 
-    __slots__ = ("amounts_ms", "decided_us", "deliveries", "kind", "uid", "waiters")
+    __slots__ = ("amounts_ms", "deliveries", "kind", "uid", "until_us", "waiters")
 
     def __init__(self, kind: RecordKind, uid: int) -> None:
         self.kind = kind
         self.uid = uid
         self.deliveries: list[Delivery] = []
         self.amounts_ms: list[int] = []
-        self.decided_us: list[int] = []
+        self.until_us: list[int] = []
         self.waiters: dict[int, tuple[Waiter, int]] = {}
 
 
@@ -103,9 +103,9 @@ class Settling:
         kind = event.kind
         final = kind is not RecordKind.EXTEND
         for place, delivery in enumerate(event.deliveries):
-            if delivery.settling:
+            if delivery.settling or (delivery.lost and not final):
                 if waiter is not None:
-                    self._join(delivery, waiter, place)
+                    self._join(delivery, waiter, place, final)
                 continue
             if final:
                 delivery.settling = True
@@ -115,7 +115,10 @@ class Settling:
                 batch.waiters[len(batch.deliveries)] = (waiter, place)
             if kind in _WITH_AMOUNT:
                 batch.amounts_ms.append(event.amount_ms)
-                batch.decided_us.append(self._context.mono_us)
+            if not final:
+                until_us = self._context.mono_us + event.amount_ms * 1000
+                delivery.ask(until_us)
+                batch.until_us.append(until_us)
             batch.deliveries.append(delivery)
             self._rows += 1
             if len(batch.deliveries) >= limits.REQUEST_ROWS_MAX:
@@ -157,8 +160,12 @@ class Settling:
         self._flush_us = at_us
         self._timer = self._context.after(delay_us, lambda: self.flush(delay_us >= PATIENT_US))
 
-    def _join(self, delivery: Delivery, waiter: Waiter, place: int) -> None:
-        """The delivery is being settled already: its outcome counts for this call too."""
+    def _join(self, delivery: Delivery, waiter: Waiter, place: int, final: bool) -> None:
+        """The delivery is being settled already: its outcome counts for this call too, unless that is to extend it."""
+        if not final:
+            waiter.outcomes[place] = Outcome.STALE
+            waiter.missing -= 1
+            return
         if delivery in self.finishing:
             others = self.finishing[delivery]
             if others is None:
@@ -204,7 +211,9 @@ class Settling:
                 "error", "settling.failed", topic=self._topic, uid=part.uid, kind=part.kind.name,
                 rows=part.rows, error=str(part.error),
             )  # fmt: skip
-        if batch.kind is not RecordKind.EXTEND:
+        if batch.kind is RecordKind.EXTEND:
+            outcomes = self._extended(part, batch, outcomes)
+        else:
             for delivery, outcome in zip(batch.deliveries, outcomes, strict=True):
                 delivery.outcome = outcome
                 for waiter, place in self.finishing.pop(delivery, None) or ():
@@ -212,6 +221,22 @@ class Settling:
         for row, (waiter, place) in batch.waiters.items():
             self._tell(waiter, place, outcomes[row])
         self._on_settled(batch, outcomes)
+
+    def _extended(self, part: Part, batch: Batch, outcomes: list[Outcome]) -> list[Outcome]:
+        """Note the ends of leases that are known now; of what was refused the callers are told why."""
+        reply, error = part.reply, part.error
+        if reply is None and (isinstance(error, OutcomeUnknown) or part.uncertain):
+            return [Outcome.UNKNOWN] * part.rows
+        for row, (delivery, until_us) in enumerate(zip(batch.deliveries, batch.until_us, strict=True)):
+            if reply is None:
+                delivery.answered(until_us, None)
+            elif outcomes[row] is Outcome.DONE:
+                delivery.answered(until_us, (reply.sequence, reply.row + part.offset + row))
+        if error is not None:
+            for waiter, _ in batch.waiters.values():
+                self._calls.fail(waiter.call, error)
+            return [Outcome.UNKNOWN] * part.rows
+        return outcomes
 
     def _tell(self, waiter: Waiter, place: int, outcome: Outcome) -> None:
         waiter.outcomes[place] = outcome
