@@ -75,11 +75,16 @@ class ConsumerSession:
     """Number of the last time of waiting that it was told of."""
     told_us: int = -SESSION_US
 
+    @property
+    def is_muted(self) -> bool:
+        """It let a lease run out and has not spoken about then or since: it may have died."""
+        return self.heard_us < self.lapsed_us - LAPSE_US
+
     def free_rows(self, now: Now) -> int:
         """How many more leases it may get; 0 when it is not healthy."""
         if not self.reachable or now.mono_us - self.heard_us > HEALTHY_US:
             return 0
-        if self.heard_us < self.lapsed_us - LAPSE_US:
+        if self.is_muted:
             return 0
         if self.rows_out and self.bytes_out >= self.credit_bytes:
             return 0

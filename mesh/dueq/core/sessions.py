@@ -5,8 +5,9 @@ attaching it lists the leases it holds, and what is missing is pushed again unde
 beat it says up to which number every push has arrived, and what was sent a second ago and is not among them
 goes out again under a new number (an empty push fills the old one's place, so that the count can go on).
 
-Silence and goodbye differ: a goodbye returns leases at once and uncounted; a silent consumer keeps them for
-the whole session, because its SDK still counts on them for two thirds of it (protocol case S8).
+Silence and goodbye differ: a goodbye returns leases at once and uncounted, and an attach that it has ended opens
+nothing any more, however late it comes (`departed`); a silent consumer keeps them for the whole session,
+because its SDK still counts on them for two thirds of it (protocol case S8).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.consumers import SESSION_US, Consumers, ConsumerSession, SentPush
+from dueq.core.departed import Departed
 from dueq.core.entry import Entries, keys_of
 from dueq.core.events import Route
 from dueq.core.instant import Now
@@ -101,6 +103,7 @@ class Sessions:
         self._topic = topic
         self._broker_id, self._incarnation = broker_id, incarnation
         self._consumers = consumers
+        self._departed = Departed()
         self._lanes = lanes
         self._stager = stager
         self._send = send
@@ -126,6 +129,9 @@ class Sessions:
     def frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
         """Take a consumer's frame and answer it; a frame of an older attach is ignored."""
         session = self._consumers.by_id.get(frame.consumer_id)
+        attaching = frame.action == ConsumerAction.ATTACH
+        if frame.action == ConsumerAction.GOODBYE:
+            self._departed.note(frame.consumer_id, frame.attach, now.mono_us)
         held = len(frame.held_uid)
         if len(frame.consumer_id) != 16 or not (
             len(frame.held_sequence) == len(frame.held_row) == len(frame.held_token) == held
@@ -133,7 +139,9 @@ class Sessions:
             self._refuse(
                 route, frame, Code.INVALID_REQUEST, "consumer_id has 16 bytes, held columns one length"
             )
-        elif frame.action == ConsumerAction.ATTACH:
+        elif attaching and self._departed.has_ended(frame.consumer_id, frame.attach, now.mono_us):
+            self._refuse(route, frame, Code.UNKNOWN_SESSION, "this attach was ended by a goodbye")
+        elif attaching:
             self._on_attach(session, route, frame, now)
         elif session is None or (session.route is None and frame.action == ConsumerAction.BEAT):
             self._refuse(route, frame, Code.UNKNOWN_SESSION, "attach first")
@@ -298,15 +306,17 @@ class Sessions:
                         lane.end_now(slots[still], now)
 
     def ran_out(self, owners: I64, now: Now) -> None:
-        """Leases of these sessions ran out: who does not speak gets nothing more, and is spoken to.
+        """Leases of these sessions ran out: who does not speak gets nothing more, and is asked to.
 
-        A consumer at work has beaten when it lost them. One that has died is found out by the answer that
-        cannot be sent.
+        A consumer at work has beaten when it lost them, by its own count. Where that was long before (an inherited
+        lease counts from the take-over) or never (the push was lost), it has nothing to say until its next beat: so
+        it is asked to attach again. One that has died is found out by the answer that cannot be sent.
         """
         for number in set(owners.tolist()):
             session = self._consumers.by_number.get(number)
             if session is not None and session.reachable:
                 session.lapsed_us = now.mono_us
+                session.must_attach |= session.is_muted
                 self._reply(session, now)
 
     # -------------------------------------------------------------- inherited leases

@@ -1,0 +1,35 @@
+"""Consumers that have said goodbye: an ATTACH that is older than that, and comes later, opens nothing.
+
+Two connections, a relay or a repetition may bring frames in another order than they were sent. A session that such an
+ATTACH opened would be nobody's: it would be given messages, until its silence is over. So the number of the attach that
+a goodbye has ended is kept for a while.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+KEPT_US: Final = 60_000_000
+"""How late a frame may be."""
+KEPT_MAX: Final = 4_096
+"""Goodbyes remembered at most; the oldest go first."""
+
+
+class Departed:
+    """The last goodbyes to one leader."""
+
+    def __init__(self) -> None:
+        self._ended: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+
+    def note(self, consumer_id: bytes, attach: int, now_us: int) -> None:
+        """A consumer has ended this attach of its and all before it."""
+        known, _ = self._ended.pop(consumer_id, (0, 0))
+        self._ended[consumer_id] = max(attach, known), now_us
+        while len(self._ended) > KEPT_MAX or next(iter(self._ended.values()))[1] < now_us - KEPT_US:
+            self._ended.popitem(last=False)
+
+    def has_ended(self, consumer_id: bytes, attach: int, now_us: int) -> bool:
+        """Whether this attach has been ended by a goodbye, as far as that is remembered."""
+        ended, noted_us = self._ended.get(consumer_id, (0, 0))
+        return attach <= ended and noted_us >= now_us - KEPT_US
