@@ -151,3 +151,16 @@ def test_an_extend_waits_for_a_leader_and_its_holder_counts_from_asking() -> Non
     stage.until(again, "the message is handed out again")
     stage.expect(lost_at and lost_at[0] < stage.world.now_us, "its first holder had given it up before")
     stage.expect(not stage.history.wrong, f"{stage.history.wrong}")
+
+
+def test_an_ack_of_what_was_given_back_is_stale() -> None:
+    """The message comes again: nobody may believe that it is done."""
+    stage = Stage()
+    holder = Holder(stage)
+    for kind in (RecordKind.NACK, RecordKind.ACK, RecordKind.NACK):
+        order = orders.settle(holder.user.consumer_id, kind, [holder.delivery], 0)
+        holder.client.call(order.build, 20_000_000, lambda *answer: holder.answers.append(answer))
+    stage.until(lambda: len(holder.answers) == 3, "three answers")
+    outcomes = sorted(str(outcomes) for outcomes, _ in holder.answers)
+    expected = sorted(str([outcome]) for outcome in (Outcome.DONE, Outcome.STALE, Outcome.DONE))
+    stage.expect(outcomes == expected, f"the first counts, once more is the same: {outcomes}")

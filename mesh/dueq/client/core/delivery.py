@@ -7,7 +7,7 @@ import numpy as np
 from dueq import ids
 from dueq.client.core.extending import Extension, Place
 from dueq_codecs.messages import Push
-from dueq_codecs.records import U16, U32, U64, Outcome
+from dueq_codecs.records import U16, U32, U64, Outcome, RecordKind
 
 _TEXTS_TOGETHER = 8
 """From this many rows on, the ids of a push are spelled all at once, as columns."""
@@ -62,7 +62,7 @@ class Delivery:
         payload: the bytes, checksum checked.
         key: the name that the producer gave it, "" if none.
         handed: written by the face: the user has it (or it was given back unhandled).
-        settling: ACK, NACK or RELEASE is on its way or done.
+        settling: ACK, NACK or RELEASE is on its way or done; `decided` says which.
         lost: the lease is over.
         outcome: of the settling, once confirmed.
     """
@@ -72,6 +72,7 @@ class Delivery:
         "_pushed",
         "attempt",
         "deadline_us",
+        "decided",
         "due",
         "extension",
         "first",
@@ -120,6 +121,7 @@ class Delivery:
         self.key = key
         self.handed = False
         self.settling = False
+        self.decided: RecordKind | None = None
         self.lost = False
         self.outcome: Outcome | None = None
         self.extension: Extension | None = None

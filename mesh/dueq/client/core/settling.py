@@ -105,10 +105,10 @@ class Settling:
         for place, delivery in enumerate(event.deliveries):
             if delivery.settling or (delivery.lost and not final):
                 if waiter is not None:
-                    self._join(delivery, waiter, place, final)
+                    self._join(delivery, waiter, place, kind)
                 continue
             if final:
-                delivery.settling = True
+                delivery.settling, delivery.decided = True, kind
                 self.finishing[delivery] = None
             batch = self._gathering.get((kind, delivery.uid)) or self._begin(kind, delivery.uid)
             if waiter is not None:
@@ -160,9 +160,9 @@ class Settling:
         self._flush_us = at_us
         self._timer = self._context.after(delay_us, lambda: self.flush(delay_us >= PATIENT_US))
 
-    def _join(self, delivery: Delivery, waiter: Waiter, place: int, final: bool) -> None:
-        """The delivery is being settled already: its outcome counts for this call too, unless that is to extend it."""
-        if not final:
+    def _join(self, delivery: Delivery, waiter: Waiter, place: int, kind: RecordKind) -> None:
+        """It has been settled, or given up: the outcome counts for this call too, if that has decided the same."""
+        if kind is not delivery.decided:
             waiter.outcomes[place] = Outcome.STALE
             waiter.missing -= 1
             return
