@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dueq import ids
+
 MessageKey = tuple[int, int, int]
 """(partition uid, log sequence, row)."""
 
@@ -159,6 +161,14 @@ class History:
     def refused_in_time(self, key: MessageKey, what: str) -> None:
         """An ack that its leader had long before the lease was over has come too late: it comes again needlessly."""
         self._wrong.append(f"{name_of(key)}: {what}")
+
+    def misanswered(self, what: str) -> None:
+        """A request has been answered as it never may be."""
+        self._wrong.append(what)
+
+    def text_of(self, key: MessageKey) -> str:
+        """The id of a message whose insert was acknowledged."""
+        return ids.to_text(ids.MessageId(self.messages[key].first, *key))
 
     def cancelled(self, key: MessageKey, asked_at_us: int, at_us: int) -> None:
         """A cancel was confirmed."""

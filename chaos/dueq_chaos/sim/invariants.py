@@ -80,6 +80,7 @@ class Invariants:
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
         mesh.coordinator.changed = self._node_changed
         mesh.history.row_differs = self._row_differs
+        mesh.state_after = self.ledger.after
         for node in mesh.nodes.values():
             node.watcher = self
 

@@ -24,12 +24,18 @@ class _Partition:
     """
 
     def __init__(self, uid: int, place: tuple[int, int] = (0, 1)) -> None:
+        self.uid = uid
         self.records: dict[int, Record] = {}
         self.epochs: dict[int, int] = {}
         self.end = 0
         self.summaries: dict[int, Summary] = {0: (0, 0, 0, 0)}
         self.leases: dict[int, dict[tuple[int, int], bytes]] = {}
-        self.reference = Timeline(uid, None, _HOT_ROWS, place=place)
+        self.place = place
+        self.reference = self.begin()
+
+    def begin(self) -> Timeline:
+        """Return the state before the first record."""
+        return Timeline(self.uid, None, _HOT_ROWS, place=self.place)
 
 
 class Ledger:
@@ -79,6 +85,17 @@ class Ledger:
     def reference(self, uid: int) -> Timeline:
         """The state after every committed record."""
         return self._of(uid).reference
+
+    def after(self, uid: int, sequence: int) -> Timeline | None:
+        """The state after a committed record; None: not all records up to it are known."""
+        partition = self._of(uid)
+        if sequence > partition.reference.applied:
+            return None
+        timeline = partition.begin()
+        for at in range(1, sequence + 1):
+            timeline.cold(partition.records[at])
+            timeline.apply(partition.records[at])
+        return timeline
 
     def committed(self, uid: int, record: Record) -> str:
         """A replica counts a record as committed; returns what is wrong with that."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dueq import limits
 from dueq.core.events import StorePressure
 from dueq.core.membership import CreateTopic, Member
+from dueq.core.timeline import Timeline
 from dueq_chaos.sim.clients import SimConsumer, SimProducer
 from dueq_chaos.sim.coordinator import LATE_US, SimCoordinator
 from dueq_chaos.sim.history import History
@@ -47,6 +48,7 @@ class SimMesh:
         self.names = list(self.nodes)
         self.clients: dict[str, SimProducer | SimConsumer] = {}
         self.sdks: dict[str, SimClient] = {}
+        self.state_after: Callable[[int, int], Timeline | None] = lambda uid, sequence: None
         self._calms = 0
         self._harmed, self._calm_at_us = False, -_AFTERMATH_US
         self._clock_leapt_us = -_MEASURED_ANEW_US

@@ -7,6 +7,7 @@ a failure is shrunk.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -24,6 +25,11 @@ FAULTS = (
     "set clock", "drift clock", "bad network", "restart",
 )  # fmt: skip
 
+CARELESS = (
+    "wrong ids", "ids twice", "long list", "late retry", "forked producer", "stale tokens", "settled twice",
+    "late frames of the gone", "browse",
+)  # fmt: skip
+"""What users do who are not careful (see `careless`), and who read meanwhile."""
 PLOTS = (
     "overthrow", "wrong heir", "doze", "naps", "damaged disk", "left behind", "slow reads", "late frames",
     "damaged bodies", "slow coordinator",
@@ -144,6 +150,8 @@ class Plan:
 
 _PLOTTED = 0.5
 """Share of the seeds whose storms have plots."""
+_CARELESS = 0.34
+"""Share of the seeds with careless users; from a stream of their own."""
 _NOTHING_ELSE = 0.5
 """Share of those in which nothing else goes wrong: what a plot does is seen best in fine weather."""
 
@@ -171,12 +179,17 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
             steps = [step for step in steps if step.kind not in FAULTS]
         steps += chosen
     turn, place = divmod(seed, _DIRECTED_EVERY)
-    if place == _DIRECTED_AT and turn % _DIRECTED_SLOTS in DIRECTED:
+    directed = place == _DIRECTED_AT and turn % _DIRECTED_SLOTS in DIRECTED
+    if directed:
         kind, wanted = DIRECTED[turn % _DIRECTED_SLOTS]
         options = replace(options, **wanted)
         steps, at_us = _directed(Random(seed * 0xC2B2AE35 + 5), kind, steps, at_us)
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
     steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
+    careless = Random(seed * 0x2545F491 + 11)
+    if careless.random() < _CARELESS and not directed:
+        options = replace(options, habits=tuple(map(partial(_shortening, careless), options.habits)))
+        steps += _careless(careless, at_us)
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
 
@@ -211,6 +224,22 @@ def _losses(random: Random, until_us: int) -> list[Step]:
         Step(random.randint(0, until_us), random.choice(LOSSES), random.getrandbits(32))
         for _ in range(random.randint(1, 4))
     ]
+
+
+def _careless(random: Random, until_us: int) -> list[Step]:
+    """A few kinds of carelessness, each several times."""
+    kinds = random.sample(CARELESS, random.randint(1, 4))
+    return [
+        Step(random.randint(0, until_us), random.choice(kinds), random.getrandbits(32))
+        for _ in range(random.randint(4, 24))
+    ]
+
+
+def _shortening(random: Random, habits: Habits) -> Habits:
+    """Half of those who extend leases (and some who did not) do so to all kinds of lengths."""
+    if random.random() < 0.5:
+        return habits
+    return replace(habits, extend=max(habits.extend, random.random() * 0.5), shorten=random.random())
 
 
 def _plots(random: Random, until_us: int) -> list[Step]:

@@ -17,7 +17,7 @@ from dueq_chaos.sim.network import Line, Network
 from dueq_chaos.sim.node import Node
 from dueq_chaos.sim.world import World
 from dueq_codecs import frames
-from dueq_codecs.messages import BrokerMessage, ClientMessage
+from dueq_codecs.messages import BrokerMessage, ClientMessage, ConsumerAction, ConsumerFrame
 
 Answer = Callable[[Any, effects.Failed | None], None]
 """Called once: with the value of Completed and None, or with None and the failure."""
@@ -42,6 +42,7 @@ class SimClient:
         wire: whether frames go through the codecs (slower, and nothing is shared by reference).
         consumers: who takes what comes for a consumer id.
         calls: those that wait for their answer.
+        attaches: the last ATTACH of each consumer to each broker by a link of its own, with the link's identity.
         waiting: calls that will be repeated soon.
         failures: what its core has raised.
     """
@@ -70,14 +71,15 @@ class SimClient:
         self._numbers = 0
         self._sockets: dict[int, _Socket] = {}
         self._planned_us: int | None = None
+        self.attaches: dict[bytes, dict[str, tuple[str, ConsumerFrame]]] = {}
         self.start()
 
     # -------------------------------------------------------------- life
 
-    def start(self) -> None:
-        """Begin a process: a new client id, nothing remembered."""
+    def start(self, client_id: bytes = b"") -> None:
+        """Begin a process: a new client id (or, of a copied process, this one), nothing remembered."""
         self.life += 1
-        self.client_id = self.draw_id()
+        self.client_id = client_id or self.draw_id()
         self.core = ClientCore(
             self.client_id, [f"sim://{broker}" for broker in self.reach], self.world.random
         )
@@ -231,6 +233,8 @@ class SimClient:
         broker, life, identity = socket.broker, socket.life, socket.identity
         node = self._nodes[broker]
         message, bodies = self._carried(order.message, order.bodies)
+        if isinstance(message, ConsumerFrame) and message.action is ConsumerAction.ATTACH:
+            self._note_attach(identity, broker, message)
 
         def arrive() -> None:
             if node.core is None or node.incarnation != life:
@@ -239,6 +243,10 @@ class SimClient:
                 node.client_frame(identity, message, bodies)
 
         self._network.stream(socket.line.up, self.name, broker, arrive)
+
+    def _note_attach(self, identity: str, broker: str, frame: ConsumerFrame) -> None:
+        if frame.leader == broker:
+            self.attaches.setdefault(frame.consumer_id, {})[broker] = identity, frame
 
     def _reset(self, socket: _Socket) -> None:
         """The broker's life to which this connection belonged is over: its machine says so."""

@@ -17,12 +17,15 @@ from dueq.client.core import Delivery, PartsCall, effects, events
 from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
 from dueq_chaos.sim import history as told
 from dueq_chaos.sim.history import History, MessageKey, name_of
+from dueq_chaos.sim.naming import Named, misanswered
 from dueq_chaos.sim.sdk import ConsumerEffect, SimClient
 from dueq_codecs.records import Outcome, RecordKind
 
 _TIMEOUT_US = 20_000_000
 _IN_TIME_US = 250_000
 """An ack that its consumer sends so long before the end of the lease is in time, if nothing holds it up."""
+_TOLD_US = 100_000
+"""By then a user has been told that a lease is over."""
 _SETTLED_US = 5_000
 """By then the session machine has sent what it was asked to."""
 
@@ -32,20 +35,20 @@ def _key_of(text: str) -> tuple[MessageKey, int]:
     return (found.uid, found.sequence, found.row), found.first
 
 
-def _text_of(key: MessageKey, first: int) -> str:
-    return ids.to_text(ids.MessageId(first, *key))
-
-
 class ProducingUser:
     """Calls `schedule_many`, `move_many`, `cancel_many`; repeats what failed while there is patience.
 
     Attributes:
         patience: how often a failed call is repeated.
+        again_us: how long that is put off.
+        retry_timeout_us: how long a repetition of a `schedule` may take; None: as long as the call before.
     """
 
     def __init__(self, client: SimClient, history: History) -> None:
         self.client, self.history = client, history
         self.patience = 2
+        self.again_us = (1_000, 1_500_000)
+        self.retry_timeout_us: int | None = None
 
     def schedule(
         self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US
@@ -68,9 +71,9 @@ class ProducingUser:
         elif failed.repeat is not None and len(failed.repeat.parts):
             results = failed.repeat.mixed()
             if patience:
-                self._again(
-                    failed.repeat, timeout_us, partial(self._scheduled, rows, timeout_us, patience - 1)
-                )
+                timeout_us = self.retry_timeout_us or timeout_us
+                again = partial(self._scheduled, rows, timeout_us, patience - 1)
+                self._again(failed.repeat, timeout_us, again)
         else:
             results = [failed.error] * len(rows)
         final = failed is None or failed.repeat is None or not patience
@@ -101,14 +104,21 @@ class ProducingUser:
                 if client.core is not None:
                     client.call(lambda n, at: events.Repeat(n, at, call), timeout_us, answer)
 
-        client.world.after(client.world.random.randint(1_000, 1_500_000), repeat)
+        client.world.after(client.world.random.randint(*self.again_us), repeat)
 
     def alter(self, topic: str, keys: list[MessageKey], dues_ms: list[int] | None) -> None:
         """Move messages, or cancel them without dues."""
+        self.alter_named(topic, [Named(self.history.text_of(key), key) for key in keys], dues_ms)
+
+    def alter_named(
+        self, topic: str, names: list[Named], dues_ms: list[int] | None, timeout_us: int = _TIMEOUT_US
+    ) -> None:
+        """Move or cancel what these names say, wrong ones and repeated ones among them."""
         history, asked_us = self.history, self.client.world.wall_us
-        texts = [_text_of(key, history.messages[key].first) for key in keys]
-        order = orders.alter(topic, texts, dues_ms)
-        for at, key in enumerate(keys):
+        order = orders.alter(topic, [name.text for name in names], dues_ms)
+        for at, (_, key) in enumerate(names):
+            if key is None:
+                continue
             message = history.messages[key]
             message.changing = True
             if dues_ms is None:
@@ -116,28 +126,31 @@ class ProducingUser:
             else:
                 message.maybe_dues.append(dues_ms[at])
         what = "cancel" if dues_ms is None else "move"
-        self.client.world.tell(self.client.name, f"asks to {what} {', '.join(map(name_of, keys))}")
-        answer = partial(self._altered, keys, dues_ms, asked_us, self.patience)
-        self.client.call(order.build, _TIMEOUT_US, answer)
+        self.client.world.tell(self.client.name, f"asks to {what} {', '.join(map(str, names))}")
+        answer = partial(self._altered, names, dues_ms, asked_us, self.patience)
+        self.client.call(order.build, timeout_us, answer)
 
     def _altered(
-        self, keys: list[MessageKey], dues_ms: list[int] | None, asked_us: int, patience: int,
+        self, names: list[Named], dues_ms: list[int] | None, asked_us: int, patience: int,
         value: PartsCall | None, failed: effects.Failed | None,
     ) -> None:  # fmt: skip
         if failed is None:
             assert value is not None
             results: list[Any] = list(value.outcomes())
         elif failed.repeat is not None and patience:
-            again = partial(self._altered, keys, dues_ms, asked_us, patience - 1)
+            again = partial(self._altered, names, dues_ms, asked_us, patience - 1)
             self._again(failed.repeat, _TIMEOUT_US, again)
             return
         elif failed.repeat is not None and len(failed.repeat.parts):
             results = failed.repeat.mixed()
         else:
-            results = [failed.error] * len(keys)
-        for at, (key, result) in enumerate(zip(keys, results, strict=True)):
+            results = [failed.error] * len(names)
+        for at, ((_, key), result) in enumerate(zip(names, results, strict=True)):
             due = None if dues_ms is None else dues_ms[at]
-            self._note_change(key, due, result, asked_us)
+            if key is not None:
+                self._note_change(key, due, result, asked_us)
+        for text in misanswered(names, results, dues_ms is None):
+            self.history.misanswered(text)
 
     def _note_change(
         self, key: MessageKey, due: int | None, result: Outcome | DueqError, asked_us: int
@@ -169,6 +182,7 @@ class Habits:
         idle_us: how long it leaves what has come where it is.
         work_us: how long it works on one.
         nack, extend, forget, late, twice: what it does instead of (or before) a plain ack.
+        shorten: share of the extensions that are to any length, and after which it works on for a while.
     """
 
     idle_us: tuple[int, int] = (20, 2_000)
@@ -178,6 +192,7 @@ class Habits:
     forget: float = 0.0
     late: float = 0.0
     twice: float = 0.0
+    shorten: float = 0.0
 
 
 class ConsumingUser:
@@ -188,6 +203,7 @@ class ConsumingUser:
         weather: of a partition: None while anything may hold up what travels; else what names the leadership and
             the last change of the weather, so that two equal answers mean that nothing has happened between.
         open: whether a consumer is open or being opened.
+        gone: the consumers that it has closed.
     """
 
     def __init__(
@@ -198,7 +214,9 @@ class ConsumingUser:
         self.habits = Habits()
         self.weather: Callable[[int], object] = lambda uid: None
         self.random = Random(seed)
+        self.careless = Random(seed * 0x9E3779B1 + 2)
         self.open = False
+        self.gone: list[bytes] = []
         self._id = b""
         self._inbox: list[Delivery] = []
         self._given_up: dict[tuple[int, int, int, int], None] = {}
@@ -221,6 +239,15 @@ class ConsumingUser:
     def is_free(self) -> bool:
         """Whether it holds nothing, as far as it knows."""
         return not self._held and not self._inbox
+
+    @property
+    def held(self) -> list[Delivery]:
+        """What its user is at work on."""
+        return [delivery for delivery in self._held if not delivery.settling and not delivery.lost]
+
+    def give_up(self, delivery: Delivery) -> None:
+        """Its user decides otherwise, elsewhere."""
+        self._end(delivery)
 
     @property
     def consumer_id(self) -> bytes:
@@ -262,8 +289,12 @@ class ConsumingUser:
         self.open = False
         self.client.world.tell(self.client.name, f"closes its consumer, {len(unhandled)} go back")
         order = orders.close_consumer(self._id, unhandled)
-        self.client.call(order.build, _TIMEOUT_US, lambda value, failed: None)
+        self.client.call(order.build, _TIMEOUT_US, partial(self._closed, self._id))
         self._later(reopen_after_us, self._reopen)
+
+    def _closed(self, consumer_id: bytes, value: Any, failed: effects.Failed | None) -> None:
+        if failed is None:
+            self.gone.append(consumer_id)
 
     def crashed(self, restart_after_us: int) -> None:
         """Its process has died: it holds nothing any more; another process begins after a while."""
@@ -422,6 +453,9 @@ class ConsumingUser:
 
     def _extend(self, key: MessageKey, delivery: Delivery) -> None:
         amount_ms = self.random.choice([self.lease_ms, 2 * self.lease_ms])
+        if self.careless.random() < self.habits.shorten:
+            self._extend_anyhow(key, delivery)
+            return
         noted, consumer_id = self._held[delivery], self._id
         order = orders.settle(self._id, RecordKind.EXTEND, [delivery], amount_ms)
 
@@ -440,6 +474,61 @@ class ConsumingUser:
 
         self.client.call(order.build, _TIMEOUT_US, extended)
         self._later(_SETTLED_US, believe)
+
+    def _extend_anyhow(self, key: MessageKey, delivery: Delivery) -> None:
+        """To one length or several, at once or in turn, shorter than what is left among them; then work on."""
+        random, world = self.careless, self.client.world
+        noted, consumer_id = self._held[delivery], self._id
+        at_us = 0
+        for _ in range(random.choice([1, 1, 2, 3])):
+            length_ms = random.choice(
+                [limits.LEASE_MS_MIN, 150, 400, 1_000, self.lease_ms, 2 * self.lease_ms]
+            )
+            self._later(at_us, partial(self._ask_for, consumer_id, key, delivery, noted, length_ms))
+            at_us += random.choice([0, 1_000, 200_000])
+        world.tell(self.client.name, f"extends {name_of(key)}")
+        self._later(
+            at_us + random.randint(1_000, 3_000_000), partial(self._ack_if_held, consumer_id, key, delivery)
+        )
+
+    def _ask_for(
+        self, consumer_id: bytes, key: MessageKey, delivery: Delivery, noted: told.Delivery, length_ms: int
+    ) -> None:
+        world = self.client.world
+        if consumer_id != self._id or delivery not in self._held or delivery.lost:
+            return
+        asked_us = world.now_us
+        answered: list[bool] = []
+
+        def rely() -> None:
+            """The user relies on what the machine makes of it, before and after the answer."""
+            if delivery in self._held and not delivery.lost:
+                noted.lease_until_us = world.wall_us + delivery.deadline_us - world.now_us
+                longest_us = asked_us + length_ms * 1000 + _SETTLED_US
+                if not answered and delivery.deadline_us > longest_us:
+                    self.history.misanswered(
+                        f"{name_of(key)}: believed {delivery.deadline_us - longest_us} us longer than was asked for"
+                    )
+
+        def look(outcomes: list[Outcome] | None, failed: effects.Failed | None) -> None:
+            answered.append(True)
+            rely()
+            if delivery in self._held:
+                self._later(max(delivery.deadline_us - world.now_us, 0) + _TOLD_US, over)
+
+        def over() -> None:
+            since_us = world.now_us - delivery.deadline_us
+            if delivery in self._held and not (delivery.lost or delivery.settling) and since_us >= _TOLD_US:
+                self.history.misanswered(f"{name_of(key)}: its holder is not told that its lease is over")
+
+        order = orders.settle(consumer_id, RecordKind.EXTEND, [delivery], length_ms)
+        self.client.call(order.build, _TIMEOUT_US, look)
+        self._later(_SETTLED_US, rely)
+        self._later(length_ms * 1000 + _SETTLED_US + _TOLD_US, over)
+
+    def _ack_if_held(self, consumer_id: bytes, key: MessageKey, delivery: Delivery) -> None:
+        if self.open and consumer_id == self._id and delivery in self._held and not delivery.lost:
+            self._ack(key, delivery)
 
     def _end(self, delivery: Delivery) -> None:
         noted = self._held.pop(delivery, None)

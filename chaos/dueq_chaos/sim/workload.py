@@ -7,10 +7,11 @@ from random import Random
 
 from dueq import limits
 from dueq.client.core import events
+from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser
 from dueq_chaos.sim.mesh import SimMesh
-from dueq_chaos.sim.plan import Options, Step, draw_habits
+from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
@@ -48,6 +49,7 @@ class Workload:
         self._batches = 0
         self._extra_topics: list[str] = []
         self._loader: LoadingUser | None = None
+        self._careless: CarelessUsers | None = None
         self._kinds: dict[str, Callable[[Random], None]] = {
             "schedule": lambda random: self._schedule(random, -200, 4_000),
             "schedule far": lambda random: self._schedule(random, 3_600_000, 90_000_000),
@@ -64,10 +66,21 @@ class Workload:
 
     def do(self, step: Step) -> None:
         """Do one thing; nothing, if the process that would is dead."""
+        if step.kind in CARELESS:
+            self.done[step.kind] = self.done.get(step.kind, 0) + 1
+            self._careless_users().do(step.kind, Random(step.seed))
+            return
         if step.kind in _PRODUCING and self.producer.client.core is None:
             return
         self.done[step.kind] = self.done.get(step.kind, 0) + 1
         self._kinds[step.kind](Random(step.seed))
+
+    def _careless_users(self) -> CarelessUsers:
+        if self._careless is None:
+            self._careless = CarelessUsers(
+                self.mesh, TOPIC, self.uids, self.consumers, self.producer.client.wire
+            )
+        return self._careless
 
     def calm(self) -> None:
         """From now on everybody consumes well; nobody consumes the topics that come and go."""

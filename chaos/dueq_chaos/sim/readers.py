@@ -1,0 +1,158 @@
+"""A user who browses while the storm goes on: all pages of a walk are the state after one record.
+
+What a walk has shown is compared with the state that the committed records come to, applied up to that record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+from typing import Final
+
+import numpy as np
+
+from dueq import ids
+from dueq.client.browsing import BrowsePage, Walk
+from dueq.client.core import effects, events
+from dueq.client.core.browsing import PageAnswer
+from dueq.core.entry import keys_of
+from dueq.core.timeline import Timeline
+from dueq.errors import SnapshotLost
+from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.sdk import SimClient
+
+_CALL_US: Final = 10_000_000
+_AT_LEISURE: Final = 8
+"""After so many pages it reads on without a rest: a storm ends when its calls have ended."""
+
+Shown = tuple[str, int, int, int]
+"""(id, instant until which it waits, due, attempt)"""
+
+
+class Seen:
+    """What one whole walk has shown.
+
+    Attributes:
+        place: of the partition in its topic.
+        applied: the record after which it is the state, as the first page says.
+        rows: in order.
+    """
+
+    def __init__(self, place: int, applied: int) -> None:
+        self.place, self.applied = place, applied
+        self.rows: list[Shown] = []
+        self.pages = 0
+
+    def add(self, page: BrowsePage) -> None:
+        """Take the next page."""
+        self.pages += 1
+        columns = zip(
+            page.ids, page.waits_until.tolist(), page.due.tolist(), page.attempt.tolist(), strict=True
+        )
+        self.rows += columns
+
+
+def shown_of(uid: int, state: Timeline) -> list[Shown]:
+    """Return what browsing shows of a state: what waits and may be delivered, in order."""
+    entries = state.waiting_hot()
+    barred = state.jobs.barred(entries)
+    if barred is not None:
+        entries = entries[~barred]
+    entries = entries[np.lexsort((keys_of(entries), entries["wait_at"]))]
+    columns = (entries[name].tolist() for name in ("first", "sequence", "row", "wait_at", "due", "attempt"))
+    return [
+        (ids.to_text(ids.MessageId(first, uid, sequence, row)), wait_at, due, attempt)
+        for first, sequence, row, wait_at, due, attempt in zip(*columns, strict=True)
+    ]
+
+
+class BrowsingUser:
+    """Walks over one partition after the other, a few rows at a time, at leisure.
+
+    Args:
+        mesh: where.
+        topic: what is read.
+        uids: its partitions, by place.
+        wire: whether its frames go through the codecs.
+    """
+
+    def __init__(self, mesh: SimMesh, topic: str, uids: Sequence[int], wire: bool) -> None:
+        self.mesh, self.topic, self.uids = mesh, topic, uids
+        self.client: SimClient = mesh.sdk("reader")
+        self.client.wire = wire
+
+    def browse(self, random: Random) -> None:
+        """Begin a walk."""
+        place = random.randrange(len(self.uids))
+        walk = Walk(self.topic, place, payloads=random.random() < 0.3)
+        limit, rest_us = random.choice([1, 3, 10, 100]), random.choice([1_000, 300_000, 3_000_000])
+        self._ask(walk, place, None, limit, rest_us)
+
+    def _ask(self, walk: Walk, place: int, seen: Seen | None, limit: int, rest_us: int) -> None:
+        order = walk.order()
+        assert order is not None
+
+        def build(call: int, deadline_us: int) -> events.Event:
+            event = order.build(call, deadline_us)
+            assert isinstance(event, events.Browse)
+            event.limit = limit
+            return event
+
+        self.client.call(build, _CALL_US, partial(self._answered, walk, place, seen, limit, rest_us))
+
+    def _answered(
+        self, walk: Walk, place: int, seen: Seen | None, limit: int, rest_us: int, value: PageAnswer | None,
+        failed: effects.Failed | None,
+    ) -> None:  # fmt: skip
+        if failed is not None:
+            if not isinstance(failed.error, SnapshotLost):
+                return
+            try:
+                walk.lost(failed.error)
+            except SnapshotLost:
+                return  # as it must be: what was shown is right, and there is no more of it
+        else:
+            walk.take(value)
+        if walk.order() is None:
+            page = walk.page()
+            seen = seen or Seen(place, page.applied)
+            if page.applied != seen.applied:
+                self._wrong(place, f"pages of the states after records {seen.applied} and {page.applied}")
+            seen.add(page)
+            if walk.done:
+                self._judge(walk, seen)
+                return
+        if seen is not None and seen.pages >= _AT_LEISURE:
+            rest_us = 0
+        self._later(rest_us, partial(self._ask, walk, place, seen, limit, rest_us))
+
+    def _judge(self, walk: Walk, seen: Seen) -> None:
+        ending = walk.ending()
+        if ending is not None:
+            self.client.submit(ending)
+        uid = self.uids[seen.place]
+        state = self.mesh.state_after(uid, seen.applied)
+        expected = shown_of(uid, state) if state is not None else seen.rows
+        if expected != seen.rows:
+            missing = [row for row in expected if row not in seen.rows]
+            strange = [row for row in seen.rows if row not in expected]
+            self._wrong(
+                seen.place,
+                f"the state after record {seen.applied} lacks {missing}, has {strange} beyond it",
+            )
+        self.mesh.world.tell("reader", f"has seen {len(seen.rows)} rows after record {seen.applied}")
+
+    def _wrong(self, place: int, what: str) -> None:
+        self.mesh.history.misanswered(f"browsing partition {self.uids[place]}: {what}")
+
+    def _later(self, after_us: int, action: Callable[[], None]) -> None:
+        client = self.client
+        client.waiting += 1
+
+        def run() -> None:
+            client.waiting -= 1
+            if client.core is not None:
+                action()
+
+        self.mesh.world.after(after_us, run)
