@@ -11,11 +11,12 @@ from typing import Final
 
 from dueq.client import orders
 from dueq.client.core import Delivery, effects
-from dueq_chaos.sim.history import MessageKey, name_of
+from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.naming import Named, finished_name, wrong_name
 from dueq_chaos.sim.readers import BrowsingUser
 from dueq_chaos.sim.users import ConsumingUser, ProducingUser
+from dueq_chaos.sim.world import World
 from dueq_codecs.messages import ConsumerAction
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -181,24 +182,21 @@ class CarelessUsers:
             self.mesh.history.misanswered(text)
 
     def _settled_twice(self, random: Random) -> None:
-        """One lease twice in one request: it ends once."""
+        """One lease twice, in one request or by two calls that decide otherwise: it ends once."""
         found = self._holder(random)
         if found is None:
             return
         user, delivery = found
-        kind = random.choice([RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE])
-        key = (delivery.uid, delivery.sequence, delivery.row)
-        if kind is RecordKind.ACK:
-            self.mesh.history.maybe_acked(key)
-
-        def settled(outcomes: list[Outcome]) -> None:
-            if outcomes.count(Outcome.DONE) > 1:
-                self.mesh.history.misanswered(f"{name_of(key)}: {kind.name} of one lease twice, both done")
-            if kind is RecordKind.ACK and Outcome.DONE in outcomes:
-                self.mesh.history.acked(key, self.mesh.world.wall_us, delivery.token)
-
         user.give_up(delivery)
-        self._settle(user, kind, [delivery, forgery(delivery)], settled)
+        kinds = random.sample([RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE], 2)
+        if random.random() < 0.5:
+            kinds = kinds[:1]
+        lease = _Lease(self.mesh.history, delivery)
+        for kind in kinds:
+            if kind is RecordKind.ACK:
+                self.mesh.history.maybe_acked(lease.key)
+            deliveries = [delivery] if len(kinds) > 1 else [delivery, forgery(delivery)]
+            self._settle(user, kind, deliveries, partial(lease.settled, kind, self.mesh.world))
 
     def _settle(
         self,
@@ -255,6 +253,24 @@ class CarelessUsers:
         if self._reader is None:
             self._reader = BrowsingUser(self.mesh, self.topic, self.uids, self.wire)
         self._reader.browse(random)
+
+
+class _Lease:
+    """A lease that is settled more than once, and may be ended by one of them only."""
+
+    def __init__(self, history: History, delivery: Delivery) -> None:
+        self._history, self._token, self._done = history, delivery.token, 0
+        self.key: MessageKey = (delivery.uid, delivery.sequence, delivery.row)
+
+    def settled(self, kind: RecordKind, world: World, outcomes: list[Outcome]) -> None:
+        """An answer."""
+        self._done += outcomes.count(Outcome.DONE)
+        if self._done > 1:
+            self._history.misanswered(
+                f"{name_of(self.key)}: one lease ended twice, the second time by {kind.name}"
+            )
+        elif kind is RecordKind.ACK and Outcome.DONE in outcomes:
+            self._history.acked(self.key, world.wall_us, self._token)
 
 
 def forgery(delivery: Delivery) -> Delivery:
