@@ -12,6 +12,7 @@ from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.clients import CLIENTS
 from dueq_chaos.bugs.delivering import DELIVERING
 from dueq_chaos.bugs.elections import ELECTIONS
+from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.state import STATE
@@ -21,5 +22,6 @@ from dueq_chaos.bugs.waking import WAKING
 BUGS: Final[dict[str, Bug]] = {
     bug.name: bug
     for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS, *JOBS, *WAKING)
+    for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS, *JOBS, *HANDLING)
 }
 """Every planted bug by its name."""
