@@ -19,8 +19,8 @@ WAKING: Final = (
         "A leader pushes when its ISR has answered anything lately, in whatever epoch.",
         "a defect of this product, found by review; ZooKeeper lock recipes",
         _PINGS,
-        seeds=320,
-        finders=(317,),
+        seeds=640,
+        finders=(637,),
     ),
     Bug(
         "acks-confirm-from-their-arrival",

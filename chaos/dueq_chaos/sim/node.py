@@ -33,8 +33,8 @@ from dueq_chaos.sim.network import Network
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 
-_READ_LATE_US = 2_000
-"""So long after it has woken, a process may have read what came while it was asleep."""
+READ_LATE_US = 2_000
+"""Longest time after waking until a process reads what came while it slept: waking instant modulo this."""
 _UP_US_MAX = 100 * 86_400 * 1_000_000
 """Its machine has run for less when it starts."""
 Deliver = Callable[[str, BrokerMessage, list[bytes | memoryview]], None]
@@ -201,7 +201,7 @@ class Node:
                 self._inbox, self._unread = unread, None
                 self.wake()
 
-        self._world.after(self._world.now_us % _READ_LATE_US, read)
+        self._world.after(self._world.now_us % READ_LATE_US, read)
         self.wake()
 
     # -------------------------------------------------------------- turns

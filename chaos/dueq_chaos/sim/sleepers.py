@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.node import READ_LATE_US
 from dueq_chaos.sim.users import Habits
 from dueq_chaos.sim.workload import Workload
 
@@ -42,7 +43,9 @@ class Sleepers:
         def fall_asleep() -> None:
             node = mesh.nodes[mesh.leader_of(users.uids[0]) or mesh.names[0]]
             if node.core is not None:
-                node.pause(for_us)
+                # It reads what lies in its sockets at once, so before anybody can have answered what it says on waking.
+                late_us = (mesh.world.now_us + for_us) % READ_LATE_US
+                node.pause(for_us - late_us + random.choice([0, 200, late_us]))
 
         self._later(asleep_ms * 1000, fall_asleep)
 
