@@ -24,7 +24,7 @@ from dueq_codecs.records import U64
 
 NEVER_MS: Final = 1 << 62
 """Later than every instant."""
-SPARE_PLACES: Final = 1024
+SPARE_PLACES: Final = 256
 """So many dead places are always allowed: a small heap is not made anew time and again."""
 WAITING: Final = int(State.WAITING)
 _KEY_BITS: Final = 56

@@ -537,7 +537,9 @@ class Partition:
         self._shrink_cache()  # nothing else may happen here for a long time
 
     def _shrink_cache(self) -> None:
-        self.replica.log.shrink_cache(self.timeline.applied + 1, self.log_cache_bytes)
+        # What is committed may not be on this disk yet: then nobody could read it back.
+        done = min(self.timeline.applied, self.replica.synced)
+        self.replica.log.shrink_cache(done + 1, self.log_cache_bytes)
 
     def _scan(self, wanted: ScanWanted) -> None:
         generation = self._generation
