@@ -14,6 +14,7 @@ from dueq_chaos.bugs.delivering import DELIVERING
 from dueq_chaos.bugs.elections import ELECTIONS
 from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
+from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
@@ -21,7 +22,17 @@ from dueq_chaos.bugs.waking import WAKING
 
 BUGS: Final[dict[str, Bug]] = {
     bug.name: bug
-    for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS, *JOBS, *WAKING)
-    for bug in (*REPLICATION, *ELECTIONS, *STORAGE, *STATE, *DELIVERING, *CLIENTS, *JOBS, *HANDLING)
+    for bug in (
+        *REPLICATION,
+        *ELECTIONS,
+        *STORAGE,
+        *STATE,
+        *DELIVERING,
+        *CLIENTS,
+        *JOBS,
+        *WAKING,
+        *HANDLING,
+        *MEMORY,
+    )
 }
 """Every planted bug by its name."""

@@ -16,12 +16,14 @@ import numpy as np
 from dueq.core.effects import Effect, SendClient, SendPeer
 from dueq.core.partition import Partition
 from dueq.limits import PUSH_CONFIRM_MS
-from dueq_chaos.sim import jobs
+from dueq_chaos.sim import jobs, memory
 from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.ledger import Ledger
+from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
+from dueq_codecs.records import Record
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.mesh import SimMesh
@@ -201,13 +203,21 @@ class Invariants:
             if sequence in epochs and log.epoch_at(sequence) != epochs[sequence]:
                 self._fail(f"{node.name} leads p{uid} with another record {sequence} than was committed")
 
+    def _record(self, node: Node, partition: Partition, sequence: int) -> Record | None:
+        """A record of a replica: from its memory, or from its disk if it was let go already."""
+        entry = partition.replica.log.get(sequence)
+        if entry is not None:
+            return entry.record
+        held = node.disk.record(partition.uid, sequence)
+        return decode_record(held) if isinstance(held, bytes) else None
+
     def _committed(self, node: Node, partition: Partition, before: int) -> None:
         """The commit position has moved: compare the records, and look whether who must hold them does."""
         replica, uid = partition.replica, partition.uid
         for sequence in range(before + 1, replica.commit + 1):
-            entry = replica.log.get(sequence)
-            if entry is not None:
-                wrong = self.ledger.committed(uid, entry.record)
+            record = self._record(node, partition, sequence)
+            if record is not None:
+                wrong = self.ledger.committed(uid, record)
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
         if replica.leading is not None:
@@ -353,3 +363,7 @@ class Invariants:
                     self._fail(f"{member.broker_id} p{uid}: applied {applied} of {reference.applied} records")
                 for text in differences(holder.disk.store, partition, reference, reopen=quiet):
                     self._fail(f"{member.broker_id} p{uid}: {text}")
+        if quiet:
+            for name, node in self.mesh.nodes.items():
+                if node.core is not None and (texts := memory.excess(node.core, node.now())):
+                    self._fail(f"{name} keeps too much: " + "; ".join(texts[:3]))

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from dueq import limits
+from dueq_chaos.sim import scale
 from dueq_chaos.sim.users import Habits
 
 TRAFFIC = {
@@ -130,6 +131,8 @@ class Options:
     habits: tuple[Habits, ...] = ()
     snapshot_part_bytes: int = limits.SNAPSHOT_CHUNK_BYTES
     """How much of a snapshot is read at a time."""
+    limits: tuple[tuple[str, int], ...] = ()
+    """Limits that are smaller than in life (see `scale`)."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,8 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         options = replace(options, **wanted)
         steps, at_us = _directed(Random(seed * 0xC2B2AE35 + 5), kind, steps, at_us)
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
+    if place != _DIRECTED_AT:
+        options, steps = _long_times(Random(seed * 0x165667B1 + 11), options, steps, at_us)
     steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
     careless = Random(seed * 0x2545F491 + 11)
     if careless.random() < _CARELESS and not directed:
@@ -240,6 +245,21 @@ def _shortening(random: Random, habits: Habits) -> Habits:
     if random.random() < 0.5:
         return habits
     return replace(habits, extend=max(habits.extend, random.random() * 0.5), shorten=random.random())
+
+
+def _long_times(
+    random: Random, options: Options, steps: list[Step], until_us: int
+) -> tuple[Options, list[Step]]:
+    """Small limits in every fourth seed, a long calm at the end of some; time-outs that are mostly cancelled."""
+    steps = list(steps)
+    if random.random() < 0.25:
+        options = replace(options, limits=scale.draw(random))
+        if random.random() < 0.4:
+            steps.append(Step(until_us, "long calm", random.getrandbits(32)))
+    if random.random() < 0.15:
+        for _ in range(random.randint(1, 3)):
+            steps.append(Step(random.randint(0, until_us), "time-outs", random.getrandbits(32)))
+    return options, steps
 
 
 def _plots(random: Random, until_us: int) -> list[Step]:

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from random import Random
 
-from dueq_chaos.sim import jobs, punctuality
+from dueq_chaos.sim import jobs, punctuality, scale
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
 from dueq_chaos.sim.mesh import SimMesh
@@ -72,10 +72,11 @@ class Storm:
     def __init__(self, seed: int, plan: Plan | None = None, minutes: float = 0.0) -> None:
         self.plan = plan or draw(seed, minutes)
         options = self.plan.options
-        self.mesh = SimMesh(
-            seed, hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes,
-            snapshot_part_bytes=options.snapshot_part_bytes,
-        )  # fmt: skip
+        with scale.scaled(options.limits):
+            self.mesh = SimMesh(
+                seed, hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes,
+                snapshot_part_bytes=options.snapshot_part_bytes,
+            )  # fmt: skip
         self.random = self.mesh.world.random
         self._clock_error_us = _clock_error_us(self.plan)
         self.invariants = Invariants(self.mesh, clock_error_us=self._clock_error_us)
@@ -91,7 +92,8 @@ class Storm:
     def run(self) -> Outcome:
         """Run it to the end, or to the first violation."""
         try:
-            verdicts = self._run()
+            with scale.scaled(self.plan.options.limits):
+                verdicts = self._run()
         except Violation as violation:
             verdicts = [str(violation)]
         except Exception as error:  # the simulator's own fault, or a core's that nothing else has caught
@@ -137,10 +139,21 @@ class Storm:
             self.invariants.in_full(quiet=False)
             self.mesh.calm()
             self._weather()
+        elif step.kind == "long calm":
+            self._long_calm(Random(step.seed), workload)
         elif step.is_fault:
             self._faults.do(step)
         else:
             workload.do(step)
+
+    def _long_calm(self, random: Random, workload: Workload) -> None:
+        """Minutes in which nothing goes wrong and little happens: partitions grow older by their records only."""
+        self.mesh.calm()
+        for _ in range(random.randint(2, 6)):
+            self.mesh.world.run(random.randint(5_000_000, 40_000_000))
+            workload.burst(random, 6, 0, 1_000)
+        self.mesh.world.run(2_000_000)
+        self._weather()
 
     def _weather(self) -> None:
         """What is usual in this world."""

@@ -16,7 +16,7 @@ from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
 _CALL_US = 20_000_000
-_PRODUCING = ("schedule", "schedule far", "schedule long", "impatient schedule", "alter")
+_PRODUCING = ("schedule", "schedule far", "schedule long", "impatient schedule", "alter", "time-outs")
 
 
 class Workload:
@@ -62,6 +62,7 @@ class Workload:
             "create topic": self._create_topic,
             "delete topic": self._delete_topic,
             "load job": self._load_job,
+            "time-outs": self._time_outs,
         }
 
     def do(self, step: Step) -> None:
@@ -169,6 +170,27 @@ class Workload:
         now_ms = self.mesh.world.wall_us // 1000
         dues = [now_ms + random.randint(-200, 2_000) for _ in payloads]
         self.producer.schedule(TOPIC, payloads, dues, timeout_us=random.randint(500, 1_000_000))
+
+    def _time_outs(self, random: Random) -> None:
+        """Many messages far ahead, moved on a few times and cancelled: each time a place in the due queue."""
+        rows = random.randint(60, 400)
+        now_ms = self.mesh.world.wall_us // 1000
+        payloads = self._payloads(rows)
+        mine = frozenset(payloads)
+        self.producer.schedule(
+            TOPIC, payloads, [now_ms + random.randint(600_000, 86_400_000) for _ in payloads]
+        )
+        rounds = random.randint(1, 5)
+
+        def go_on(left: int) -> None:
+            messages = self.mesh.history.messages
+            chosen = [key for key in self._alterable(touched=False) if messages[key].payload in mine]
+            far_ms = self.mesh.world.wall_us // 1000 + 600_000
+            self._change(chosen, [far_ms + random.randint(0, 9_000) for _ in chosen] if left else None)
+            if left:
+                self.mesh.world.after(random.randint(200_000, 1_000_000), lambda: go_on(left - 1))
+
+        self.mesh.world.after(random.randint(200_000, 1_000_000), lambda: go_on(rounds))
 
     def _load_job(self, random: Random) -> None:
         if self._loader is None:

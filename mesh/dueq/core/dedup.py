@@ -188,6 +188,12 @@ class Deduplication:
             return Verdict(Code.OUTCOME_UNKNOWN, None, False)
         return None
 
+    @property
+    def oldest_age_ms(self) -> int | None:
+        """Age of the partition when the oldest answer was given; None: there is none."""
+        answers = self._answers
+        return answers.age_ms(answers.oldest) if answers else None
+
     def expire(self, age_ms: int) -> None:
         """Forget what is too old at this age of the partition."""
         before = age_ms - self.limits.age_ms

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-_MARKS_MAX: Final = 512
+MARKS_MAX: Final = 512
 _SHARE: Final = 128
 """A mark is made of others only if it weighs at most one part in so many of the log."""
 
@@ -38,7 +38,7 @@ class LogWeight:
         self._lasts.append(sequence)
         self._weights.append(weight)
         self.bytes += weight
-        if len(self._lasts) > _MARKS_MAX:
+        if len(self._lasts) > MARKS_MAX:
             self._merge()
 
     def _merge(self) -> None:

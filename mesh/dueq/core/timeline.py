@@ -20,10 +20,11 @@ from typing import Final
 
 import numpy as np
 
+from dueq.core import dedup
 from dueq.core.applied import Applied, RequestResult
 from dueq.core.checkpoint import Summary, low_water_of, write_rows
 from dueq.core.cold import ColdIds, Hold
-from dueq.core.dedup import DEDUP_LIMITS, JOB_DEDUP_LIMITS, Deduplication, DedupLimits, Verdict
+from dueq.core.dedup import Deduplication, DedupLimits, Verdict
 from dueq.core.entry import Entries, State, keys_of
 from dueq.core.forecast import Forecast
 from dueq.core.job_table import JobTable
@@ -62,7 +63,7 @@ class Timeline:
         uid: int,
         recovered: RecoveredPartition | None = None,
         hot_rows_max: int = HOT_ROWS_MAX,
-        dedup_limits: DedupLimits = DEDUP_LIMITS,
+        dedup_limits: DedupLimits | None = None,
         place: tuple[int, int] = (0, 1),
     ) -> None:
         """Begin with nothing, or with the last checkpoint that the store recovered; replay the tail then.
@@ -71,7 +72,7 @@ class Timeline:
             uid: the partition.
             recovered: what `dueq.storage` found; None: an empty partition.
             hot_rows_max: waiting messages to keep in memory, soonest first.
-            dedup_limits: how much is remembered of past requests.
+            dedup_limits: how much is remembered of past requests; None: the usual.
             place: the partition's place in its topic, and how many the topic has: says which jobs it decides about.
 
         Raises:
@@ -85,8 +86,10 @@ class Timeline:
         self.low_water = recovered.low_water if recovered else 0
         self._table = Table(uid)
         self._forecast = Forecast(recovered.days if recovered else None, summary.far)
-        self._dedup = Deduplication(dedup_limits, recovered.dedup if recovered else None)
-        self._job_dedup = Deduplication(JOB_DEDUP_LIMITS, recovered.job_answers if recovered else None)
+        self._dedup = Deduplication(
+            dedup_limits or dedup.DEDUP_LIMITS, recovered.dedup if recovered else None
+        )
+        self._job_dedup = Deduplication(dedup.JOB_DEDUP_LIMITS, recovered.job_answers if recovered else None)
         self.jobs = JobTable(*place, recovered.jobs if recovered else None, summary.jobs_given)
         self._window = HotWindow((self.low_water, 0) if summary.scheduled else None, self.jobs)
         self._live = LiveMessages(self._table, self._window, self._forecast, self.jobs, summary.scheduled)
@@ -115,6 +118,21 @@ class Timeline:
     def leased_count(self) -> int:
         """Messages that a consumer holds."""
         return self._live.leased
+
+    @property
+    def age_ms(self) -> int:
+        """How old the partition is: what its records' stamps have grown by."""
+        return self._age_ms
+
+    @property
+    def dedup(self) -> Deduplication:
+        """What is remembered of past requests; for reading only."""
+        return self._dedup
+
+    @property
+    def job_dedup(self) -> Deduplication:
+        """The same of INSERTs that name a job."""
+        return self._job_dedup
 
     @property
     def live_count(self) -> int:
@@ -268,16 +286,16 @@ class Timeline:
     def _judge(self, record: Record) -> tuple[list[Verdict], Index | None]:
         """Decide which requests take effect, and so which rows (None: all of them)."""
         of_job = bool(record.job) and record.kind == RecordKind.INSERT
-        dedup = self._job_dedup if of_job else self._dedup
+        memory = self._job_dedup if of_job else self._dedup
         refused = of_job and self.jobs.refuses(record)
         verdicts = []
         chosen: list[Index] = []
         row = 0
         for position, request in enumerate(record.requests):
             if refused:
-                verdict = dedup.recall(request) or Verdict(Code.JOB_ENDED, None, False)
+                verdict = memory.recall(request) or Verdict(Code.JOB_ENDED, None, False)
             else:
-                verdict = dedup.judge(request, record, position, row, self._age_ms)
+                verdict = memory.judge(request, record, position, row, self._age_ms)
             verdicts.append(verdict)
             if verdict.fresh:
                 chosen.append(np.arange(row, row + request.rows, dtype=np.intp))
@@ -312,11 +330,11 @@ class Timeline:
 
     def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
         """Fill in the answers of what took effect, then answer every request."""
-        dedup = self._job_dedup if record.job and record.kind == RecordKind.INSERT else self._dedup
+        memory = self._job_dedup if record.job and record.kind == RecordKind.INSERT else self._dedup
         row = 0
         for request, verdict in zip(record.requests, verdicts, strict=True):
             if verdict.fresh and verdict.answer is not None and len(outcomes):
-                dedup.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
+                memory.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
             row += request.rows
         for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
             if answer is not None and not fresh and answer.sequence == record.sequence:

@@ -327,6 +327,13 @@ class Uploads:
     # -------------------------------------------------------------- periodic care
 
     @property
+    def untouched_since_us(self) -> int | None:
+        """When the upload was touched last (mono) that nobody has touched or named for longest; None: there is none."""
+        touched = [upload.touched_us for upload in self._led.values()]
+        touched += [held.touched_us for held in self._held.values()]
+        return min(touched, default=None)
+
+    @property
     def idle(self) -> bool:
         """Whether there is nothing to care for."""
         return not self._led and not self._held

@@ -1,0 +1,75 @@
+"""Planted bugs of what is kept and for how long: tables that are never cleaned, and what is forgotten too early."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+MEMORY: Final = (
+    Bug(
+        "due-queue-never-cleaned",
+        "The place of a message that was moved or cancelled stays until its old instant.",
+        "the memory invariant; timer heaps with lazy deletion, as Go's before 1.23 and asyncio's before 3.4",
+        (change("core.lane:Lane.drop_dead", "<= 2 * timeline.hot_count + SPARE_PLACES", "<= 1 << 60"),),
+        seeds=60,
+        finders=(
+            1,
+            30,
+        ),
+    ),
+    Bug(
+        "answers-never-age",
+        "Answers of past requests stay until there are too many of them.",
+        "Kafka KAFKA-14844: producer ids that never expired filled brokers' memory",
+        (change("core.dedup:Deduplication.expire", "while answers and", "while False and"),),
+        seeds=60,
+        finders=(
+            12,
+            28,
+        ),
+    ),
+    Bug(
+        "answers-age-too-fast",
+        "An answer is forgotten after two seconds instead of a quarter of an hour.",
+        "Kafka KIP-360: state of producers that is forgotten before they give up",
+        (change("core.dedup:Deduplication.expire", "- self.limits.age_ms", "- self.limits.age_ms // 400"),),
+        seeds=60,
+        finders=(
+            12,
+            30,
+        ),
+    ),
+    Bug(
+        "jobs-never-forgotten",
+        "A job stays known for ever, and so a partition takes no more of them one day.",
+        "the memory invariant; Kafka KAFKA-9144: transactional ids that never expire",
+        (change("core.job_table:JobTable.expire", "self._forget(job)", "pass"),),
+        seeds=60,
+        finders=(
+            12,
+            28,
+        ),
+    ),
+    Bug(
+        "log-cache-never-shrunk",
+        "Applied records stay in memory until they are trimmed from the log.",
+        "etcd raft: entries in MemoryStorage that were never compacted",
+        (change("core.partition:Partition._shrink_cache", "self.log_cache_bytes)", "1 << 40)"),),
+        seeds=150,
+    ),
+    Bug(
+        "cache-drops-what-the-disk-lacks",
+        "A record that is committed leaves memory although this replica has not written it yet.",
+        "etcd raft: an unstable entry that is dropped before it is stable cannot be read back",
+        (
+            change(
+                "core.partition:Partition._shrink_cache",
+                "min(self.timeline.applied, self.replica.synced)",
+                "self.timeline.applied",
+            ),
+        ),
+        seeds=120,
+        finders=(67,),
+    ),
+)

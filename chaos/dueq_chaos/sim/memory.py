@@ -1,0 +1,188 @@
+"""Memory as an invariant: what a broker keeps follows what there is, whatever has happened before.
+
+Every container that can be reached from a broker's core is counted, by the class and the attribute that hold it. Once
+all is quiet, none may have more elements than a small number for each object that holds one, and a few for each thing
+that lives: messages in memory, leases, sessions, jobs, partitions, peers. The exceptions have bounds of their own, and
+are looked at by name: the due queue, the log's cache and marks, the memory of past requests.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from dueq import limits
+from dueq.core import due_queue
+from dueq.core.broker import BrokerCore
+from dueq.core.instant import Now
+from dueq.core.lane import Lane
+from dueq.core.log import resident_bytes
+from dueq.core.log_weight import MARKS_MAX, LogWeight
+from dueq.core.partition import Partition
+from dueq.core.timeline import Timeline
+from dueq.core.uploads import Uploads
+from dueq_codecs.records import JobState
+
+EACH_MAX: Final = 64
+"""Elements that any object may have in one of its containers, however little there is."""
+LIVE_MAX: Final = 4
+"""Elements of one kind for each thing that lives."""
+_CARE_US: Final = 2_000_000
+"""What has come to its end is seen to within this time."""
+_CONTAINERS: Final = (dict, list, deque, set, frozenset, tuple, array)
+_PLAIN: Final = (int, float, str, bytes, bool, type(None))
+_FIXED: Final = frozenset(
+    (
+        "Histogram.counts", "Histogram.bounds", "HourCounts.lateness", "LeaseTable.bodies", "LeaseTable._free",
+        "CoreMetrics.messages", "Job.key",
+    )
+)  # fmt: skip
+"""As long as they are made, or as their owner's capacity."""
+_OWN_BOUNDS: Final = frozenset(
+    (
+        "DueQueue._heap", "ReplicaLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
+        "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
+        "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
+        "_Client.sequences", "_Client.slots",
+    )
+)  # fmt: skip
+
+
+class Census:
+    """What there is in one broker's core.
+
+    Attributes:
+        elements: of containers, by "Class.attribute".
+        objects: how many objects have such a container.
+        found: every object, by the name of its class.
+    """
+
+    def __init__(self, root: object, package: str) -> None:
+        self.elements: Counter[str] = Counter()
+        self.objects: Counter[str] = Counter()
+        self.found: defaultdict[str, list[Any]] = defaultdict(list)
+        self._package = package
+        self._seen: set[int] = set()
+        self._open: list[object] = [root]
+        while self._open:
+            self._look(self._open.pop())
+
+    def _look(self, owner: object) -> None:
+        if id(owner) in self._seen:
+            return
+        self._seen.add(id(owner))
+        self.found[type(owner).__name__].append(owner)
+        for name, value in _attributes(owner):
+            what = f"{type(owner).__name__}.{name}"
+            if isinstance(value, _CONTAINERS):
+                self.objects[what] += 1
+                self._count(what, value)
+            elif self._is_ours(value):
+                self._open.append(value)
+
+    def _count(self, what: str, container: Any) -> None:
+        self.elements[what] += len(container)
+        values = container.values() if isinstance(container, dict) else container
+        for value in _with_parts(values):
+            if isinstance(value, _CONTAINERS):
+                if not isinstance(value, tuple):
+                    self._count(what, value)
+                else:
+                    self._open += [part for part in value if self._is_ours(part)]
+            elif self._is_ours(value):
+                self._open.append(value)
+
+    def _is_ours(self, value: object) -> bool:
+        return type(value).__module__.startswith(self._package)
+
+
+def _with_parts(values: Any) -> Iterable[object]:
+    """Return the elements of a container unless they are plain; all are of one kind."""
+    first = next(iter(values), None)
+    return () if isinstance(first, _PLAIN) else values
+
+
+def _attributes(owner: object) -> Iterator[tuple[str, object]]:
+    for kind in type(owner).__mro__:
+        for name in kind.__dict__.get("__slots__", ()):
+            if isinstance(name, str) and hasattr(owner, name):
+                yield name, getattr(owner, name)
+    yield from getattr(owner, "__dict__", {}).items()
+
+
+def excess(core: BrokerCore, now: Now) -> list[str]:
+    """Return what a broker that has nothing to do keeps too much of, the worst first."""
+    census = Census(core, "dueq.core")
+    wrong = [
+        text for kind, look in _LOOKS.items() for owner in census.found[kind] for text in look(owner, now)
+    ]
+    live = sum(_lives(partition) for partition in census.found["Partition"])
+    live += sum(len(census.found[kind]) for kind in ("ConsumerSession", "Job", "Peer", "Topic"))
+    found = []
+    for what, count in census.elements.items():
+        bound = EACH_MAX * census.objects[what] + LIVE_MAX * live
+        if count > bound and what not in _OWN_BOUNDS and what not in _FIXED:
+            found.append((count - bound, f"{what} has {count} elements, {live} things live"))
+    return wrong + [text for _, text in sorted(found, reverse=True)]
+
+
+def _lives(partition: Partition) -> int:
+    timeline = partition.timeline
+    return 1 + timeline.hot_count + timeline.leased_count + timeline.dirty_rows
+
+
+def _lane(lane: Lane, now: Now) -> Iterator[str]:
+    places, hot = len(lane.queue), lane.partition.timeline.hot_count
+    if places > 2 * hot + due_queue.SPARE_PLACES:
+        yield f"p{lane.uid}: the due queue has {places} places for {hot} waiting messages"
+
+
+def _partition(partition: Partition, now: Now) -> Iterator[str]:
+    log, timeline = partition.replica.log, partition.timeline
+    cached = [entry for at in range(log.cached_from, log.end + 1) if (entry := log.get(at)) is not None]
+    weight = sum(map(resident_bytes, cached))
+    if weight != log.cached_bytes:
+        yield f"p{partition.uid}: the cache of the log counts {log.cached_bytes} bytes, and has {weight}"
+    bound = min(limits.LOG_CACHE_BYTES, limits.LOG_CACHE_TOTAL_BYTES)
+    done = min(timeline.applied, partition.replica.synced)
+    applied = sum(resident_bytes(entry) for entry in cached if entry.record.sequence <= done)
+    if applied > bound:
+        yield f"p{partition.uid}: {applied} bytes of applied records are kept in memory, {bound} may be"
+    if partition.broken or partition.replica.installing:
+        return
+    rows, wanted = timeline.memory_rows, timeline.hot_count + timeline.leased_count
+    # Two checkpoints' worth of what has changed since, or is being written.
+    if rows > 2 * wanted + 2 * limits.CHECKPOINT_ROWS + EACH_MAX:
+        yield f"p{partition.uid}: {rows} rows are in memory, {wanted} are wanted there"
+
+
+def _marks(weight: LogWeight, now: Now) -> Iterator[str]:
+    if len(weight) > MARKS_MAX:
+        yield f"a log has {len(weight)} marks of its weight"
+
+
+def _past(timeline: Timeline, now: Now) -> Iterator[str]:
+    """What is remembered of past requests and jobs, by the age of the partition."""
+    for dedup in (timeline.dedup, timeline.job_dedup):
+        oldest_ms = dedup.oldest_age_ms
+        if oldest_ms is not None and oldest_ms < timeline.age_ms - dedup.limits.age_ms:
+            yield f"p{timeline.uid}: an answer of age {oldest_ms} is remembered at age {timeline.age_ms}"
+        if dedup.bytes > dedup.limits.bytes_max:
+            yield f"p{timeline.uid}: answers weigh {dedup.bytes}, {dedup.limits.bytes_max} may be kept"
+    for job in timeline.jobs.by_key.values():
+        over = job.look_at_ms < timeline.age_ms and timeline.stamp > job.until + limits.JOB_MEMORY_MS
+        if over and not job.messages and job.state != JobState.OPEN:
+            yield f"p{timeline.uid}: job {job.key.hex()} is known at age {timeline.age_ms}"
+
+
+def _uploads(uploads: Uploads, now: Now) -> Iterator[str]:
+    since_us = uploads.untouched_since_us
+    if since_us is not None and now.mono_us - since_us > limits.UPLOAD_IDLE_MS * 1000 + _CARE_US:
+        yield f"an upload is kept that nobody has touched for {(now.mono_us - since_us) // 1000} ms"
+
+
+_LOOKS: Final[dict[str, Callable[[Any, Now], Iterator[str]]]] = {
+    "Lane": _lane, "Partition": _partition, "LogWeight": _marks, "Timeline": _past, "Uploads": _uploads,
+}  # fmt: skip
