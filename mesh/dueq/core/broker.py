@@ -181,8 +181,7 @@ class BrokerCore:
         for event in events:
             self._handlers[type(event)](event, now)
         if held and not self._clock.hold:
-            for name in self._dispatchers:
-                self._clients.stir(name)
+            self._clock_released()
         if now.mono_us >= self._tick_at_us:
             self._tick(now)
         self._dispatch(now)
@@ -224,6 +223,13 @@ class BrokerCore:
         for dispatcher in self._dispatchers.values():
             dispatcher.shift(gap_us, now)
         self._ctx.log("warning", "process.paused", gap_ms=gap_us // 1000)
+
+    def _clock_released(self) -> None:
+        """What waited for the clocks may be pushed; after a start, elections were waiting, too."""
+        for name in self._dispatchers:
+            self._clients.stir(name)
+        for uid in self._partitions:
+            self._ctx.attend(uid)
 
     def _dispatch(self, now: Now) -> None:
         """Lease, push, expire: wherever something has changed or its time has come."""
@@ -398,6 +404,8 @@ class BrokerCore:
                 self._clock.forget(broker_id)
                 self._changed(broker_id, now)
                 self._ctx.log("warning", "peer.registration_gone", peer=broker_id)
+        others = [name for name in event.registrations if name != self._settings.broker_id]
+        self._clock.registered(others, now)
 
     def _introduce(self, peer: Peer) -> None:
         """Tell a new life of a peer what this broker leads."""
@@ -407,10 +415,13 @@ class BrokerCore:
                 peer.tell_leadership(Leadership(partition.uid, leading.epoch, True, leading.serving))
 
     def _on_topics(self, event: TopicsSeen, now: Now) -> None:
+        named: set[str] = set()
         for topic in self._topics.seen(event.topics, event.tombstones):
             for index, assignment in enumerate(topic.partitions):
+                named.update(assignment.replicas)
                 if self._settings.broker_id in assignment.replicas and assignment.uid not in self._partitions:
                     self._open(topic, index, now)
+        self._clock.named(named - {self._settings.broker_id}, now)
         for uid in [uid for uid in self._partitions if uid in event.tombstones]:
             self._drop(uid, now)
         for uid in [uid for uid in self._recovered if uid in event.tombstones]:

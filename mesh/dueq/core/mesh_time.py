@@ -13,17 +13,26 @@ An offset is kept as *peer's wall clock minus own monotonic clock*, so when the 
 set, what was measured before stays right. A step is held against the clock all the same (see `turn`):
 pushes wait until a majority has been measured anew. A broker that knows no peer has nothing to measure
 against: it holds for `LONE_HOLD_US`, so that a clock set twice in a row has settled.
+
+A broker that has just started knows nothing of its clock. Until it has measured a majority of the registered
+brokers it pushes nothing and does not stand for election, so it stamps nothing either. There is no bound to
+that: as long as another broker is registered, the own clock alone proves nothing. A broker that has read the
+registrations and finds itself alone is the mesh, and goes on at once; but if topics name other brokers, those
+may be starting with it (after a power failure), and it waits `ALONE_US` for them.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from dueq import limits
 from dueq.core.instant import Now
 
 LONE_HOLD_US: Final = 1_000_000
+ALONE_US: Final = 10_000_000
+"""After a start: how long unregistered brokers that topics name may take to register and be measured."""
 SLOT_US: Final = 1_000_000
 SLOTS: Final = 10
 """The best measurement of each slot is kept, for 10 s in all."""
@@ -64,10 +73,14 @@ class _Peer:
         self._slots.append((slot, trip_us, base_us))
         self.expire(mono_us)
 
-    def expire(self, mono_us: int) -> None:
-        """Drop what is too old, and choose anew: half a round trip, and what the clocks may have drifted since."""
+    def expire(self, mono_us: int, least: int = 1) -> None:
+        """Drop what is too old, and choose anew: half a round trip, and what the clocks may have drifted since.
+
+        Of a registered broker the last measurement stays (`least`): while it is out of reach, an old measurement is
+        better than none, by which a clock that is ahead would be taken for the mesh's.
+        """
         latest = mono_us // SLOT_US
-        while self._slots and self._slots[0][0] <= latest - SLOTS:
+        while len(self._slots) > least and self._slots[0][0] <= latest - SLOTS:
             self._slots.popleft()
         drift_us = 2 * SLOT_US * limits.CLOCK_DRIFT_PPM // 1_000_000
         ranked = [(trip + (latest - slot) * drift_us, trip, base) for slot, trip, base in self._slots]
@@ -85,17 +98,25 @@ class MeshTime:
     """The mesh's clock as seen from one broker.
 
     Attributes:
-        hold: a step of the own clock was seen: nothing may be pushed until a majority was measured anew.
+        hold: nothing may be pushed until a majority was measured (anew): the broker has just started, or a step of
+            the own clock was seen.
+        settled: a majority was measured since the start. Before, this broker does not lead.
         steps: how many steps were seen.
     """
 
     def __init__(self, max_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS) -> None:
-        self.hold = False
+        self.hold = True
+        self.settled = False
         self.steps = 0
         self._max_offset_us = max_offset_ms * 1000
         self._peers: dict[str, _Peer] = {}
         self._gone: dict[str, _Peer] = {}
         """Brokers without a registration: what was measured of them holds until it is too old."""
+        self._named: set[str] = set()
+        """Other brokers that topics name."""
+        self._alone_at_us: int | None = None
+        """Until when (mono) these may take to register; None: registrations or topics have not been read yet."""
+        self._registrations_read = self._topics_read = False
         self._base_us: int | None = None  # wall - mono at the last turn
         self._stepped: Now | None = None
         self._verdict_us = 0
@@ -114,9 +135,9 @@ class MeshTime:
             t3_us: the peer's wall clock when its answer left.
             t4_us: own wall clock when the answer came.
         """
-        known = self._peers.get(peer)
+        known = self._peers.get(peer) or self._gone.get(peer)
         if known is None:
-            known = self._peers[peer] = self._gone.pop(peer, _Peer())
+            known = self._peers[peer] = _Peer()
         trip_us = (t4_us - t1_us) - (t3_us - t2_us)
         if trip_us < 0 or t3_us < t2_us or t1_us <= 0:
             return  # a clock was set between the timestamps
@@ -124,6 +145,25 @@ class MeshTime:
             return  # sent before our own clock stepped forward
         offset_us = ((t2_us - t1_us) + (t3_us - t4_us)) // 2
         known.add(trip_us, offset_us + now.wall_us - now.mono_us, now.mono_us)
+        if peer in self._peers:
+            self._gone.pop(peer, None)
+
+    def registered(self, peers: Iterable[str], now: Now) -> None:
+        """These other brokers are registered, as was just read: a majority counts them, measured or not."""
+        for peer in peers:
+            self._peers.setdefault(peer, _Peer())
+        self._registrations_read = True
+        self._has_read(now)
+
+    def named(self, peers: Iterable[str], now: Now) -> None:
+        """Topics, as was just read, name these other brokers: they may be about to register."""
+        self._named.update(peers)
+        self._topics_read = True
+        self._has_read(now)
+
+    def _has_read(self, now: Now) -> None:
+        if self._alone_at_us is None and self._registrations_read and self._topics_read:
+            self._alone_at_us = now.mono_us + ALONE_US
 
     def forget(self, peer: str) -> None:
         """The broker's registration is gone: no majority needs its clock any more.
@@ -188,32 +228,49 @@ class MeshTime:
         elif self.hold:
             self._try_release(now)
         if now.mono_us >= self._verdict_us:
-            for peer in self._all():
+            for peer in self._peers.values():
                 peer.expire(now.mono_us)
+            for peer in self._gone.values():
+                peer.expire(now.mono_us, least=0)
             self._gone = {name: peer for name, peer in self._gone.items() if peer.best is not None}
             self._judge(now)
         return stepped
 
     def next_deadline_us(self) -> int | None:
         """Return when (mono, µs) `turn` is to be called at the latest: the end of a lone broker's hold."""
-        if not self.hold or self._peers or self._stepped is None:
+        if not self.hold or self._peers:
             return None
-        return self._stepped.mono_us + LONE_HOLD_US
+        if not self.settled:
+            return self._alone_at_us
+        return self._stepped.mono_us + LONE_HOLD_US if self._stepped is not None else None
 
     def _all(self) -> list[_Peer]:
         return [*self._peers.values(), *self._gone.values()]
 
-    def _majority(self) -> int:
-        """Brokers that are more than half of all known, this one included."""
-        return (len(self._peers) + 1) // 2 + 1
+    def _majority(self, absent: int = 0) -> int:
+        """Brokers that are more than half of all registered and of so many others, this one included."""
+        return (len(self._peers) + 1 + absent) // 2 + 1
 
     def _try_release(self, now: Now) -> None:
-        if not self._peers:
+        if not self.settled:
+            self._settle(now)
+        elif not self._peers:
             since_us = self._stepped.mono_us if self._stepped else now.mono_us
             self.hold = now.mono_us - since_us < LONE_HOLD_US
+        else:
+            self.hold = self._measured() < self._majority()
+
+    def _settle(self, now: Now) -> None:
+        """After the start: go on once enough clocks were measured of those that there are."""
+        if self._alone_at_us is None:
             return
-        measured = 1 + sum(peer.fresh for peer in self._peers.values())
-        self.hold = measured < self._majority()
+        absent = len(self._named - self._peers.keys()) if now.mono_us < self._alone_at_us else 0
+        if self._measured() >= self._majority(absent):
+            self.hold, self.settled = False, True
+
+    def _measured(self) -> int:
+        """How many clocks were measured since the start or the last step, the own one included."""
+        return 1 + sum(peer.fresh for peer in self._peers.values())
 
     def _beyond(self, now: Now) -> int:
         """How many peers are beyond the limit on one side (the side of more)."""
@@ -264,6 +321,8 @@ class MeshTime:
 
     def alarm(self, now: Now) -> str:
         """Return what is wrong with the clock, for the log and the status; empty when nothing is."""
+        if not self.settled:
+            return "this broker has just started: it neither leads nor pushes before it has measured the mesh's clocks"
         if self.hold:
             return "the wall clock has stepped: pushes are held until the mesh has been measured anew"
         if self._verdicts >= VERDICTS:

@@ -116,6 +116,8 @@ class Peer:
             for sticky in self._stickies:
                 sticky.answered(frame.echo_mono_us)
         self._pong = self._pong or frame.ping
+        if self.latest_sent_us < 0:
+            self.ping_at_us = 0  # its first word: it is there to answer, and its clock is wanted
         if frame.sent_mono_us > self.latest_sent_us:
             self.latest_sent_us = frame.sent_mono_us
             self._echo = (frame.sent_mono_us, frame.sent_wall_us, now.wall_us)

@@ -27,7 +27,13 @@ from dueq_codecs.records import LogEntry
 
 
 class ReplicaOwner(Protocol):
-    """What the replica tells the partition it belongs to."""
+    """What the replica tells the partition it belongs to.
+
+    Attributes:
+        broken: why the log is not applied any more, "" while it is.
+    """
+
+    broken: str
 
     def appended(self, entries: list[LogEntry], now: Now) -> None:
         """Entries are at the end of the log (not yet synced, not yet committed)."""
@@ -153,8 +159,17 @@ class Replica:
 
     @property
     def _may_lead(self) -> bool:
-        """Whether everything committed is here; or all there is, where a person has made this the only member."""
-        return self.in_isr and not self.installing and (not self.unproven or self._is_sole_member)
+        """Whether everything committed is here; or all there is, where a person has made this the only member.
+
+        Not before the mesh's clocks are measured, and not where a record cannot be applied.
+        """
+        return (
+            self.in_isr
+            and not self.installing
+            and (not self.unproven or self._is_sole_member)
+            and self.ctx.clock.settled
+            and not self._owner.broken
+        )
 
     @property
     def _is_sole_member(self) -> bool:

@@ -44,6 +44,8 @@ class Stage:
         self.mono_us = 1_000_000
         self.ctx = Context(CoreSettings("b1", 11, "s1", "cluster", "tcp://b1"))
         self.ctx.coordinator = CoordinatorState.CONNECTED
+        self.ctx.clock.settled = True
+        self.broken = ""
         for name in ("b2", "b3"):
             peer = self.ctx.peers[name] = Peer(name)
             peer.reborn(int(name[1]) * 11, f"s{name[1]}", f"tcp://{name}", "", self.now)

@@ -11,7 +11,7 @@ from dueq.core import overviews
 from dueq.core.broker import BrokerCore
 from dueq.core.clients import METADATA_PARTITIONS, METADATA_TOPICS
 from dueq.core.effects import Coordinate, Effect, Persist, SendClient, SendPeer
-from dueq.core.events import ClientFrameReceived, Event, Route
+from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Route
 from dueq.core.instant import Now
 from dueq.core.membership import (
     CoordinatorChanged,
@@ -58,6 +58,14 @@ def broker() -> BrokerCore:
     return core
 
 
+def measured(peer: str) -> PeerFrameReceived:
+    """A frame by which the peer's clock is measured: who has just started stands for nothing before."""
+    at_us = NOW.wall_us
+    return PeerFrameReceived(
+        PeerFrame(peer, 1, "b1", 1, NOW.mono_us, at_us, NOW.mono_us - 100, at_us - 100, at_us - 50), []
+    )
+
+
 def orders(effects: list[Effect], kind: type) -> list[object]:
     return [
         effect.order
@@ -89,7 +97,7 @@ def test_where_a_broker_has_died_that_led_very_many_its_heirs_are_elected_some_a
     members = tuple(Member(name, f"s-{name}") for name in BROKERS if name != "b1")
     isr = (Member("b1", "s1"), *members)
     nodes = [NodeSeen(uid, 1, PartitionNode("b2", 99, 1, isr)) for uid in range(1, 601)]
-    core.step([TopicsSeen(known, frozenset()), *nodes], NOW)
+    core.step([TopicsSeen(known, frozenset()), *nodes, measured("b3")], NOW)
     asked = []
     for ms in range(50, 400, 50):
         now = Now(NOW.wall_us + ms * 1000, NOW.mono_us + ms * 1000)

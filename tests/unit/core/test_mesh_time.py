@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dueq import limits
 from dueq.core.instant import Now
-from dueq.core.mesh_time import LONE_HOLD_US, MeshTime
+from dueq.core.mesh_time import ALONE_US, LONE_HOLD_US, MeshTime
 
 WALL_US = 1_700_000_000_000_000
 
 
 def at(ms: int, step_ms: int = 0) -> Now:
     return Now(WALL_US + (ms + step_ms) * 1000, 9_000_000 + ms * 1000)
+
+
+def settled() -> MeshTime:
+    """The clock of a broker that was alone when it started."""
+    clock = MeshTime()
+    clock.registered([], at(-2000))
+    clock.named([], at(-2000))
+    clock.turn(at(-2000))
+    clock.turn(at(-2000))
+    assert clock.settled
+    return clock
 
 
 def measure(clock: MeshTime, peer: str, offset_ms: int, now: Now, trip_us: int = 200) -> None:
@@ -107,17 +118,71 @@ def test_the_shortest_round_trip_of_the_last_seconds_counts() -> None:
     assert clock.offset_us("b2") == -41_000
 
 
-def test_measurements_end_after_seconds_of_silence() -> None:
+def test_the_last_measurement_of_a_registered_broker_stays_while_it_is_silent() -> None:
+    """Found in review: cut off from the others, a clock that is ahead would be believed after ten seconds."""
     clock = MeshTime()
     measure(clock, "b2", -40, at(0))
     clock.turn(at(0))
     clock.turn(at(70_000))
-    assert clock.offset_us("b2") is None
-    assert clock.mesh_now_us(at(70_000)) == WALL_US + 70_000_000
+    assert clock.offset_us("b2") == -40_000
+    assert clock.mesh_now_us(at(70_000)) == WALL_US + 70_000_000 - 40_000 + 100
+    clock.forget("b2")
+    clock.turn(at(90_000))
+    assert clock.mesh_now_us(at(90_000)) == WALL_US + 90_000_000
+
+
+def started(registered: list[str], named: list[str]) -> MeshTime:
+    clock = MeshTime()
+    clock.turn(at(0))
+    assert clock.hold
+    clock.registered(registered, at(0))
+    clock.named(named, at(0))
+    return clock
+
+
+def test_who_has_just_started_holds_until_a_majority_of_the_registered_brokers_is_measured() -> None:
+    clock = started(["b2", "b3", "b4", "b5"], [])
+    measure(clock, "b2", -7_200_000, at(100))
+    clock.turn(at(100))
+    assert clock.hold
+    clock.turn(at(3_600_000))
+    assert not clock.settled, "a broker that is registered and silent may be the one that is right"
+    for peer in ("b4", "b5"):
+        clock.forget(peer)
+    clock.turn(at(3_600_100))
+    assert clock.settled
+    assert not clock.hold
+
+
+def test_a_lone_broker_goes_on_as_soon_as_it_has_read_that_it_is_alone() -> None:
+    clock = MeshTime()
+    clock.turn(at(0))
+    clock.named([], at(0))
+    clock.turn(at(5))
+    assert clock.hold, "the registrations have not been read"
+    clock.registered([], at(10))
+    clock.turn(at(10))
+    assert not clock.hold
+
+
+def test_brokers_that_topics_name_may_be_starting_too_and_are_waited_for_a_while() -> None:
+    clock = started([], ["b2", "b3"])
+    assert clock.next_deadline_us() == at(0).mono_us + ALONE_US
+    clock.turn(at(ALONE_US // 1000 - 1))
+    assert clock.hold
+    clock.turn(at(ALONE_US // 1000))
+    assert not clock.hold
+    clock = started([], ["b2", "b3"])
+    clock.registered(["b2"], at(300))
+    clock.turn(at(300))
+    assert clock.hold
+    measure(clock, "b2", -7_200_000, at(400))
+    clock.turn(at(400))
+    assert not clock.hold
 
 
 def test_a_broker_without_registration_has_no_offset_and_is_needed_for_no_majority() -> None:
-    clock = MeshTime()
+    clock = settled()
     for peer in ("b2", "b3"):
         measure(clock, peer, -40, at(0))
     clock.turn(at(0))
@@ -131,13 +196,13 @@ def test_a_broker_without_registration_has_no_offset_and_is_needed_for_no_majori
 
 
 def test_slewing_the_own_clock_does_not_change_mesh_time() -> None:
-    clock = MeshTime()
+    clock = settled()
     measure(clock, "b2", -40, at(0))
     assert clock.mesh_now_us(at(1000, step_ms=30)) == WALL_US + 1_000_000 - 40_000 + 100
 
 
 def test_a_step_holds_until_a_majority_is_measured_anew() -> None:
-    clock = MeshTime()
+    clock = settled()
     for peer in ("b2", "b3", "b4", "b5"):
         measure(clock, peer, 0, at(0))
     assert not clock.turn(at(0))
@@ -155,7 +220,7 @@ def test_a_step_holds_until_a_majority_is_measured_anew() -> None:
 
 def test_a_wall_clock_that_was_set_forward_does_not_set_mesh_time_meanwhile() -> None:
     """What is stamped before the mesh has been measured anew would wait for the set clock's time."""
-    clock = MeshTime()
+    clock = settled()
     for peer in ("b2", "b3"):
         measure(clock, peer, 0, at(0))
     clock.turn(at(0))
@@ -165,7 +230,7 @@ def test_a_wall_clock_that_was_set_forward_does_not_set_mesh_time_meanwhile() ->
 
 
 def test_frames_from_before_a_step_measure_nothing() -> None:
-    clock = MeshTime()
+    clock = settled()
     measure(clock, "b2", 0, at(0))
     clock.turn(at(0))
     clock.turn(at(10, step_ms=3_600_000))
@@ -180,7 +245,7 @@ def test_frames_from_before_a_step_measure_nothing() -> None:
 
 
 def test_a_lone_broker_holds_for_a_second() -> None:
-    clock = MeshTime()
+    clock = settled()
     clock.turn(at(0))
     clock.turn(at(10, step_ms=-500))
     assert clock.hold
@@ -203,7 +268,7 @@ def verdicts(clock: MeshTime, offsets_ms: dict[str, int], count: int, from_ms: i
 
 
 def test_three_measurements_against_a_majority_convict_a_clock_and_once_a_minute() -> None:
-    clock = MeshTime()
+    clock = settled()
     now = verdicts(clock, {"b2": -600, "b3": -610}, 2)
     assert not clock.excess(now)
     now = verdicts(clock, {"b2": -600, "b3": -610}, 1, 2000)
@@ -216,19 +281,19 @@ def test_three_measurements_against_a_majority_convict_a_clock_and_once_a_minute
 
 
 def test_the_clock_in_the_middle_and_the_one_of_two_stay() -> None:
-    middle = MeshTime()
+    middle = settled()
     now = verdicts(middle, {"b2": -600, "b3": 600}, 5)
     assert not middle.excess(now)
     assert middle.alarm(now)
     assert not middle.within("b2", now)
-    one_of_two = MeshTime()
+    one_of_two = settled()
     now = verdicts(one_of_two, {"b2": -600}, 5)
     assert not one_of_two.excess(now)
     assert one_of_two.alarm(now)
 
 
 def test_a_clock_that_has_come_back_is_acquitted() -> None:
-    clock = MeshTime()
+    clock = settled()
     verdicts(clock, {"b2": -600, "b3": -610}, 3)
     now = verdicts(clock, {"b2": 0, "b3": 1}, 1, 90_000)
     assert not clock.excess(now)
