@@ -475,7 +475,10 @@ class Fence:
 
 @dataclass(slots=True)
 class Leadership:
-    """The sender leads (serving or not yet) or has given up this partition in this epoch."""
+    """The sender leads (serving or not yet) or has given up this partition in this epoch.
+
+    A follower that tells this epoch's leader so says that it would not lead: it is stopped.
+    """
 
     uid: int
     epoch: int

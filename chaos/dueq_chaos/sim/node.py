@@ -27,11 +27,13 @@ from dueq.core.membership import CoordinatorEvent, Registration
 from dueq.core.persistence import RecoveredPartition
 from dueq.core.settings import CoreSettings
 from dueq.storage.engine import StoreFailed
+from dueq_chaos.sim.builds import lacking
 from dueq_chaos.sim.coordinator import Session, SimCoordinator
 from dueq_chaos.sim.disk import Killed, SimDisk
 from dueq_chaos.sim.network import Network
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
+from dueq_codecs.records import RecordKind
 
 READ_LATE_US = 2_000
 """Longest time after waking until a process reads what came while it slept: waking instant modulo this."""
@@ -58,6 +60,7 @@ class Node:
         hot_rows_total, log_retain_bytes: the settings of its next life.
         wall_error_us: how far its wall clock is ahead of the truth.
         drift_ppm: how much faster than the truth both of its clocks run.
+        lacks: kinds of records that its build does not know.
         pressure: how its disk stands; kept over restarts.
         failures: invariant violations and other exceptions that its core has raised.
         died: called with its name when its process ends.
@@ -89,6 +92,7 @@ class Node:
         self._turn_planned_us: int | None = None
         self.drift_ppm = 0
         self._drift_since_us, self._drifted_us = 0, 0
+        self.lacks: frozenset[RecordKind] = frozenset()
         self.pressure: StorePressure | None = None
         self.disk.killed = self.crash
         self.died: Callable[[str], None] = lambda name: None
@@ -144,7 +148,8 @@ class Node:
         )  # fmt: skip
         self.recovered = {replica.uid: replica for replica in recovered}
         self.fresh_disk, self._store_id = store.store_id != self._store_id, store.store_id
-        self.core = BrokerCore(settings, recovered, self.now())
+        with lacking(self.lacks):
+            self.core = BrokerCore(settings, recovered, self.now())
         registration = Registration(self.name, self.incarnation, store.store_id, f"sim://{self.name}")
         life = self.incarnation
         self._session = self._coordinator.connect(registration, lambda event: self._coordinated(life, event))
@@ -236,7 +241,7 @@ class Node:
         events, self._inbox = self._inbox, []
         now = self.now()
         try:
-            effects = core.step(events, now)
+            effects = core.step(events, now) if not self.lacks else self._older_step(core, events, now)
         except Exception as error:  # whatever it raises is a finding, and must not end the world
             self.failures.append(error)
             self._world.tell(self.name, f"FAILED: {error!r}")
@@ -250,6 +255,10 @@ class Node:
         if self.core is core:
             deadline_us = core.next_deadline_us(now) - now.mono_us
             self._plan(self._world.now_us + max(deadline_us, 1))
+
+    def _older_step(self, core: BrokerCore, events: list[Event], now: Now) -> list[Effect]:
+        with lacking(self.lacks):
+            return core.step(events, now)
 
     # -------------------------------------------------------------- effects
 

@@ -96,6 +96,8 @@ class Leading:
             for broker_id in replica.replicas
             if broker_id != self._ctx.settings.broker_id
         }
+        # Lives (broker, incarnation) of followers that are stopped: they would not lead.
+        self._declined: set[tuple[str, int]] = set()
         self._in_flight: PartitionNode | None = None
         self._unknown: set[Member] = set()
         self._settle = False
@@ -192,13 +194,26 @@ class Leading:
 
     def has_heir(self) -> bool:
         """Whether another member of the ISR holds all that is committed; one that has lost its data may not lead."""
-        others = [self._progress.get(member.broker_id) for member in self.node.isr if member != self._ctx.me]
-        return any(progress is not None and progress.match >= self._replica.commit for progress in others)
+        return any(
+            (progress := self._progress.get(member.broker_id)) is not None
+            and progress.match >= self._replica.commit
+            and not self._has_declined(member.broker_id)
+            for member in self.node.isr
+        )
+
+    def declined(self, peer: Peer) -> None:
+        """A follower is stopped: it would not lead in this one's place."""
+        self._declined.add((peer.broker_id, peer.incarnation))
+        self._ctx.log("warning", "replica.declined", uid=self._replica.uid, broker=peer.broker_id)
+
+    def _has_declined(self, broker_id: str) -> bool:
+        peer = self._ctx.peers.get(broker_id)
+        return peer is not None and (broker_id, peer.incarnation) in self._declined
 
     def could_lead(self, broker_id: str, now: Now) -> bool:
         """Whether this follower is in the ISR, and level: it would need nothing to lead in this one's place."""
         peer = self._ctx.peers.get(broker_id)
-        if peer is None or broker_id not in self._progress:
+        if peer is None or broker_id not in self._progress or self._has_declined(broker_id):
             return False
         return Member(broker_id, peer.store_id) in self.node.isr and self._is_level(broker_id, now)
 

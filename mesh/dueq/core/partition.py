@@ -139,6 +139,8 @@ class Partition:
     def _stop(self, reason: str) -> None:
         self.broken = reason
         self.ctx.log("error", "partition.stopped", uid=self.uid, reason=reason)
+        self.replica.stopped.decline()
+        self.ctx.attend(self.uid)
 
     def _orphans(self, recovered: RecoveredPartition | None) -> list[int]:
         """Uploads on the disk that nothing names, as far as this build can tell."""

@@ -19,6 +19,7 @@ from dueq.core.routing import Routing
 from dueq_codecs.messages import (
     JobAsk,
     JobTell,
+    Leadership,
     PeerFrame,
     Relay,
     SnapshotChunk,
@@ -76,13 +77,22 @@ class PeerMessages:
             if (partition := self._partitions.get(fence.uid)) is not None:
                 partition.replica.fenced(fence, now)
         for leadership in frame.leaderships:
-            self._routing.heard(peer.broker_id, leadership)
-            if leadership.uid in self._partitions:
-                self._ctx.attend(leadership.uid)
+            self._leadership(peer, leadership)
         for append in frame.appends:
             if (partition := self._partitions.get(append.uid)) is not None:
                 partition.append_received(peer, append, now)
         self._answers(peer, frame, now)
+
+    def _leadership(self, peer: Peer, leadership: Leadership) -> None:
+        """Who leads; or a follower of ours that would not (`Stopped.decline`)."""
+        partition = self._partitions.get(leadership.uid)
+        if partition is not None:
+            self._ctx.attend(leadership.uid)
+            leading = partition.replica.leading
+            if leading is not None and not leadership.leads and leadership.epoch == leading.epoch:
+                leading.declined(peer)
+                return
+        self._routing.heard(peer.broker_id, leadership)
 
     def _answers(self, peer: Peer, frame: PeerFrame, now: Now) -> None:
         for ack in frame.acks:

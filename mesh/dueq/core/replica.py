@@ -21,6 +21,7 @@ from dueq.core.log import ReplicaLog
 from dueq.core.membership import CompareAndSetDone, PartitionNode, ReadNode, SetOutcome
 from dueq.core.peers import Peer
 from dueq.core.persistence import AppendLog, MarkProven, RecoveredPartition, SaveMeta, TruncateLog
+from dueq.core.stopped import Stopped
 from dueq.errors import invariant
 from dueq_codecs.messages import Ack, Append, Fence, Leadership, Mismatch, Vote, VoteRequest
 from dueq_codecs.records import LogEntry
@@ -88,6 +89,7 @@ class Replica:
         self._missed_at_us: int | None = None
         self.leading: Leading | None = None
         self.candidacy: Candidacy | None = None
+        self.stopped = Stopped(self)
         self.leader = ""
         self.acked_at_us = ctx.turn.mono_us
         self._dirty = False
@@ -143,6 +145,8 @@ class Replica:
     @property
     def role(self) -> str:
         """What it is just now, as one word for people."""
+        if self._owner.broken:
+            return "stopped"
         if self.is_leader:
             return "leader"
         return "installing" if self.installing else "unproven" if self.unproven else "follower"
@@ -159,16 +163,17 @@ class Replica:
 
     @property
     def _may_lead(self) -> bool:
-        """Whether everything committed is here; or all there is, where a person has made this the only member.
+        """Whether everything committed is here and can be applied, and the mesh's clocks are measured.
 
-        Not before the mesh's clocks are measured, and not where a record cannot be applied.
+        An only member of the ISR leads all the same, with all that there is: filled, where a person has made it the
+        only one; stopped, until another one has joined.
         """
+        whole = not self.unproven and not self._owner.broken
         return (
             self.in_isr
             and not self.installing
-            and (not self.unproven or self._is_sole_member)
+            and (whole or self._is_sole_member)
             and self.ctx.clock.settled
-            and not self._owner.broken
         )
 
     @property
@@ -330,6 +335,8 @@ class Replica:
             self.verified = 0
             self._dirty = True
         self.leader = leader
+        if self._owner.broken:
+            self.stopped.decline()
         self.ctx.log("info", "partition.followed", uid=self.uid, leader=leader, epoch=epoch)
 
     def _ack(self, now: Now, asked: bool) -> None:
@@ -488,19 +495,17 @@ class Replica:
     def vote_requested(self, peer: Peer, request: VoteRequest, now: Now) -> None:
         """Raft's pre-vote: consent only if the leader is lost to us too and our log is not later.
 
-        A replica that is being installed is nobody, and one that is not proven does not refuse: either would keep a
-        member that holds everything from leading, and not lead itself.
+        A replica that is being installed is nobody, one that is not proven does not refuse, and one that is stopped
+        does not for its later log: each would keep a member that holds everything from leading, and not lead itself.
         """
         if self.installing:
             return
         node = self.node
         own = (self.log.last_epoch, self.log.end)
+        lacks = (request.last_epoch, request.last_sequence) < own and not self._owner.broken
         current = node is not None and request.epoch == node.epoch and self.epoch <= request.epoch
         lost = node is not None and (node.leader == peer.broker_id or self.leader_lost(now))
-        consent = (
-            current and lost and self.leading is None
-            and (request.last_epoch, request.last_sequence) >= own
-        )  # fmt: skip
+        consent = current and lost and self.leading is None and not lacks
         if node is not None and request.epoch > node.epoch:
             if self.leading is not None:
                 self.ctx.coordinate(ReadNode(self.uid))
@@ -519,11 +524,12 @@ class Replica:
 
         An election when the leader is lost; membership and resends when leading.
         """
+        resigning = bool(self._owner.broken) and self.stopped.tick(now)
         if self.leading is not None:
             return self.leading.tick(now)
         if not self._may_lead or not self.leader_lost(now):
             self.candidacy = None if self.candidacy is None or self.candidacy.idle else self.candidacy
-            return False
+            return resigning
         if self.candidacy is None:
             if self._misses_node():
                 self._wait_for_node(now)

@@ -16,7 +16,7 @@ recovery is that, then replay: an index on disk that is ahead of it would make r
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar
 
 import numpy as np
 
@@ -44,8 +44,6 @@ FINISHED_PER_DIRTY = 4
 AGE_STEP_MS = 60_000
 """No record makes a partition older by more than this, whatever its stamp says."""
 
-_KINDS: Final = frozenset(RecordKind)
-
 
 class Timeline:
     """One replica of one partition's state. Pure; one caller.
@@ -56,7 +54,10 @@ class Timeline:
         stamp: its stamp, Unix ms.
         low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
         jobs: what is known of jobs; for reading only.
+        known_kinds: of records: what this build can apply.
     """
+
+    known_kinds: ClassVar[frozenset[RecordKind]] = frozenset(RecordKind)
 
     def __init__(
         self,
@@ -241,7 +242,7 @@ class Timeline:
             UnknownVersion: this build does not know the record's kind or version; nothing was changed.
             InvariantViolated: the record is not the next one, or is malformed, or was not `ready`.
         """
-        if record.version != RECORD_VERSION or record.kind not in _KINDS:
+        if record.version != RECORD_VERSION or record.kind not in self.known_kinds:
             raise UnknownVersion(
                 f"record {record.sequence} of partition {self.uid} is of kind {record.kind}, version"
                 f" {record.version}; this build knows version {RECORD_VERSION}"
