@@ -171,7 +171,11 @@ def _in_sync(part: Document, topic: Document) -> Text:
         style = "bold red"
     away = [name for name in replicas if name not in isr]
     text = Text(f"{len(isr)}/{len(replicas)} {' '.join(isr)}", style=style)
-    return text.append(f" ({' '.join(away)})", style="dim") if away else text
+    if away:
+        text.append(f" ({' '.join(away)})", style="dim")
+    held: dict[str, Document] = part.get("held") or {}
+    stopped = [name for name, replica in held.items() if replica.get("role") == "stopped"]
+    return text.append(f" stopped: {' '.join(stopped)}", style="bold red") if stopped else text
 
 
 def _consumers(consumers: list[Document]) -> Table:

@@ -170,10 +170,7 @@ class Replica:
         """
         whole = not self.unproven and not self._owner.broken
         return (
-            self.in_isr
-            and not self.installing
-            and (whole or self._is_sole_member)
-            and self.ctx.clock.settled
+            self.in_isr and not self.installing and (whole or self._is_sole_member) and self.ctx.clock.settled
         )
 
     @property

@@ -65,7 +65,10 @@ class Stopped:
     def _is_named(self) -> bool:
         """Whether others must take this broker for the leader: what it gave up was not taken by the coordinator."""
         node, settings = self._replica.node, self._replica.ctx.settings
-        return node is not None and (node.leader, node.incarnation) == (settings.broker_id, settings.incarnation)
+        return node is not None and (node.leader, node.incarnation) == (
+            settings.broker_id,
+            settings.incarnation,
+        )
 
     def _resign(self) -> None:
         replica, node = self._replica, self._replica.node
