@@ -116,6 +116,50 @@ def test_a_broker_that_was_away_when_a_topic_was_deleted_deletes_it_when_it_read
     stage.finish()
 
 
+def test_a_tombstone_is_kept_for_who_is_away_and_no_longer() -> None:
+    """S12. It is the only permission to delete: removed too early, b3's data would stay for ever."""
+    stage = Stage()
+    stage.stored(b"x")
+    stage.nodes["b3"].crash()
+    delete(stage, stage.topic)
+    stage.run_ms(60_000)
+    stage.expect(stage.coordinator.tombstones == {stage.uid: {"b3"}}, "it waits for b3")
+    stage.nodes["b3"].start()
+    stage.until(lambda: not stage.coordinator.tombstones, "nobody has anything any more")
+    for node in stage.nodes.values():
+        stage.expect(not any(node.disk.timeline.keys(*layout.whole(stage.uid))), f"{node.name} has none")
+    for node in stage.nodes.values():
+        node.crash()
+        node.start()
+    stage.finish()
+
+
+def test_a_disk_that_comes_back_without_topic_and_tombstone_is_kept_aside_and_shown() -> None:
+    """R12. It was thought lost, and its broker has confirmed with another one: nothing permits deleting it."""
+    stage = Stage()
+    stage.stored(b"x")
+    node = stage.nodes["b3"]
+    node.crash()
+    old = node.disk.timeline, node.disk.payload
+    node.disk.lose()
+    node.start()
+    delete(stage, stage.topic)
+    stage.until(lambda: not stage.coordinator.tombstones, "the end of the tombstone")
+    node.crash()
+    node.disk.timeline, node.disk.payload = old
+    node.start()
+    stage.run_ms(5_000)
+    stage.expect(any(node.disk.timeline.keys(*layout.whole(stage.uid))), "b3 has it still")
+    assert node.core is not None
+    stage.expect(node.core.partition(stage.uid) is None, "and does not serve it")
+    stage.expect(node.core.gauges(node.now())["orphans"] == {stage.uid: stage.topic}, "but says so")
+    stage.coordinator.tombstones[stage.uid] = {"b3"}  # what a person does
+    node.crash()
+    node.start()
+    stage.until(lambda: not stage.coordinator.tombstones, "its end")
+    stage.expect(not any(node.disk.timeline.keys(*layout.whole(stage.uid))), "b3 has it no more")
+
+
 def create(stage: Stage, hand: Hand, number: int, creation: bytes, *, replicas: int = 3) -> Reply:
     """Order a topic at b2, and wait for the answer."""
     hand.send("b2", CreateTopicRequest(number, creation * 16, "made", "timeline", 2, replicas))

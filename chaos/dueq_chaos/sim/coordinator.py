@@ -8,6 +8,7 @@ from functools import partial
 from dueq.core.membership import (
     CompareAndSet,
     CompareAndSetDone,
+    ConfirmDeleted,
     CoordinatorChanged,
     CoordinatorEvent,
     CoordinatorOrder,
@@ -69,19 +70,22 @@ class SimCoordinator:
 
     Attributes:
         nodes: uid -> (version, node).
+        tombstones: uid -> brokers that have not deleted yet what they held.
         unreachable: broker ids that cannot reach it.
         lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
         watch_us: how late what a watch saw may arrive; in order within a session.
         late_us: so much later a request may still be carried out whose answer was lost.
         slow_us: every request and answer may take so much longer.
         changed: called with a partition's uid when its node was changed.
+        buried: called with a deleted partition's uid when its tombstone is removed.
+        unregistered: called with a broker's id when its registration has gone.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.nodes: dict[int, tuple[int, PartitionNode]] = {}
         self.topics: dict[str, Topic] = {}
-        self.tombstones: dict[int, None] = {}
+        self.tombstones: dict[int, set[str]] = {}
         self.registrations: dict[str, Registration] = {}
         self.unreachable: dict[str, None] = {}
         self.lose_answer_share = 0.0
@@ -89,6 +93,8 @@ class SimCoordinator:
         self.watch_us = 3_000
         self.slow_us = 0
         self.changed: Callable[[int], None] = lambda uid: None
+        self.unregistered: Callable[[str], None] = lambda broker_id: None
+        self.buried: Callable[[int], None] = lambda uid: None
         self._sessions: list[Session] = []
         self._next_uid = 1
 
@@ -134,8 +140,7 @@ class SimCoordinator:
             self.registrations.get(broker_id) == session.registration and not session.connected
         ) or session.closed:
             if self.registrations.get(broker_id) == session.registration:
-                del self.registrations[broker_id]
-                self._announce_registrations()
+                self._unregister(broker_id)
             if session in self._sessions and session.closed:
                 self._sessions.remove(session)
 
@@ -165,8 +170,12 @@ class SimCoordinator:
             return
         broker_id = session.registration.broker_id
         if self.registrations.get(broker_id) == session.registration:
-            del self.registrations[broker_id]
-            self._announce_registrations()
+            self._unregister(broker_id)
+
+    def _unregister(self, broker_id: str) -> None:
+        del self.registrations[broker_id]
+        self._announce_registrations()
+        self.unregistered(broker_id)
 
     def reconnect(self, broker_id: str) -> None:
         """The broker can reach it again."""
@@ -295,6 +304,8 @@ class SimCoordinator:
                 self._later(session, self._node_seen(order.uid))
         elif isinstance(order, CreateTopic):
             self._create(session, order)
+        elif isinstance(order, ConfirmDeleted):
+            self._confirm_deleted(session, order)
         else:
             self._delete(session, order)
 
@@ -351,11 +362,29 @@ class SimCoordinator:
         mine = known.creation_id == order.creation_id
         self._later(session, TopicOrderDone(order.token, "" if mine else "exists", "", known))
 
-    def _delete(self, session: Session, order: DeleteTopic) -> None:
-        topic = self.topics.pop(order.name, None)
+    def _confirm_deleted(self, session: Session, order: ConfirmDeleted) -> None:
+        if self._world.random.random() < self.lose_answer_share:
+            return
+        before = len(self.tombstones)
+        for uid in order.uids:
+            waiting = self.tombstones.get(uid)
+            if waiting is not None:
+                waiting.discard(session.registration.broker_id)
+                if not waiting:
+                    del self.tombstones[uid]
+                    self.buried(uid)
+        if len(self.tombstones) != before:
+            self._announce_topics()
+
+    def delete(self, name: str) -> bool:
+        """Delete a topic; returns whether it was there."""
+        topic = self.topics.pop(name, None)
         if topic is not None:
             for part in topic.partitions:
-                self.tombstones[part.uid] = None
+                self.tombstones[part.uid] = set(part.replicas)
                 self.nodes.pop(part.uid, None)
             self._announce_topics()
-        self._later(session, TopicOrderDone(order.token, "" if topic is not None else "not_found"))
+        return topic is not None
+
+    def _delete(self, session: Session, order: DeleteTopic) -> None:
+        self._later(session, TopicOrderDone(order.token, "" if self.delete(order.name) else "not_found"))

@@ -329,6 +329,10 @@ class SimDisk:
         """The identity that the disk carries, "" while it is empty."""
         return (self.timeline.get(layout.STORE_ID) or b"").decode()
 
+    def holds(self, uid: int) -> bool:
+        """Whether a replica of the partition is on it."""
+        return self.timeline.get(layout.head(uid, b"P")) is not None
+
     def record(self, uid: int, sequence: int) -> bytes | None:
         """A record of the log as it is on this disk; None: it is not there."""
         row = self.timeline.get(layout.log_key(uid, sequence))

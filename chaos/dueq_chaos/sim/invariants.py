@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dueq.core.effects import Effect, SendClient, SendPeer
+from dueq.core.effects import Effect, Persist, SendClient, SendPeer
 from dueq.core.partition import Partition
+from dueq.core.persistence import DropPartition, StoreWrite
 from dueq.limits import PUSH_CONFIRM_MS
 from dueq_chaos.sim import jobs, memory
 from dueq_chaos.sim.copies import Copies
@@ -81,6 +82,7 @@ class Invariants:
         self._seen: dict[tuple[str, int], _Seen] = {}
         self._leaders: dict[tuple[int, int], tuple[str, int]] = {}
         mesh.coordinator.changed = self._node_changed
+        mesh.coordinator.buried = self._buried
         mesh.history.row_differs = self._row_differs
         mesh.state_after = self.ledger.after
         for node in mesh.nodes.values():
@@ -124,6 +126,20 @@ class Invariants:
                     self._kept_alive(name, effect.message)
             elif isinstance(effect, SendPeer) and isinstance(effect.message, PeerFrame):
                 self._framed(name, effect.message)
+            elif isinstance(effect, Persist):
+                self._deleted(name, effect.writes)
+
+    def _deleted(self, name: str, writes: list[StoreWrite]) -> None:
+        """Only a tombstone permits deleting a replica."""
+        for write in writes:
+            if isinstance(write, DropPartition) and write.uid not in self.mesh.coordinator.tombstones:
+                self._fail(f"{name} deletes p{write.uid}, of which there is no tombstone")
+
+    def _buried(self, uid: int) -> None:
+        """A tombstone goes when nobody needs it any more."""
+        for name, node in self.mesh.nodes.items():
+            if node.disk.holds(uid):
+                self._fail(f"the tombstone of p{uid} is removed, and {name} has not deleted it")
 
     def _count_turn(self, name: str) -> None:
         """A broker that is never done with what it has is caught in a loop."""

@@ -115,6 +115,8 @@ def _broker_state(broker: Document) -> Text:
         troubles.append(f"inserts refused: {refused}")
     if (broker.get("clock") or {}).get("hold"):
         troubles.append("clock: pushes held")
+    if orphans := broker.get("orphans"):
+        troubles.append(f"{len(orphans)} replicas of no topic: {' '.join(orphans)}")
     return Text("● " + "; ".join(troubles), style="yellow") if troubles else Text("● alive", style="green")
 
 

@@ -46,6 +46,7 @@ class Mirror:
         _stale: names of topics whose watch has fired since they were last asked for.
         _asked: uids of nodes of which a read waits to be sent: it serves whoever asks before.
         _followed: uids whose nodes have a watch or are being read.
+        tombstones: their names, as last listed.
         _unfollowed: uids of topics that were read, and whose nodes have to be followed once the list is whole.
     """
 
@@ -74,6 +75,7 @@ class Mirror:
         self._asked: set[int] = set()
         self._followed: set[int] = set()
         self._unfollowed: set[int] = set()
+        self.tombstones: frozenset[str] = frozenset()
 
     def refresh(self) -> None:
         """Read everything and set every watch: the connection is new."""
@@ -189,6 +191,7 @@ class Mirror:
             self._topics[path.rpartition("/")[2]] = topic
             self._unfollowed.update(part.uid for part in topic.partitions)
         tombstones = yield from one(partial(client.get_children_async, layout.tombstones, watch=self._fired))
+        self.tombstones = frozenset(tombstones)
         return frozenset(uid for name in tombstones for uid in self._uids(name))
 
     def _forget(self, name: str) -> None:

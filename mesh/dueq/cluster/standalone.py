@@ -32,6 +32,7 @@ from dueq.cluster.znodes import (
 from dueq.core.membership import (
     CompareAndSet,
     CompareAndSetDone,
+    ConfirmDeleted,
     CoordinatorChanged,
     CoordinatorEvent,
     CoordinatorOrder,
@@ -156,7 +157,18 @@ class StandaloneCoordinator:
             return [self._node_seen(order.uid)]
         if isinstance(order, CreateTopic):
             return self._create(order)
+        if isinstance(order, ConfirmDeleted):
+            return self._confirm_deleted(order)
         return self._delete(order)
+
+    def _confirm_deleted(self, order: ConfirmDeleted) -> list[CoordinatorEvent]:
+        """The only broker holds nothing of these any more."""
+        gone = self._facts.tombstones & set(order.uids)
+        if not gone:
+            return []
+        self._facts.tombstones -= gone
+        self._facts.changes += 1
+        return [self._topics_seen()]
 
     def _compare_and_set(self, order: CompareAndSet) -> list[CoordinatorEvent]:
         version, _ = self._facts.nodes.get(order.uid, (-1, None))
@@ -202,6 +214,8 @@ class StandaloneCoordinator:
             return [CompareAndSetDone(order.token, order.uid, SetOutcome.UNKNOWN, order.version)]
         if isinstance(order, ReadNode):
             return [self._node_seen(order.uid)]
+        if isinstance(order, ConfirmDeleted):
+            return []
         return [TopicOrderDone(order.token, "unavailable", f"{self._path} cannot be written: {error}")]
 
     def _node_seen(self, uid: int) -> NodeSeen:

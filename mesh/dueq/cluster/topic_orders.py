@@ -1,7 +1,7 @@
 """Creating and deleting topics in ZooKeeper.
 
 Both are one transaction, and both can be begun again after a lost connection: a create recognises its own
-work by the creation id, a delete by the tombstone that it had meant to leave.
+work by the creation id, a delete by the tombstone that it had meant to leave, or by the topic's being gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from dueq.cluster.znodes import (
     TopicRefused,
     decode_topic,
     encode_node,
+    encode_tombstone,
     encode_topic,
+    holders,
     new_topic,
     tombstone_name,
 )
@@ -144,11 +146,14 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
             if stat is not None:
                 return TopicOrderDone(order.token, "")
         topic = yield from _read_topic(client, layout, order.name)
+        if state.tombstone and (topic is None or tombstone_name(topic) != state.tombstone):
+            # It was deleted, by us or by somebody else, and its tombstone has served its purpose already.
+            return TopicOrderDone(order.token, "")
         if topic is None:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
         state.tombstone = tombstone_name(topic)
         transaction = client.transaction()
-        transaction.create(layout.tombstone(state.tombstone), b"")
+        transaction.create(layout.tombstone(state.tombstone), encode_tombstone(holders(topic)))
         transaction.delete(layout.topic(order.name))
         for part in topic.partitions:
             transaction.delete(layout.partition(part.uid))

@@ -6,7 +6,7 @@ Every value carries a format number: an unknown one is refused, never guessed at
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dueq.cluster.coordinator import CoordinatorUnreadable
@@ -221,6 +221,29 @@ def tombstone_name(topic: Topic) -> str:
     """Return the tombstone of a topic's partitions: `FIRST-LAST`, as a topic's uids have no gaps."""
     uids = [p.uid for p in topic.partitions]
     return f"{min(uids)}-{max(uids)}"
+
+
+def encode_tombstone(brokers: Iterable[str]) -> bytes:
+    """Return the value of a tombstone: the brokers that have not deleted yet what they held."""
+    return _dump({"brokers": sorted(brokers)})
+
+
+def decode_tombstone(value: bytes) -> list[str]:
+    """Return the brokers that have not deleted yet what they held, sorted.
+
+    Raises:
+        CoordinatorUnreadable: it is damaged or of an unknown format.
+    """
+    fields = _load(value, "tombstone")
+    try:
+        return sorted(str(broker_id) for broker_id in fields["brokers"])
+    except (KeyError, TypeError) as error:
+        raise _damaged("tombstone", value) from error
+
+
+def holders(topic: Topic) -> set[str]:
+    """Return every broker that has a replica of a topic."""
+    return {broker_id for part in topic.partitions for broker_id in part.replicas}
 
 
 def tombstone_uids(name: str) -> range:

@@ -34,6 +34,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NoNodeError, Write
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 
+from dueq.cluster.burying import Burying
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable, CoordinatorUnreadable, Deliver
 from dueq.cluster.layout import DEFAULT_ROOT, Layout, split_address
 from dueq.cluster.mirror import Mirror
@@ -44,6 +45,7 @@ from dueq.cluster.znodes import encode_node
 from dueq.core.membership import (
     CompareAndSet,
     CompareAndSetDone,
+    ConfirmDeleted,
     CoordinatorChanged,
     CoordinatorEvent,
     CoordinatorOrder,
@@ -160,6 +162,13 @@ class ZooKeeperCoordinator:
             self._client, self._layout, self._requests, self._emit, self._inbox.put, self._later,
             self._registrations_read,
         )  # fmt: skip
+        self._burying = Burying(
+            self._client,
+            self._layout,
+            self._requests,
+            registration.broker_id,
+            lambda: self._mirror.tombstones,
+        )
         self._client.add_listener(lambda state: self._inbox.put(partial(self._on_state, state)))
         self._thread = threading.Thread(target=self._run, name="dueq-coordinator", daemon=True)
         self._thread.start()
@@ -307,6 +316,9 @@ class ZooKeeperCoordinator:
     def _on_order(self, order: CoordinatorOrder) -> None:
         if isinstance(order, CompareAndSet):
             self._compare_and_set(order)
+        elif isinstance(order, ConfirmDeleted):
+            if self._state is CoordinatorState.CONNECTED:
+                self._burying.confirmed(order.uids)
         elif isinstance(order, ReadNode):
             if self._state is CoordinatorState.CONNECTED:
                 self._mirror.read_node(order.uid)

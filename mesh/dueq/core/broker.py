@@ -17,6 +17,7 @@ from dueq.core.browsing import Browsing
 from dueq.core.clients import Clients
 from dueq.core.context import Context
 from dueq.core.deadlines import Deadlines
+from dueq.core.deletions import Deletions
 from dueq.core.dispatch import TopicDispatcher
 from dueq.core.effects import ConnectPeer, Effect, Exit, Read, SendPeer
 from dueq.core.events import (
@@ -94,7 +95,10 @@ class BrokerCore:
         self._recovered = {replica.uid: replica for replica in recovered}
         self._dispatchers: dict[str, TopicDispatcher] = {}
         self._deadlines: Deadlines[str] = Deadlines()
-        self._status = Status(self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, now)
+        self._deletions = Deletions(self._ctx)
+        self._status = Status(
+            self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, self._deletions, now
+        )
         self._overviews = Overviews(self._ctx, self._status, self._partitions)
         self._browsing = Browsing(self._ctx)
         self._clients = Clients(
@@ -427,6 +431,8 @@ class BrokerCore:
         for uid in [uid for uid in self._recovered if uid in event.tombstones]:
             del self._recovered[uid]
             self._ctx.persist(DropPartition(uid))
+        self._deletions.confirm(event.tombstones)
+        self._deletions.seen(self._recovered, event.topics)
         self._share_memory()
 
     def _open(self, topic: Topic, index: int, now: Now) -> None:

@@ -106,13 +106,23 @@ class CreateTopic:
 
 @dataclass(slots=True)
 class DeleteTopic:
-    """Delete a topic and leave a tombstone of its uids."""
+    """Delete a topic and leave a tombstone of its uids, until every broker that had a replica has confirmed."""
 
     token: int
     name: str
 
 
-CoordinatorOrder = CompareAndSet | ReadNode | CreateTopic | DeleteTopic
+@dataclass(slots=True)
+class ConfirmDeleted:
+    """This broker holds nothing (any more) of these deleted partitions: their tombstones need not wait for it.
+
+    Not answered; where it comes to nothing the tombstones stay, and it is said again after the next TopicsSeen.
+    """
+
+    uids: tuple[int, ...]
+
+
+CoordinatorOrder = CompareAndSet | ReadNode | CreateTopic | DeleteTopic | ConfirmDeleted
 
 # ---------------------------------------------------------------- events
 

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dueq.core.context import Context
+from dueq.core.deletions import Deletions
 from dueq.core.dispatch import TopicDispatcher
 from dueq.core.instant import Now
 from dueq.core.membership import CoordinatorState
@@ -36,10 +37,12 @@ class Status:
         topics: Topics,
         partitions: dict[int, Partition],
         dispatchers: dict[str, TopicDispatcher],
+        deletions: Deletions,
         now: Now,
     ) -> None:
         self._ctx, self._clock, self._topics = ctx, clock, topics
         self._partitions, self._dispatchers = partitions, dispatchers
+        self._deletions = deletions
         self._started_us = now.mono_us
         self._gauged: dict[int, dict[str, Any]] = {}
         self._ungauged: list[int] = []
@@ -90,6 +93,7 @@ class Status:
                 "uptime_s": (now.mono_us - self._started_us) // 1_000_000,
                 "degraded": self.degraded(),
                 "inserts_refused": self._ctx.inserts_refused,
+                "orphans": {str(uid): topic for uid, topic in sorted(self._deletions.orphans.items())},
                 "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
                 "clock": self._clock_document(now),
             },
@@ -175,6 +179,7 @@ class Status:
             "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
             "degraded": self.degraded(),
             "elections": self._ctx.metrics.elections,
+            "orphans": dict(self._deletions.orphans),
         }
 
     def _gauge_some(self, now: Now) -> None:

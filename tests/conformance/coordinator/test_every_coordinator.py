@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dueq.core.membership import (
+    ConfirmDeleted,
     CoordinatorChanged,
     CoordinatorState,
     Member,
@@ -137,6 +138,20 @@ def test_a_deleted_topic_leaves_tombstones_of_all_its_partitions(begin: Any) -> 
     seen = life.topics(lambda seen: seen.tombstones == uids)
     assert seen.topics == {"arrivals": kept}
     assert life.read(min(uids)).node is None
+
+
+def test_a_tombstone_goes_when_its_only_holder_holds_nothing_any_more(begin: Any) -> None:
+    life = begin()
+    uids = {part.uid for part in life.create("departures", partitions=3).topic.partitions}
+    life.delete("departures")
+    life.topics(lambda seen: seen.tombstones == uids)
+    since = life.mark()
+    life.coordinator.submit(ConfirmDeleted(tuple(uids)))
+    life.topics(lambda seen: not seen.tombstones, since)
+    life.coordinator.submit(ConfirmDeleted(tuple(uids)))
+    assert life.delete("departures").error == "not_found"
+    life.coordinator.stop()
+    begin(incarnation=2).topics(lambda seen: not seen.tombstones)
 
 
 def test_deleting_a_topic_that_is_not_there_says_so(begin: Any) -> None:

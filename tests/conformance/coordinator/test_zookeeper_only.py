@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable
 from dueq.cluster.server import ZooKeeperServer
 from dueq.core.membership import (
+    ConfirmDeleted,
     CoordinatorChanged,
     CoordinatorState,
     CreateTopic,
@@ -355,6 +356,33 @@ def test_nobody_at_the_address_is_said_with_the_address(begin_on_zookeeper: Any)
 
 
 # ---------------------------------------------------------------- size
+
+
+def test_a_tombstone_stays_until_all_that_had_a_replica_have_confirmed(
+    begin_on_zookeeper: Any,
+) -> None:
+    lives = [
+        begin_on_zookeeper(name, number, f"s{number}") for number, name in enumerate(("b1", "b2", "b3"), 1)
+    ]
+    members = tuple(Member(life.registration.broker_id, life.registration.store_id) for life in lives)
+    made = lives[0].create(
+        "departures", replicas_of=(("b1", "b2"), ("b2", "b1")), members=members, replicas=2
+    )
+    uids = tuple(part.uid for part in made.topic.partitions)
+    lives[0].delete("departures")
+    for life in lives:
+        life.topics(lambda seen: seen.tombstones == set(uids))
+    lives[2].coordinator.submit(ConfirmDeleted(uids))
+    lives[0].coordinator.submit(ConfirmDeleted(uids[:1]))
+    lives[0].coordinator.submit(ConfirmDeleted(uids))
+    for life in (lives[0], lives[2]):
+        for _ in range(4):
+            life.read(uids[0])  # answered in order, so what was ordered before has ended
+    late = begin_on_zookeeper("b4", 4, "s4")
+    assert late.topics(lambda seen: True).tombstones == set(uids)
+    since = late.mark()
+    lives[1].coordinator.submit(ConfirmDeleted(uids))
+    late.topics(lambda seen: not seen.tombstones, since)
 
 
 def test_the_largest_topic_fits(begin_on_zookeeper: Any) -> None:
