@@ -278,13 +278,7 @@ REPLICATION: Final = (
         "filled-member-leads",
         "A member whose lost data was filled from a snapshot leads before it holds again what its disk had acked.",
         "a bug that the storms have found here",
-        (
-            change(
-                "core.replica:Replica._may_lead",
-                "(not self.unproven or self._is_sole_member)",
-                "True",
-            ),
-        ),
+        (change("core.replica:Replica._may_lead", "whole = not self.unproven and", "whole ="),),
         seeds=800,
         finders=(141,),
     ),
