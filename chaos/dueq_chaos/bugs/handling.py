@@ -128,5 +128,19 @@ HANDLING: Final = (
         seeds=162,
         finders=(54,),
     ),
+    Bug(
+        "broken-connection-means-refused",
+        "What was sent over a connection that has broken is taken for not sent.",
+        "Jepsen etcd 3.4: a reset connection reported as a definite failure",
+        (
+            change(
+                "client.core.lanes:Lanes.link_down",
+                "change.uncertain, change.link = True, 0",
+                "change.link = 0",
+            ),
+        ),
+        seeds=60,
+        finders=(7,),
+    ),
 )
 """All of them."""

@@ -64,6 +64,7 @@ class CarelessUsers:
             "settled twice": self._settled_twice,
             "late frames of the gone": self._late_frames,
             "browse": self._browse,
+            "hung up": self._hung_up,
         }
 
     def do(self, kind: str, random: Random) -> None:
@@ -130,12 +131,20 @@ class CarelessUsers:
 
     def _late_retry(self, random: Random) -> None:
         """A call whose outcome is not learnt in time, and `retry()` a long time later."""
+        self._impatient(random, random.randint(500, 5_000))
+
+    def _impatient(self, random: Random, timeout_us: int) -> None:
         now_ms = self.mesh.world.wall_us // 1000
         payloads = self._payloads(random, b"late")
         dues = [now_ms + random.randint(0, 3_000) for _ in payloads]
         user = ProducingUser(self.producer.client, self.mesh.history)
         user.again_us, user.retry_timeout_us = (10_000, 12_000_000), _CALL_US
-        user.schedule(self.topic, payloads, dues, random.randint(500, 5_000))
+        user.schedule(self.topic, payloads, dues, timeout_us)
+
+    def _hung_up(self, random: Random) -> None:
+        """All connections break under a request, and its caller does not wait for others."""
+        self._impatient(random, random.randint(3_000, 60_000))
+        self.mesh.world.after(random.randint(200, 3_000), self.producer.client.hang_up)
 
     def _forked(self, random: Random) -> None:
         """A copy of the process: two that number their requests alike."""

@@ -28,7 +28,7 @@ FAULTS = (
 
 CARELESS = (
     "wrong ids", "ids twice", "long list", "late retry", "forked producer", "stale tokens", "settled twice",
-    "late frames of the gone", "browse",
+    "late frames of the gone", "browse", "hung up",
 )  # fmt: skip
 """What users do who are not careful (see `careless`), and who read meanwhile."""
 PLOTS = (
@@ -195,6 +195,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     if careless.random() < _CARELESS and not directed:
         options = replace(options, habits=tuple(map(partial(_shortening, careless), options.habits)))
         steps += _careless(careless, at_us)
+        steps += _hung_up(Random(seed * 0x9FB21C65 + 13), at_us)
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
 
@@ -233,10 +234,20 @@ def _losses(random: Random, until_us: int) -> list[Step]:
 
 def _careless(random: Random, until_us: int) -> list[Step]:
     """A few kinds of carelessness, each several times."""
-    kinds = random.sample(CARELESS, random.randint(1, 4))
+    kinds = random.sample(CARELESS[:-1], random.randint(1, 4))
     return [
         Step(random.randint(0, until_us), random.choice(kinds), random.getrandbits(32))
         for _ in range(random.randint(4, 24))
+    ]
+
+
+def _hung_up(random: Random, until_us: int) -> list[Step]:
+    """Connections that break under a request, in half of those storms; from a stream of their own, too."""
+    if random.random() < 0.5:
+        return []
+    return [
+        Step(random.randint(0, until_us), "hung up", random.getrandbits(32))
+        for _ in range(random.randint(2, 6))
     ]
 
 

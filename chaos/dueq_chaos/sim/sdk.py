@@ -258,6 +258,11 @@ class SimClient:
 
         self.world.after(self.world.random.randint(100, 1_000), told)
 
+    def hang_up(self) -> None:
+        """Something on the way ends all of its connections."""
+        for socket in list(self._sockets.values()):
+            self._reset(socket)
+
     def broker_died(self, broker: str) -> None:
         """A broker's process is gone; its machine closes its connections."""
         for socket in list(self._sockets.values()):
