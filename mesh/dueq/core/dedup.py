@@ -245,6 +245,9 @@ class Deduplication:
             self._active[client.number] = None
             self._numbers.append(client.number)
             heapq.heappush(self._empty, (client.floor_age_ms, client.key))
+            if len(self._empty) > 2 * len(self._clients) + 64:  # the same clients, time and again
+                self._empty = [(c.floor_age_ms, c.key) for c in self._clients.values() if not c.sequences]
+                heapq.heapify(self._empty)
 
     def _forget(self, floor_age_ms: int, client_id: bytes) -> None:
         """Forget a client, unless it has come back since it was noted as empty."""

@@ -56,3 +56,17 @@ def test_a_row_is_deleted_though_its_client_came_back_and_went_within_one_checkp
     dedup.expire(3003)
     dedup.expire(4004)
     assert [(row.sequence, row.value) for row in dedup.changed_rows()] == [(7, None)]
+
+
+def test_a_client_whose_answers_leave_time_and_again_is_noted_a_bounded_number_of_times() -> None:
+    dedup = Deduplication(DedupLimits(bytes_max=0))
+    for number in range(2_000):
+        record = Record(RecordKind.INSERT, 1, number + 1, 1, 1000)
+        dedup.judge(RequestRef(b"c" * 16, number + 1, number, 1), record, 0, 0, number)
+    assert len(dedup._empty) <= 2 + 64
+    dedup = Deduplication(DedupLimits(age_ms=1))
+    for number in range(2_000):
+        insert(dedup, 1, number + 1, number + 1, age_ms=2 * number)
+        insert(dedup, 2, number + 1, number + 1, age_ms=2 * number)
+        dedup.expire(2 * number + 2)
+    assert len(dedup._empty) <= 2 * 2 + 64
