@@ -14,18 +14,21 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.property.naive_timeline import CONSUMERS, ENDED, PLACE, Twin
 
 from dueq.core.applied import Applied
 from dueq.core.dedup import DedupLimits
-from dueq.core.entry import ENTRY, Entries, State, keys_of
+from dueq.core.entry import ENTRY, FLAG_FAR, Entries, State, keys_of
 from dueq.core.forecast import FAR_MS, HOUR_MS
 from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition, SaveCheckpoint
 from dueq.core.timeline import Timeline, canonical
+from dueq_chaos.sim.naive import ENDED, Naive, Told
 from dueq_codecs.records import JobAction, JobState, Record, RecordKind, RequestRef
 
 UID = 7
 CLIENTS = [bytes([number]) * 16 for number in range(1, 5)]
+CONSUMERS = [bytes([number]) * 16 for number in range(11, 14)]
+PLACE = (0, 2)
+"""The partition's place in its topic: it decides about half of the jobs."""
 START = 1_700_000_000_000
 
 
@@ -120,10 +123,10 @@ class World:
         self.hot_rows_max = hot_rows_max
         self.limits = limits
         self.disk = Disk()
-        self.twin = Twin(limits)
+        self.twin = Naive(PLACE, limits)
         self.timeline = Timeline(UID, None, hot_rows_max, limits, PLACE)
         self.log: list[Record] = []
-        self.told: list[dict[str, Any]] = []
+        self.told: list[Told] = []
         self.reads: list[list[Any]] = []  # [asked, answer or None]
         self.scan: list[Any] | None = None  # [position, limit, answer or None, hidden]
         self.saving: SaveCheckpoint | None = None
@@ -180,15 +183,15 @@ class World:
         rng = self.rng
         ids, tokens = [], []
         for _ in range(rows):
-            leased = [(e["first"], k) for k, e in self.twin.live.items() if e["state"] == State.LEASED]
-            waiting = [(e["first"], k) for k, e in self.twin.live.items() if e["state"] == State.WAITING]
+            leased = [(e.first, k) for k, e in self.twin.live.items() if e.state == State.LEASED]
+            waiting = [(e.first, k) for k, e in self.twin.live.items() if e.state == State.WAITING]
             pool = [leased, waiting, self.known, self.known[-12:]]
             first, key = rng.choice(rng.choices(pool, [4, 4, 1, 1])[0] or self.known or [(1, 1)])
             if rng.random() < 0.05:
                 first += rng.choice([1, -1, 1 << 48])
             if rng.random() < 0.03 and record.kind != RecordKind.LEASE:
                 key += 1 << 56 if rng.random() < 0.3 else rng.choice([1, 1 << 16])
-            token = self.twin.live.get(key, {}).get("token", 0)
+            token = self.twin.live[key].token if key in self.twin.live else 0
             ids.append((first, key))
             tokens.append(rng.choice([token, token, token, 0, 3]))
         record.first = np.array([first for first, _ in ids], np.uint64)
@@ -294,7 +297,7 @@ class World:
         self.compare(applied, expected)
         self.check_sooner(applied, expected)
 
-    def compare(self, applied: Applied, expected: dict[str, Any]) -> None:
+    def compare(self, applied: Applied, expected: Told) -> None:
         results = [
             (
                 r.client_id,
@@ -308,24 +311,24 @@ class World:
             )
             for r in applied.results
         ]
-        assert results == expected["results"]
-        assert sorted(keys_of(applied.leased).tolist()) == sorted(set(expected["leased"]))
-        assert sorted(applied.refused.tolist()) == sorted(expected["refused"])
-        assert sorted(keys_of(applied.ended).tolist()) == sorted(expected["ended"])
-        assert sorted(applied.gone.tolist()) == sorted(expected["gone"])
+        assert results == expected.results
+        assert sorted(keys_of(applied.leased).tolist()) == sorted(set(expected.leased))
+        assert sorted(applied.refused.tolist()) == sorted(expected.refused)
+        assert sorted(keys_of(applied.ended).tolist()) == sorted(expected.ended)
+        assert sorted(applied.gone.tolist()) == sorted(expected.gone)
         assert (applied.ended["state"] == State.LEASED).all()
-        assert set(keys_of(applied.waiting).tolist()) <= set(expected["waiting"])
+        assert set(keys_of(applied.waiting).tolist()) <= set(expected.waiting)
         for key in applied.gone.tolist() + keys_of(applied.leased).tolist():
             self.view.pop(key, None)
         waits = zip(keys_of(applied.waiting).tolist(), applied.waiting["wait_at"].tolist(), strict=True)
         self.view |= waits
 
-    def check_sooner(self, applied: Applied, expected: dict[str, Any]) -> None:
+    def check_sooner(self, applied: Applied, expected: Told) -> None:
         """Dispatch is told of everything inside the window that may be delivered from now on."""
         window: Any = self.timeline.export()["window"]
         waiting = self.twin.waiting()
         told = set(keys_of(applied.waiting).tolist())
-        for key in expected["waiting"]:
+        for key in expected.waiting:
             at = waiting.get(key)
             if at is not None and (window is None or (at, key) <= window) and self.twin.may_be_delivered(key):
                 assert key in told
@@ -385,15 +388,12 @@ class World:
                 entries[key] = canonical(row)[0]
         if self.written or self.saving is None or not self.saving.put.size:
             assert entries.keys() == self.twin.live.keys()
-        names = list(ENTRY.names or ())
-        drop = [names.index("place"), names.index("block_rows")]
         for key, row in entries.items():
-            plain = tuple(value for at, value in enumerate(row) if at not in drop)
-            assert plain == self.twin.columns(key)
+            assert row == self.twin.live[key].columns()
         hours: dict[int, int] = {}
         for entry in self.twin.live.values():
-            if entry["state"] == State.WAITING and not entry["far"]:
-                hours[entry["wait_at"] // HOUR_MS] = hours.get(entry["wait_at"] // HOUR_MS, 0) + 1
+            if entry.state == State.WAITING and not entry.flags & FLAG_FAR:
+                hours[entry.wait_at // HOUR_MS] = hours.get(entry.wait_at // HOUR_MS, 0) + 1
         assert found["hours"] == sorted(hours.items())
         assert {(client, number) for client, number, _ in found["dedup"]} == self.twin.memory.names()
         answers = {(client, number) for client, number, _ in found["job_answers"]}
@@ -403,18 +403,14 @@ class World:
     def check_jobs(self) -> None:
         twin, table = self.twin, self.timeline.jobs
         assert table.by_key.keys() == twin.jobs.keys()
-        assert table.given == len(twin.jobs)
+        assert table.given == twin.given
         for key, job in table.by_key.items():
-            mine = [entry for entry in twin.live.values() if entry["job"] == job.number]
-            waiting = sum(entry["state"] == State.WAITING for entry in mine)
+            mine = [entry for entry in twin.live.values() if entry.job == job.number]
+            waiting = sum(entry.state == State.WAITING for entry in mine)
             assert (job.waiting, job.leased) == (waiting, len(mine) - waiting)
             expected = twin.jobs[key]
-            assert (job.number, job.state, job.until) == (
-                expected["number"],
-                expected["state"],
-                expected["until"],
-            )
-            assert job.cleared_flag == bool(expected["cleared"])
+            assert (job.number, job.state, job.until) == (expected.number, expected.state, expected.until)
+            assert job.cleared_flag == expected.cleared
             withdrawn = job.state in ENDED and waiting
             assert (job.number in table.hidden) == (job.state != JobState.COMMITTED and waiting > 0)
             assert (job in (table.to_withdraw,)) <= bool(withdrawn)

@@ -16,6 +16,7 @@ from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.replication import REPLICATION
+from dueq_chaos.bugs.rules import RULES
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
 from dueq_chaos.bugs.waking import WAKING
@@ -33,6 +34,7 @@ BUGS: Final[dict[str, Bug]] = {
         *WAKING,
         *HANDLING,
         *MEMORY,
+        *RULES,
     )
 }
 """Every planted bug by its name."""

@@ -360,13 +360,16 @@ class Invariants:
         return True
 
     def in_full(self, *, quiet: bool) -> None:
-        """Every replica that has applied what is committed equals the reference, on disk too, payloads included.
+        """Every replica that has applied what is committed equals the reference, on disk too, payloads included, and
+        the reference what the rules come to.
 
         Args:
             quiet: the whole ISR has had the time to come level, so every member must be such a replica.
         """
         for uid, (_, found) in self.mesh.coordinator.nodes.items():
             reference = self.ledger.reference(uid)
+            if wrong := self.ledger.rules_differ(uid):
+                self._fail(f"p{uid}: {wrong}")
             for member in found.isr:
                 holder = self.mesh.nodes[member.broker_id]
                 partition = self._partition(member.broker_id, uid)

@@ -1,10 +1,15 @@
-"""What a mesh has committed: the records, and the state that they come to when applied once, in memory."""
+"""What a mesh has committed: the records, and the state that they come to when applied once, in memory.
+
+What all replicas do alike is held against a naive reference of the rules (`naive`), record by record.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from dueq.core.timeline import Timeline
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.twins import deed_differs, state_differs
 from dueq_codecs.frames import encode_record
 from dueq_codecs.records import Record, RecordKind
 
@@ -32,6 +37,7 @@ class _Partition:
         self.leases: dict[int, dict[tuple[int, int], bytes]] = {}
         self.place = place
         self.reference = self.begin()
+        self.naive = Naive(place)
 
     def begin(self) -> Timeline:
         """Return the state before the first record."""
@@ -105,8 +111,7 @@ class Ledger:
             partition.records[record.sequence] = record
             partition.epochs[record.sequence] = record.epoch
             partition.end = max(partition.end, record.sequence)
-            self._apply(partition)
-            return ""
+            return self._apply(partition)
         if known is record or encode_record(known) == encode_record(record):
             return ""
         return (
@@ -114,14 +119,24 @@ class Ledger:
             f" {record.kind.name} of epoch {record.epoch}: invariant 1"
         )
 
-    def _apply(self, partition: _Partition) -> None:
-        reference = partition.reference
+    def _apply(self, partition: _Partition) -> str:
+        reference, naive = partition.reference, partition.naive
         while (record := partition.records.get(reference.applied + 1)) is not None:
             if record.kind == RecordKind.LEASE:
                 partition.leases[record.sequence] = _grants(record)
             reference.cold(record)
-            reference.apply(record)
+            applied, told = reference.apply(record), naive.apply(record)
             partition.summaries[record.sequence] = _summary(reference)
+            wrong = deed_differs(record, applied, reference, told, naive)
+            if wrong:
+                return f"apply differs from the rules: {wrong}"
+        return ""
+
+    def rules_differ(self, uid: int) -> str:
+        """Compare the whole state after every committed record with that of the naive reference."""
+        partition = self._of(uid)
+        wrong = state_differs(partition.reference, partition.naive)
+        return f"apply differs from the rules: {wrong}" if wrong else ""
 
     def lease(self, uid: int, token: int) -> Record | None:
         """The committed LEASE of this sequence."""

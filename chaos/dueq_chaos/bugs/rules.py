@@ -1,0 +1,108 @@
+"""Planted bugs of `apply` that all replicas share: they agree with each other, and are wrong together.
+
+Only what knows the rules finds them: the naive reference that every committed record is held against (`sim/naive`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_LIVE = "core.live:LiveMessages"
+
+RULES: Final = (
+    Bug(
+        "release-counts-an-attempt",
+        "A message that is given back unhandled keeps the attempt that it did not have.",
+        "RabbitMQ quorum queues: a requeue counted as a delivery, so dead-letter limits are reached too soon",
+        (change(f"{_LIVE}._settle", '        rows["attempt"] -= rows["attempt"] > 0\n', "        pass\n"),),
+        seeds=24,
+        finders=(0,),
+    ),
+    Bug(
+        "expiry-not-counted",
+        "A lease that ran out does not count as an attempt.",
+        "SQS ApproximateReceiveCount: a poison message that is never found",
+        (
+            change(
+                f"{_LIVE}._settle",
+                "elif kind == RecordKind.RELEASE:",
+                "elif kind in (RecordKind.RELEASE, RecordKind.EXPIRE):",
+            ),
+        ),
+        seeds=24,
+        finders=(0,),
+    ),
+    Bug(
+        "token-kept-while-waiting",
+        "A message whose lease has ended keeps its token and its holder.",
+        "a lease table that is not cleared: the next holder inherits the last one's rights",
+        (
+            change(
+                f"{_LIVE}._wait", '("token", "consumer_high", "consumer_low", "lease_ms")', '("lease_ms",)'
+            ),
+        ),
+        seeds=24,
+        finders=(0,),
+    ),
+    Bug(
+        "move-into-the-past-waits-there",
+        "A message that is moved to an instant before the stamp waits there, below the low-water mark.",
+        "RocketMQ timing wheel: a slot that the hand has passed",
+        (
+            change(
+                f"{_LIVE}._wait",
+                'rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))',
+                'rows["wait_at"] = not_before',
+            ),
+        ),
+        seeds=24,
+        finders=(0,),
+    ),
+    Bug(
+        "nack-delay-ignored",
+        "A message that is to be tried again after a while is tried again at once.",
+        "Celery retry countdown: a backoff that is not one",
+        (
+            change(
+                f"{_LIVE}._settle",
+                "not_before = np.maximum(not_before, delay",
+                "not_before = np.maximum(not_before, 0 * delay",
+            ),
+        ),
+        seeds=24,
+        finders=(0,),
+    ),
+    Bug(
+        "extend-not-kept",
+        "An extension is confirmed, and the lease keeps its length.",
+        "SQS ChangeMessageVisibility that is acknowledged and lost",
+        (
+            change(
+                f"{_LIVE}._settle",
+                'rows["lease_ms"] = np.minimum(record.amount_ms[at], LEASE_MAX_U32)',
+                "pass",
+            ),
+        ),
+        seeds=24,
+        finders=(2,),
+    ),
+    Bug(
+        "revoked-lease-counts",
+        "A lease that was taken back before its push counts as an attempt.",
+        "a delivery count that grows without deliveries",
+        (change(f"{_LIVE}._withdraw", 'rows["attempt"] -= revoked & (rows["attempt"] > 0)', "pass"),),
+        seeds=24,
+        finders=(2,),
+    ),
+    Bug(
+        "job-forgets-its-leases",
+        "What a job has leased is not counted out when its leases end.",
+        "a transaction that never drains, and is never forgotten",
+        (change(f"{_LIVE}._end_leases", "self.jobs.count(rows, 0, -1)", "pass"),),
+        seeds=24,
+        finders=(5,),
+    ),
+)
+"""All of them."""

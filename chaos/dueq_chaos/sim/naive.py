@@ -1,0 +1,375 @@
+"""The rules of `apply` once more, row by row: a dictionary instead of columns, no disk and no window.
+
+The replicas of a partition are compared with each other, but they all run one `apply`: a mistake in it makes them wrong
+together. This is the reference: written from the rules (ARCHITECTURE.md), it shares constants with the product
+and no code. Slow and stupid on purpose; whatever is clever here would have to be proved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from zlib import crc32
+
+from dueq.core import dedup, job_table
+from dueq.core.dedup import DedupLimits
+from dueq.core.entry import FLAG_FAR, FLAG_KEYED, FLAG_UPLOAD, State
+from dueq.core.forecast import FAR_MS
+from dueq.core.timeline import AGE_STEP_MS
+from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX
+from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
+from dueq_codecs.messages import Code
+from dueq_codecs.records import JobAction, JobState, Outcome, Record, RecordKind, RequestRef
+
+ENDED: Final = (JobState.ABORTED, JobState.CANCELLED)
+LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
+ATTEMPT_MAX: Final = (1 << 16) - 1
+LEASE_MS_MAX: Final = (1 << 32) - 1
+Result = tuple[bytes, int, Code, int, int, int, list[int], bool]
+"""The answer to a request: client, number, code, sequence, row, stamp, outcomes, repeated."""
+
+
+@dataclass(slots=True)
+class NaiveEntry:
+    """One live message; the fields of `ENTRY`."""
+
+    first: int
+    due: int
+    sequence: int
+    row: int
+    size: int
+    crc: int
+    place: int
+    block_rows: int
+    flags: int
+    job: int
+    state: State = State.WAITING
+    wait_at: int = 0
+    token: int = 0
+    attempt: int = 0
+    lease_ms: int = 0
+    consumer: bytes = bytes(16)
+
+    def columns(self) -> tuple[int, ...]:
+        """Return the fields in the order of `ENTRY`."""
+        high, low = int.from_bytes(self.consumer[:8], "big"), int.from_bytes(self.consumer[8:], "big")
+        return (
+            self.wait_at, self.first, self.due, self.sequence, self.token, self.place, high, low, self.size, self.crc,
+            self.lease_ms, self.row, self.attempt, self.block_rows, int(self.state), self.flags, self.job,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class NaiveJob:
+    """One job, as this partition knows it."""
+
+    key: bytes
+    number: int
+    state: JobState
+    until: int
+    cleared: bool = False
+    look_at: int = 0
+    """Age of the partition at which to look whether it may be forgotten."""
+
+
+@dataclass(slots=True)
+class Told:
+    """What a record did: keys of messages, in order, and answers."""
+
+    results: list[Result] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    """Began to wait, or may be delivered from now on."""
+    leased: list[int] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+
+
+class Naive:
+    """One partition's state.
+
+    Args:
+        place: the partition's place in its topic, and how many the topic has.
+        limits: of what is remembered of requests; None: the usual.
+
+    Attributes:
+        live: key -> message.
+        leased: keys of those that a consumer holds.
+        ended: keys of those that ended, and of rows that never took effect, each once.
+        jobs: what is known of jobs, by key and by number.
+        given: numbers of jobs that were given out.
+    """
+
+    def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
+        self.place = place
+        self.live: dict[int, NaiveEntry] = {}
+        self.leased: set[int] = set()
+        self.ended: list[int] = []
+        self.memory = NaiveMemory(limits or dedup.DEDUP_LIMITS)
+        self.job_memory = NaiveMemory(dedup.JOB_DEDUP_LIMITS)
+        self.jobs: dict[bytes, NaiveJob] = {}
+        self.by_number: dict[int, NaiveJob] = {}
+        self.given = 0
+        self.stamp = self.age = self.applied = 0
+
+    # ---------------------------------------------------------------- records
+
+    def apply(self, record: Record) -> Told:
+        """Apply the next committed record."""
+        self.applied = record.sequence
+        self.age += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
+        self.stamp = record.stamp
+        self.memory.expire(self.age)
+        self.job_memory.expire(self.age)
+        self._forget_jobs()
+        told = Told()
+        verdicts = self._judge(record)
+        row = 0
+        places = _places(record) if record.kind == RecordKind.INSERT else []
+        for request, (_, answer, fresh) in verdicts:
+            for at in range(row, row + request.rows):
+                if fresh:
+                    outcome = self._row(record, at, told, places)
+                    if answer is not None and record.kind != RecordKind.INSERT:
+                        answer.outcomes.append(outcome)
+                elif record.kind == RecordKind.INSERT:
+                    self.ended.append(record.sequence << 16 | at)
+            row += request.rows
+        if not record.requests:
+            for at in range(record.rows):
+                self._row(record, at, told, places)
+        for request, (code, answer, fresh) in verdicts:
+            name = request.client_id, request.sequence, code
+            if answer is None:
+                told.results.append((*name, 0, 0, 0, [], False))
+            else:
+                place = answer.sequence, answer.row, answer.stamp
+                told.results.append((*name, *place, answer.outcomes[:], not fresh))
+        return told
+
+    def _judge(self, record: Record) -> list[tuple[RequestRef, Verdict]]:
+        of_job = record.kind == RecordKind.INSERT and bool(record.job)
+        memory = self.job_memory if of_job else self.memory
+        late = of_job and self._takes_no_more(record)
+        verdicts: list[tuple[RequestRef, Verdict]] = []
+        row = 0
+        for request in record.requests:
+            if late:
+                verdict = memory.recall(request) or (Code.JOB_ENDED, None, False)
+            else:
+                verdict = memory.judge(request, record, row, self.age)
+            verdicts.append((request, verdict))
+            row += request.rows
+        return verdicts
+
+    # ---------------------------------------------------------------- jobs
+
+    def _takes_no_more(self, record: Record) -> bool:
+        job = self.jobs.get(record.job)
+        if record.job_until and record.stamp > record.job_until:
+            return True
+        if job is None:
+            return False
+        open_state = JobState.OPEN if job.until else JobState.COMMITTED
+        return job.until != record.job_until or job.state != open_state
+
+    def _job_of(self, record: Record, state: JobState) -> NaiveJob:
+        job = self.jobs.get(record.job)
+        if job is None:
+            self.given += 1
+            job = NaiveJob(record.job, self.given, state, record.job_until)
+            self.jobs[record.job] = self.by_number[job.number] = job
+        job.look_at = self.age + job_table.JOB_MEMORY_MS
+        return job
+
+    def _forget_jobs(self) -> None:
+        for job in list(self.jobs.values()):
+            if job.look_at >= self.age:
+                continue
+            left = any(entry.job == job.number for entry in self.live.values())
+            if left or job.state == JobState.OPEN or self.stamp <= job.until + job_table.JOB_MEMORY_MS:
+                job.look_at = self.age + LOOK_AGAIN_MS
+            else:
+                del self.jobs[job.key], self.by_number[job.number]
+
+    def state_of(self, entry: NaiveEntry) -> JobState:
+        """Return the state of a message's job; what is of none is as good as committed."""
+        return self.by_number[entry.job].state if entry.job else JobState.COMMITTED
+
+    def may_be_delivered(self, key: int) -> bool:
+        """Whether nothing but time keeps a message from being leased."""
+        return self.state_of(self.live[key]) == JobState.COMMITTED
+
+    def _act(self, record: Record, told: Told) -> Outcome:
+        if record.job_action == JobAction.CLEARED and record.job not in self.jobs:
+            return Outcome.NOT_FOUND
+        job = self._job_of(record, JobState.OPEN)
+        before = job.state
+        outcome = self._decide(record, job)
+        if before != job.state == JobState.COMMITTED:
+            told.waiting += [key for key in self.waiting() if self.live[key].job == job.number]
+        return outcome
+
+    def _decide(self, record: Record, job: NaiveJob) -> Outcome:
+        action = record.job_action
+        if action == JobAction.CLEARED:
+            job.cleared |= job.state == JobState.COMMITTED
+            return Outcome.DONE if job.state == JobState.COMMITTED else Outcome.ENDED
+        if action == JobAction.CANCEL:
+            job.state = job.state if job.state == JobState.ABORTED else JobState.CANCELLED
+            return Outcome.DONE
+        wanted = JobState.COMMITTED if action == JobAction.COMMIT else JobState.ABORTED
+        home = crc32(record.job) % self.place[1] == self.place[0]
+        too_late = action == JobAction.COMMIT and home and 0 < job.until < record.stamp
+        if job.state == JobState.OPEN and not too_late:
+            job.state = wanted
+        return Outcome.DONE if job.state == wanted else Outcome.ENDED
+
+    # ---------------------------------------------------------------- rows
+
+    def _row(self, record: Record, at: int, told: Told, places: list[tuple[int, int]]) -> Outcome:
+        kind = record.kind
+        if kind == RecordKind.JOB:
+            return self._act(record, told)
+        if kind == RecordKind.INSERT:
+            return self._insert(record, at, told, places[at])
+        key = int(record.target_sequence[at]) << 16 | int(record.target_row[at])
+        entry = self.live.get(key)
+        same = entry is not None and entry.first == int(record.first[at])
+        if kind == RecordKind.LEASE:
+            return self._lease(record, at, key, entry if same else None, told)
+        if kind == RecordKind.REVEAL:
+            if same and entry is not None and entry.state == State.WAITING:
+                return self._reveal(record, key, entry, told)
+            return Outcome.STALE
+        if kind in (RecordKind.MOVE, RecordKind.CANCEL):
+            return self._withdraw(record, at, key, entry if same else None, told)
+        return self._settle(record, at, key, entry if same else None, told)
+
+    def _insert(self, record: Record, at: int, told: Told, place: tuple[int, int]) -> Outcome:
+        number = 0
+        if record.job:
+            state = JobState.OPEN if record.job_until else JobState.COMMITTED
+            number = self._job_of(record, state).number
+        due, key = int(record.due[at]), record.sequence << 16 | at
+        flags = FLAG_KEYED if record.keyed else 0
+        if len(record.upload) and record.upload[at]:
+            flags |= FLAG_UPLOAD
+        self.live[key] = NaiveEntry(
+            max(due, record.stamp, record.job_until), due, record.sequence, at, int(record.size[at]),
+            int(record.crc[at]), *place, flags, number,
+        )  # fmt: skip
+        self._wait(key, due, told)
+        return Outcome.DONE
+
+    def _lease(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+        if entry is None or entry.state != State.WAITING:
+            told.refused.append(key)
+            return Outcome.NOT_FOUND
+        if self.state_of(entry) != JobState.COMMITTED:
+            told.refused.append(key)
+            if self.state_of(entry) in ENDED:
+                told.gone.append(key)
+                self._finish(key)
+            return Outcome.NOT_FOUND
+        entry.state, entry.token = State.LEASED, record.sequence
+        entry.attempt = min(entry.attempt + 1, ATTEMPT_MAX)
+        consumer = int(record.consumer[at])
+        entry.consumer = record.consumers[consumer]
+        entry.lease_ms = min(int(record.lease_ms[consumer]), LEASE_MS_MAX)
+        self.leased.add(key)
+        told.leased.append(key)
+        return Outcome.DONE
+
+    def _reveal(self, record: Record, key: int, entry: NaiveEntry, told: Told) -> Outcome:
+        """Only what waits for its job's `until` and never began anew, and is due before."""
+        job = self.jobs.get(record.job)
+        if job is None or job.state != JobState.COMMITTED or entry.job != job.number:
+            return Outcome.STALE
+        if entry.wait_at != job.until or entry.attempt or max(entry.due, record.stamp) >= job.until:
+            return Outcome.STALE
+        told.gone.append(key)
+        self._wait(key, entry.due, told)
+        return Outcome.DONE
+
+    def _withdraw(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+        if entry is None or (record.kind == RecordKind.MOVE and self.state_of(entry) in ENDED):
+            return Outcome.NOT_FOUND
+        if entry.state == State.LEASED:
+            token = int(record.token[at])
+            if not token or entry.token != token:
+                return Outcome.LEASED
+            entry.attempt = max(entry.attempt - 1, 0)
+            told.ended.append(key)
+        else:
+            told.gone.append(key)
+        if record.kind == RecordKind.CANCEL:
+            self._finish(key)
+        else:
+            entry.due = int(record.due[at])
+            self._wait(key, entry.due, told)
+        return Outcome.DONE
+
+    def _settle(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+        kind = record.kind
+        if entry is None or entry.state != State.LEASED or entry.token != int(record.token[at]):
+            return Outcome.STALE
+        if kind == RecordKind.EXTEND:
+            entry.lease_ms = min(int(record.amount_ms[at]), LEASE_MS_MAX)
+            told.leased.append(key)
+            return Outcome.DONE
+        told.ended.append(key)
+        if kind == RecordKind.ACK:
+            self._finish(key)
+            return Outcome.DONE
+        not_before = entry.due
+        if kind == RecordKind.NACK:
+            not_before = max(entry.due, record.stamp + min(int(record.amount_ms[at]), DELAY_MS_MAX))
+        if kind == RecordKind.RELEASE:
+            entry.attempt = max(entry.attempt - 1, 0)
+        self._wait(key, not_before, told)
+        return Outcome.DONE
+
+    def _wait(self, key: int, not_before: int, told: Told) -> None:
+        entry = self.live[key]
+        state = self.state_of(entry)
+        if state in ENDED:
+            self._finish(key)
+            return
+        entry.wait_at = max(not_before, self.stamp)
+        if state == JobState.OPEN:
+            entry.wait_at = max(entry.wait_at, self.by_number[entry.job].until)
+        entry.state, entry.token, entry.lease_ms, entry.consumer = State.WAITING, 0, 0, bytes(16)
+        entry.flags &= ~FLAG_FAR
+        if entry.wait_at > self.stamp + FAR_MS:
+            entry.flags |= FLAG_FAR
+        self.leased.discard(key)
+        told.waiting.append(key)
+
+    def _finish(self, key: int) -> None:
+        del self.live[key]
+        self.leased.discard(key)
+        self.ended.append(key)
+
+    def waiting(self) -> dict[int, int]:
+        """Return where each waiting message waits: key -> instant."""
+        return {key: entry.wait_at for key, entry in self.live.items() if entry.state == State.WAITING}
+
+
+def _places(record: Record) -> list[tuple[int, int]]:
+    """Return (place, rows of the block) of each row of an INSERT."""
+    uploads = record.upload.tolist() if len(record.upload) else [0] * record.rows
+    places: list[list[int]] = []
+    start = used = 0
+    inline: dict[int, int] = {}
+    for row, (size, upload) in enumerate(zip(record.size.tolist(), uploads, strict=True)):
+        length = 0 if upload else size
+        if row > start and used + length > BLOCK_BYTES:
+            start, used = row, 0
+        places.append([start, used])
+        inline[start] = inline.get(start, 0) + (not upload)
+        used += length
+    return [
+        (upload, 1) if upload else (start << 32 | offset, inline[start])
+        for (start, offset), upload in zip(places, uploads, strict=True)
+    ]

@@ -1,0 +1,135 @@
+"""What `apply` did to a record, and the state that it came to, against the naive reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dueq.core.applied import Applied
+from dueq.core.entry import FLAG_FAR, Entries, State, keys_of
+from dueq.core.forecast import HOUR_MS
+from dueq.core.timeline import Timeline
+from dueq_chaos.sim.naive import Naive, Told
+from dueq_codecs.records import Record
+
+
+def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Told, naive: Naive) -> str:
+    """Compare what one record did: its answers, and each message that it concerned.
+
+    Args:
+        record: the record.
+        applied, timeline: what the product made of it; everything is in its memory.
+        told, naive: what the reference made of it.
+
+    Returns:
+        What differs; "" when all is well.
+    """
+    if told.results or applied.results:
+        found: list[Any] = [
+            (
+                result.client_id, result.client_sequence, result.code, result.sequence, result.row, result.stamp,
+                result.outcomes.tolist(), result.repeated,
+            )
+            for result in applied.results
+        ]  # fmt: skip
+        if found != told.results:
+            return _text(record, "answers", found, told.results)
+    if (len(applied.refused) or told.refused) and sorted(applied.refused.tolist()) != sorted(told.refused):
+        return _text(record, "refused", sorted(applied.refused.tolist()), sorted(told.refused))
+    if (len(applied.ended) or told.ended) and sorted(_keys(applied.ended)) != sorted(told.ended):
+        return _text(record, "ended", sorted(_keys(applied.ended)), sorted(told.ended))
+    if (len(applied.gone) or told.gone) and sorted(applied.gone.tolist()) != sorted(told.gone):
+        return _text(record, "gone", sorted(applied.gone.tolist()), sorted(told.gone))
+    live, waits = naive.live, State.WAITING
+    waiting = {
+        key
+        for key in told.waiting
+        if key in live and live[key].state == waits and naive.may_be_delivered(key)
+    }
+    for what, rows, named in (
+        ("waiting", applied.waiting, waiting),
+        ("leased", applied.leased, set(told.leased)),
+    ):
+        if len(rows) or named:
+            wrong = _rows_differ(rows, named, naive)
+            if wrong:
+                return f"after record {record.sequence}, a {record.kind.name}: {what}: {wrong}"
+    counts = timeline.scheduled_count, timeline.leased_count, timeline.jobs.given
+    expected_counts = len(naive.live) - len(naive.leased), len(naive.leased), naive.given
+    if counts != expected_counts:
+        return _text(record, "(waiting, leased, jobs)", counts, expected_counts)
+    return ""
+
+
+def _keys(rows: Entries) -> list[int]:
+    found: list[int] = keys_of(rows).tolist() if len(rows) else []
+    return found
+
+
+def _rows_differ(rows: Entries, keys: set[int], naive: Naive) -> str:
+    """Compare whole entries with those of the reference, key by key."""
+    found = dict(zip(_keys(rows), rows.tolist(), strict=True))
+    if found.keys() != keys:
+        return f"keys {sorted(found)} should be {sorted(keys)}"
+    for key, row in found.items():
+        expected = naive.live[key].columns()
+        if row != expected:
+            return f"entry {row} should be {expected}"
+    return ""
+
+
+def _text(record: Record, what: str, found: object, expected: object) -> str:
+    return f"after record {record.sequence}, a {record.kind.name}: {what} {found} should be {expected}"
+
+
+def state_differs(timeline: Timeline, naive: Naive) -> str:
+    """Compare the whole state with the reference's.
+
+    Args:
+        timeline: which has everything in memory.
+        naive: after the same record.
+
+    Returns:
+        What differs; "" when all is well.
+    """
+    found: dict[str, Any] = timeline.export()
+    for what, expected in _exported(naive).items():
+        mine = found[what]
+        if what in ("dedup", "job_answers"):
+            mine = {(client, number) for client, number, _ in mine}
+        if mine != expected:
+            return f"after record {naive.applied}: {what} is {mine}, should be {expected}"
+    return _jobs_differ(timeline, naive)
+
+
+def _exported(naive: Naive) -> dict[str, Any]:
+    hours: dict[int, int] = {}
+    far = 0
+    for entry in naive.live.values():
+        if entry.state == State.WAITING and not entry.flags & FLAG_FAR:
+            hours[entry.wait_at // HOUR_MS] = hours.get(entry.wait_at // HOUR_MS, 0) + 1
+        elif entry.state == State.WAITING:
+            far += 1
+    return {
+        "applied": naive.applied, "stamp": naive.stamp, "age": naive.age,
+        "scheduled": len(naive.live) - len(naive.leased), "leased": len(naive.leased),
+        "entries": sorted(entry.columns() for entry in naive.live.values()),
+        "hours": sorted(hours.items()), "far": far, "jobs_given": naive.given,
+        "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
+    }  # fmt: skip
+
+
+def _jobs_differ(timeline: Timeline, naive: Naive) -> str:
+    counts: dict[int, list[int]] = {}
+    for entry in naive.live.values():
+        counts.setdefault(entry.job, [0, 0])[entry.state == State.LEASED] += 1
+    expected = {
+        key: (job.number, job.state, job.until, job.cleared, *counts.get(job.number, (0, 0)))
+        for key, job in naive.jobs.items()
+    }
+    found = {
+        key: (job.number, job.state, job.until, job.cleared_flag, job.waiting, job.leased)
+        for key, job in timeline.jobs.by_key.items()
+    }
+    if found == expected:
+        return ""
+    return f"after record {naive.applied}: jobs are {found}, should be {expected}"
