@@ -396,6 +396,17 @@ def test_a_leader_that_forgot_the_session_hears_what_is_held() -> None:
     assert request.token.tolist() == [60]
 
 
+def test_an_attach_that_is_refused_at_once_is_made_again_soon() -> None:
+    """A leader that begins to serve asks those who came before: a second later would be late for what was due."""
+    stage = Stage()
+    stage.connect()
+    [frame] = sent(stage.consume(), ConsumerFrame)
+    unknown = ConsumerReply(TOPIC, CONSUMER, frame.attach, frame.number, Code.UNKNOWN_SESSION)
+    assert not sent(stage.receive("a", unknown), ConsumerFrame), "not as fast as refusals come"
+    [again] = sent(stage.run_until(stage.ms + 150), ConsumerFrame)
+    assert (again.action, again.attach) == (ConsumerAction.ATTACH, frame.attach + 1)
+
+
 def test_a_partition_that_moves_is_attached_at_its_new_leader_with_its_leases() -> None:
     stage = Stage(["a", "b"], {1: "a", 2: "b"})
     attached(stage)

@@ -260,6 +260,7 @@ class Consumer:
         if self._closing is not None:
             return
         session.begin(self._context.mono_us)
+        session.hurried = False
         self._speak(session, ConsumerAction.ATTACH, session.asked)
 
     def _speak(self, session: Session, action: ConsumerAction, credit: int) -> None:
@@ -306,6 +307,9 @@ class Consumer:
             session.attached = False
             if again:
                 self._attach(session)
+            else:
+                session.hurried = True
+                self._arm()
         elif code in (Code.NOT_LEADER, Code.TOPIC_NOT_FOUND):
             self._directory.refresh(self.topic)
         elif code in (Code.BUSY, Code.OUTCOME_UNKNOWN, Code.COORDINATOR_UNAVAILABLE):
@@ -503,7 +507,7 @@ class Consumer:
 
     def _speak_at(self, session: Session) -> int:
         waits = session.unanswered or not session.attached or session.behind
-        return session.sent_us + (REPEAT_US if waits else BEAT_US)
+        return session.sent_us + (HURRY_US if session.hurried else REPEAT_US if waits else BEAT_US)
 
     def _arm(self) -> None:
         """Have the timer at the next thing to do."""

@@ -76,6 +76,7 @@ class Session:
         leader: broker id.
         attach: number of the present attach, 0 before the first.
         attached: the leader has answered the present attach.
+        hurried: it has refused the present attach so soon that the next one has to wait a little.
         begun_us: when the present attach began.
         number: of the last frame sent.
         asked: the credit that the last frame stated.
@@ -98,7 +99,7 @@ class Session:
         self.leader = leader
         self._attaches = attaches
         self.attach = 0
-        self.attached = False
+        self.attached = self.hurried = False
         self.begun_us = now_us
         self.number = 0
         self.asked = 0
