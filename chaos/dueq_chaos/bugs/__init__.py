@@ -17,6 +17,7 @@ from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.rules import RULES
+from dueq_chaos.bugs.standing import STANDING
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
 from dueq_chaos.bugs.waking import WAKING
@@ -26,6 +27,7 @@ BUGS: Final[dict[str, Bug]] = {
     for bug in (
         *REPLICATION,
         *ELECTIONS,
+        *STANDING,
         *STORAGE,
         *STATE,
         *DELIVERING,

@@ -142,7 +142,7 @@ class Directed:
         Who comes back with nothing, or with less than it had acked, and who was away all the time, are then alone.
         """
         mesh, leader = self.mesh, self._leader()
-        if not mesh.all_hold_everything():
+        if not mesh.may_lose(leader):
             return
         away, damaged = random.sample([name for name in mesh.names if name != leader], 2)
         node = mesh.nodes[damaged]

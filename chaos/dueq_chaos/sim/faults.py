@@ -9,6 +9,7 @@ from dueq.core.events import StorePressure
 from dueq_chaos.sim.directed import Directed, Users
 from dueq_chaos.sim.losses import Losses
 from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.mishaps import Mishaps
 from dueq_chaos.sim.plan import Step
 from dueq_chaos.sim.plots import Burst, Plots
 from dueq_chaos.sim.sleepers import Sleepers
@@ -70,6 +71,7 @@ class Faults:
             **losses.kinds,
             "asleep on leases": sleepers.asleep_on_leases,
             **directed.kinds,
+            **Mishaps(mesh, burst).kinds,
         }
 
     def do(self, step: Step) -> None:
@@ -108,7 +110,7 @@ class Faults:
         self.mesh.world.after(after_us, start)
 
     def _crash_two(self, broker: str, random: Random) -> None:
-        for name in random.sample(self.mesh.names, 2):
+        for name in random.sample(self.mesh.names, min(2, len(self.mesh.names))):
             self._crash(name, random)
 
     def _crash_at_write(self, broker: str, random: Random) -> None:
@@ -128,8 +130,9 @@ class Faults:
     # -------------------------------------------------------------- the network
 
     def _cut_one_way(self, broker: str, random: Random) -> None:
-        other = random.choice([name for name in self.mesh.names if name != broker])
-        self.mesh.network.cut(broker, other, both=False)
+        others = [name for name in self.mesh.names if name != broker]
+        if others:
+            self.mesh.network.cut(broker, random.choice(others), both=False)
 
     def _cut_client(self, broker: str, random: Random) -> None:
         clients = [*self.mesh.clients, *self.mesh.sdks]
@@ -167,7 +170,7 @@ class Faults:
 
     def _lose_disk(self, broker: str, random: Random) -> None:
         """Only where two others hold everything: more would be a loss by design."""
-        if self.mesh.all_hold_everything():
+        if self.mesh.may_lose(broker):
             node = self.mesh.nodes[broker]
             node.crash()
             node.disk.lose()
@@ -181,12 +184,12 @@ class Faults:
         Where another one is wrong, or was until now, that one is set right and no more: two that leap before both have
         been measured anew are a majority that leaps.
         """
-        if not self.mesh.clocks_settled():
+        if len(self.mesh.names) == 1 or not self.mesh.clocks_settled():
             return
         error_us = random.choice([20_000, 200_000, 3_000_000, 3_600_000_000])
         self.mesh.nodes[broker].wall_error_us = random.choice([-1, 1]) * error_us
 
     def _drift_clock(self, broker: str, random: Random) -> None:
-        if not self.mesh.clocks_settled():
+        if len(self.mesh.names) == 1 or not self.mesh.clocks_settled():
             return
         self.mesh.nodes[broker].drift(random.choice([-1, 1]) * random.choice([50, 500]))

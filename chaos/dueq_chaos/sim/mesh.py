@@ -51,6 +51,9 @@ class SimMesh:
         self.state_after: Callable[[int, int], Timeline | None] = lambda uid, sequence: None
         self._calms = 0
         self._harmed, self._calm_at_us = False, -_AFTERMATH_US
+        self.alone_may_serve = False
+        """A broker that is left alone serves by its own clock: it must be right then."""
+        self.coordinator.unregistered = self._unregistered
         self._clock_leapt_us = -_MEASURED_ANEW_US
         for node in self.nodes.values():
             node.hot_rows_total, node.log_retain_bytes = hot_rows_total, log_retain_bytes
@@ -59,24 +62,38 @@ class SimMesh:
 
     # -------------------------------------------------------------- topics and clients
 
-    def create_topic(self, name: str, partitions: int = 2, replicas: int = 3, min_isr: int = 2) -> list[int]:
-        """Create a topic and wait until every partition is served; returns their uids."""
+    def create_topic(
+        self, name: str, partitions: int = 2, replicas: int = 3, min_isr: int = 2, first: int = 0
+    ) -> list[int]:
+        """Create a topic and wait until every partition is served; returns their uids.
+
+        The first partition prefers broker number `first`, and each of the others the one after.
+        """
         self.world.run_until(lambda: len(self.coordinator.registrations) == len(self.names), 5_000_000)
-        members = tuple(
-            Member(seen.broker_id, seen.store_id) for seen in self.coordinator.registrations.values()
-        )
         replicas_of = tuple(
-            tuple(self.names[(index + step) % len(self.names)] for step in range(replicas))
+            tuple(self.names[(first + index + step) % len(self.names)] for step in range(replicas))
             for index in range(partitions)
         )
-        order = CreateTopic(
-            0, name, "00" * 16, "timeline", replicas_of, members, replicas, min_isr, 64 << 20, 0
-        )  # fmt: skip
-        self.coordinator.create(order)
+        self._order(name, replicas_of, min_isr)
         uids = [part.uid for part in self.coordinator.topics[name].partitions]
         served = self.world.run_until(lambda: all(self.leader_of(uid) for uid in uids), 20_000_000)
         assert served, "no leaders\n" + "\n".join(self.world.trace[-50:])
         return uids
+
+    def order_topic(self, name: str, replicas: list[str]) -> None:
+        """Create a topic of one partition."""
+        if set(replicas) <= self.coordinator.registrations.keys():
+            self._order(name, (tuple(replicas),), min(2, len(replicas)))
+
+    def _order(self, name: str, replicas_of: tuple[tuple[str, ...], ...], min_isr: int) -> None:
+        members = tuple(
+            Member(seen.broker_id, seen.store_id) for seen in self.coordinator.registrations.values()
+        )
+        self.coordinator.create(
+            CreateTopic(
+                0, name, "00" * 16, "timeline", replicas_of, members, len(replicas_of[0]), min_isr, 64 << 20, 0
+            )
+        )  # fmt: skip
 
     def producer(self, name: str = "producer") -> SimProducer:
         """Begin a producer."""
@@ -155,22 +172,29 @@ class SimMesh:
         """Whether every client is connected to whom it can reach."""
         return all(client.linked for client in self.sdks.values())
 
-    def all_hold_everything(self) -> bool:
-        """Whether every broker is up and a member of every ISR, so that one of the disks may be harmed.
+    def may_lose(self, broker: str) -> bool:
+        """Whether a disk may be harmed: all brokers are up, all replicas are members, two others hold each of its own.
 
         Where fewer hold what is committed, a lost disk may be a loss by design.
         """
         disks = {
-            (name, node.disk.store_id)
+            Member(name, node.disk.store_id)
             for name, node in self.nodes.items()
             if not node.disk.fuse.left
             and node.disk.whole()
             and not node.disk.is_newer
             and node.core is not None
         }
-        isrs = [node.isr for _, node in self.coordinator.nodes.values()]
-        whole = all({(member.broker_id, member.store_id) for member in isr} == disks for isr in isrs)
-        return whole and len(disks) == len(self.nodes) == 3
+        if len(disks) < len(self.nodes):
+            return False
+        for topic in self.coordinator.topics.values():
+            for part in topic.partitions:
+                members = set(self.coordinator.nodes[part.uid][1].isr)
+                if len(members) < topic.replicas or members - disks:
+                    return False
+                if broker in part.replicas and topic.replicas < 3:
+                    return False
+        return True
 
     def harm(self) -> None:
         """From now on, until it is calm, anything that travels may be held up."""
@@ -211,6 +235,11 @@ class SimMesh:
                 node.drift(0)
         return self.world.now_us - self._clock_leapt_us >= _MEASURED_ANEW_US
 
+    def _unregistered(self, broker: str) -> None:
+        """A broker's registration is gone: those that are left may soon be too few to tell whose clock is wrong."""
+        if self.alone_may_serve:
+            self.clocks_settled()
+
     def calm(self) -> None:
         """The weather is fine again and everybody is up."""
         self.clocks_settled()
@@ -232,7 +261,7 @@ class SimMesh:
             if node.pressure is not None:
                 node.squeeze(StorePressure("", False))
                 node.pressure = None
-            if node.disk.is_newer:
+            if node.disk.is_newer or node.lacks:
                 node.upgrade()
             elif node.core is None:
                 node.start()

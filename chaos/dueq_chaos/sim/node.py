@@ -173,8 +173,9 @@ class Node:
         self.died(self.name)
 
     def upgrade(self) -> None:
-        """Begin anew with a build that knows all that is on the disk."""
+        """Begin anew with a build that knows all that is on the disk, and all that comes."""
         self.crash()
+        self.lacks = frozenset()
         self.failures += [AssertionError(wrong) for wrong in self.disk.upgrade()]
         self.start()
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from dueq import limits
 from dueq_chaos.sim import scale
+from dueq_chaos.sim.topologies import Topology, draw_topology, is_drawn
 from dueq_chaos.sim.users import Habits
 
 TRAFFIC = {
@@ -42,6 +43,14 @@ LOSSES = (
     "put aside half-way",
 )  # fmt: skip
 """A part of what one disk holds is lost, older than the rest, or of another build (see `losses`)."""
+
+MISHAPS = {
+    "older build": 16_000_000,
+    "wrong start": 16_000_000,
+    "slow upgrade": 75_000_000,
+    "returned disk": 16_000_000,
+}
+"""What operators do to a mesh in which nothing else goes wrong (see `mishaps`), and how long it lasts, µs."""
 
 DIRECTED: dict[int, tuple[str, dict[str, Any]]] = {
     0: ("late cancels", {}),
@@ -97,7 +106,7 @@ class Step:
     def is_fault(self) -> bool:
         """Whether it does harm."""
         return (
-            self.kind in FAULTS or self.kind in PLOTS or self.kind in LOSSES
+            self.kind in FAULTS or self.kind in PLOTS or self.kind in LOSSES or self.kind in MISHAPS
             or self.kind in {kind for kind, _ in DIRECTED.values()}
         )  # fmt: skip
 
@@ -108,6 +117,7 @@ class Options:
 
     Attributes:
         hot_rows_total, log_retain_bytes: small ones make cold reads, evictions and snapshots.
+        topology: how many brokers, and which topics.
         lost, twice, slow: shares of messages between brokers.
         lose_answer: share of compare-and-sets whose outcome stays unknown.
         watch_us: how late watches may come.
@@ -126,6 +136,7 @@ class Options:
     wire: bool = False
     relayed: bool = False
     partitions: int = 2
+    topology: Topology = field(default_factory=Topology)
     consumers: tuple[tuple[int, int], ...] = ((64, 5_000), (64, 5_000))
     """(credit, lease in ms) of each."""
     habits: tuple[Habits, ...] = ()
@@ -155,6 +166,8 @@ _PLOTTED = 0.5
 """Share of the seeds whose storms have plots."""
 _CARELESS = 0.34
 """Share of the seeds with careless users; from a stream of their own."""
+_MISHAP = 0.6
+"""Share of the seeds with a topology of their own that have a mishap, and no other faults."""
 _NOTHING_ELSE = 0.5
 """Share of those in which nothing else goes wrong: what a plot does is seen best in fine weather."""
 
@@ -196,6 +209,11 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         options = replace(options, habits=tuple(map(partial(_shortening, careless), options.habits)))
         steps += _careless(careless, at_us)
         steps += _hung_up(Random(seed * 0x9FB21C65 + 13), at_us)
+    options = replace(options, topology=draw_topology(seed, options.partitions))
+    if is_drawn(seed) and (mishaps := _mishaps(Random(seed * 0x9E3779B1 + 13))):
+        steps = [step for step in steps if step.kind in TRAFFIC or step.kind == "load job"] + mishaps
+        at_us = max(at_us, mishaps[-1].at_us)
+        options = replace(options, limits=())
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
 
@@ -271,6 +289,21 @@ def _long_times(
         for _ in range(random.randint(1, 3)):
             steps.append(Step(random.randint(0, until_us), "time-outs", random.getrandbits(32)))
     return options, steps
+
+
+def _mishaps(random: Random) -> list[Step]:
+    """One kind of mishap, up to three times; each clears up in the end."""
+    if random.random() >= _MISHAP:
+        return []
+    [kind] = random.choices(list(MISHAPS), (4, 4, 1, 2))
+    at_us, steps = 0, []
+    for _ in range(random.randint(1, 3) if kind not in ("slow upgrade", "returned disk") else 1):
+        at_us += random.randint(200_000, 1_500_000)
+        steps.append(Step(at_us, kind, random.getrandbits(32)))
+        at_us += MISHAPS[kind]
+        steps.append(Step(at_us, "calm", 0))
+        at_us += random.choice([2_000_000, 4_000_000])
+    return steps
 
 
 def _plots(random: Random, until_us: int) -> list[Step]:

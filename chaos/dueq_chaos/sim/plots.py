@@ -51,7 +51,7 @@ class Plots:
         """Clients still reach it, and at times one follower, whose answers get lost."""
         leader = self._leader(random)
         others = [name for name in self.mesh.names if name != leader]
-        kept = random.choice(others) if keeps_one else ""
+        kept = random.choice(others) if keeps_one and others else ""
         for other in others:
             if other == kept:
                 self.mesh.network.cut(other, leader, both=False)
@@ -65,6 +65,8 @@ class Plots:
         mesh = self.mesh
         leader = self._leader(random)
         heirs = [name for name in mesh.names if name != leader]
+        if not heirs:
+            return
         error_us = random.choice([-3_600_000_000, -3_600_000_000, -30_000_000, 3_600_000_000])
         mesh.clocks_settled()
         heir = random.choice(heirs)
@@ -125,7 +127,7 @@ class Plots:
         """A record in the middle of a log is lost or damaged while the broker is down; two others have everything."""
         mesh = self.mesh
         node = mesh.nodes[broker]
-        if not mesh.all_hold_everything():
+        if not mesh.may_lose(broker):
             return
         node.crash()
         for uid in mesh.coordinator.nodes:

@@ -53,7 +53,10 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
 
     Nothing is scheduled unless some consumer has credit for all of them and holds nothing.
     """
-    if not any(user.open and user.credit >= _CREDIT and user.is_free for user in workload.consumers):
+    if not any(
+        user.open and user.credit >= _CREDIT and user.is_free and user.topic == TOPIC
+        for user in workload.consumers
+    ):
         return []
     random = Random(mesh.world.seed)
     now_ms = mesh.world.wall_us // 1000

@@ -11,7 +11,7 @@ from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Plan, Step, draw
-from dueq_chaos.sim.workload import TOPIC, Workload
+from dueq_chaos.sim.workload import Workload, topic_name
 
 _QUIET_US = 120_000_000
 _LOOK_US = 20_000
@@ -52,12 +52,12 @@ class Outcome:
 
 def _clock_error_us(plan: Plan) -> int:
     """How early a delivery may be by true time: not at all, while every clock is right."""
-    wrong = {step.kind for step in plan.steps} & {"set clock", "drift clock", "wrong heir"}
+    wrong = {step.kind for step in plan.steps} & {"set clock", "drift clock", "wrong heir", "wrong start"}
     return (_CLOCK_ERROR_US if wrong else 0) + (_DRIFT_ERROR_US if "drift clock" in wrong else 0)
 
 
 class Storm:
-    """A mesh of three, its users, and weather: all of it decided by the seed.
+    """A mesh, its users, and weather: all of it decided by the seed.
 
     Args:
         seed: decides everything.
@@ -66,7 +66,7 @@ class Storm:
 
     Attributes:
         mesh: the world; for those who look at it afterwards.
-        uids: partitions of the topic that is written to.
+        uids: partitions of the topics that are written to.
     """
 
     def __init__(self, seed: int, plan: Plan | None = None, minutes: float = 0.0) -> None:
@@ -74,7 +74,8 @@ class Storm:
         options = self.plan.options
         with scale.scaled(options.limits):
             self.mesh = SimMesh(
-                seed, hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes,
+                seed, options.topology.brokers,
+                hot_rows_total=options.hot_rows_total, log_retain_bytes=options.log_retain_bytes,
                 snapshot_part_bytes=options.snapshot_part_bytes,
             )  # fmt: skip
         self.random = self.mesh.world.random
@@ -113,7 +114,11 @@ class Storm:
 
     def _run(self) -> list[str]:
         mesh, world = self.mesh, self.mesh.world
-        self.uids = mesh.create_topic(TOPIC, self.plan.options.partitions)
+        mesh.alone_may_serve = self.plan.options.topology.alone
+        for number, shape in enumerate(self.plan.options.topology.topics):
+            self.uids += mesh.create_topic(
+                topic_name(number), shape.partitions, shape.replicas, shape.min_isr, first=number
+            )
         workload = self._workload = Workload(mesh, self.plan.options)
         self._weather()
         began_us = world.now_us

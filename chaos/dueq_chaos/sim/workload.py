@@ -15,8 +15,15 @@ from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
+_MORE_CONSUMER = (64, 5_000)
+"""Credit and lease (ms) of the consumers of all topics but the first."""
 _CALL_US = 20_000_000
 _PRODUCING = ("schedule", "schedule far", "schedule long", "impatient schedule", "alter", "time-outs")
+
+
+def topic_name(number: int) -> str:
+    """The name of a storm's topic, counted from 0."""
+    return f"{TOPIC}-{number + 1}" if number else TOPIC
 
 
 class Workload:
@@ -43,9 +50,15 @@ class Workload:
                 user.weather = mesh.weather
             user.habits = options.habits[index] if index < len(options.habits) else Habits()
             self.consumers.append(user)
+        self.topics = [topic_name(number) for number in range(len(options.topology.topics))]
+        for index, name in enumerate(self.topics[1:], len(self.consumers)):
+            self.consumers.append(self._consumer_of(name, index))
         for client in mesh.sdks.values():
             client.wire = options.wire
-        self.uids = [part.uid for part in mesh.coordinator.topics[TOPIC].partitions]
+        self._topic_of = {
+            part.uid: name for name in self.topics for part in mesh.coordinator.topics[name].partitions
+        }
+        self.uids = list(self._topic_of)
         self._batches = 0
         self._extra_topics: list[str] = []
         self._loader: LoadingUser | None = None
@@ -64,6 +77,20 @@ class Workload:
             "load job": self._load_job,
             "time-outs": self._time_outs,
         }
+
+    def _consumer_of(self, topic: str, index: int) -> ConsumingUser:
+        """Somebody for one of the other topics; all its partitions are consumed well."""
+        credit, lease_ms = _MORE_CONSUMER
+        user = ConsumingUser(
+            self.mesh.sdk(f"consumer-{index + 1}"), self.mesh.history, topic,
+            credit=credit, lease_ms=lease_ms, seed=self.mesh.world.seed * 31 + index,
+        )  # fmt: skip
+        user.weather = self.mesh.weather
+        return user
+
+    def _topic(self, random: Random) -> str:
+        """One of the topics; where there is one only, nothing is left to chance."""
+        return random.choice(self.topics) if len(self.topics) > 1 else TOPIC
 
     def do(self, step: Step) -> None:
         """Do one thing; nothing, if the process that would is dead."""
@@ -106,8 +133,8 @@ class Workload:
             dues = [message.due_ms, *message.moves[-1:], *message.maybe_dues]
             if not message.finished and not message.changing and max(dues) > now_ms + 30_000:
                 far.append(key)
-        if far:
-            self.producer.alter(TOPIC, far, [now_ms + 500] * len(far))
+        for topic, keys in self._by_topic(far).items():
+            self.producer.alter(topic, keys, [now_ms + 500] * len(keys))
 
     # -------------------------------------------------------------- producing
 
@@ -122,7 +149,7 @@ class Workload:
             dues = [now_ms + random.randint(soon_ms, late_ms)] * len(payloads)
         else:
             dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
-        self.producer.schedule(TOPIC, payloads, dues)
+        self.producer.schedule(self._topic(random), payloads, dues)
 
     def burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         """Schedule a message or two, several times over."""
@@ -131,7 +158,7 @@ class Workload:
                 now_ms = self.mesh.world.wall_us // 1000
                 payloads = self._payloads(random.randint(1, 3))
                 dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
-                self.producer.schedule(TOPIC, payloads, dues)
+                self.producer.schedule(self._topic(random), payloads, dues)
 
     def schedule_at(self, due_ms: int, rows: int) -> None:
         """Schedule some messages for one instant."""
@@ -161,7 +188,9 @@ class Workload:
         payloads[0] += bytes(limits.CHUNK_BYTES + random.randint(1, limits.CHUNK_BYTES))
         now_ms = self.mesh.world.wall_us // 1000
         self.producer.schedule(
-            TOPIC, payloads, [now_ms + random.randint(soon_ms, soon_ms + 2_000) for _ in payloads]
+            self._topic(random),
+            payloads,
+            [now_ms + random.randint(soon_ms, soon_ms + 2_000) for _ in payloads],
         )
 
     def _schedule_impatiently(self, random: Random) -> None:
@@ -169,7 +198,7 @@ class Workload:
         payloads = self._payloads(random.randint(1, 5))
         now_ms = self.mesh.world.wall_us // 1000
         dues = [now_ms + random.randint(-200, 2_000) for _ in payloads]
-        self.producer.schedule(TOPIC, payloads, dues, timeout_us=random.randint(500, 1_000_000))
+        self.producer.schedule(self._topic(random), payloads, dues, timeout_us=random.randint(500, 1_000_000))
 
     def _time_outs(self, random: Random) -> None:
         """Many messages far ahead, moved on a few times and cancelled: each time a place in the due queue."""
@@ -221,8 +250,17 @@ class Workload:
         return [message.due_ms, *message.moves][-1]
 
     def _change(self, keys: list[MessageKey], dues: list[int] | None) -> None:
-        if keys and self.producer.client.core is not None:
-            self.producer.alter(TOPIC, keys, dues)
+        if self.producer.client.core is None:
+            return
+        due_of = dict(zip(keys, dues, strict=True)) if dues is not None else None
+        for topic, some in self._by_topic(keys).items():
+            self.producer.alter(topic, some, [due_of[key] for key in some] if due_of is not None else None)
+
+    def _by_topic(self, keys: list[MessageKey]) -> dict[str, list[MessageKey]]:
+        found: dict[str, list[MessageKey]] = {}
+        for key in keys:
+            found.setdefault(self._topic_of.get(key[0], TOPIC), []).append(key)
+        return found
 
     # -------------------------------------------------------------- consuming
 
@@ -255,7 +293,13 @@ class Workload:
 
         def build(call: int, deadline_us: int) -> events.Event:
             return events.CreateTopic(
-                call, deadline_us, creation_id, name, partitions=partitions, replicas=3, exist_ok=True
+                call,
+                deadline_us,
+                creation_id,
+                name,
+                partitions=partitions,
+                replicas=min(3, len(self.mesh.names)),
+                exist_ok=True,
             )
 
         def created(value: object, failed: object) -> None:

@@ -1,0 +1,121 @@
+"""Planted bugs of who may lead just now (unmeasured clocks, stopped replicas), and of who may delete."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+_REPLICA = "core.replica:Replica"
+_CLOCK = "core.mesh_time:MeshTime"
+_STOPPED = "core.stopped:Stopped"
+
+STANDING: Final = (
+    Bug(
+        "leads-before-its-clock-is-measured",
+        "A broker that has just started stands for election, and pushes, by its own clock.",
+        "CockroachDB max-offset; a node must not serve before its clock is checked against the others",
+        (
+            change(f"{_REPLICA}._may_lead", "and self.ctx.clock.settled", ""),
+            change(
+                "core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=self._clock.steps > 0"
+            ),
+        ),
+        seeds=64,
+    ),
+    Bug(
+        "silent-brokers-are-not-counted",
+        "The majority whose clocks must be measured is one of those that have answered.",
+        "Quorums over live members only: split brain by definition",
+        (change(f"{_CLOCK}.registered", "self._peers.setdefault(peer, _Peer())", "pass"),),
+        seeds=256,
+    ),
+    Bug(
+        "first-of-all-trusts-its-clock",
+        "A broker that is the first to register after a power failure takes itself for alone.",
+        "A cluster that is bootstrapped by whoever comes first",
+        (change(f"{_CLOCK}._settle", "if now.mono_us < self._alone_at_us else 0", "if False else 0"),),
+        seeds=256,
+    ),
+    Bug(
+        "measurements-of-silent-brokers-end",
+        "A leader that is cut off from the others believes its own clock again after ten seconds.",
+        "ntpd that falls back to the local clock when its peers are unreachable",
+        (
+            change(
+                f"{_CLOCK}.turn",
+                "peer.expire(now.mono_us)\n        for",
+                "peer.expire(now.mono_us, 0)\n        for",
+            ),
+        ),
+        seeds=512,
+    ),
+    Bug(
+        "stopped-replica-stands",
+        "A replica that has met a record of a newer build stands for election, and leads without serving.",
+        "Kafka KAFKA-13649: a broker with an older metadata version becomes controller",
+        (
+            change(f"{_REPLICA}._may_lead", "and not self._owner.broken", ""),
+            change(f"{_STOPPED}.tick", "if replica.leading.has_heir() and", "if False and"),
+        ),
+        seeds=256,
+    ),
+    Bug(
+        "stopped-leader-stays",
+        "A leader that meets a record of a newer build goes on leading.",
+        "TiDB, etcd: a member that cannot apply must not stay leader",
+        (
+            change(
+                "core.partition:Partition._pump",
+                'replica.give_up(now, "a record of an unknown version")',
+                "pass",
+            ),
+            change(f"{_STOPPED}.tick", "if replica.leading.has_heir() and", "if False and"),
+        ),
+        seeds=256,
+    ),
+    Bug(
+        "stopped-leader-is-still-named",
+        "A stopped leader gives up once; if the coordinator does not take it, everybody waits for it for ever.",
+        "Kafka KAFKA-9307: a change of roles that ended half-way is taken for done",
+        (change(f"{_STOPPED}.tick", "    self._resign()", "    pass"),),
+        seeds=512,
+    ),
+    Bug(
+        "stopped-replica-is-offered-leadership",
+        "A leader hands over to the preferred replica though that one is stopped.",
+        "Kafka auto.leader.rebalance: preferred replicas that cannot lead",
+        (change("core.leading:Leading._has_declined", "return peer is not None and", "return False and"),),
+        seeds=1024,
+    ),
+    Bug(
+        "deletion-confirmed-before-it-is-synced",
+        "A broker says that it holds nothing of a deleted topic before its disk has deleted it.",
+        "ClickHouse, Kafka KIP-516: a crash in between leaves data that nobody may delete any more",
+        (
+            change(
+                "core.deletions:Deletions.confirm",
+                "self._ctx.when_persisted(synced)",
+                "synced(self._ctx.turn)",
+            ),
+        ),
+        seeds=256,
+    ),
+    Bug(
+        "orphans-deleted",
+        "A broker deletes replicas of which there is neither topic nor tombstone.",
+        "nats-server#7556: data is deleted because its metadata is missing",
+        (
+            change(
+                "core.deletions:Deletions.seen",
+                "    self.orphans = orphans",
+                "    self.orphans = orphans\n"
+                "    from dueq.core.persistence import DropPartition\n"
+                "    for uid in orphans:\n"
+                "        self._ctx.persist(DropPartition(uid))",
+            ),
+        ),
+        seeds=1024,
+    ),
+)
+"""All of them."""
