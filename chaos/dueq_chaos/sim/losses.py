@@ -83,7 +83,7 @@ class Losses(Plots):
             node.start()
 
     def _replace(self, node: Node, name: str, rows: Reader) -> None:
-        if self.mesh.all_hold_everything():
+        if self.mesh.may_lose(node.name):
             node.crash()
             node.disk.replace(name, rows)
             node.start()
