@@ -11,7 +11,7 @@ MEMORY: Final = (
         "due-queue-never-cleaned",
         "The place of a message that was moved or cancelled stays until its old instant.",
         "the memory invariant; timer heaps with lazy deletion, as Go's before 1.23 and asyncio's before 3.4",
-        (change("core.lane:Lane.drop_dead", "<= 2 * timeline.hot_count + SPARE_PLACES", "<= 1 << 60"),),
+        (change("core.lane:Lane.drop_dead", "> 2 * timeline.hot_count + SPARE_PLACES", "> 1 << 60"),),
         seeds=60,
         finders=(
             1,
@@ -56,7 +56,8 @@ MEMORY: Final = (
         "Applied records stay in memory until they are trimmed from the log.",
         "etcd raft: entries in MemoryStorage that were never compacted",
         (change("core.partition:Partition._shrink_cache", "self.log_cache_bytes)", "1 << 40)"),),
-        seeds=150,
+        seeds=60,
+        finders=(28,),
     ),
     Bug(
         "cache-drops-what-the-disk-lacks",
