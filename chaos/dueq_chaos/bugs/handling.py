@@ -55,14 +55,6 @@ HANDLING: Final = (
         finders=(59,),
     ),
     Bug(
-        "muted-and-not-asked",
-        "A consumer whose lease has run out gets nothing until it happens to speak.",
-        "NATS JetStream: a pull consumer stalls until its next heartbeat",
-        (change("core.sessions:Sessions.ran_out", "session.must_attach |= session.is_muted", "pass"),),
-        seeds=200,
-        finders=(131,),
-    ),
-    Bug(
         "retry-is-a-new-request",
         "`retry()` of a call whose outcome is not known sends its rows under new numbers.",
         "Kafka KIP-360: a producer that bumps its sequence after a time-out writes twice",
