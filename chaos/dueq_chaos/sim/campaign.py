@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from multiprocessing import get_context
 
+from dueq_chaos.sim.coverage import Coverage, Watch
 from dueq_chaos.sim.storm import Outcome, Storm
 
 _AHEAD = 4
@@ -22,6 +24,7 @@ class Tally:
 
     Attributes:
         failures: outcomes with a verdict, by seed.
+        coverage: what was taken, where that was watched.
     """
 
     seeds: int = 0
@@ -32,6 +35,7 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
     traffic: Counter[str] = field(default_factory=Counter)
     failures: dict[int, Outcome] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, outcome: Outcome) -> None:
         """Count one run."""
@@ -44,32 +48,54 @@ class Tally:
         self.traffic.update(outcome.traffic)
         if outcome.verdicts:
             self.failures[outcome.seed] = outcome
+        if outcome.taken is not None:
+            self.coverage.add(outcome.taken)
 
 
-def run_seed(seed: int, minutes: float) -> Outcome:
+@cache
+def _watch() -> Watch:
+    """The one of this process: it remembers which lines it has seen."""
+    return Watch()
+
+
+def run_seed(seed: int, minutes: float, watched: bool = False) -> Outcome:
     """One run; its trace is kept only if it failed."""
-    outcome = Storm(seed, minutes=minutes).run()
+    if watched:
+        with _watch().watching() as taken:
+            outcome = Storm(seed, minutes=minutes).run()
+        outcome.taken = taken
+    else:
+        outcome = Storm(seed, minutes=minutes).run()
     if not outcome.verdicts:
         outcome.trace = []
     return outcome
 
 
-def run(seeds: range, jobs: int, minutes: float, done: Callable[[Outcome], None]) -> None:
+def run(
+    seeds: range, jobs: int, minutes: float, done: Callable[[Outcome], None], watched: bool = False
+) -> None:
     """Run the seeds in order, `jobs` at a time; `done` is told of each as it ends.
+
+    Args:
+        seeds: which.
+        jobs: how many processes.
+        minutes: how long each storm lasts (simulated); 0: some seconds.
+        done: called with each outcome.
+        watched: note what each of them takes (see `coverage`).
 
     Raises:
         KeyboardInterrupt: the user has stopped it; runs that had begun are given up.
     """
     if jobs <= 1:
         for seed in seeds:
-            done(run_seed(seed, minutes))
+            done(run_seed(seed, minutes, watched))
         return
     with _pool(jobs) as pool:
         remaining = iter(seeds)
         running: set[Future[Outcome]] = set()
         while True:
             while len(running) < jobs * _AHEAD and (following := next(remaining, None)) is not None:
-                running.add(pool.submit(run_seed, following, minutes))
+                running.add(pool.submit(run_seed, following, minutes, watched))
             if not running:
                 return
             ended, running = wait(running, return_when=FIRST_COMPLETED)

@@ -53,9 +53,13 @@ def _steps(context: click.Context, parameter: click.Parameter, value: str | None
     "--shrink", "shrink_s", type=click.FloatRange(0), default=60.0, show_default=True,
     help="How many seconds to spend on making a failure shorter.",
 )  # fmt: skip
+@click.option(
+    "--coverage", is_flag=True,
+    help="Say which rare situations the storms brought about, and what of the core none has taken (slower).",
+)  # fmt: skip
 def sim(
     seeds: int, first: int, seed: int | None, steps: tuple[int, ...] | None, jobs: int, minutes: float,
-    shrink_s: float,
+    shrink_s: float, coverage: bool,
 ) -> None:  # fmt: skip
     """Run whole meshes in simulated storms and check that no message is harmed.
 
@@ -64,7 +68,7 @@ def sim(
     console = Console()
     if seed is not None:
         sys.exit(_replay(console, seed, steps, minutes, shrink_s))
-    sys.exit(_campaign(console, range(first, first + seeds), jobs, minutes, shrink_s))
+    sys.exit(_campaign(console, range(first, first + seeds), jobs, minutes, shrink_s, coverage))
 
 
 # -------------------------------------------------------------------- one seed
@@ -117,7 +121,9 @@ def _print(console: Console, lines: list[str]) -> None:
 # -------------------------------------------------------------------- many seeds
 
 
-def _campaign(console: Console, seeds: range, jobs: int, minutes: float, shrink_s: float) -> int:
+def _campaign(
+    console: Console, seeds: range, jobs: int, minutes: float, shrink_s: float, coverage: bool
+) -> int:
     tally, began = Tally(), time.monotonic()
     console.print(f"seeds {seeds.start} to {seeds.stop - 1}, {jobs} at a time", highlight=False)
     stopped = False
@@ -132,12 +138,14 @@ def _campaign(console: Console, seeds: range, jobs: int, minutes: float, shrink_
             progress.update(task, advance=1, rate=_rate(tally, time.monotonic() - began))
 
         try:
-            campaign.run(seeds, jobs, minutes, done)
+            campaign.run(seeds, jobs, minutes, done, coverage)
         except KeyboardInterrupt:
             stopped = True
     if stopped:
         console.print("stopped", style="yellow")
     console.print(_table(tally, time.monotonic() - began))
+    if coverage:
+        _print(console, tally.coverage.told())
     for outcome in sorted(tally.failures.values(), key=lambda failed: failed.seed)[:_TOLD_MAX]:
         whole = draw(outcome.seed, minutes)
         _tell_failure(console, outcome, whole, whole, minutes, 0.0 if stopped else shrink_s)

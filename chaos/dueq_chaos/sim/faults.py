@@ -12,6 +12,7 @@ from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.mishaps import Mishaps
 from dueq_chaos.sim.plan import Step
 from dueq_chaos.sim.plots import Burst, Plots
+from dueq_chaos.sim.seldom import Seldom
 from dueq_chaos.sim.sleepers import Sleepers
 from dueq_chaos.sim.successions import Successions
 
@@ -29,6 +30,7 @@ class Faults:
     def __init__(self, mesh: SimMesh, burst: Burst, users: Users) -> None:
         self.mesh = mesh
         plots, successions = Plots(mesh, burst), Successions(mesh, burst, users)
+        seldom = Seldom(mesh, burst, users)
         directed, losses = Directed(mesh, users), Losses(mesh, burst)
         sleepers = Sleepers(mesh, users)
         self.injected: dict[str, int] = {}
@@ -70,6 +72,7 @@ class Faults:
             "leads again": successions.leads_again,
             **losses.kinds,
             "asleep on leases": sleepers.asleep_on_leases,
+            **seldom.kinds,
             **directed.kinds,
             **Mishaps(mesh, burst).kinds,
         }

@@ -99,6 +99,7 @@ class History:
 
     Attributes:
         messages: by key.
+        acked_in_time: (token, weather) of acks whose outcome nobody is told, sent long before their lease is over.
         unacknowledged: payloads of inserts whose outcome was never learnt.
         refused: payloads of inserts that were refused: they must never be seen.
         strangers: deliveries of messages that nobody has (yet) been told of.
@@ -107,6 +108,7 @@ class History:
 
     def __init__(self) -> None:
         self.messages: dict[MessageKey, Message] = {}
+        self.acked_in_time: dict[MessageKey, tuple[int, object]] = {}
         self.unacknowledged: dict[bytes, None] = {}
         self.refused: dict[bytes, str] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}

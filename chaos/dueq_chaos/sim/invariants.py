@@ -17,11 +17,13 @@ from dueq.core.effects import Effect, Persist, SendClient, SendPeer
 from dueq.core.partition import Partition
 from dueq.core.persistence import DropPartition, StoreWrite
 from dueq.limits import PUSH_CONFIRM_MS
+from dueq.storage import layout
 from dueq_chaos.sim import jobs, memory
 from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.ledger import Ledger
+from dueq_chaos.sim.promises import Promises
 from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
 from dueq_codecs.records import Record
@@ -76,6 +78,7 @@ class Invariants:
         self.steps = 0
         self.ledger = Ledger()
         self.copies = Copies(mesh, self.ledger)
+        self.promises = Promises(mesh, self.ledger)
         self._newest: dict[int, tuple[int, int]] = {}
         """By partition, the newest epoch in which anything was committed, and since when."""
         self._turns: dict[str, tuple[int, int]] = {}
@@ -125,7 +128,7 @@ class Invariants:
                 elif isinstance(effect.message, ConsumerReply) and effect.message.code == Code.OK:
                     self._kept_alive(name, effect.message)
             elif isinstance(effect, SendPeer) and isinstance(effect.message, PeerFrame):
-                self._framed(name, effect.message)
+                self._framed(node, effect.message)
             elif isinstance(effect, Persist):
                 self._deleted(name, effect.writes)
 
@@ -150,10 +153,12 @@ class Invariants:
         if turns > _TURNS_MAX:
             self._fail(f"{name} takes more than {_TURNS_MAX} turns in one second: it is never done")
 
-    def _framed(self, name: str, frame: PeerFrame) -> None:
-        """Who sends records at every answer that the logs differ, and gets such an answer to each, never ends."""
+    def _framed(self, node: Node, frame: PeerFrame) -> None:
+        """What is said is true; and nobody sends records at every answer that logs differ, without end."""
         if len(frame.mismatches) > _MISMATCHES_MAX:
-            self._fail(f"{name} says more than {_MISMATCHES_MAX} times in one frame that logs differ")
+            self._fail(f"{node.name} says more than {_MISMATCHES_MAX} times in one frame that logs differ")
+        if wrong := self.promises.broken_by(node, frame):
+            self._fail(f"{node.name} {wrong}")
 
     def _look(self, node: Node, partition: Partition, seen: _Seen) -> None:
         replica, timeline = partition.replica, partition.timeline
@@ -172,6 +177,8 @@ class Invariants:
             seen.installing = replica.installing
             if replica.installing:
                 self._begun_anew(node, partition)
+            else:
+                self._filled(node, partition)
             seen.commit = min(seen.commit, replica.commit)
         elif replica.installing:
             seen.commit = min(seen.commit, replica.commit)  # and once more, at once
@@ -182,6 +189,10 @@ class Invariants:
                 )
             self._committed(node, partition, seen.commit)
             seen.commit = replica.commit
+        if leading is not None:
+            self.promises.gathered(partition)
+            if wrong := self.promises.miscounted(node, partition):
+                self._fail(f"{node.name} {wrong}")
         if timeline.applied != seen.applied and not replica.installing:
             seen.applied = timeline.applied
             wrong = self.ledger.state_differs(partition.uid, timeline)
@@ -196,6 +207,11 @@ class Invariants:
         me = (node.name, node.disk.store_id)
         if found is not None and me in [(member.broker_id, member.store_id) for member in found[1].isr]:
             self._fail(f"{node.name} p{partition.uid}: a member of the ISR is wiped for a snapshot")
+
+    def _filled(self, node: Node, partition: Partition) -> None:
+        """Until it is proven, its disk says that it was filled: a crash must not make it forget."""
+        if node.disk.timeline.get(layout.head(partition.uid, b"X")) != layout.UNPROVEN:
+            self._fail(f"{node.name} p{partition.uid}: it was filled, and its disk does not say so")
 
     # -------------------------------------------------------------- leaders and commits
 
@@ -234,6 +250,7 @@ class Invariants:
             record = self._record(node, partition, sequence)
             if record is not None:
                 wrong = self.ledger.committed(uid, record)
+                wrong = wrong or self.promises.overtaken(uid, sequence)
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
         if replica.leading is not None:
@@ -255,7 +272,9 @@ class Invariants:
     # -------------------------------------------------------------- what leaves for clients
 
     def _pushed(self, name: str, push: Push) -> None:
-        """Invariant 3: never early, and only under a lease that was committed for this consumer."""
+        """Invariant 3: never early, and only under a lease that was committed for this consumer, half of it left."""
+        if push.leader == name and (little := self.promises.too_little_left(push)):
+            self._fail(f"{name} pushes {little}")
         wall_us = self.mesh.world.wall_us + self.clock_error_us
         rows = zip(
             push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), push.token.tolist(), push.due.tolist(),

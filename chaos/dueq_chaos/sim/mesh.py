@@ -11,7 +11,7 @@ from dueq.core.timeline import Timeline
 from dueq_chaos.sim.clients import SimConsumer, SimProducer
 from dueq_chaos.sim.coordinator import LATE_US, SimCoordinator
 from dueq_chaos.sim.history import History
-from dueq_chaos.sim.network import Network
+from dueq_chaos.sim.network import DELAY_US, Network
 from dueq_chaos.sim.node import Node
 from dueq_chaos.sim.sdk import SimClient
 from dueq_chaos.sim.world import World
@@ -250,6 +250,7 @@ class SimMesh:
         weather = self.network.weather
         weather.lost_share = weather.twice_share = weather.slow_share = 0
         weather.late_share = weather.damaged_share = weather.held_share = 0
+        weather.delay_us = DELAY_US
         self.coordinator.lose_answer_share, self.coordinator.late_us = 0, LATE_US
         self.coordinator.watch_us = 3_000
         self.coordinator.slow_us = 0

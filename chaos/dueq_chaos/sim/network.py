@@ -12,12 +12,15 @@ from dataclasses import dataclass
 
 from dueq_chaos.sim.world import World
 
+DELAY_US = (50, 400)
+"""What a message usually takes."""
+
 
 @dataclass
 class Weather:
     """How bad the network is; shares are of all messages."""
 
-    delay_us: tuple[int, int] = (50, 400)
+    delay_us: tuple[int, int] = DELAY_US
     slow_share: float = 0.0
     slow_us: tuple[int, int] = (5_000, 300_000)
     lost_share: float = 0.0

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from dueq import limits
-from dueq_chaos.sim import scale
+from dueq_chaos.sim import extremes, scale
 from dueq_chaos.sim.topologies import Topology, draw_topology, is_drawn
 from dueq_chaos.sim.users import Habits
 
@@ -87,6 +87,22 @@ A slot belongs to its kind for good: seeds that find something stay as they are 
 _DIRECTED_EVERY, _DIRECTED_AT, _DIRECTED_SLOTS = 16, 13, 20
 """Of every so many seeds one has a directed storm, this one; and of those each has a slot, one after the other."""
 
+SELDOM: dict[int, tuple[str, dict[str, Any]]] = {
+    0: ("cut while syncing", {"partitions": 1, "lost": 0.0, "slow": 0.0}),
+    1: ("refused in the end", {"partitions": 1, "lost": 0.0, "slow": 0.0}),
+    2: ("acked at the end", {"consumers": ((64, 1_200), (64, 1_200)), "relayed": False}),
+    3: ("jobs at their instant", {"partitions": 2}),
+    4: ("filled across leaders", {"partitions": 1, "log_retain_bytes": 2_000, "snapshot_part_bytes": 500}),
+    5: (
+        "acks of long ago",
+        {"partitions": 1, "lost": 0.0, "slow": 0.0, "lose_answer": 0.0, "watch_us": 3_000},
+    ),
+}
+"""More of these (see `seldom`), by slot: they share another of every so many seeds."""
+_SELDOM_AT, _SELDOM_SLOTS = 4, 8
+_EXTREME = (0, 8, 10, 12)
+"""And in these, but for the first few, something is extreme (see `extremes`)."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -105,10 +121,8 @@ class Step:
     @property
     def is_fault(self) -> bool:
         """Whether it does harm."""
-        return (
-            self.kind in FAULTS or self.kind in PLOTS or self.kind in LOSSES or self.kind in MISHAPS
-            or self.kind in {kind for kind, _ in DIRECTED.values()}
-        )  # fmt: skip
+        directed = {kind for kind, _ in (*DIRECTED.values(), *SELDOM.values())}
+        return self.kind in {*FAULTS, *PLOTS, *LOSSES, *MISHAPS, *directed}
 
 
 @dataclass(frozen=True)
@@ -144,6 +158,12 @@ class Options:
     """How much of a snapshot is read at a time."""
     limits: tuple[tuple[str, int], ...] = ()
     """Limits that are smaller than in life (see `scale`)."""
+    disks_us: tuple[int, ...] = ()
+    """What every commit of each broker takes longer, as long as the storm lasts."""
+    delay_us: tuple[int, int] | None = None
+    """How long messages take at least and at most; None: as usual."""
+    set_us: int = 0
+    """What every change of a node takes longer."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +220,15 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         kind, wanted = DIRECTED[turn % _DIRECTED_SLOTS]
         options = replace(options, **wanted)
         steps, at_us = _directed(Random(seed * 0xC2B2AE35 + 5), kind, steps, at_us)
+    elif turn and place in _EXTREME and not is_drawn(seed):
+        options, steps = _stretched(Random(seed * 0x9E3779B1 + 23), options, steps, at_us)
+    elif turn and place == _SELDOM_AT and turn % _SELDOM_SLOTS in SELDOM and not is_drawn(seed):
+        directed = True
+        kind, wanted = SELDOM[turn % _SELDOM_SLOTS]
+        options = replace(options, **wanted)
+        steps, at_us = _directed(Random(seed * 0xC2B2AE35 + 5), kind, steps, at_us)
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
-    if place != _DIRECTED_AT:
+    if place not in (_DIRECTED_AT, _SELDOM_AT):
         options, steps = _long_times(Random(seed * 0x165667B1 + 11), options, steps, at_us)
     steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
     careless = Random(seed * 0x2545F491 + 11)
@@ -228,6 +255,15 @@ def _directed(random: Random, kind: str, steps: list[Step], until_us: int) -> tu
         steps.append(Step(at_us, "calm", 0))
         at_us += random.choice([1_000_000, 4_000_000])
     return steps, max(at_us, until_us)
+
+
+def _stretched(
+    random: Random, options: Options, steps: list[Step], until_us: int
+) -> tuple[Options, list[Step]]:
+    """Some things at the end of their scales; from a stream of its own."""
+    found = extremes.stretch(random, options.consumers, options.habits, until_us)
+    options = replace(options, consumers=found.consumers, habits=found.habits, **found.options)
+    return options, steps + [Step(at_us, kind, random.getrandbits(32)) for at_us, kind in found.steps]
 
 
 def _jobs(random: Random, until_us: int) -> list[Step]:

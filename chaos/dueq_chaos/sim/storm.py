@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from dueq_chaos.sim import jobs, punctuality, scale
+from dueq_chaos.sim.coverage import Taken
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
 from dueq_chaos.sim.mesh import SimMesh
@@ -37,6 +38,7 @@ class Outcome:
         steps: turns that brokers took.
         traffic: what users did, by kind.
         deliveries: messages handed out, repeated ones included.
+        taken: what it took of the situations and lines that are looked for, where somebody watched.
     """
 
     seed: int
@@ -48,6 +50,7 @@ class Outcome:
     steps: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
     deliveries: int = 0
+    taken: Taken | None = None
 
 
 def _clock_error_us(plan: Plan) -> int:
@@ -167,6 +170,11 @@ class Storm:
         weather.slow_share = options.slow
         self.mesh.coordinator.lose_answer_share = options.lose_answer
         self.mesh.coordinator.watch_us = options.watch_us
+        self.mesh.coordinator.slow_us = options.set_us
+        if options.delay_us is not None:
+            weather.delay_us = options.delay_us
+        for node, slow_us in zip(self.mesh.nodes.values(), options.disks_us, strict=False):
+            node.disk.slow_us = slow_us
 
     def _failed(self) -> bool:
         return any(node.failures for node in self.mesh.nodes.values()) or any(

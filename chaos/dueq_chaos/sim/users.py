@@ -26,6 +26,8 @@ _IN_TIME_US = 250_000
 """An ack that its consumer sends so long before the end of the lease is in time, if nothing holds it up."""
 _TOLD_US = 100_000
 """By then a user has been told that a lease is over."""
+_PATIENT_US = 600_000
+"""The same of an ack that waits for company, at its consumer and at the leader."""
 _SETTLED_US = 5_000
 """By then the session machine has sent what it was asked to."""
 
@@ -183,6 +185,7 @@ class Habits:
         work_us: how long it works on one.
         nack, extend, forget, late, twice: what it does instead of (or before) a plain ack.
         shorten: share of the extensions that are to any length, and after which it works on for a while.
+        patient: acks whose outcome it does not wait for.
     """
 
     idle_us: tuple[int, int] = (20, 2_000)
@@ -193,6 +196,7 @@ class Habits:
     late: float = 0.0
     twice: float = 0.0
     shorten: float = 0.0
+    patient: float = 0.0
 
 
 class ConsumingUser:
@@ -298,6 +302,7 @@ class ConsumingUser:
 
     def crashed(self, restart_after_us: int) -> None:
         """Its process has died: it holds nothing any more; another process begins after a while."""
+        self.history.acked_in_time.clear()  # what it has not sent yet, nobody will
         for key, delivery in self._unsure:
             if not delivery.outcome:
                 self.history.maybe_acked(key)
@@ -331,6 +336,8 @@ class ConsumingUser:
             if not self.open:
                 return  # it has come while the user left the `with`, and goes back with the goodbye
             self._inbox.extend(effect.deliveries)
+            if all(self.weather(delivery.uid) is not None for delivery in effect.deliveries):
+                self._within_credit()
             self._pick_soon()
         elif isinstance(effect, effects.LeaseLost):
             self._given_up |= {(d.uid, d.sequence, d.row, d.token): None for d in effect.deliveries}
@@ -346,6 +353,12 @@ class ConsumingUser:
             self.open = False
             if not isinstance(effect.error, TopicNotFound):
                 self._later(500_000, self._reopen)
+
+    def _within_credit(self) -> None:
+        """What it has and has not decided about is no more than it asked for, unless leaders have just changed."""
+        held = len(self._inbox) + len(self._held)
+        if held > self.credit:
+            self.history.wrong.append(f"{self.client.name} holds {held} messages, of {self.credit} at most")
 
     def _take_back(self, deliveries: list[Delivery]) -> list[Delivery]:
         unhandled = [delivery for delivery in deliveries if not delivery.handed]
@@ -384,6 +397,7 @@ class ConsumingUser:
         self._held[delivery] = noted
         world.tell(self.client.name, f"got {name_of(key)} token {delivery.token} attempt {delivery.attempt}")
         self.history.delivered(key, noted)
+        self._comes_again(key, delivery.token)
         self._later(self.random.randint(*self.habits.work_us), partial(self._decide, self._id, key, delivery))
 
     # -------------------------------------------------------------- what it does with it
@@ -408,6 +422,9 @@ class ConsumingUser:
             self._ack(key, delivery)
 
     def _ack(self, key: MessageKey, delivery: Delivery) -> None:
+        if self.habits.patient and self.random.random() < self.habits.patient:
+            self._ack_without_waiting(key, delivery)
+            return
         now_us = self.client.world.now_us
         left_us = delivery.deadline_us - now_us if delivery in self._held else 0
         weather = self.weather(key[0]) if left_us > _IN_TIME_US else None
@@ -415,6 +432,22 @@ class ConsumingUser:
         self._unsure.append((key, delivery))
         order = orders.settle(self._id, RecordKind.ACK, [delivery], 0)
         self.client.call(order.build, _TIMEOUT_US, partial(self._acked, key, delivery, weather))
+
+    def _ack_without_waiting(self, key: MessageKey, delivery: Delivery) -> None:
+        """Nobody is told what becomes of it; where nothing holds it up, the message does not come again."""
+        left_us = delivery.deadline_us - self.client.world.now_us if delivery in self._held else 0
+        weather = self.weather(key[0]) if left_us > _PATIENT_US else None
+        self._end(delivery)
+        self.history.maybe_acked(key)
+        if weather is not None:
+            self.history.acked_in_time[key] = (delivery.token, weather)
+        self.client.submit(events.Settle(self._id, RecordKind.ACK, [delivery]))
+
+    def _comes_again(self, key: MessageKey, token: int) -> None:
+        """Judge a message that comes though it was acknowledged, if nothing can have held that up."""
+        acked, weather = self.history.acked_in_time.pop(key, (token, None))
+        if acked < token and weather is not None and weather == self.weather(key[0]):
+            self.history.refused_in_time(key, f"acknowledged in time under token {acked}, and comes again")
 
     def _acked(
         self, key: MessageKey, delivery: Delivery, weather: object, outcomes: list[Outcome] | None,

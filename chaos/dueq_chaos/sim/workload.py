@@ -18,6 +18,7 @@ TOPIC = "storm"
 _MORE_CONSUMER = (64, 5_000)
 """Credit and lease (ms) of the consumers of all topics but the first."""
 _CALL_US = 20_000_000
+_YEAR_AFTER_NEXT_MS = 401 * 86_400_000
 _PRODUCING = ("schedule", "schedule far", "schedule long", "impatient schedule", "alter", "time-outs")
 
 
@@ -76,6 +77,10 @@ class Workload:
             "delete topic": self._delete_topic,
             "load job": self._load_job,
             "time-outs": self._time_outs,
+            "schedule steadily": self._schedule_steadily,
+            "schedule very far": lambda random: self._schedule(
+                random, _YEAR_AFTER_NEXT_MS, 2 * _YEAR_AFTER_NEXT_MS
+            ),
         }
 
     def _consumer_of(self, topic: str, index: int) -> ConsumingUser:
@@ -220,6 +225,13 @@ class Workload:
                 self.mesh.world.after(random.randint(200_000, 1_000_000), lambda: go_on(left - 1))
 
         self.mesh.world.after(random.randint(200_000, 1_000_000), lambda: go_on(rounds))
+
+    def _schedule_steadily(self, random: Random) -> None:
+        """Small requests, a few milliseconds apart, for a second or two."""
+        at_us = 0
+        for _ in range(random.randint(20, 100)):
+            at_us += random.randint(1_000, 30_000)
+            self.mesh.world.after(at_us, lambda: self.burst(random, 1, -200, 1_500))
 
     def _load_job(self, random: Random) -> None:
         if self._loader is None:
