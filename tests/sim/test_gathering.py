@@ -117,6 +117,27 @@ def test_a_lease_that_runs_out_while_its_ack_waits_is_ended_by_the_ack() -> None
     stage.finish()
 
 
+def test_an_ack_that_waits_comes_before_the_end_of_its_lease_whatever_else_the_turn_brings() -> None:
+    """An insert has everything leave that waits; the lease runs out in that very turn, before its records are made."""
+    stage = Stage()
+    consumer, [pushed] = holding(stage, 1)
+    request = patiently(consumer, pushed)
+    stage.run_ms(5)
+    node, partition = stage.nodes["b1"], stage.replica("b1")
+    stage.expect(partition.uid in partition.ctx.gathering, "the ack waits")
+    partition.ctx.gathering.end(partition.uid)
+    leased = partition.timeline.leased()
+    expire = Record(RecordKind.EXPIRE, partition.uid, 0, 0, 0)
+    expire.first, expire.token = leased["first"].copy(), leased["token"].copy()
+    expire.target_sequence, expire.target_row = leased["sequence"].copy(), leased["row"].copy()
+    partition.propose(expire, node.now())
+    node.wake()
+    stage.run_ms(COMMIT_MS)
+    stage.expect(request.outcomes == [Outcome.DONE], "the ack came first")
+    stage.expect(len(consumer.pushes) == 1, "nobody gets it again")
+    stage.finish()
+
+
 def test_a_leader_that_steps_aside_answers_the_acks_that_wait() -> None:
     stage = Stage()
     consumer, [pushed] = holding(stage, 1)

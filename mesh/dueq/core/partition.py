@@ -323,8 +323,8 @@ class Partition:
         if not self.replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
             return 0
         self.ctx.touch(self)
-        if self.ctx.gathering.end(self.uid):  # acks come before an EXPIRE of the very leases that they end
-            self._append_queue(now)
+        self.ctx.gathering.end(self.uid)
+        self._append_queue(now)  # acks come before an EXPIRE of the very leases that they end
         return self._append(record, b"", now)
 
     def confirmed(self, now: Now) -> bool:
