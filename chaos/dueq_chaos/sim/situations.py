@@ -141,7 +141,7 @@ SITUATIONS: Final = (
               lambda r, done, version, wanted, now: done.outcome is SetOutcome.UNKNOWN),
     Situation("a takeover of which only the node tells", Replica, "node_seen", _lost_takeover),
     Situation("an ack of an earlier epoch", Leading, "ack_received",
-              lambda lead, peer, ack, now: ack.epoch < lead.epoch),
+              lambda lead, peer, ack, *rest: ack.epoch < lead.epoch),
     Situation("a change of the ISR of unknown outcome", Leading, "_set_ended",
               lambda lead, node, done, now: done.outcome is SetOutcome.UNKNOWN),
     Situation("a change of the ISR after one of unknown outcome", Leading, "_set_ended",
