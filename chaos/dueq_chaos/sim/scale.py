@@ -31,7 +31,7 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"HOT_SCAN_ROWS": 8},
     {"CHECKPOINT_ROWS": 16},
     {"CHECKPOINT_MS": 300},
-    {"PARTITION_LEASES_MAX": 24},
+    {"PARTITION_LEASES_MAX": 1_024},
     {"LOOK_AHEAD_BYTES_MAX": 600 << 10},
     {"REQUEST_ROWS_MAX": 12, "RECORD_ROWS_MAX": 24},
     {"SPARE_PLACES": 16},
