@@ -30,7 +30,7 @@ DELIVERING: Final = (
             ),
         ),
         seeds=63,
-        finders=(20,),
+        finders=(6,),
     ),
     Bug(
         "step-not-held",
@@ -205,7 +205,7 @@ DELIVERING: Final = (
             ),
         ),
         seeds=24,
-        finders=(1,),
+        finders=(2,),
     ),
     Bug(
         "token-reused",

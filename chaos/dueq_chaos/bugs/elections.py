@@ -124,7 +124,7 @@ ELECTIONS: Final = (
             ),
         ),
         seeds=27,
-        finders=(12,),
+        finders=(6,),
     ),
     Bug(
         "serves-before-its-barrier",

@@ -125,7 +125,7 @@ REPLICATION: Final = (
             *_NO_ASSERTIONS,
         ),
         seeds=54,
-        finders=(0,),
+        finders=(3,),
     ),
     Bug(
         "ack-of-own-end",

@@ -49,6 +49,7 @@ STANDING: Final = (
             ),
         ),
         seeds=512,
+        finders=(6,),
     ),
     Bug(
         "stopped-replica-stands",

@@ -91,8 +91,8 @@ STATE: Final = (
                 "revoked = leased",
             ),
         ),
-        seeds=24,
-        finders=(4,),
+        seeds=27,
+        finders=(7,),
     ),
     Bug(
         "withheld-push-leaves",
@@ -123,7 +123,7 @@ STATE: Final = (
             ),
         ),
         seeds=63,
-        finders=(21,),
+        finders=(0,),
     ),
     Bug(
         "lease-without-state-check",
@@ -139,7 +139,7 @@ STATE: Final = (
         "BullMQ, Celery: a retried ETA task runs at once",
         (change(f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'),),
         seeds=162,
-        finders=(54,),
+        finders=(5,),
     ),
     Bug(
         "move-waits-at-old-due",

@@ -163,7 +163,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=252,
-        finders=(25,),
+        finders=(1,),
     ),
     Bug(
         "chunks-not-waited-for",
