@@ -213,8 +213,8 @@ REPLICATION: Final = (
                 "progress.match >= 0",
             ),
         ),
-        seeds=33,
-        finders=(10,),
+        seeds=66,
+        finders=(20,),
     ),
     Bug(
         "min-isr-of-requests-only",
@@ -293,8 +293,8 @@ REPLICATION: Final = (
                 "peer.appends.append(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
             ),
         ),
-        seeds=63,
-        finders=(4,),
+        seeds=69,
+        finders=(21,),
     ),
     Bug(
         "probe-runs-away",

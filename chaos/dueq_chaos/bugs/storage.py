@@ -40,7 +40,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=531,
-        finders=(177,),
+        finders=(15,),
     ),
     Bug(
         "snapshot-without-leases",
