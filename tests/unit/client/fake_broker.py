@@ -88,7 +88,7 @@ class FakeBroker:
         """Run something in the broker's thread."""
         self._orders.append(order)
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], timeout: float = 60.0) -> None:
         """Wait until something has come in."""
         with self.changed:
             assert self.changed.wait_for(condition, timeout)

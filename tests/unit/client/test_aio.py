@@ -83,10 +83,13 @@ def test_a_cancelled_call_is_abandoned_and_an_unknown_one_can_be_retried(broker:
         async with AsyncClient(broker.endpoint) as client:
             producer = client.producer("departures")
             broker.refuse = lambda request: "silent"
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(producer.schedule(b"x", DUE), 0.2)
+            abandoned = asyncio.ensure_future(producer.schedule(b"x", DUE))
+            await asyncio.to_thread(broker.wait_for, lambda: bool(broker.changes))
+            abandoned.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await abandoned
             with pytest.raises(OutcomeUnknown) as caught:
-                await producer.schedule(b"y", DUE, timeout=0.2)
+                await producer.schedule(b"y", DUE, timeout=2)
             broker.refuse = lambda request: None
             assert len(await caught.value.retry()) == 26
             assert [payload for payload, _ in broker.rows.values()] == [b"y"]
