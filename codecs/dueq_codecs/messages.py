@@ -167,8 +167,8 @@ class DeleteTopicRequest:
 class InspectRequest:
     """A reading request; the answer is what the broker knows and may be stale. Any broker asks `broker` for it.
 
-    `what` is one of "status", "describe", "forecast", "statistics" (where `seconds` is the first hour wanted, counted
-    since 1970). The reply's `document` is JSON (see ARCHITECTURE.md, "Reading").
+    `what` is one of "status", "describe", "forecast", "jobs", "job " and 32 hex digits, "statistics" (where `seconds`
+    is the first hour wanted, counted since 1970). The reply's `document` is JSON (see docs/reference/protocol.md).
     """
 
     request_id: int
@@ -196,7 +196,7 @@ class Reply:
 class ChangeRequest:
     """One changing request of a client: a batch of operations of one kind in one partition.
 
-    Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE);
+    Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE, JOB);
     for MOVE and CANCEL the client leaves `token` empty. An INSERT brings one body: the inline payloads,
     one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
     `patient`: nobody waits for this ACK, so the leader may let it wait a moment for a record to go along with.
@@ -589,7 +589,7 @@ class SnapshotRequest:
 
 @dataclass(slots=True)
 class SnapshotChunk:
-    """One part of a snapshot. `applied` is its sequence; body: packed rows (see dueq.storage.snapshot)."""
+    """One part of a snapshot. `applied` is its sequence; body: packed rows (see dueq.storage.rows)."""
 
     sender: str
     incarnation: int
