@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dueq.core.consumers import ConsumerSession
+from dueq.core.instant import Now
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
@@ -29,3 +33,46 @@ def test_what_nobody_had_taken_when_it_was_given_up_comes_again_soon() -> None:
     stage.expect(stage.now_ms - healed_ms < SOON_MS, f"after {stage.now_ms - healed_ms} ms")
     stage.expect(not stage.history.verdicts(clock_error_us=1_000), f"{stage.history.verdicts()}")
     stage.finish()
+
+
+def _forgetful(stage: Stage) -> ConsumingUser:
+    """A user of credit for two, in fine weather, that lets every lease run out; and messages that are due by and by."""
+    writer = ProducingUser(stage.sdk("writer"), stage.history)
+    user = ConsumingUser(stage.sdk("user"), stage.history, stage.topic, credit=2, lease_ms=100, seed=1)
+    user.habits = Habits(forget=1.0)
+    user.weather = lambda uid: "fine"
+    stage.run_ms(500)
+    dues = [stage.now_ms + 100 + 3 * n for n in range(20)]
+    writer.schedule(stage.topic, [b"%d" % n for n in range(20)], dues)
+    return user
+
+
+def test_a_lease_that_is_over_makes_room_before_its_holder_is_told() -> None:
+    """The SDK looks for leases that are over every 20 ms at most; the leader may give the next one sooner."""
+    stage = Stage()
+    user = _forgetful(stage)
+    seen: list[int] = []
+    hold = user._within_credit
+
+    def within_credit() -> None:
+        seen.append(len(user._inbox) + len(user._held))
+        hold()
+
+    user._within_credit = within_credit  # type: ignore[method-assign]
+    stage.run_ms(3_000)
+    stage.expect(max(seen) > 2, "one that is over is still there when the next one comes")
+    stage.expect(not stage.history.wrong, f"{stage.history.wrong}")
+
+
+def test_a_leader_that_gives_more_than_the_credit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases that are not over count."""
+    free_rows = ConsumerSession.free_rows
+
+    def one_more(self: ConsumerSession, now: Now) -> int:
+        return free_rows(self, now) + 1 if self.credit else 0
+
+    monkeypatch.setattr(ConsumerSession, "free_rows", one_more)
+    stage = Stage()
+    _forgetful(stage)
+    stage.until(lambda: stage.history.wrong, "a verdict")
+    stage.expect("holds 3 messages, of 2 at most" in stage.history.wrong[0], f"{stage.history.wrong}")

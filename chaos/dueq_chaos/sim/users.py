@@ -355,10 +355,17 @@ class ConsumingUser:
                 self._later(500_000, self._reopen)
 
     def _within_credit(self) -> None:
-        """What it has and has not decided about is no more than it asked for, unless leaders have just changed."""
-        held = len(self._inbox) + len(self._held)
-        if held > self.credit:
-            self.history.wrong.append(f"{self.client.name} holds {held} messages, of {self.credit} at most")
+        """What it has and has not decided about is no more than it asked for, unless leaders have just changed.
+
+        A lease that is over by its own count, and that it is about to be told of, has been the leader's to give again.
+        """
+        if len(self._inbox) + len(self._held) > self.credit:
+            now_us = self.client.world.now_us
+            held = sum(delivery.deadline_us > now_us for delivery in [*self._inbox, *self._held])
+            if held > self.credit:
+                self.history.wrong.append(
+                    f"{self.client.name} holds {held} messages, of {self.credit} at most"
+                )
 
     def _take_back(self, deliveries: list[Delivery]) -> list[Delivery]:
         unhandled = [delivery for delivery in deliveries if not delivery.handed]
