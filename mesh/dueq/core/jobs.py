@@ -28,6 +28,7 @@ from dueq.core.entry import NO_ENTRIES, Entries, keys_of
 from dueq.core.instant import Now
 from dueq.core.job_table import Job, JobTable, home_of
 from dueq.core.persistence import IndexScanned, ScanIndex
+from dueq.core.timeline import AGE_STEP_MS
 from dueq_codecs.messages import JobAsk, JobTell
 from dueq_codecs.records import JobAction, JobState, Record, RecordKind
 
@@ -171,7 +172,20 @@ class Jobs:
                 self._go_on(work, now)
             elif job_left is not None:
                 self._start(job_left, now)
-        return bool(undecided or self._passes)
+        return self._grow_older(now) or bool(undecided or self._passes)
+
+    def _grow_older(self, now: Now) -> bool:
+        """Log something now and then while many jobs are known; returns whether that is so.
+
+        A partition grows older by its records, and by a minute at most with each. One in which little happens but jobs
+        would know so many in the end that it takes no more, and as it takes none, it would forget none.
+        """
+        if 8 * len(self._table.by_key) < limits.JOBS_MAX:
+            return False
+        timeline, log = self._partition.timeline, self._partition.replica.log
+        if timeline.applied == log.end and self._mesh_ms(now) - timeline.stamp >= AGE_STEP_MS:
+            self._partition.propose(Record(RecordKind.BARRIER, self._partition.uid, 0, 0, 0), now)
+        return True
 
     # -------------------------------------------------------------- deciding
 
