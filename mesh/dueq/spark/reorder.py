@@ -96,7 +96,8 @@ def reorder(
 
     Raises:
         InvalidRequest: a column is missing or of a wrong type, `events` is no stream, or a number is out of range.
-        TopicNotFound, Disconnected
+        TopicNotFound: there is no such topic.
+        Disconnected: no broker was reached in time; nothing was done.
     """
     bound_ms = duration_ms(bound, "bound", 0, DUE_MS_MAX)
     slack_ms = duration_ms(slack, "slack", 0, _SLACK_MS_MAX)

@@ -114,7 +114,9 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
         """Delete a topic and all its messages.
 
         Raises:
-            TopicNotFound, OutcomeUnknown, Disconnected
+            TopicNotFound: there is no such topic.
+            OutcomeUnknown: no answer in time; `retry()` goes on.
+            Disconnected: no broker was reached in time; nothing was done.
         """
         await self._run(orders.delete_topic(name), timeout)
 
@@ -126,7 +128,8 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
         """Return a topic with the counts of its messages, as its leaders see it (may be a little old).
 
         Raises:
-            TopicNotFound, Disconnected
+            TopicNotFound: there is no such topic.
+            Disconnected: no broker was reached in time; nothing was done.
         """
         return await self._run(orders.describe(topic), timeout)
 
@@ -144,7 +147,8 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
 
         Raises:
             InvalidRequest: `seconds` is not one of these.
-            TopicNotFound, Disconnected
+            TopicNotFound: there is no such topic.
+            Disconnected: no broker was reached in time; nothing was done.
         """
         return await self._run(orders.forecast(topic, seconds), timeout)
 

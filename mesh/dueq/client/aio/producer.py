@@ -86,7 +86,7 @@ class AsyncProducer:
         Raises:
             InvalidRequest: due, payload or key is not of these, or beyond the topic's horizon.
             PayloadTooLarge: longer than the topic allows.
-            TopicNotFound
+            TopicNotFound: there is no such topic.
         """
         clock = await self._client._clock(arguments.is_relative(due), timeout)
         return await self._run(orders.schedule(self.topic, payload, due, clock, key), timeout)

@@ -115,7 +115,9 @@ class Client(Looking, JobCalls):
         """Delete a topic and all its messages.
 
         Raises:
-            TopicNotFound, OutcomeUnknown, Disconnected
+            TopicNotFound: there is no such topic.
+            OutcomeUnknown: no answer in time; `retry()` goes on.
+            Disconnected: no broker was reached in time; nothing was done.
         """
         self._run(orders.delete_topic(name), timeout)
 
@@ -127,7 +129,8 @@ class Client(Looking, JobCalls):
         """Return a topic with the counts of its messages, as its leaders see it (may be a little old).
 
         Raises:
-            TopicNotFound, Disconnected
+            TopicNotFound: there is no such topic.
+            Disconnected: no broker was reached in time; nothing was done.
         """
         return self._run(orders.describe(topic), timeout)
 
@@ -145,7 +148,8 @@ class Client(Looking, JobCalls):
 
         Raises:
             InvalidRequest: `seconds` is not one of these.
-            TopicNotFound, Disconnected
+            TopicNotFound: there is no such topic.
+            Disconnected: no broker was reached in time; nothing was done.
         """
         return self._run(orders.forecast(topic, seconds), timeout)
 

@@ -87,7 +87,7 @@ class Producer:
         Raises:
             InvalidRequest: due, payload or key is not of these, or beyond the topic's horizon.
             PayloadTooLarge: longer than the topic allows.
-            TopicNotFound
+            TopicNotFound: there is no such topic.
         """
         clock = self._client._clock(arguments.is_relative(due), timeout)
         return self._run(orders.schedule(self.topic, payload, due, clock, key), timeout)
