@@ -97,7 +97,7 @@ def test_files_stay_short() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["scripts/quickstart", "scripts/test", "scripts/check", "scripts/fix", ".ci/run"]
+    "name", ["scripts/quickstart", "scripts/test", "scripts/check", "scripts/fix", "scripts/docs", ".ci/run"]
 )
 def test_scripts_can_be_run(name: str) -> None:
     """A script that is not executable is of no use in a fresh clone."""

@@ -1,0 +1,90 @@
+"""What the pages show works, what they link to is there, and the manual can be built."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dueq.local import LocalMesh
+from tests.docs.pages import ROOT, blocks, links
+
+BY_HAND = sorted(
+    path.relative_to(ROOT)
+    for folder in ("tutorial", "how-to")
+    for path in (ROOT / "docs" / folder).glob("*.md")
+)
+THREE_BROKERS = {Path("docs/tutorial/first-mesh.md")}
+WITH_SPARK = {Path("docs/tutorial/spark.md")}
+SHOWN = [
+    pytest.param(page, marks=[pytest.mark.spark] if page in WITH_SPARK else [], id=page.stem)
+    for page in BY_HAND
+    if any(not block.why_not for block in blocks(ROOT / page))
+]
+SHOWN.append(pytest.param(Path("README.md"), id="README"))
+PAPERS = sorted(
+    path.relative_to(ROOT)
+    for pattern in ("*.md", "docs/**/*.md", "chaos/*.md")
+    for path in ROOT.glob(pattern)
+)
+DOCUMENTED = "tcp://127.0.0.1:7400"
+"""The broker of the pages; the tests put one in its place that has the machine's ports to itself."""
+
+
+@pytest.fixture
+def mesh(page: Path, tmp_path: Path) -> Iterator[LocalMesh]:
+    """The mesh that the page tells its reader to start, in the folder that it names."""
+    three = page in THREE_BROKERS
+    with LocalMesh(tmp_path / "mesh-data", brokers=3 if three else 1, zookeeper=three) as found:
+        yield found
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("page", SHOWN)
+def test_what_a_page_shows_works(page: Path, mesh: LocalMesh, tmp_path: Path) -> None:
+    """A page's blocks are run from top to bottom in one folder, those with a reason not to be left out."""
+    if page in WITH_SPARK:
+        pytest.importorskip("pyspark")
+    environment = os.environ | {
+        "DUEQ_ENDPOINTS": ",".join(mesh.endpoints),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    for block in blocks(ROOT / page):
+        if block.why_not:
+            continue
+        text = block.text.replace(DOCUMENTED, mesh.endpoints[0])
+        command = (
+            ["bash", "-euo", "pipefail", "-c", text]
+            if block.language == "sh"
+            else [sys.executable, "-c", text]
+        )
+        result = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        said = f"{page}:{block.line}\n{result.stdout[-2000:]}\n{result.stderr[-4000:]}"
+        assert result.returncode == 0, said
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=str)
+def test_links_lead_to_something(page: Path) -> None:
+    """mkdocs looks at the links of docs/ only; these are all that the repository has."""
+    missing = [target for target in links(ROOT / page) if not (ROOT / page.parent / target).exists()]
+    assert not missing, f"{page} links to what is not there: {missing}"
+
+
+def test_every_page_is_in_the_manual() -> None:
+    """A page that the navigation does not name is found by nobody."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [str(path.relative_to("docs")) for path in PAPERS if path.parts[0] == "docs"]
+    assert not [page for page in pages if f"- {page}\n" not in navigation]
+
+
+def test_the_readme_names_the_commands_that_one_begins_with() -> None:
+    """Who has just cloned the repository finds how to see it run, and how to test it."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(command in readme for command in ("scripts/quickstart", "scripts/test"))
