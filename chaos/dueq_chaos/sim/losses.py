@@ -65,8 +65,11 @@ class Losses(Plots):
         self._later(random.randint(300_000, 3_000_000), restore)
 
     def _swapped(self, broker: str, random: Random) -> None:
-        """A payload/ of another broker lies in its place."""
-        other = random.choice([name for name in self.mesh.names if name != broker])
+        """A payload/ of another broker lies in its place, where there is another."""
+        others = [name for name in self.mesh.names if name != broker]
+        if not others:
+            return
+        other = random.choice(others)
         self._replace(self.mesh.nodes[broker], "payload", self.mesh.nodes[other].disk.payload.snapshot())
 
     def _put_aside_half_way(self, broker: str, random: Random) -> None:
