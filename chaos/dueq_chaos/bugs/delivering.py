@@ -176,8 +176,8 @@ DELIVERING: Final = (
                 'self._mono_of(leased["wait_at"], now)',
             ),
         ),
-        seeds=480,
-        finders=(239,),
+        seeds=2013,
+        finders=(669,),
     ),
     Bug(
         "entered-twice-taken-twice",

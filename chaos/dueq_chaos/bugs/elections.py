@@ -91,8 +91,8 @@ ELECTIONS: Final = (
                 "    self._unknown.clear()\n    self.advance(now)",
             ),
         ),
-        seeds=375,
-        finders=(125,),
+        seeds=2301,
+        finders=(765,),
     ),
     Bug(
         "unknown-set-taken-for-done",

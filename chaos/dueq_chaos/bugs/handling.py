@@ -117,8 +117,8 @@ HANDLING: Final = (
         "Browsing shows messages of jobs that are not decided yet.",
         "Kafka KIP-98: read_uncommitted where read_committed was asked for",
         (change("storage.browsing:_page", "if request.hidden and len(entries):", "if False:"),),
-        seeds=162,
-        finders=(54,),
+        seeds=324,
+        finders=(106,),
     ),
     Bug(
         "broken-connection-means-refused",

@@ -182,8 +182,8 @@ REPLICATION: Final = (
         "A leader commits without a joining member until it has heard that it has joined.",
         "Kafka KIP-497: the maximal ISR",
         (change(f"{_LEADING}.maximal_isr", "members.update(self._in_flight.isr)", "pass"),),
-        seeds=93,
-        finders=(30,),
+        seeds=717,
+        finders=(237,),
     ),
     Bug(
         "level-by-known-commit",

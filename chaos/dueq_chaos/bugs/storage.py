@@ -20,8 +20,8 @@ STORAGE: Final = (
                 "    if payload:\n        self._payload.write(payload, sync=True)\n",
             ),
         ),
-        seeds=114,
-        finders=(38,),
+        seeds=708,
+        finders=(234,),
     ),
     Bug(
         "checkpoint-position-first",
