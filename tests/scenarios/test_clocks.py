@@ -32,6 +32,23 @@ def test_a_clock_that_steps_an_hour_ahead_makes_nothing_early() -> None:
     stage.finish()
 
 
+def test_what_is_leased_already_waits_for_the_clocks_when_the_own_one_steps() -> None:
+    """S2. The mesh cannot be measured anew just now; the leases of the next instants are at hand."""
+    stage = Stage()
+    consumer = attached(stage)
+    soon_ms = stage.now_ms + 1_000
+    messages = stage.stored(*[b"%d" % n for n in range(40)], dues=[soon_ms + 2 * n for n in range(40)])
+    stage.run_ms(soon_ms + 20 - stage.now_ms)
+    stage.expect(0 < len(consumer.pushes) < len(messages), "the first have come, others are leased")
+    stage.isolate("b1")
+    stage.nodes["b1"].wall_error_us = HOUR_US
+    stage.run_ms(15)
+    stage.network.heal()
+    pushes = stage.delivered(consumer, *messages)
+    stage.expect(all(p.at_ms >= p.due - 1 for p in pushes), "none is early")
+    stage.finish()
+
+
 @pytest.mark.parametrize("ahead_us", [200_000, 400_000])
 def test_a_leader_whose_clock_is_ahead_of_the_others_is_not_early(ahead_us: int) -> None:
     """S2. "Never before" is by the mesh's clock, not by that of whoever happens to lead."""

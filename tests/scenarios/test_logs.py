@@ -5,6 +5,7 @@ from __future__ import annotations
 from dueq.core.events import PeerFrameReceived
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import appends, for_life, peer_frames, without_records
+from dueq_chaos.sim.scale import scaled
 from dueq_codecs.messages import Code, PeerFrame
 
 
@@ -216,6 +217,27 @@ def test_a_restarted_replica_still_refuses_the_epoch_that_it_left() -> None:
     stage.expect(stage.replica("b3").replica.log.end == end, "and has taken nothing of epoch 1")
     stage.expect(Code.OK not in orphan.codes, "the orphan is not acknowledged")
     stage.finish()
+
+
+def test_what_a_replica_has_not_written_stays_in_its_memory() -> None:
+    """It is committed by others, and applied; nobody could read it back if memory let go of it."""
+    with scaled((("LOG_CACHE_BYTES", 2_000),)):
+        stage = Stage()
+        isr_without(stage, "b3")
+        stage.spindles["b3"].stopped = True
+        stage.network.heal()
+        for number in range(20):
+            stage.stored(b"%d" % number * 300)
+        held = stage.replica("b3")
+        stage.until(
+            lambda: held.timeline.applied == stage.replica("b1").timeline.applied, "b3 has applied all"
+        )
+        stage.expect(held.replica.synced < held.timeline.applied, "its disk lags")
+        stage.expect(
+            held.replica.log.cached_from <= held.replica.synced + 1, "what the disk lacks is in memory"
+        )
+        stage.spindles["b3"].go()
+        stage.finish()
 
 
 def test_frames_for_an_earlier_life_are_dropped() -> None:

@@ -33,21 +33,6 @@ DELIVERING: Final = (
         finders=(6,),
     ),
     Bug(
-        "step-not-held",
-        "A clock that was set is believed before it is measured anew.",
-        "CockroachDB: forward jumps after a migration",
-        (
-            change("core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=False"),
-            change(
-                "core.mesh_time:MeshTime.mesh_now_us",
-                "correction_us, trip_us = self._median(now)",
-                "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
-            ),
-        ),
-        seeds=450,
-        finders=(150,),
-    ),
-    Bug(
         "push-before-grant",
         "A lease is pushed when it is proposed; whether it commits is seen later.",
         "fpj.systems 2016-02-10: a lock that is used before it is held",

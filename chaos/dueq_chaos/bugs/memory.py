@@ -59,18 +59,4 @@ MEMORY: Final = (
         seeds=60,
         finders=(28,),
     ),
-    Bug(
-        "cache-drops-what-the-disk-lacks",
-        "A record that is committed leaves memory although this replica has not written it yet.",
-        "etcd raft: an unstable entry that is dropped before it is stable cannot be read back",
-        (
-            change(
-                "core.partition:Partition._shrink_cache",
-                "min(self.timeline.applied, self.replica.synced)",
-                "self.timeline.applied",
-            ),
-        ),
-        seeds=120,
-        finders=(67,),
-    ),
 )

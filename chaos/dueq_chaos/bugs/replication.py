@@ -97,20 +97,6 @@ REPLICATION: Final = (
         ),
     ),
     Bug(
-        "epoch-answer-ignored",
-        "A leader goes on where the follower's log ends, not where their epochs part.",
-        "Kafka KIP-279, KAFKA-6361",
-        (
-            change(
-                f"{_LEADING}.mismatch_received",
-                "previous = min(mismatch.known_end, own_end, log.end)",
-                "previous = min(mismatch.end, log.end)",
-            ),
-        ),
-        seeds=99,
-        finders=(33,),
-    ),
-    Bug(
         "cut-at-late-duplicate",
         "A late copy of an old append cuts what was acknowledged after it.",
         "Raft, figure 2: entries are deleted only where they conflict",

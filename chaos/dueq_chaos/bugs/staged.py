@@ -1,0 +1,51 @@
+"""Planted bugs that storms find seldom or never: what they need is a matter of microseconds, or of one disk's lag."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+STAGED: Final = (
+    Bug(
+        "epoch-answer-ignored",
+        "A leader goes on where the follower's log ends, not where their epochs part.",
+        "Kafka KIP-279, KAFKA-6361",
+        (
+            change(
+                "core.leading:Leading.mismatch_received",
+                "previous = min(mismatch.known_end, own_end, log.end)",
+                "previous = min(mismatch.end, log.end)",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "step-not-held",
+        "A clock that was set is believed before it is measured anew.",
+        "CockroachDB: forward jumps after a migration",
+        (
+            change("core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=False"),
+            change(
+                "core.mesh_time:MeshTime.mesh_now_us",
+                "correction_us, trip_us = self._median(now)",
+                "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "cache-drops-what-the-disk-lacks",
+        "A record that is committed leaves memory although this replica has not written it yet.",
+        "etcd raft: an unstable entry that is dropped before it is stable cannot be read back",
+        (
+            change(
+                "core.partition:Partition._shrink_cache",
+                "min(self.timeline.applied, self.replica.synced)",
+                "self.timeline.applied",
+            ),
+        ),
+        seeds=0,
+    ),
+)
+"""All of them; each is found by a scenario (tests/sim_bugs/test_staged_bugs.py says by which)."""

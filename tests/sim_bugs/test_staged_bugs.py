@@ -1,0 +1,25 @@
+"""Planted bugs whose circumstances storms hardly ever bring about: a scenario each finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.scenarios import test_clocks as clocks
+from tests.scenarios import test_logs as logs
+
+from dueq_chaos.bugs.bug import Bug
+from dueq_chaos.bugs.staged import STAGED
+from dueq_chaos.scenarios.stage import StoryFailed
+
+FOUND_BY: dict[str, Callable[[], None]] = {
+    "epoch-answer-ignored": logs.test_two_quick_failovers_leave_one_log,
+    "step-not-held": clocks.test_what_is_leased_already_waits_for_the_clocks_when_the_own_one_steps,
+    "cache-drops-what-the-disk-lacks": logs.test_what_a_replica_has_not_written_stays_in_its_memory,
+}
+
+
+@pytest.mark.parametrize("bug", STAGED, ids=lambda bug: bug.name)
+def test_a_scenario_finds_it(bug: Bug) -> None:
+    with bug.planted(), pytest.raises(StoryFailed):
+        FOUND_BY[bug.name]()
