@@ -118,3 +118,30 @@ def test_a_dead_consumer_gets_nothing_after_a_lease_of_its_has_run_out() -> None
     stage.acked(living, stage.delivered(living, first, *messages))
     stage.expect(len(dead.got(first)) + len(dead.pushes) <= 2, "nothing more goes to the dead one")
     stage.finish()
+
+
+def test_an_ack_that_a_leaderless_partition_cannot_take_holds_up_no_other_partition_of_its_broker() -> None:
+    """The consumer goes on naming what it has acked there. b1 does not answer who states what another may lead; but
+    what was decided needs nobody's answer, and b1 leads another partition, which is in order."""
+    stage = Stage()
+    stage._order("pairs", (("b1", "b3"), ("b1", "b2")), min_isr=2)
+    stage.until(lambda: len(stage.coordinator.topics["pairs"].partitions) == 2, "the topic")
+    blocked, sound = (part.uid for part in stage.coordinator.topics["pairs"].partitions)
+    stage.topic = "pairs"
+    stage.until(lambda: stage.leader_of(blocked) == stage.leader_of(sound) == "b1", "b1 leads both")
+    user = ConsumingUser(stage.sdk("user"), stage.history, stage.topic, credit=64, lease_ms=60_000, seed=1)
+    user.habits = Habits(work_us=(2_000_000, 2_000_000))
+    stage.run_ms(1_000)
+    stage.stored(b"acked without a leader", due=stage.now_ms + 50, uid=blocked)
+    stage.until(lambda: user.held, "it has it")
+    stage.nodes["b3"].crash()
+    stage.run_ms(12_000)
+    stage.expect(stage.leader_of(blocked) is None, "fewer than two replicas")
+    [message] = stage.stored(b"next", due=stage.now_ms + 50, uid=sound)
+    stage.run_ms(1_000)
+    stage.expect(stage.history.strangers.get(message.key), "it comes while the other partition has no leader")
+    stage.nodes["b3"].start()
+    stage.until(lambda: stage.leader_of(blocked), "a leader again")
+    stage.until(lambda: user.is_free, "both are acked")
+    stage.expect(len(stage.history.strangers) == 2, "nothing else came")
+    stage.finish()

@@ -282,14 +282,24 @@ class Consumer:
             self._credit_bytes, self._lease_ms, session.push_seen, session.leader,
         )  # fmt: skip
         if action is ConsumerAction.ATTACH:
-            self._state_held(frame, session.leader)
+            self._state_held(frame, session)
         self._links.send(link, frame)
 
-    def _state_held(self, frame: ConsumerFrame, leader: str) -> None:
-        """List what we hold or are settling of the partitions that this leader may lead."""
-        others = {uid for uid, name in self._leaders.items() if name and name != leader}
-        names = {delivery.name: delivery for delivery in self._settling.finishing}
-        held = [delivery for delivery in (self.held | names).values() if delivery.uid not in others]
+    def _state_held(self, frame: ConsumerFrame, session: Session) -> None:
+        """List what we hold or are settling of the partitions that this leader may lead.
+
+        A leader does not answer who states what another one may lead, and where nobody leads what is being settled
+        stays so. It needs no answer, and who has been silent so long has nothing to keep alive by one: so it is left
+        out, and at worst is pushed again, under a token that was seen.
+        """
+        others = {uid for uid, name in self._leaders.items() if name and name != session.leader}
+        stated = self.held | {delivery.name: delivery for delivery in self._settling.finishing}
+        only_open = self._is_silent(session)
+        held = [
+            delivery
+            for delivery in stated.values()
+            if delivery.uid not in others and not (only_open and delivery.settling)
+        ]
         frame.held_uid = np.array([delivery.uid for delivery in held], np.uint32) if held else NO_U32
         frame.held_sequence = (
             np.array([delivery.sequence for delivery in held], np.uint64) if held else NO_U64
