@@ -37,6 +37,8 @@ RESEND_US: Final = 1_000_000
 """A push that was sent so long ago should have been seen."""
 FILLERS_MAX: Final = 256
 """Lost pushes that one beat repairs."""
+UNSEEN_MAX: Final = 32_768
+"""Pushes to one consumer that it has not confirmed to have seen; one that leaves more so has to attach again."""
 TELL_US: Final = 500_000
 """Least time between two unasked-for replies to one consumer."""
 CONFIRM_RETRY_US: Final = 5_000
@@ -139,6 +141,10 @@ class Sessions:
             self._refuse(
                 route, frame, Code.INVALID_REQUEST, "consumer_id has 16 bytes, held columns one length"
             )
+        elif len(stated := set(frame.held_uid.tolist())) > limits.PARTITIONS_MAX:
+            self._refuse(
+                route, frame, Code.INVALID_REQUEST, f"{len(stated)} partitions: more than a topic has"
+            )
         elif attaching and self._departed.has_ended(frame.consumer_id, frame.attach, now.mono_us):
             self._refuse(route, frame, Code.UNKNOWN_SESSION, "this attach was ended by a goodbye")
         elif attaching:
@@ -195,6 +201,9 @@ class Sessions:
         unseen = session.unseen
         while unseen and unseen[0].number <= frame.push_seen:
             unseen.popleft()
+        if len(unseen) > UNSEEN_MAX:
+            session.reachable = False
+            session.must_attach = True
         self._heard(session, frame, now)
         if session.reachable and unseen and unseen[0].sent_us <= now.mono_us - RESEND_US:
             self._resend(session, route, now)

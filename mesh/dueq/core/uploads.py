@@ -8,6 +8,7 @@ the log names never is, and the store refuses to drop what a live message names.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -36,6 +37,8 @@ _STANDS_STILL_US: Final = 30_000_000
 """An upload without a new chunk for so long keeps no room free for the chunks that it lacks."""
 _ASK_AGAIN_US: Final = 2_000_000
 """How long a follower waits for the next chunk that it has asked for before it asks again."""
+_WAITING_MAX: Final = 16
+"""Requests for one chunk that wait for its answer; the oldest have been given up, as their client has asked again."""
 _ASKED_MAX: Final = 1024
 """A follower notes when it asked for so many uploads; what it asked for may never come, nor be named."""
 
@@ -54,7 +57,7 @@ class _Chunk:
         self.body = body
         self.synced = False
         self.acked: set[str] = set()
-        self.waiting: list[tuple[Route, int]] = []
+        self.waiting: deque[tuple[Route, int]] = deque(maxlen=_WAITING_MAX)
         self.sent_at_us = 0
 
 

@@ -6,7 +6,10 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from dueq import limits
+from dueq.core import sessions
 from dueq.core.events import Route
 from dueq.core.instant import Now
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply, Push, PushChunk
@@ -45,6 +48,33 @@ def test_a_wrong_consumer_id_is_refused() -> None:
     reply = Stage().attach(0, consumer=b"short")
     assert reply is not None
     assert reply.code == Code.INVALID_REQUEST
+
+
+def test_who_states_more_partitions_than_a_topic_has_is_refused() -> None:
+    """They would be remembered for as long as the session lasts."""
+    held = [(uid, 1 << 16, 1) for uid in range(limits.PARTITIONS_MAX + 1)]
+    reply = Stage().attach(0, held=held)
+    assert reply is not None
+    assert reply.code == Code.INVALID_REQUEST
+
+
+def test_who_never_says_what_has_come_has_to_attach_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every push is remembered until it was seen: a client that acks, and reports nothing, must not fill the memory."""
+    monkeypatch.setattr(sessions, "UNSEEN_MAX", 8)
+    stage = Stage()
+    stage.attach(0)
+    for number in range(1, 30):
+        stage.insert([10 * number], 10 * number - 5)
+        for push in stage.run(10 * number):
+            stage.ack(push, 10 * number)
+        reply = stage.beat(10 * number, number=1 + number)
+    assert reply is not None
+    assert reply.code == Code.UNKNOWN_SESSION
+    [session] = stage.dispatcher._consumers.by_id.values()
+    assert len(session.unseen) <= 9
+    stage.attach(400, attach=2, number=100)
+    stage.insert([410], 400)
+    assert stage.run(410)
 
 
 def test_the_highest_attach_wins_and_older_frames_are_ignored() -> None:

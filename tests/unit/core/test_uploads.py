@@ -178,6 +178,19 @@ def test_an_upload_goes_on_when_a_member_of_the_isr_dies_in_the_middle_of_it() -
     assert uploader.on_disk() == {"b1": 2, "b2": 2, "b3": 2}
 
 
+def test_a_chunk_that_is_asked_for_again_and_again_is_remembered_a_few_times() -> None:
+    """While a member of the ISR lacks it nobody is answered: the last ones who asked are, then."""
+    stage = Stage(replicas=2, min_isr=2)
+    uploader = two_chunks(stage)
+    uploader.put(0)
+    stage.isolate("b2")
+    asked = [uploader.ask(1) for _ in range(40)]
+    stage.run_ms(500)
+    stage.network.heal()
+    stage.run_ms(1_000)
+    assert sum(uploader.code(number) is Code.OK for number in asked) == 16
+
+
 # ---------------------------------------------------------------- who is asked for what
 
 
