@@ -2,7 +2,7 @@
 
 A record is a batch of operations of one kind. It may gather several requests of clients: `requests` names
 them in order, and each owns the next `rows` rows of the columns. Records that the leader makes by itself
-(BARRIER, LEASE, EXPIRE) have no requests.
+(BARRIER, LEASE, EXPIRE, REVEAL; some of CANCEL, RELEASE and JOB) have no requests.
 
 Which columns a kind has (n rows; every other column is empty):
 

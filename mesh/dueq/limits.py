@@ -45,6 +45,8 @@ JOB_HIDDEN_MS_MAX: Final = 7 * 24 * 3600 * 1000
 """So far ahead may lie the instant by which a hidden job must be committed."""
 JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
 """So long after its last record, and after that instant, is a job remembered, and the answers to its INSERTs."""
+JOB_ANSWERED_MS: Final = JOB_MEMORY_MS - 24 * 3600 * 1000
+"""So long after that instant is it certain that a job which home does not know was never committed."""
 JOB_DEDUP_WINDOW: Final = 65_536
 JOB_DEDUP_BYTES_MAX: Final = 16 << 20
 
@@ -131,6 +133,7 @@ assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAM
 assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
+assert 4 * MAX_CLOCK_OFFSET_MS < JOB_ANSWERED_MS < JOB_MEMORY_MS
 assert HEARTBEAT_MS * 2 < PUSH_CONFIRM_MS < LEADER_SILENCE_MS <= REPLICA_LAG_MS
 assert CONSUMER_BEAT_MS * 3 < CONSUMER_SESSION_MS
 assert HEARTBEAT_MS < PAUSE_MS < LEADER_SILENCE_MS

@@ -17,7 +17,7 @@ import zmq
 
 from tests.integration.plain_wire import Message, decode, digest, encode, id_text
 
-INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE = 2, 4, 5, 6, 7, 8, 9
+INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE, JOB = 2, 4, 5, 6, 7, 8, 9, 11
 OK, UNKNOWN_UPLOAD = 0, 14
 FINAL = {1, 2, 4, 5, 6, 15, 16, 17, 18, 19}
 """Codes of requests that will not succeed."""
@@ -49,7 +49,15 @@ class PlainClient:
 
     def send(self, message: str, /, body: bytes | None = None, **values: Any) -> None:
         """Send a message, with its body if it has one."""
-        self._socket.send_multipart([encode(message, values), *([] if body is None else [body])])
+        self.send_frames([encode(message, values), *([] if body is None else [body])])
+
+    def send_frames(self, frames: list[bytes]) -> None:
+        """Send what may not even be a message."""
+        self._socket.send_multipart(frames)
+
+    def answer(self, request_id: int, seconds: float = 30.0) -> Message:
+        """Wait for the answer to a request; empty if none has come."""
+        return dict(self._until(lambda: self._answers.pop(request_id, None), seconds) or {})
 
     def turn(self, seconds: float = 0.05) -> None:
         """Say hello if it is time, and take in what comes within some seconds."""
@@ -89,10 +97,10 @@ class PlainClient:
         request_id = next(self._requests)
         for attempt in range(30):
             self.send(message, body, request_id=request_id, **values)
-            answer = self._until(lambda: self._answers.pop(request_id, None), silence * min(2**attempt, 4))
+            answer = self.answer(request_id, silence * min(2**attempt, 4))
             if answer and (answer["code"] in FINAL or answer["code"] in (OK, UNKNOWN_UPLOAD)):
-                return dict(answer)
-            self._until(lambda: False, 0.05 + (answer or {}).get("retry_after_ms", 0) / 1000)
+                return answer
+            self._until(lambda: False, 0.05 + answer.get("retry_after_ms", 0) / 1000)
         raise TimeoutError(f"{message} was not answered")
 
     # -------------------------------------------------------------- topics and changes
@@ -124,9 +132,8 @@ class PlainClient:
             self._sequences[uid] += 1
             columns["sequence"] = self._sequences[uid]
         request = {"topic": topic, "uid": uid, "client_id": self.client_id, **columns}
-        request["digest"] = digest(
-            request | {"operation": operation}, len(columns.get("due") or columns["first"])
-        )
+        rows = len(columns.get("due") or columns.get("first") or [JOB])
+        request["digest"] = digest(request | {"operation": operation}, rows)
         answer = self.ask("ChangeRequest", body, kind=operation, **request)
         return answer | {"request_sequence": columns["sequence"]}
 
@@ -144,7 +151,12 @@ class PlainClient:
             more["sequence"] = answer["request_sequence"]
         self.inserted = answer
         return [
-            id_text(max(instant, answer["stamp"]), answer["uid"], answer["sequence"], answer["row"] + row)
+            id_text(
+                max(instant, answer["stamp"], more.get("job_until", 0)),
+                answer["uid"],
+                answer["sequence"],
+                answer["row"] + row,
+            )
             for row, instant in enumerate(due)
         ]
 

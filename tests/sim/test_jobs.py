@@ -9,6 +9,7 @@ import pytest
 from dueq.core.job_table import Job
 from dueq_chaos.scenarios.hand import Hand, Stored
 from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.sim import scale
 from dueq_codecs.messages import Code
 from dueq_codecs.records import JobAction, JobState, Outcome, RecordKind
 
@@ -233,3 +234,43 @@ def test_a_partition_takes_no_more_jobs_than_it_can_remember(monkeypatch: pytest
     stage.expect(one_more.codes == [Code.BUSY], "one too many")
     stage.load(1, 0, stage.uid)
     stage.finish()
+
+
+def test_a_partition_that_is_full_of_jobs_takes_more_once_time_has_passed_though_nothing_else_happens() -> (
+    None
+):
+    small = ("JOBS_MAX", 8), ("JOB_MEMORY_MS", 60_000), ("JOB_ANSWERED_MS", 50_000)
+    with scale.scaled(small):
+        stage = JobStage(hidden_ms=0)
+        hand = stage.greedy()
+
+        def load(job: bytes) -> Code:
+            request = hand.insert(stage.leader, [b"x"], [stage.now_ms], job=job)
+            stage.answered(request)
+            return request.codes[-1]
+
+        for number in range(8):
+            stage.expect(load(b"%16d" % number) == Code.OK, "eight are taken")
+        stage.delivered(hand)
+        stage.until(lambda: len(hand.pushes) == 8, "they are delivered")
+        stage.acked(hand, hand.pushes)
+        stage.expect(load(b"x" * 16) == Code.BUSY, "the ninth is not")
+        stage.run_ms(200_000)
+        stage.expect(load(b"x" * 16) == Code.OK, "as the eight are forgotten")
+        stage.finish()
+
+
+def test_home_aborts_what_was_open_all_the_time_that_it_was_away() -> None:
+    """So long that it would not know any more what it had decided, if it had."""
+    with scale.scaled((("JOB_MEMORY_MS", 60_000), ("JOB_ANSWERED_MS", 50_000))):
+        stage = JobStage(hidden_ms=5_000)
+        stage.load(3)
+        for name in stage.names:
+            stage.nodes[name].crash()
+        stage.run_ms(90_000)
+        for name in stage.names:
+            stage.nodes[name].start()
+        stage.until(stage.whole, "a whole mesh")
+        stage.until(lambda: stage.waiting() == [0] * PARTITIONS, "an empty topic")
+        stage.everywhere(JobState.ABORTED)
+        stage.finish()

@@ -220,6 +220,20 @@ DELIVERING: Final = (
         finders=(88,),
     ),
     Bug(
+        "credit-of-one-more",
+        "A leader gives a consumer one message more than it has credit for.",
+        "rabbitmq-server PR #5609: credit granted twice; ARTEMIS-2664: prefetch exceeded",
+        (
+            change(
+                "core.consumers:ConsumerSession.free_rows",
+                "limits.CONSUMER_LEASES_MAX) - self.rows_out",
+                "limits.CONSUMER_LEASES_MAX) - self.rows_out + (self.credit > 0)",
+            ),
+        ),
+        seeds=24,
+        finders=(1, 4),
+    ),
+    Bug(
         "lost-push-not-repeated",
         "A push that was lost on its way is not missed by anybody.",
         "ZeroMQ guide: ROUTER drops what it cannot deliver",

@@ -21,21 +21,16 @@ STANDING: Final = (
                 "core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=self._clock.steps > 0"
             ),
         ),
-        seeds=64,
-    ),
-    Bug(
-        "silent-brokers-are-not-counted",
-        "The majority whose clocks must be measured is one of those that have answered.",
-        "Quorums over live members only: split brain by definition",
-        (change(f"{_CLOCK}.registered", "self._peers.setdefault(peer, _Peer())", "pass"),),
-        seeds=256,
+        seeds=344,
+        finders=(86,),
     ),
     Bug(
         "first-of-all-trusts-its-clock",
         "A broker that is the first to register after a power failure takes itself for alone.",
         "A cluster that is bootstrapped by whoever comes first",
         (change(f"{_CLOCK}._settle", "if now.mono_us < self._alone_at_us else 0", "if False else 0"),),
-        seeds=256,
+        seeds=344,
+        finders=(86,),
     ),
     Bug(
         "measurements-of-silent-brokers-end",
@@ -59,7 +54,8 @@ STANDING: Final = (
             change(f"{_REPLICA}._may_lead", "and not self._owner.broken", ""),
             change(f"{_STOPPED}.tick", "if replica.leading.has_heir() and", "if False and"),
         ),
-        seeds=256,
+        seeds=632,
+        finders=(158,),
     ),
     Bug(
         "stopped-leader-stays",
@@ -73,34 +69,16 @@ STANDING: Final = (
             ),
             change(f"{_STOPPED}.tick", "if replica.leading.has_heir() and", "if False and"),
         ),
-        seeds=256,
-    ),
-    Bug(
-        "stopped-leader-is-still-named",
-        "A stopped leader gives up once; if the coordinator does not take it, everybody waits for it for ever.",
-        "Kafka KAFKA-9307: a change of roles that ended half-way is taken for done",
-        (change(f"{_STOPPED}.tick", "    self._resign()", "    pass"),),
-        seeds=512,
+        seeds=984,
+        finders=(246,),
     ),
     Bug(
         "stopped-replica-is-offered-leadership",
         "A leader hands over to the preferred replica though that one is stopped.",
         "Kafka auto.leader.rebalance: preferred replicas that cannot lead",
         (change("core.leading:Leading._has_declined", "return peer is not None and", "return False and"),),
-        seeds=1024,
-    ),
-    Bug(
-        "deletion-confirmed-before-it-is-synced",
-        "A broker says that it holds nothing of a deleted topic before its disk has deleted it.",
-        "ClickHouse, Kafka KIP-516: a crash in between leaves data that nobody may delete any more",
-        (
-            change(
-                "core.deletions:Deletions.confirm",
-                "self._ctx.when_persisted(synced)",
-                "synced(self._ctx.turn)",
-            ),
-        ),
-        seeds=256,
+        seeds=380,
+        finders=(95,),
     ),
     Bug(
         "orphans-deleted",
@@ -116,7 +94,8 @@ STANDING: Final = (
                 "        self._ctx.persist(DropPartition(uid))",
             ),
         ),
-        seeds=1024,
+        seeds=96,
+        finders=(22,),
     ),
 )
 """All of them."""

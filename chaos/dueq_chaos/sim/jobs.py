@@ -12,9 +12,10 @@ from functools import partial
 from random import Random
 from zlib import crc32
 
-from dueq import ids
+from dueq import ids, limits
 from dueq.client import jobs, orders
 from dueq.client.core import PartsCall, effects
+from dueq.core.timeline import AGE_STEP_MS
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.mesh import SimMesh
@@ -23,6 +24,8 @@ from dueq_codecs.records import JobAction, JobState, Outcome
 
 _CALL_US = 15_000_000
 _TRIES = 4
+_SLACK_MS = 10_000
+"""Until the record of a calm partition is seen that lets a minute pass."""
 _ENDS = ("commit", "commit", "commit", "commit late", "abort", "forget", "cancel", "commit and cancel")
 _NEVER_OPEN = (JobState.COMMITTED, JobState.CANCELLED)
 
@@ -198,11 +201,11 @@ def pushed_too_soon(mesh: SimMesh, ledger: Ledger, uid: int, sequence: int) -> s
     if record is None or not record.job_until:
         return ""
     home = _home_of(mesh, uid, record.job)
-    job = ledger.reference(home).jobs.by_key.get(record.job) if home else None
-    if not home or (job is not None and job.state in _NEVER_OPEN):
+    state = ledger.decided(home, record.job) if home else None
+    if not home or state in _NEVER_OPEN:
         return ""
-    state = job.state.name if job is not None else "unknown"
-    return f"of job {record.job.hex()}, which partition {home} does not know as committed: {state}"
+    told = state.name if state is not None else "unknown"
+    return f"of job {record.job.hex()}, which partition {home} does not know as committed: {told}"
 
 
 def settled(mesh: SimMesh, ledger: Ledger) -> bool:
@@ -214,12 +217,22 @@ def verdicts(mesh: SimMesh, ledger: Ledger) -> list[str]:
     """Return what is wrong with jobs, once everything is quiet."""
     wrong = [f"job {job} of partition {uid} is {what}" for uid, job, what in _unfinished(mesh, ledger)]
     for uid in mesh.coordinator.nodes:
+        wrong += filter(None, [_does_not_age(mesh, ledger, uid)])
         for key, job in ledger.reference(uid).jobs.by_key.items():
-            home = ledger.reference(_home_of(mesh, uid, key) or uid).jobs.by_key.get(key)
-            decided = home.state if home is not None else None
+            # Not what home still knows: it may have forgotten sooner, if of its messages none is left.
+            decided = ledger.decided(_home_of(mesh, uid, key) or uid, key)
             if job.until and JobState.CANCELLED not in (decided, job.state) and job.state != decided:
                 wrong.append(f"job {key.hex()} of partition {uid} is {job.state.name}, and at home {decided}")
     return wrong
+
+
+def _does_not_age(mesh: SimMesh, ledger: Ledger, uid: int) -> str:
+    """Say so of a partition that knows many jobs and lets no time pass: it would never forget any of them."""
+    known = ledger.reference(uid)
+    behind_ms = mesh.world.wall_us // 1000 - known.stamp
+    if 8 * len(known.jobs.by_key) < limits.JOBS_MAX or behind_ms < AGE_STEP_MS + _SLACK_MS:
+        return ""
+    return f"partition {uid} knows {len(known.jobs.by_key)} jobs, and its last record is {behind_ms} ms old"
 
 
 def _unfinished(mesh: SimMesh, ledger: Ledger) -> list[tuple[int, str, str]]:

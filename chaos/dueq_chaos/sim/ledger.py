@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dueq.core.job_table import Job
 from dueq.core.timeline import Timeline
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.twins import deed_differs, state_differs
 from dueq_codecs.frames import encode_record
-from dueq_codecs.records import Record, RecordKind
+from dueq_codecs.records import JobState, Record, RecordKind
 
 _HOT_ROWS = 1 << 30
 Summary = tuple[int, int, int, int]
@@ -26,6 +27,7 @@ class _Partition:
         end: the last of them.
         summaries: of the reference after each record.
         consumers: of each LEASE, who got which row.
+        decided: job -> what the last JOB record about it came to, also when the job is forgotten.
     """
 
     def __init__(self, uid: int, place: tuple[int, int] = (0, 1)) -> None:
@@ -35,6 +37,7 @@ class _Partition:
         self.end = 0
         self.summaries: dict[int, Summary] = {0: (0, 0, 0, 0)}
         self.leases: dict[int, dict[tuple[int, int], bytes]] = {}
+        self.decided: dict[bytes, JobState] = {}
         self.place = place
         self.reference = self.begin()
         self.naive = Naive(place)
@@ -92,6 +95,10 @@ class Ledger:
         """The state after every committed record."""
         return self._of(uid).reference
 
+    def decided(self, uid: int, job: bytes) -> JobState | None:
+        """What a partition has decided about a job, or learnt, though it may have forgotten that since."""
+        return self._of(uid).decided.get(job)
+
     def after(self, uid: int, sequence: int) -> Timeline | None:
         """The state after a committed record; None: not all records up to it are known."""
         partition = self._of(uid)
@@ -127,6 +134,11 @@ class Ledger:
             reference.cold(record)
             applied, told = reference.apply(record), naive.apply(record)
             partition.summaries[record.sequence] = _summary(reference)
+            if applied.job is not None:
+                wrong = _goes_back(partition, applied.job)
+                if wrong:
+                    return wrong
+                partition.decided[applied.job.key] = applied.job.state
             wrong = deed_differs(record, applied, reference, told, naive)
             if wrong:
                 return f"apply differs from the rules: {wrong}"
@@ -160,6 +172,14 @@ class Ledger:
         return (
             f"after record {timeline.applied} (stamp, waiting, leased, live) is {found}, should be {expected}"
         )
+
+
+def _goes_back(partition: _Partition, job: Job) -> str:
+    """What is final stays, also when it had been forgotten; only what was committed may still be cancelled."""
+    before = partition.decided.get(job.key, JobState.OPEN)
+    if before in (JobState.OPEN, job.state) or job.state == JobState.CANCELLED:
+        return ""
+    return f"job {job.key.hex()} of partition {partition.uid} was {before.name}, and is {job.state.name}"
 
 
 def _grants(record: Record) -> dict[tuple[int, int], bytes]:

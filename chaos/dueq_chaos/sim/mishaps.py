@@ -186,7 +186,7 @@ class Mishaps:
         if how == "cut off":
             for name in others:
                 mesh.network.cut(broker, name)
-            self._later(random.randint(3_000_000, 8_000_000), mesh.network.heal)
+            self._later(random.randint(3_000_000, 14_000_000), mesh.network.heal)
         node.start()
 
     def _start_later(self, name: str, after_us: int) -> None:

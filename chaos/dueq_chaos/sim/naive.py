@@ -200,9 +200,17 @@ class Naive:
         """Whether nothing but time keeps a message from being leased."""
         return self.state_of(self.live[key]) == JobState.COMMITTED
 
+    def _may_be_forgotten(self, record: Record) -> bool:
+        home = crc32(record.job) % self.place[1] == self.place[0]
+        if record.job_action == JobAction.CANCEL or not record.job_until or not home:
+            return False
+        return record.stamp >= record.job_until + job_table.JOB_ANSWERED_MS
+
     def _act(self, record: Record, told: Told) -> Outcome:
         if record.job_action == JobAction.CLEARED and record.job not in self.jobs:
             return Outcome.NOT_FOUND
+        if record.job not in self.jobs and self._may_be_forgotten(record):
+            return Outcome.ENDED
         job = self._job_of(record, JobState.OPEN)
         before = job.state
         outcome = self._decide(record, job)

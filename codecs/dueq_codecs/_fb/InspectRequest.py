@@ -6,7 +6,7 @@ import flatbuffers
 from flatbuffers.compat import import_numpy
 np = import_numpy()
 
-# A reading request: "status", "describe", "forecast". Kind 5.
+# A reading request: "status", "describe", "forecast", "jobs", "statistics". Kind 5.
 class InspectRequest(object):
     __slots__ = ['_tab']
 

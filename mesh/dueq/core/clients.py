@@ -303,7 +303,7 @@ class Clients:
         topic = self._topics.by_name.get(name)
         if uid in self._topics.tombstones:
             return Refusal(Code.TOPIC_NOT_FOUND, f"the topic of partition {uid} was deleted")
-        if topic is not None and all(part.uid != uid for part in topic.partitions):
+        if topic is not None and _excludes(topic, uid):
             return invalid(f"partition {uid} is not of topic {name!r}")
         if self._relay(event, self._routing.leader_of(uid).broker_id, now):
             return None
@@ -369,3 +369,9 @@ class Clients:
             leader=self._ctx.settings.broker_id,
         )  # fmt: skip
         self._ctx.reply(route, reply)
+
+
+def _excludes(topic: Topic, uid: int) -> bool:
+    """Whether a partition is certainly not of this topic: one with a larger uid may be, if it has been made anew."""
+    uids = [partition.uid for partition in topic.partitions]
+    return uid not in uids and uid < max(uids, default=0)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from dueq.core.entry import Entries
 from dueq.core.persistence import JobRow
 from dueq.errors import UnknownVersion, invariant
-from dueq.limits import JOB_MEMORY_MS
+from dueq.limits import JOB_ANSWERED_MS, JOB_MEMORY_MS
 from dueq_codecs.records import U64, JobAction, JobState, Outcome, Record
 
 Mask = npt.NDArray[np.bool_]
@@ -170,11 +170,18 @@ class JobTable:
         if job is None:
             if record.job_action == JobAction.CLEARED:
                 return Outcome.NOT_FOUND, None
+            if self._may_be_forgotten(record):
+                return Outcome.ENDED, None
             job = self._begin(record, JobState.OPEN)
         outcome = self._decide(job, record)
         self._concerns(job, record, age_ms)
         self._sort(job)
         return outcome, job
+
+    def _may_be_forgotten(self, record: Record) -> bool:
+        """Whether home may have decided about this unknown job, and forgotten it: it does not decide twice."""
+        final = record.job_action in (JobAction.COMMIT, JobAction.ABORT) and record.job_until
+        return bool(final) and self.is_home(record.job) and record.stamp >= record.job_until + JOB_ANSWERED_MS
 
     def _begin(self, record: Record, state: JobState) -> Job:
         self.given += 1

@@ -28,6 +28,7 @@ from dueq.core.entry import NO_ENTRIES, Entries, keys_of
 from dueq.core.instant import Now
 from dueq.core.job_table import Job, JobTable, home_of
 from dueq.core.persistence import IndexScanned, ScanIndex
+from dueq.core.timeline import AGE_STEP_MS
 from dueq_codecs.messages import JobAsk, JobTell
 from dueq_codecs.records import JobAction, JobState, Record, RecordKind
 
@@ -40,8 +41,6 @@ ASKS_MAX: Final = 64
 """Questions of one partition in one turn."""
 ABORT_AFTER_MS: Final = 4 * limits.MAX_CLOCK_OFFSET_MS
 """So long after `until` a job is aborted: whoever commits in time by a clock that is behind is not to be surprised."""
-_FORGOTTEN_MS: Final = limits.JOB_MEMORY_MS - 24 * 3600 * 1000
-"""So long after `until`, home may have forgotten what it had decided."""
 
 _ACTION_OF: Final = {
     JobState.COMMITTED: JobAction.COMMIT,
@@ -145,7 +144,7 @@ class Jobs:
             return None
         job = self._table.by_key.get(key)
         state = JobState.OPEN if job is None else job.state
-        if job is None and self._is_late(ask.until, now):
+        if job is None and self._is_late(ask.until, now) and self._would_know(ask.until, now):
             self._decide(key, ask.until, JobAction.ABORT, now)
         return JobTell(ask.asker, ask.job_high, ask.job_low, state)
 
@@ -173,7 +172,20 @@ class Jobs:
                 self._go_on(work, now)
             elif job_left is not None:
                 self._start(job_left, now)
-        return bool(undecided or self._passes)
+        return self._grow_older(now) or bool(undecided or self._passes)
+
+    def _grow_older(self, now: Now) -> bool:
+        """Log something now and then while many jobs are known; returns whether that is so.
+
+        A partition grows older by its records, and by a minute at most with each. One in which little happens but jobs
+        would know so many in the end that it takes no more, and as it takes none, it would forget none.
+        """
+        if 8 * len(self._table.by_key) < limits.JOBS_MAX:
+            return False
+        timeline, log = self._partition.timeline, self._partition.replica.log
+        if timeline.applied == log.end and self._mesh_ms(now) - timeline.stamp >= AGE_STEP_MS:
+            self._partition.propose(Record(RecordKind.BARRIER, self._partition.uid, 0, 0, 0), now)
+        return True
 
     # -------------------------------------------------------------- deciding
 
@@ -196,8 +208,12 @@ class Jobs:
         self.asks.append(JobAsk(home, self._partition.uid, high, low, job.until))
 
     def _is_late(self, until: int, now: Now) -> bool:
-        """Whether nobody can commit any more, and home would still know if somebody had."""
-        return ABORT_AFTER_MS < self._mesh_ms(now) - until < _FORGOTTEN_MS
+        """Whether nobody can commit any more."""
+        return self._mesh_ms(now) - until > ABORT_AFTER_MS
+
+    def _would_know(self, until: int, now: Now) -> bool:
+        """Whether home would still know of a job if somebody had committed it."""
+        return self._mesh_ms(now) - until < limits.JOB_ANSWERED_MS
 
     def _mesh_ms(self, now: Now) -> int:
         return self._ctx.clock.mesh_now_us(now) // 1000

@@ -475,7 +475,7 @@ class Partition:
     def _applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
         leading = self.replica.leading
         assert leading is not None
-        if record.kind == RecordKind.BARRIER and record.epoch == leading.epoch:
+        if record.sequence == leading.barrier and record.epoch == leading.epoch:
             leading.serve()
             self.dispatcher.lead(self, now)
             self.jobs.begin()

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from dueq.core.entry import ENTRY, NO_ENTRIES
 from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition
+from dueq.errors import UnknownVersion
 from dueq.storage import layout
 from dueq.storage.engine import Engine, Operation, StoreFailed
 from dueq.storage.layout import CHECKPOINT, LINK, META, START
@@ -20,6 +21,7 @@ from dueq.storage.logs import LogState
 from dueq.storage.reading import as_entries, read_entry
 from dueq.storage.rows import pack_row
 from dueq_codecs.frames import FrameError, decode_record
+from dueq_codecs.messages import Code
 from dueq_codecs.records import LogEntry
 
 
@@ -48,6 +50,7 @@ class Recovery:
 
         Raises:
             EngineDamaged: some file of the database is damaged.
+            UnknownVersion: a log holds a record that only a newer build can read.
         """
         if thoroughly:
             for _ in self._timeline.scan(b"", layout.BEHIND_ALL):
@@ -103,6 +106,10 @@ class Recovery:
             found.unproven = mark is not None
             return found
         except (_Damaged, FrameError) as damage:
+            if isinstance(damage, FrameError) and damage.code == Code.WRONG_VERSION:
+                raise UnknownVersion(
+                    f"the log of partition {uid}: {damage}; a newer build wrote it"
+                ) from damage
             blank.damaged = f"{damage}; kept as {self._set_aside(uid, topic)}"
             return blank
 

@@ -119,7 +119,7 @@ class Store:
 
         Raises:
             InvalidRequest: the folder is in use, or belongs to another broker or cluster.
-            UnknownVersion: the store is of another format.
+            UnknownVersion: the store is of another format, or a log holds a record that only a newer build can read.
             StoreFailed: the disk is full, or the machine refuses otherwise. The reserve of disk space is given up
                 for the next attempt.
         """

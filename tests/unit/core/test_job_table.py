@@ -13,7 +13,7 @@ from dueq.core.job_table import JobTable
 from dueq.core.persistence import JobRow
 from dueq.core.timeline import AGE_STEP_MS, Timeline
 from dueq.errors import UnknownVersion
-from dueq.limits import JOB_MEMORY_MS
+from dueq.limits import JOB_ANSWERED_MS, JOB_MEMORY_MS
 from dueq_codecs.messages import Code
 from dueq_codecs.records import JobAction, JobState, Outcome, Record, RecordKind, RequestRef
 
@@ -150,6 +150,17 @@ def test_a_job_is_forgotten_a_week_after_its_end_once_nothing_is_left_of_it() ->
     assert list(story.timeline.jobs.by_key) == [AWAY], "a message of it is left"
     story.insert(HOME, NOON, until=0)
     assert story.timeline.jobs.by_key[HOME].number == 3, "numbers are never used again"
+
+
+def test_home_does_not_decide_again_what_it_may_have_forgotten() -> None:
+    story = Story()
+    until = NOON + 10 * MINUTE
+    story.stamp = until + JOB_ANSWERED_MS
+    for action in (JobAction.COMMIT, JobAction.ABORT):
+        assert story.act(HOME, action, until) == Outcome.ENDED
+    assert HOME not in story.timeline.jobs.by_key
+    assert story.act(AWAY, JobAction.COMMIT, until) == Outcome.DONE, "others learn what home has decided"
+    assert story.act(HOME, JobAction.CANCEL, until) == Outcome.DONE, "which needs no decision"
 
 
 def test_a_row_of_a_newer_build_is_refused() -> None:

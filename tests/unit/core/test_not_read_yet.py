@@ -9,13 +9,17 @@ from dueq.core.instant import Now
 from dueq.core.membership import (
     CoordinatorChanged,
     CoordinatorState,
+    PartitionAssignment,
     Registration,
     RegistrationsSeen,
+    Topic,
     TopicsSeen,
 )
 from dueq.core.settings import CoreSettings
 from dueq_codecs.messages import (
     BrokerMessage,
+    ChangeReply,
+    ChangeRequest,
     ClientMessage,
     Code,
     ConsumerAction,
@@ -27,6 +31,7 @@ from dueq_codecs.messages import (
     MetadataRequest,
     Reply,
 )
+from dueq_codecs.records import JobAction, RecordKind
 
 NOW = Now(1_700_000_000_000_000, 1_000_000)
 QUESTIONS: list[ClientMessage] = [
@@ -76,3 +81,25 @@ def test_a_broker_that_is_not_registered_itself_does_not_say_that_there_are_too_
     assert created_with() == created_with("b2", "b3") == Code.COORDINATOR_UNAVAILABLE
     assert created_with("b1", "b2") == Code.INVALID_REQUEST
     assert created_with("b1", "b2", "b3") == Code.OK
+
+
+def asked_about(uid: int) -> Code:
+    """What a broker answers about this partition of a topic that it knows with partition 5 only, which b2 has."""
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
+    known = Topic("t", "0" * 32, "timeline", (PartitionAssignment(5, ("b2",)),), 1, 1, 1 << 20, 0)
+    request = ChangeRequest(
+        1, RecordKind.JOB, "t", uid, b"c" * 16, 1, 1, job=b"j" * 16, job_action=JobAction.COMMIT
+    )
+    effects = core.step(
+        [TopicsSeen({"t": known}, frozenset()), ClientFrameReceived(Route(b"client"), request, [])], NOW
+    )
+    (reply,) = [effect.message for effect in effects if isinstance(effect, SendClient)]
+    assert isinstance(reply, ChangeReply)
+    return reply.code
+
+
+def test_a_partition_that_is_newer_than_the_topic_as_it_knows_it_may_be_of_one_made_anew() -> None:
+    """A client that was refused took its new topic for another one."""
+    assert asked_about(9) == Code.NOT_LEADER
+    assert asked_about(5) == Code.NOT_LEADER
+    assert asked_about(4) == Code.INVALID_REQUEST

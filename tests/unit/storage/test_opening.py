@@ -12,10 +12,15 @@ import pytest
 from tests.unit.storage.test_store import insert
 
 from dueq.core.persistence import AppendLog, CreatePartition
+from dueq.errors import UnknownVersion
 from dueq.storage import layout
 from dueq.storage.engine import StoreFailed
 from dueq.storage.leveldb import LevelDbEngine
 from dueq.storage.store import Store
+from dueq_codecs.envelope import seal
+from dueq_codecs.layouts import Kind
+from dueq_codecs.log import RECORD
+from dueq_codecs.records import LogEntry, Record, RecordKind
 
 UID = 9
 
@@ -102,3 +107,20 @@ def assert_whole(folder: Path) -> None:
     assert (store.set_aside, found.damaged, found.log_end) == ("", "", 39)
     assert not list(folder.glob("*.damaged-*"))
     store.close()
+
+
+def test_a_record_that_only_a_newer_build_can_read_is_no_damage(folder: Path) -> None:
+    """A broker that was taken back to an older build put its replicas aside and began them anew."""
+    store = Store.open(folder, "b1", "one")
+    kind = max(RecordKind) + 1
+    record = Record(kind, UID, 40, 1, 500)  # type: ignore[arg-type]
+    record.encoded = seal(Kind.RECORD, RECORD.write(record))
+    store.commit([AppendLog(UID, [LogEntry(record)])])
+    store.close()
+    with pytest.raises(UnknownVersion, match=f"kind {kind}, which is not known; a newer build"):
+        Store.open(folder, "b1", "one")
+    assert not list(folder.glob("*.damaged-*"))
+    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=1 << 20)
+    assert timeline.get(layout.log_key(UID, 40)) is not None
+    assert timeline.get(layout.head(UID, b"X")) is None
+    timeline.close()
