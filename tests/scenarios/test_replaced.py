@@ -145,7 +145,7 @@ def test_a_sole_member_looks_at_its_node_after_a_pause() -> None:
         stage.nodes[name].crash(goodbye=True)
     stage.until(lambda: stage.isr() == ["b1"], "a sole member")
     _granted(stage, consumer)
-    _asleep(stage, "b1", for_ms=5_000)
+    _asleep(stage, "b1", for_ms=15_000)
     stage.until(lambda: "b1" not in stage.coordinator.registrations, "b1 counts as dead")
     stage.step("dueq partition recover --from b2 --accept-loss")
     version, node = stage.coordinator.nodes[stage.uid]
@@ -153,6 +153,7 @@ def test_a_sole_member_looks_at_its_node_after_a_pause() -> None:
     stage.coordinator.nodes[stage.uid] = (version + 1, survivor)
     stage.nodes["b2"].start()
     stage.until(lambda: stage.leader_of(stage.uid) == "b2", "b2 leads")
+    stage.expect(stage.nodes["b1"].paused, "b1 sleeps yet")
     _nothing_late(stage, consumer)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import pytest
 
 from dueq_chaos.bugs import BUGS
+from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.finding import run_seed, search, seeds_of
 from dueq_chaos.bugs.patching import BugRotten, Rewrite, function_of, rewritten
+from dueq_chaos.bugs.staged import STAGED
+from dueq_chaos.bugs.waking import UNSEEN
 
 
 @pytest.mark.slow
@@ -18,10 +23,9 @@ def test_the_simulator_finds_it_without_being_told_where(name: str) -> None:
     assert found.outcome is not None, f"{bug.name} was not found in {found.runs} storms: {bug.does}"
 
 
-@pytest.mark.parametrize("name", BUGS)
-def test_a_bug_fits_the_product_and_leaves_it_as_it_was(name: str) -> None:
+@pytest.mark.parametrize("bug", [*BUGS.values(), *UNSEEN, *STAGED], ids=attrgetter("name"))
+def test_a_bug_fits_the_product_and_leaves_it_as_it_was(bug: Bug) -> None:
     """It changes what it says it changes, and everything is as before afterwards."""
-    bug = BUGS[name]
     functions = [function_of(rewrite.target) for rewrite in bug.rewrites]
     before = [function.__code__ for function in functions]
     with bug.planted():

@@ -61,11 +61,11 @@ UNSEEN: Final = (
         (
             *_PINGS,
             change(
-                "core.peer_messages:PeerMessages._frame",
-                "if leadership.uid in self._partitions:",
-                "if (led := self._partitions.get(leadership.uid)) is not None:\n"
-                "            if led.replica.leading is not None and leadership.epoch > led.epoch:\n"
-                "                led.replica.give_up(now, 'told')",
+                "core.peer_messages:PeerMessages._leadership",
+                "leading = partition.replica.leading\n",
+                "leading = partition.replica.leading\n"
+                "        if leading is not None and leadership.epoch > partition.epoch:\n"
+                "            partition.replica.give_up(self._ctx.turn, 'told')\n",
             ),
         ),
         seeds=0,
