@@ -41,3 +41,17 @@ def test_a_topic_deleted_under_load_ends_no_broker(seed: int, replicas: int) -> 
     mesh.world.run(8_000_000)
     assert not mesh.failures()
     assert all(node.core is not None and node.core.partition(uid) is None for node in mesh.nodes.values())
+
+
+def test_a_broker_without_a_replica_forgets_who_led_a_deleted_topic() -> None:
+    """Topics come and go for years, and every leader tells every broker."""
+    mesh = SimMesh(1, brokers=3)
+    mesh.create_topic("stays", 4, replicas=2, min_isr=1)
+    for number in range(5):
+        mesh.create_topic(f"goes {number}", 4, replicas=2, min_isr=1)
+        mesh.world.run(3_000_000)
+        mesh.coordinator.delete(f"goes {number}")
+        mesh.world.run(3_000_000)
+    for node in mesh.nodes.values():
+        assert node.core is not None
+        assert len(node.core._routing._leaders) == 4

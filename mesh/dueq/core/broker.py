@@ -420,6 +420,10 @@ class BrokerCore:
 
     def _on_topics(self, event: TopicsSeen, now: Now) -> None:
         named: set[str] = set()
+        for name, topic in self._topics.by_name.items():
+            if event.topics.get(name) is not topic:  # leaders have told every broker of theirs
+                for assignment in topic.partitions:
+                    self._routing.forget(assignment.uid)
         for topic in self._topics.seen(event.topics, event.tombstones):
             for index, assignment in enumerate(topic.partitions):
                 named.update(assignment.replicas)
