@@ -1,4 +1,4 @@
-"""Keys: the names that owners give to messages, put before the payload (ARCHITECTURE.md, "Keys").
+"""Keys: the names that owners give to messages, put before the payload (docs/explanation/storage.md).
 
 One byte of length, the key, the payload. Size, CRC, blocks and uploads know nothing of it.
 """

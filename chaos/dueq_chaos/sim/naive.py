@@ -1,7 +1,7 @@
 """The rules of `apply` once more, row by row: a dictionary instead of columns, no disk and no window.
 
 The replicas of a partition are compared with each other, but they all run one `apply`: a mistake in it makes them wrong
-together. This is the reference: written from the rules (ARCHITECTURE.md), it shares constants with the product
+together. This is the reference: written from the rules (docs/explanation), it shares constants with the product
 and no code. Slow and stupid on purpose; whatever is clever here would have to be proved.
 """
 

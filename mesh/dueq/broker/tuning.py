@@ -52,7 +52,7 @@ class Counts:
 
 
 def tune(socket: zmq.Socket[bytes]) -> None:
-    """Set the options of ARCHITECTURE's "connections promise nothing"."""
+    """Set the options of a socket whose connections promise nothing."""
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.SNDHWM, _SEND_HIGH_WATER)
     socket.setsockopt(zmq.RCVHWM, _RECEIVE_HIGH_WATER)

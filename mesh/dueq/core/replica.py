@@ -1,6 +1,6 @@
 """One replica of one partition's log: following, being elected, leading.
 
-The rules are those of ARCHITECTURE.md, "Replication". In short: log matching as in Raft (§5.3) with KIP-279's
+The rules are those of docs/explanation/replication.md. In short: log matching as in Raft (§5.3) with KIP-279's
 answer for epochs; the largest epoch that this replica has led or followed in is synced before it acks or, as a
 leader, sends anything in that epoch; a record is committed when every member of the maximal ISR has it synced.
 

@@ -1,7 +1,7 @@
 """What a person or a program may read of a broker: status, counts, forecasts, gauges.
 
 Answered from the applied state of the partitions led here (status: of all replicas held here), so it may be
-stale; each part carries epoch and sequence. The documents are JSON; ARCHITECTURE.md, "Reading", has their form.
+stale; each part carries epoch and sequence. docs/reference/inspect.md has the form of the JSON documents.
 """
 
 from __future__ import annotations
