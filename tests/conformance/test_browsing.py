@@ -10,9 +10,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from dueq.core.checkpoint import Summary
-from dueq.core.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, keys_of
-from dueq.core.persistence import (
+from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, keys_of
+from dueq.core.ports.persistence import (
     AppendLog,
     ChunkRead,
     ClosePages,
@@ -24,6 +23,7 @@ from dueq.core.persistence import (
     SaveCheckpoint,
     TrimLog,
 )
+from dueq.core.state.checkpoint import Summary
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.engine import Engine
 from dueq.storage.leveldb import LevelDbEngine

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from dueq import Client
-from dueq.core.entry import FLAG_UPLOAD
-from dueq.core.persistence import (
+from dueq.core.ports.entry import FLAG_UPLOAD
+from dueq.core.ports.persistence import (
     ChunkRead,
     IndexScanned,
     PayloadsRead,

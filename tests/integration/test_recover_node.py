@@ -16,7 +16,7 @@ from dueq.cluster.layout import Layout
 from dueq.cluster.recovering import PartitionChanged, Recovering, RecoveryRefused, connect
 from dueq.cluster.server import ZooKeeperServer
 from dueq.cluster.znodes import decode_node, encode_node, encode_registration, encode_topic
-from dueq.core.membership import Member, PartitionAssignment, PartitionNode, Registration, Topic
+from dueq.core.ports.membership import Member, PartitionAssignment, PartitionNode, Registration, Topic
 from dueq.errors import OutcomeUnknown
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueq.client.core.credit import Share, affordable, wanted
+from dueq.client.core.consuming.credit import Share, affordable, wanted
 
 shares = st.lists(
     st.builds(Share, st.integers(0, 300), st.integers(0, 300), st.integers(0, 2_000), st.integers(0, 1_000)),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dueq.core.events import Route
+from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply, Push
 from dueq_codecs.records import RecordKind
 

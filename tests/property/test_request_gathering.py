@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.unit.client.stage import Stage, of, ok, sent
 
 from dueq import ids, limits
-from dueq.client.core.changing import runs
-from dueq.client.core.effects import Completed
+from dueq.client.core.changing.changing import runs
+from dueq.client.core.ports.effects import Completed
 from dueq_codecs.messages import ChangeRequest
 
 sizes = st.lists(

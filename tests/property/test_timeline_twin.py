@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dueq.core.applied import Applied
-from dueq.core.dedup import DedupLimits
-from dueq.core.entry import ENTRY, FLAG_FAR, Entries, State, keys_of
-from dueq.core.forecast import FAR_MS, HOUR_MS
-from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition, SaveCheckpoint
-from dueq.core.timeline import Timeline, canonical
+from dueq.core.ports.entry import ENTRY, FLAG_FAR, Entries, State, keys_of
+from dueq.core.ports.persistence import DedupRow, JobRow, RecoveredPartition, SaveCheckpoint
+from dueq.core.state.applied import Applied
+from dueq.core.state.dedup import DedupLimits
+from dueq.core.state.forecast import FAR_MS, HOUR_MS
+from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
 from dueq_codecs.records import JobAction, JobState, Record, RecordKind, RequestRef
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from dueq.core.events import StorePressure
+from dueq.core.ports.events import StorePressure
 from dueq.storage import layout
 from dueq.storage.engine import Operation
 from dueq.storage.memory import MemoryEngine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dueq.core.membership import NodeSeen
+from dueq.core.ports.membership import NodeSeen
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dueq.core.events import ClientFrameReceived, PeerFrameReceived
-from dueq.core.persistence import PayloadsRead
+from dueq.core.ports.events import ClientFrameReceived, PeerFrameReceived
+from dueq.core.ports.persistence import PayloadsRead
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import peer_frames
 from dueq_codecs.messages import Code, ConsumerFrame

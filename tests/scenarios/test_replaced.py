@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dueq.core.membership import Member, NodeSeen, PartitionNode
-from dueq.core.persistence import PayloadsRead
+from dueq.core.ports.membership import Member, NodeSeen, PartitionNode
+from dueq.core.ports.persistence import PayloadsRead
 from dueq_chaos.scenarios.hand import Hand, Stored
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code

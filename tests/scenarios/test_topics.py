@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dueq import limits
-from dueq.core.membership import DeleteTopic, Topic, TopicOrderDone
+from dueq.core.ports.membership import DeleteTopic, Topic, TopicOrderDone
 from dueq.limits import HEARTBEAT_MS
 from dueq.storage import layout
 from dueq_chaos.scenarios.hand import Hand

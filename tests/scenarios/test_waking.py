@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.core.events import PeerFrameReceived
-from dueq.core.membership import NodeSeen
+from dueq.core.ports.events import PeerFrameReceived
+from dueq.core.ports.membership import NodeSeen
 from dueq_chaos.scenarios.hand import Hand, Stored
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import PeerFrame

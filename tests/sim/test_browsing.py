@@ -9,7 +9,7 @@ import pytest
 
 from dueq import limits
 from dueq.client.browsing import BrowsePage, Walk
-from dueq.client.core.effects import Failed
+from dueq.client.core.ports.effects import Failed
 from dueq.errors import SnapshotLost
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.sdk import SimClient

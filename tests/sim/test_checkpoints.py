@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from dueq.core.context import Context
-from dueq.core.persistence import SaveCheckpoint, StoreWrite
+from dueq.core.ports.persistence import SaveCheckpoint, StoreWrite
+from dueq.core.turn.context import Context
 from dueq_chaos.scenarios.stage import Stage
 
 PARTITIONS = 24

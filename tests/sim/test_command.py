@@ -8,7 +8,7 @@ from heapq import heappop
 import pytest
 from click.testing import CliRunner
 
-from dueq.core.due_queue import DueQueue
+from dueq.core.delivery.due_queue import DueQueue
 from dueq_chaos.sim.command import sim
 from dueq_chaos.sim.shrink import read, spell
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dueq.core.events import ClientFrameReceived, Event
+from dueq.core.ports.events import ClientFrameReceived, Event
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import Match
 from dueq_chaos.sim.users import ConsumingUser, Habits

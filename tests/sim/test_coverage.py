@@ -6,7 +6,7 @@ import sys
 
 from click.testing import CliRunner
 
-from dueq.core.replica import Replica
+from dueq.core.replication.replica import Replica
 from dueq_chaos.sim.command import sim
 from dueq_chaos.sim.coverage import Coverage, Watch
 from dueq_chaos.sim.situations import SITUATIONS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dueq import limits
 from dueq.client import orders
-from dueq.client.core import effects
+from dueq.client.core.ports import effects
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.sdk import SimClient
 from dueq_chaos.sim.users import ConsumingUser, Habits

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from dueq import limits
-from dueq.core.replica import Replica
+from dueq.core.replication.replica import Replica
 from dueq_chaos.sim.mesh import SimMesh
 
 _SECOND_US = 1_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dueq import limits
-from dueq.core.events import StorePressure
+from dueq.core.ports.events import StorePressure
 from dueq_chaos.scenarios.hand import Hand, Pushed, Request
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code

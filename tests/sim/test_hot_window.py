@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.core.residency import Residency
+from dueq.core.state.residency import Residency
 from dueq_chaos.sim.mesh import SimMesh
 
 

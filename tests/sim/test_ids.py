@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dueq.core.table import OnDisk
+from dueq.core.state.table import OnDisk
 from dueq_chaos.scenarios.hand import Hand, Pushed, Stored
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.records import Outcome, RecordKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.core.consumers import ConsumerSession
-from dueq.core.instant import Now
+from dueq.core.delivery.consumers import ConsumerSession
+from dueq.instant import Now
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 

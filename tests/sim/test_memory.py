@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dueq import limits
-from dueq.client.core import lanes
-from dueq.core import dedup, due_queue, job_table, timeline
-from dueq.core.lane import Lane
+from dueq.client.core.changing import lanes
+from dueq.core.delivery import due_queue
+from dueq.core.delivery.lane import Lane
+from dueq.core.state import dedup, job_table, timeline
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim import memory, scale
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq import limits
-from dueq.core.membership import CompareAndSet, CoordinatorEvent, Member, PartitionNode, Registration
+from dueq.core.ports.membership import CompareAndSet, CoordinatorEvent, Member, PartitionNode, Registration
 from dueq_chaos.sim.coordinator import Session
 from dueq_chaos.sim.mesh import SimMesh
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dueq.core.events import Event
-from dueq.core.membership import CoordinatorChanged, CoordinatorState, NodeSeen
+from dueq.core.ports.events import Event
+from dueq.core.ports.membership import CoordinatorChanged, CoordinatorState, NodeSeen
 from dueq_chaos.scenarios.stage import Stage
 
 

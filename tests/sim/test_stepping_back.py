@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.core.events import StorePressure
+from dueq.core.ports.events import StorePressure
 from dueq_chaos.sim.clients import SimProducer
 from dueq_chaos.sim.mesh import SimMesh
 

@@ -41,5 +41,5 @@ class Bug:
 
 
 def change(target: str, old: str, new: str) -> Rewrite:
-    """Return a rewrite of something in the `dueq` package: "core.replica:Replica.tick"."""
+    """Return a rewrite of something in the `dueq` package: "core.replication.replica:Replica.tick"."""
     return Rewrite(f"dueq.{target}", old, new)

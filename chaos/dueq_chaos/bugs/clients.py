@@ -6,7 +6,7 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_LANES = "client.core.lanes:Lanes"
+_LANES = "client.core.changing.lanes:Lanes"
 
 CLIENTS: Final = (
     Bug(
@@ -48,7 +48,7 @@ CLIENTS: Final = (
         "SQS visibility time-out: it begins at the server, not at the receiver",
         (
             change(
-                "client.core.consumer:Consumer.pushed",
+                "client.core.consuming.consumer:Consumer.pushed",
                 "session.released_us(push)",
                 "self._context.mono_us",
             ),
@@ -62,7 +62,7 @@ CLIENTS: Final = (
         "POSIX clock_gettime: the origin of a monotonic clock is unspecified, and differs from boot to boot",
         (
             change(
-                "client.core.session:LeaderClock.instant_us",
+                "client.core.consuming.session:LeaderClock.instant_us",
                 "not incarnation or incarnation != self._incarnation",
                 "not self._incarnation",
             ),
@@ -76,7 +76,7 @@ CLIENTS: Final = (
         "BullMQ: a lock that was not extended is still worked under",
         (
             change(
-                "client.core.settling:Settling.settle",
+                "client.core.consuming.settling:Settling.settle",
                 "delivery.ask(until_us)",
                 "delivery.ask(until_us); delivery.deadline_us = until_us",
             ),
@@ -90,12 +90,12 @@ CLIENTS: Final = (
         "ZeroMQ reconnects and Pulsar redelivery: the same message twice in one consumer",
         (
             change(
-                "client.core.arrivals:Arrivals._is_seen",
+                "client.core.consuming.arrivals:Arrivals._is_seen",
                 "if token <= self._seen.get(name, 0) or token <= self._seen_before.get(name, 0):",
                 "if False:",
             ),
             change(
-                "client.core.arrivals:Arrivals._is_seen",
+                "client.core.consuming.arrivals:Arrivals._is_seen",
                 "return held is not None and token <= held.token",
                 "return False",
             ),
@@ -107,7 +107,7 @@ CLIENTS: Final = (
         "damaged-payload-handed-out",
         "A consumer does not compare the payload with its checksum.",
         "nats-server #7549: checksums that nobody looks at",
-        (change("client.core.arrivals:Arrivals.push", "crc32(payload) == crc", "True"),),
+        (change("client.core.consuming.arrivals:Arrivals.push", "crc32(payload) == crc", "True"),),
         seeds=198,
         finders=(66,),
     ),

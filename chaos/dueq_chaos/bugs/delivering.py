@@ -6,8 +6,8 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_DISPATCH = "core.dispatch:TopicDispatcher"
-_LANE = "core.lane:Lane"
+_DISPATCH = "core.delivery.dispatch:TopicDispatcher"
+_LANE = "core.delivery.lane:Lane"
 
 DELIVERING: Final = (
     Bug(
@@ -24,7 +24,7 @@ DELIVERING: Final = (
         "CockroachDB: a clock that jumps forward, --clock-device bug",
         (
             change(
-                "core.mesh_time:MeshTime.mesh_now_us",
+                "core.turn.mesh_time:MeshTime.mesh_now_us",
                 "now.wall_us + min(0, correction_us + trip_us // 2)",
                 "now.wall_us",
             ),
@@ -53,7 +53,7 @@ DELIVERING: Final = (
         "Jepsen etcd 3.4.3; rocketmq-rust #9154: a stale broker finishes its batch",
         (
             change(
-                "core.partition:Partition.confirmed",
+                "core.partition.partition:Partition.confirmed",
                 "return leading is not None and leading.confirmed(now)",
                 "return leading is not None",
             ),
@@ -72,7 +72,7 @@ DELIVERING: Final = (
         "ZooKeeper lock recipes: a session that is over at the server, and not yet at its owner",
         (
             change(
-                "core.partition:Partition.confirmed",
+                "core.partition.partition:Partition.confirmed",
                 "return leading is not None and leading.confirmed(now)",
                 "return leading is not None",
             ),
@@ -170,7 +170,7 @@ DELIVERING: Final = (
         "a bug that the storms have found here; RocketMQ timers: one message in two slots",
         (
             change(
-                "core.due_queue:DueQueue._pop_places",
+                "core.delivery.due_queue:DueQueue._pop_places",
                 "    if place != last:\n            places.append(place)\n            last = place\n",
                 "    if True:\n            places.append(place)\n            last = -1\n",
             ),
@@ -198,7 +198,7 @@ DELIVERING: Final = (
         "fencing tokens must grow: fpj.systems 2016-02-10, etcd lock reports",
         (
             change(
-                "core.live:LiveMessages._grant",
+                "core.state.live:LiveMessages._grant",
                 'rows["token"] = record.sequence',
                 'rows["token"] = record.sequence % 16',
             ),
@@ -215,7 +215,13 @@ DELIVERING: Final = (
         "credit-leaks",
         "Of several leases that end together the credit of one only is free again.",
         "AMQP and Pulsar flow control: permits lost at a reconnect",
-        (change("core.consumers:Consumers._returned", "session.rows_out -= rows", "session.rows_out -= 1"),),
+        (
+            change(
+                "core.delivery.consumers:Consumers._returned",
+                "session.rows_out -= rows",
+                "session.rows_out -= 1",
+            ),
+        ),
         seeds=270,
         finders=(88,),
     ),
@@ -225,7 +231,7 @@ DELIVERING: Final = (
         "rabbitmq-server PR #5609: credit granted twice; ARTEMIS-2664: prefetch exceeded",
         (
             change(
-                "core.consumers:ConsumerSession.free_rows",
+                "core.delivery.consumers:ConsumerSession.free_rows",
                 "limits.CONSUMER_LEASES_MAX) - self.rows_out",
                 "limits.CONSUMER_LEASES_MAX) - self.rows_out + (self.credit > 0)",
             ),
@@ -238,8 +244,12 @@ DELIVERING: Final = (
         "A push that was lost on its way is not missed by anybody.",
         "ZeroMQ guide: ROUTER drops what it cannot deliver",
         (
-            change("core.sessions:Sessions._resend", "self._push_again(lane, slots[still])", "pass"),
-            change("core.sessions:Sessions._settle_held", "self._push_again(lane, pushed[missing])", "pass"),
+            change("core.delivery.sessions:Sessions._resend", "self._push_again(lane, slots[still])", "pass"),
+            change(
+                "core.delivery.sessions:Sessions._settle_held",
+                "self._push_again(lane, pushed[missing])",
+                "pass",
+            ),
         ),
         seeds=135,
         finders=(45,),

@@ -6,9 +6,9 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_REPLICA = "core.replica:Replica"
-_LEADING = "core.leading:Leading"
-_CANDIDACY = "core.election:Candidacy"
+_REPLICA = "core.replication.replica:Replica"
+_LEADING = "core.replication.leading:Leading"
+_CANDIDACY = "core.replication.election:Candidacy"
 
 ELECTIONS: Final = (
     Bug(
@@ -137,7 +137,7 @@ ELECTIONS: Final = (
                 "self.leading.begin(now)\n    self.leading.serve()\n    self._owner.dispatcher.lead(self._owner, now)",
             ),
             change(
-                "core.partition:Partition._applied_leading",
+                "core.partition.partition:Partition._applied_leading",
                 "        leading.serve()\n        self.dispatcher.lead(self, now)\n",
                 "",
             ),

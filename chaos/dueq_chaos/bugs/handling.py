@@ -6,15 +6,21 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_CONSUMER = "client.core.consumer:Consumer"
-_SETTLING = "client.core.settling:Settling"
+_CONSUMER = "client.core.consuming.consumer:Consumer"
+_SETTLING = "client.core.consuming.settling:Settling"
 
 HANDLING: Final = (
     Bug(
         "shorter-extension-not-believed",
         "A consumer that asks for a shorter lease relies on the longer one until it has the answer.",
         "SQS ChangeMessageVisibility to less than is left: two holders of one message",
-        (change("client.core.delivery:Delivery.ask", "self.deadline_us = self.extension.until_us", "pass"),),
+        (
+            change(
+                "client.core.ports.delivery:Delivery.ask",
+                "self.deadline_us = self.extension.until_us",
+                "pass",
+            ),
+        ),
         seeds=33,
         finders=(11,),
     ),
@@ -50,7 +56,7 @@ HANDLING: Final = (
         "late-attach-admitted",
         "An attach that comes after the goodbye that has ended it opens a session.",
         "ZooKeeper ZOOKEEPER-1809: a packet of a closed session makes it again",
-        (change("core.departed:Departed.has_ended", "attach <= ended", "False"),),
+        (change("core.delivery.departed:Departed.has_ended", "attach <= ended", "False"),),
         seeds=177,
         finders=(59,),
     ),
@@ -58,7 +64,13 @@ HANDLING: Final = (
         "retry-is-a-new-request",
         "`retry()` of a call whose outcome is not known sends its rows under new numbers.",
         "Kafka KIP-360: a producer that bumps its sequence after a time-out writes twice",
-        (change("client.core.lanes:Lanes.repeat", "not isinstance(part.error, OutcomeUnknown)", "True"),),
+        (
+            change(
+                "client.core.changing.lanes:Lanes.repeat",
+                "not isinstance(part.error, OutcomeUnknown)",
+                "True",
+            ),
+        ),
         seeds=60,
         finders=(11,),
     ),
@@ -68,7 +80,7 @@ HANDLING: Final = (
         "Elasticsearch: a delete without the version it was meant for",
         (
             change(
-                "core.live:LiveMessages._withdraw",
+                "core.state.live:LiveMessages._withdraw",
                 'same = rows["first"] == record.first[at]',
                 'same = rows["first"] >= 0',
             ),
@@ -82,7 +94,7 @@ HANDLING: Final = (
         "PostgreSQL MERGE: a row affected a second time by one command",
         (
             change(
-                "core.live:_rounds",
+                "core.state.live:_rounds",
                 "len(chosen) < 2 or len(set(slots[chosen].tolist())) == len(chosen)",
                 "True",
             ),
@@ -96,7 +108,7 @@ HANDLING: Final = (
         "Elasticsearch from/size paging: pages of two states of an index",
         (
             change(
-                "core.browsing:Browsing.requested",
+                "core.front.browsing:Browsing.requested",
                 'return Refusal(Code.UNKNOWN_SESSION, f"snapshot {request.snapshot:x} is not kept here (any more)")',
                 "return self._begin(route, request, partition, now)",
             ),
@@ -126,7 +138,7 @@ HANDLING: Final = (
         "Jepsen etcd 3.4: a reset connection reported as a definite failure",
         (
             change(
-                "client.core.lanes:Lanes.link_down",
+                "client.core.changing.lanes:Lanes.link_down",
                 "change.uncertain, change.link = True, 0",
                 "change.link = 0",
             ),

@@ -11,7 +11,11 @@ MEMORY: Final = (
         "due-queue-never-cleaned",
         "The place of a message that was moved or cancelled stays until its old instant.",
         "the memory invariant; timer heaps with lazy deletion, as Go's before 1.23 and asyncio's before 3.4",
-        (change("core.lane:Lane.drop_dead", "> 2 * timeline.hot_count + SPARE_PLACES", "> 1 << 60"),),
+        (
+            change(
+                "core.delivery.lane:Lane.drop_dead", "> 2 * timeline.hot_count + SPARE_PLACES", "> 1 << 60"
+            ),
+        ),
         seeds=60,
         finders=(
             1,
@@ -22,7 +26,7 @@ MEMORY: Final = (
         "answers-never-age",
         "Answers of past requests stay until there are too many of them.",
         "Kafka KAFKA-14844: producer ids that never expired filled brokers' memory",
-        (change("core.dedup:Deduplication.expire", "while answers and", "while False and"),),
+        (change("core.state.dedup:Deduplication.expire", "while answers and", "while False and"),),
         seeds=60,
         finders=(
             12,
@@ -33,7 +37,11 @@ MEMORY: Final = (
         "answers-age-too-fast",
         "An answer is forgotten after two seconds instead of a quarter of an hour.",
         "Kafka KIP-360: state of producers that is forgotten before they give up",
-        (change("core.dedup:Deduplication.expire", "- self.limits.age_ms", "- self.limits.age_ms // 400"),),
+        (
+            change(
+                "core.state.dedup:Deduplication.expire", "- self.limits.age_ms", "- self.limits.age_ms // 400"
+            ),
+        ),
         seeds=60,
         finders=(
             12,
@@ -44,7 +52,7 @@ MEMORY: Final = (
         "jobs-never-forgotten",
         "A job stays known for ever, and so a partition takes no more of them one day.",
         "the memory invariant; Kafka KAFKA-9144: transactional ids that never expire",
-        (change("core.job_table:JobTable.expire", "self._forget(job)", "pass"),),
+        (change("core.state.job_table:JobTable.expire", "self._forget(job)", "pass"),),
         seeds=60,
         finders=(
             12,
@@ -55,7 +63,7 @@ MEMORY: Final = (
         "log-cache-never-shrunk",
         "Applied records stay in memory until they are trimmed from the log.",
         "etcd raft: entries in MemoryStorage that were never compacted",
-        (change("core.partition:Partition._shrink_cache", "self.log_cache_bytes)", "1 << 40)"),),
+        (change("core.partition.partition:Partition._shrink_cache", "self.log_cache_bytes)", "1 << 40)"),),
         seeds=60,
         finders=(28,),
     ),

@@ -6,8 +6,8 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_REPLICA = "core.replica:Replica"
-_LEADING = "core.leading:Leading"
+_REPLICA = "core.replication.replica:Replica"
+_LEADING = "core.replication.leading:Leading"
 
 _NO_ASSERTIONS = (
     change(f"{_REPLICA}._truncate", 'from_sequence > self.commit, "a', 'True, "a'),
@@ -225,8 +225,14 @@ REPLICATION: Final = (
         "A log is trimmed below what a follower lacks, and no snapshot is offered to it.",
         "camunda PR #4451: the log of the next leader no longer holds what a follower lacks",
         (
-            change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
-            change("core.partition:Partition.offer_snapshot", "self._snapshots.offer(peer)", "pass"),
+            change(
+                "core.partition.partition:Partition._trim",
+                "if self.replica.leading is not None:",
+                "if False:",
+            ),
+            change(
+                "core.partition.partition:Partition.offer_snapshot", "self._snapshots.offer(peer)", "pass"
+            ),
         ),
         seeds=24,
         finders=(
@@ -242,14 +248,18 @@ REPLICATION: Final = (
         "Nobody, leader or follower, looks whether a replica is counted on before it is begun anew from a snapshot.",
         "nats-server #7556",
         (
-            change("core.partition:Partition._trim", "if self.replica.leading is not None:", "if False:"),
+            change(
+                "core.partition.partition:Partition._trim",
+                "if self.replica.leading is not None:",
+                "if False:",
+            ),
             change(
                 f"{_LEADING}._offer_snapshot",
                 "and not progress.untrusted",
                 "and False",
             ),
             change(
-                "core.partition:Partition.snapshot_received",
+                "core.partition.partition:Partition.snapshot_received",
                 "if self._can_go_on_from(chunk.applied, chunk.applied_epoch):",
                 "if False:",
             ),
@@ -264,7 +274,7 @@ REPLICATION: Final = (
         "filled-member-leads",
         "A member whose lost data was filled from a snapshot leads before it holds again what its disk had acked.",
         "a bug that the storms have found here",
-        (change("core.replica:Replica._may_lead", "whole = not self.unproven and", "whole ="),),
+        (change("core.replication.replica:Replica._may_lead", "whole = not self.unproven and", "whole ="),),
         seeds=800,
         finders=(141,),
     ),
@@ -326,13 +336,13 @@ REPLICATION: Final = (
         "Kafka KAFKA-20634, PR apache/kafka#22444",
         (
             change(
-                "core.partition:Partition.leadership_lost",
+                "core.partition.partition:Partition.leadership_lost",
                 "    for waiting in self._waiting.values():",
                 "    for waiting in ():",
             ),
-            change("core.partition:Partition.leadership_lost", "    self._waiting.clear()\n", ""),
+            change("core.partition.partition:Partition.leadership_lost", "    self._waiting.clear()\n", ""),
             change(
-                "core.partition:Partition._applied_leading",
+                "core.partition.partition:Partition._applied_leading",
                 "zip(waiting, applied.results, strict=True)",
                 "zip(waiting, applied.results)",
             ),

@@ -9,7 +9,7 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_LIVE = "core.live:LiveMessages"
+_LIVE = "core.state.live:LiveMessages"
 
 RULES: Final = (
     Bug(

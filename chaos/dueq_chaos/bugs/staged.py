@@ -13,7 +13,7 @@ STAGED: Final = (
         "Kafka KIP-279, KAFKA-6361",
         (
             change(
-                "core.leading:Leading.mismatch_received",
+                "core.replication.leading:Leading.mismatch_received",
                 "previous = min(mismatch.known_end, own_end, log.end)",
                 "previous = min(mismatch.end, log.end)",
             ),
@@ -27,7 +27,7 @@ STAGED: Final = (
         (
             change("core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=False"),
             change(
-                "core.mesh_time:MeshTime.mesh_now_us",
+                "core.turn.mesh_time:MeshTime.mesh_now_us",
                 "correction_us, trip_us = self._median(now)",
                 "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
             ),
@@ -40,7 +40,7 @@ STAGED: Final = (
         "etcd raft: an unstable entry that is dropped before it is stable cannot be read back",
         (
             change(
-                "core.partition:Partition._shrink_cache",
+                "core.partition.partition:Partition._shrink_cache",
                 "min(self.timeline.applied, self.replica.synced)",
                 "self.timeline.applied",
             ),

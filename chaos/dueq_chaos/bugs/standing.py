@@ -6,9 +6,9 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_REPLICA = "core.replica:Replica"
-_CLOCK = "core.mesh_time:MeshTime"
-_STOPPED = "core.stopped:Stopped"
+_REPLICA = "core.replication.replica:Replica"
+_CLOCK = "core.turn.mesh_time:MeshTime"
+_STOPPED = "core.replication.stopped:Stopped"
 
 STANDING: Final = (
     Bug(
@@ -63,7 +63,7 @@ STANDING: Final = (
         "TiDB, etcd: a member that cannot apply must not stay leader",
         (
             change(
-                "core.partition:Partition._pump",
+                "core.partition.partition:Partition._pump",
                 'replica.give_up(now, "a record of an unknown version")',
                 "pass",
             ),
@@ -76,7 +76,13 @@ STANDING: Final = (
         "stopped-replica-is-offered-leadership",
         "A leader hands over to the preferred replica though that one is stopped.",
         "Kafka auto.leader.rebalance: preferred replicas that cannot lead",
-        (change("core.leading:Leading._has_declined", "return peer is not None and", "return False and"),),
+        (
+            change(
+                "core.replication.leading:Leading._has_declined",
+                "return peer is not None and",
+                "return False and",
+            ),
+        ),
         seeds=380,
         finders=(95,),
     ),
@@ -86,10 +92,10 @@ STANDING: Final = (
         "nats-server#7556: data is deleted because its metadata is missing",
         (
             change(
-                "core.deletions:Deletions.seen",
+                "core.front.deletions:Deletions.seen",
                 "    self.orphans = orphans",
                 "    self.orphans = orphans\n"
-                "    from dueq.core.persistence import DropPartition\n"
+                "    from dueq.core.ports.persistence import DropPartition\n"
                 "    for uid in orphans:\n"
                 "        self._ctx.persist(DropPartition(uid))",
             ),

@@ -6,7 +6,7 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_LIVE = "core.live:LiveMessages"
+_LIVE = "core.state.live:LiveMessages"
 _OTHER_STAMP = (
     "(lambda record: (setattr(record, 'stamp', now.wall_us // 1000), record)[1])"
     "(__import__('copy').copy(entry.record))"
@@ -19,7 +19,7 @@ STATE: Final = (
         "CockroachDB and every replicated state machine: apply must be deterministic",
         (
             change(
-                "core.partition:Partition._pump",
+                "core.partition.partition:Partition._pump",
                 "timeline.apply(entry.record)",
                 f"timeline.apply({_OTHER_STAMP})",
             ),
@@ -33,7 +33,7 @@ STATE: Final = (
         "Kafka KIP-890: producer ids expire at different times on different replicas",
         (
             change(
-                "core.partition:Partition._pump",
+                "core.partition.partition:Partition._pump",
                 "        try:\n",
                 "        timeline._dedup.expire(now.wall_us // 1000)\n        try:\n",
             ),
@@ -47,7 +47,7 @@ STATE: Final = (
         "Kafka KIP-890; NATS: the deduplication window is in the leader's memory",
         (
             change(
-                "core.partition:Partition._applied_leading",
+                "core.partition.partition:Partition._applied_leading",
                 "        leading.serve()\n",
                 "        leading.serve()\n        self.timeline._dedup = type(self.timeline._dedup)()\n",
             ),
@@ -63,8 +63,8 @@ STATE: Final = (
         "A request that comes again takes effect again.",
         "Kafka KIP-98; Jepsen NATS and Bufstream: retries that are not idempotent",
         (
-            change("core.dedup:Deduplication.recall", "if known is not None:", "if False:"),
-            change("core.dedup:Deduplication.recall", "if client is not None and", "if False and"),
+            change("core.state.dedup:Deduplication.recall", "if known is not None:", "if False:"),
+            change("core.state.dedup:Deduplication.recall", "if client is not None and", "if False and"),
         ),
         seeds=24,
         finders=(0,),
@@ -74,8 +74,8 @@ STATE: Final = (
         "Only two answers are kept of each client, and what has left is taken for new.",
         "Kafka KIP-1269: more requests in flight than the window remembers",
         (
-            change("core.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
-            change("core.dedup:Deduplication.recall", "if client is not None and", "if False and"),
+            change("core.state.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
+            change("core.state.dedup:Deduplication.recall", "if client is not None and", "if False and"),
         ),
         seeds=111,
         finders=(37,),
@@ -98,7 +98,13 @@ STATE: Final = (
         "withheld-push-leaves",
         "A cancel takes a lease back whose push is not held back.",
         "RocketMQ #8974: cancel and delivery race",
-        (change("core.dispatch:TopicDispatcher.withhold", "leases.phase[slot] = Phase.WITHHELD", "pass"),),
+        (
+            change(
+                "core.delivery.dispatch:TopicDispatcher.withhold",
+                "leases.phase[slot] = Phase.WITHHELD",
+                "pass",
+            ),
+        ),
         seeds=39,
         finders=(13,),
     ),
@@ -116,7 +122,7 @@ STATE: Final = (
         "RabbitMQ quorum queues: delivery count lost on leader change",
         (
             change(
-                "core.timeline:Timeline._change",
+                "core.state.timeline:Timeline._change",
                 "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
                 "        self._table.rows['attempt'][self._table.state == State.LEASED] = 0\n"
                 "        return NO_U8\n    if record.kind == RecordKind.INSERT:",

@@ -101,7 +101,7 @@ STORAGE: Final = (
         "Pulsar PR #26251: index and log disagree after a merge",
         (
             change(
-                "core.checkpoint:write_rows",
+                "core.state.checkpoint:write_rows",
                 "unwait = np.flatnonzero((disk == OnDisk.WAITING) & ~stays)",
                 "unwait = np.flatnonzero((disk == OnDisk.WAITING) & (state != State.WAITING))",
             ),
@@ -116,7 +116,7 @@ STORAGE: Final = (
         "low-water-above-waiting",
         "The mark below which no seek goes is the latest stamp, whatever still waits below it.",
         "RocksDB wiki, queues: a remembered first id",
-        (change("core.checkpoint:low_water_of", "mark = min(mark, int(waiting.min()))", "pass"),),
+        (change("core.state.checkpoint:low_water_of", "mark = min(mark, int(waiting.min()))", "pass"),),
         seeds=210,
         finders=(69,),
     ),
@@ -125,8 +125,8 @@ STORAGE: Final = (
         "Memory forgets rows while an older read is under way, whose answer then brings them back.",
         "Pulsar PR #26230: a lazily loaded index says otherwise than the newer one",
         (
-            change("core.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
-            change("core.cold:ColdReads.settled", "return False", "return True"),
+            change("core.state.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
+            change("core.state.cold:ColdReads.settled", "return False", "return True"),
         ),
         seeds=279,
         finders=(93,),
@@ -137,7 +137,9 @@ STORAGE: Final = (
         "Pulsar PR #5489: entries dropped from memory while they are in use",
         (
             change(
-                "core.residency:Residency.cold", "    table.pins[slots] += 1\n", "    hold.unresolved += 0\n"
+                "core.state.residency:Residency.cold",
+                "    table.pins[slots] += 1\n",
+                "    hold.unresolved += 0\n",
             ),
         ),
         seeds=24,
@@ -171,7 +173,7 @@ STORAGE: Final = (
         "rocketmq-rust #9154: a position is durable before its data",
         (
             change(
-                "core.partition:Partition.missing_upload",
+                "core.partition.partition:Partition.missing_upload",
                 "return self.uploads.missing(entry, leader, self.ctx.turn)",
                 "return False",
             ),
@@ -201,7 +203,7 @@ STORAGE: Final = (
         "Kafka KIP-584: a downgraded broker dies of a feature level that it does not know",
         (
             change(
-                "core.partition:Partition._timeline_of",
+                "core.partition.partition:Partition._timeline_of",
                 "    except UnknownVersion as error:\n        self._stop(str(error))",
                 "    except UnknownVersion as error:\n        raise error",
             ),
@@ -215,7 +217,7 @@ STORAGE: Final = (
         "Pulsar PR #26251: what cannot be read is replaced by what is there",
         (
             change(
-                "core.partition:Partition._timeline_of",
+                "core.partition.partition:Partition._timeline_of",
                 "    except UnknownVersion as error:\n        self._stop(str(error))\n"
                 "        return Timeline(self.uid, None, self.hot_rows_max, place=place)",
                 "    except UnknownVersion as error:\n"

@@ -6,8 +6,8 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_LEADING = "core.leading:Leading"
-_CONFIRMATION = "core.confirming:Confirmation"
+_LEADING = "core.replication.leading:Leading"
+_CONFIRMATION = "core.replication.confirming:Confirmation"
 _PINGS = (
     change(f"{_LEADING}.confirmed", "self.confirmation.holds(now)", "self.in_touch(now)"),
     change(f"{_LEADING}.ask", "in self.confirmation.unconfirmed(now)", "in ()"),
@@ -42,7 +42,7 @@ WAKING: Final = (
         "the model of when a leader may push, without confirmed answers to consumers",
         (
             change(
-                "core.sessions:Sessions._reply",
+                "core.delivery.sessions:Sessions._reply",
                 "elif session.rows_out and not self._is_confirmed(session, now):",
                 "elif False:",
             ),
@@ -61,7 +61,7 @@ UNSEEN: Final = (
         (
             *_PINGS,
             change(
-                "core.peer_messages:PeerMessages._leadership",
+                "core.front.peer_messages:PeerMessages._leadership",
                 "leading = partition.replica.leading\n",
                 "leading = partition.replica.leading\n"
                 "        if leading is not None and leadership.epoch > partition.epoch:\n"
@@ -102,7 +102,7 @@ UNSEEN: Final = (
         "the model of when a leader may push, without the successor's addition: two holders",
         (
             change(
-                "core.dispatch:TopicDispatcher.lead",
+                "core.delivery.dispatch:TopicDispatcher.lead",
                 "np.maximum(due_us, partition.leases_from_us)",
                 "due_us",
             ),
@@ -122,7 +122,7 @@ UNSEEN: Final = (
         "the model of when a leader may push: the successor's addition",
         (
             change(
-                "core.pushes:_release_lane",
+                "core.delivery.pushes:_release_lane",
                 "left_us = np.minimum(act_us - now.mono_us, length_us)",
                 "left_us = act_us - now.mono_us",
             ),

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dueq import limits
-from dueq.core.membership import PartitionNode
-from dueq.core.partition import Partition
-from dueq.core.persistence import IndexScanned, ScanIndex
+from dueq.core.partition.partition import Partition
+from dueq.core.ports.membership import PartitionNode
+from dueq.core.ports.persistence import IndexScanned, ScanIndex
 from dueq_chaos.scenarios.hand import Bodies, Browsed, Hand, Pushed, Request, Stored, rows_of
 from dueq_chaos.scenarios.taps import Caught, Desk, Door, Match, Spindle
 from dueq_chaos.sim.equality import completed

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from dueq.core.effects import Persist
-from dueq.core.events import Event, PeerFrameReceived
-from dueq.core.membership import (
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.events import Event, PeerFrameReceived
+from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
     CoordinatorOrder,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dueq.core.timeline import Timeline
+from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import RecordKind
 
 

@@ -10,7 +10,8 @@ from random import Random
 from typing import Final
 
 from dueq.client import orders
-from dueq.client.core import Delivery, effects
+from dueq.client.core import Delivery
+from dueq.client.core.ports import effects
 from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.naming import Named, finished_name, wrong_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
     ConfirmDeleted,

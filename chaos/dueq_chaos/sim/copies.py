@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dueq.core.membership import Member
+from dueq.core.ports.membership import Member
 from dueq_chaos.sim.ledger import Ledger
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from functools import wraps
 from importlib import import_module
 from inspect import CO_OPTIMIZED
 from pathlib import Path
-from pkgutil import iter_modules
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -150,7 +149,7 @@ class Coverage:
                 every += sum(len(found) for _, found in functions)
                 left = [(name, found, found - taken) for name, found in functions if found - taken]
                 missed += sum(len(rest) for _, _, rest in left)
-                lines += [f"  {package}.{path.stem}: {_told(name, *rest)}" for name, *rest in left]
+                lines += [f"  {path.parent.name}.{path.stem}: {_told(name, *rest)}" for name, *rest in left]
         lines.append(f"{missed} of {every} lines of functions were never taken")
         return lines
 
@@ -162,9 +161,12 @@ def _told(name: str, every: set[int], left: set[int]) -> str:
 
 
 def _files(package: str) -> list[Path]:
-    found = import_module(package)
+    """Return the modules of a package, those of its floors included."""
     return [
-        Path(folder) / f"{module.name}.py" for folder in found.__path__ for module in iter_modules([folder])
+        path
+        for folder in import_module(package).__path__
+        for path in sorted(Path(folder).rglob("*.py"))
+        if path.stem != "__init__"
     ]
 
 

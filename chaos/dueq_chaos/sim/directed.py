@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dueq.core.persistence import InstallBegin, InstallEnd
+from dueq.core.ports.persistence import InstallBegin, InstallEnd
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.users import Habits
 from dueq_chaos.sim.workload import Workload

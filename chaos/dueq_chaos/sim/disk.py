@@ -8,10 +8,10 @@ from dataclasses import replace
 from random import Random
 
 from dueq import limits
-from dueq.core.effects import Persist
-from dueq.core.events import Event, Persisted
-from dueq.core.events import StoreFailed as StoreHasFailed
-from dueq.core.persistence import InstallBegin, ReadSnapshot, StoreRead, StoreWrite
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.events import Event, Persisted
+from dueq.core.ports.events import StoreFailed as StoreHasFailed
+from dueq.core.ports.persistence import InstallBegin, ReadSnapshot, StoreRead, StoreWrite
 from dueq.storage import layout
 from dueq.storage.engine import EngineDamaged, Operation, Reader, StoreFailed
 from dueq.storage.memory import MemoryEngine

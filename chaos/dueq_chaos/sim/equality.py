@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dueq.core.entry import FLAG_UPLOAD, Entries, keys_of
-from dueq.core.partition import Partition
-from dueq.core.persistence import (
+from dueq.core.partition.partition import Partition
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of
+from dueq.core.ports.persistence import (
     ChunkRead,
     IndexScanned,
     PartitionRead,
@@ -18,7 +18,7 @@ from dueq.core.persistence import (
     ReadPayloads,
     ScanIndex,
 )
-from dueq.core.timeline import Timeline, canonical
+from dueq.core.state.timeline import Timeline, canonical
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.store import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dueq.core.events import StorePressure
+from dueq.core.ports.events import StorePressure
 from dueq_chaos.sim.directed import Directed, Users
 from dueq_chaos.sim.losses import Losses
 from dueq_chaos.sim.mesh import SimMesh

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dueq.core.effects import Effect, Persist, SendClient, SendPeer
-from dueq.core.partition import Partition
-from dueq.core.persistence import DropPartition, StoreWrite
+from dueq.core.partition.partition import Partition
+from dueq.core.ports.effects import Effect, Persist, SendClient, SendPeer
+from dueq.core.ports.persistence import DropPartition, StoreWrite
 from dueq.limits import PUSH_CONFIRM_MS
 from dueq.storage import layout
 from dueq_chaos.sim import jobs, memory

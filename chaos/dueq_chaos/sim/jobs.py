@@ -14,8 +14,9 @@ from zlib import crc32
 
 from dueq import ids, limits
 from dueq.client import jobs, orders
-from dueq.client.core import PartsCall, effects
-from dueq.core.timeline import AGE_STEP_MS
+from dueq.client.core import PartsCall
+from dueq.client.core.ports import effects
+from dueq.core.state.timeline import AGE_STEP_MS
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.mesh import SimMesh

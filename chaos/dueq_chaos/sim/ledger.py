@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.job_table import Job
-from dueq.core.timeline import Timeline
+from dueq.core.state.job_table import Job
+from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.twins import deed_differs, state_differs
 from dueq_codecs.frames import encode_record

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from dueq import limits
-from dueq.core import due_queue
 from dueq.core.broker import BrokerCore
-from dueq.core.instant import Now
-from dueq.core.lane import Lane
-from dueq.core.log import resident_bytes
-from dueq.core.log_weight import MARKS_MAX, LogWeight
-from dueq.core.partition import Partition
-from dueq.core.timeline import Timeline
-from dueq.core.uploads import Uploads
+from dueq.core.delivery import due_queue
+from dueq.core.delivery.lane import Lane
+from dueq.core.partition.partition import Partition
+from dueq.core.partition.uploads import Uploads
+from dueq.core.replication.log import resident_bytes
+from dueq.core.replication.log_weight import MARKS_MAX, LogWeight
+from dueq.core.state.timeline import Timeline
+from dueq.instant import Now
 from dueq_codecs.records import JobState
 
 EACH_MAX: Final = 64

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dueq import limits
-from dueq.core.events import StorePressure
-from dueq.core.membership import CreateTopic, Member
-from dueq.core.timeline import Timeline
+from dueq.core.ports.events import StorePressure
+from dueq.core.ports.membership import CreateTopic, Member
+from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.clients import SimConsumer, SimProducer
 from dueq_chaos.sim.coordinator import LATE_US, SimCoordinator
 from dueq_chaos.sim.history import History

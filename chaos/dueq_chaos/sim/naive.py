@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
-from dueq.core import dedup, job_table
-from dueq.core.dedup import DedupLimits
-from dueq.core.entry import FLAG_FAR, FLAG_KEYED, FLAG_UPLOAD, State
-from dueq.core.forecast import FAR_MS
-from dueq.core.timeline import AGE_STEP_MS
+from dueq.core.ports.entry import FLAG_FAR, FLAG_KEYED, FLAG_UPLOAD, State
+from dueq.core.state import dedup, job_table
+from dueq.core.state.dedup import DedupLimits
+from dueq.core.state.forecast import FAR_MS
+from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX
 from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
 from dueq_codecs.messages import Code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from dueq.core.dedup import ANSWER_BYTES, CLIENT_BYTES, DedupLimits
+from dueq.core.state.dedup import ANSWER_BYTES, CLIENT_BYTES, DedupLimits
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Record, RecordKind, RequestRef
 

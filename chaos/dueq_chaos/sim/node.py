@@ -11,7 +11,7 @@ from typing import Protocol
 
 from dueq import limits
 from dueq.core.broker import BrokerCore
-from dueq.core.effects import (
+from dueq.core.ports.effects import (
     Coordinate,
     Effect,
     Exit,
@@ -21,11 +21,18 @@ from dueq.core.effects import (
     SendClient,
     SendPeer,
 )
-from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost, StorePressure
-from dueq.core.instant import Now
-from dueq.core.membership import CoordinatorEvent, Registration
-from dueq.core.persistence import RecoveredPartition
-from dueq.core.settings import CoreSettings
+from dueq.core.ports.events import (
+    ClientFrameReceived,
+    Event,
+    PeerFrameReceived,
+    Route,
+    RouteLost,
+    StorePressure,
+)
+from dueq.core.ports.membership import CoordinatorEvent, Registration
+from dueq.core.ports.persistence import RecoveredPartition
+from dueq.core.turn.settings import CoreSettings
+from dueq.instant import Now
 from dueq.storage.engine import StoreFailed
 from dueq_chaos.sim.builds import lacking
 from dueq_chaos.sim.coordinator import Session, SimCoordinator

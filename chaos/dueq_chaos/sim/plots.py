@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dueq.core.persistence import InstallRows
+from dueq.core.ports.persistence import InstallRows
 from dueq_chaos.sim.mesh import SimMesh
 
 Burst = Callable[[Random, int, int, int], None]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dueq import limits
-from dueq.core.partition import Partition
+from dueq.core.partition.partition import Partition
 from dueq.storage import layout
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger

@@ -14,10 +14,10 @@ import numpy as np
 
 from dueq import ids
 from dueq.client.browsing import BrowsePage, Walk
-from dueq.client.core import effects, events
-from dueq.client.core.browsing import PageAnswer
-from dueq.core.entry import keys_of
-from dueq.core.timeline import Timeline
+from dueq.client.core.asking.browsing import PageAnswer
+from dueq.client.core.ports import effects, events
+from dueq.core.ports.entry import keys_of
+from dueq.core.state.timeline import Timeline
 from dueq.errors import SnapshotLost
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.sdk import SimClient

@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from dueq import limits
-from dueq.client.core import lanes
-from dueq.core import dedup
+from dueq.client.core.changing import lanes
+from dueq.core.state import dedup
 
 SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"DEDUP_MS": 120_000},

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dueq.client.core import ClientCore, effects
-from dueq.client.core.events import Event, FrameReceived, LinkLost, LinkReady
-from dueq.core.instant import Now
+from dueq.client.core import ClientCore
+from dueq.client.core.ports import effects
+from dueq.client.core.ports.events import Event, FrameReceived, LinkLost, LinkReady
+from dueq.instant import Now
 from dueq_chaos.sim.history import History
 from dueq_chaos.sim.network import Line, Network
 from dueq_chaos.sim.node import Node

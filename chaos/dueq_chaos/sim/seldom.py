@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dueq.core.events import StorePressure
+from dueq.core.ports.events import StorePressure
 from dueq_chaos.sim.successions import Successions
 from dueq_chaos.sim.users import Habits
 

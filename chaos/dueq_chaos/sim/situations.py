@@ -10,34 +10,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dueq.client.core.arrivals import Arrivals
-from dueq.client.core.consumer import Consumer
-from dueq.client.core.lanes import Lanes
-from dueq.client.core.session import Session
-from dueq.client.core.settling import Settling
-from dueq.client.core.uploads import Uploads as SendingUploads
-from dueq.core.balance import Balance
-from dueq.core.browsing import Browsing
-from dueq.core.checkpoints import Checkpoints
-from dueq.core.clients import FOR_CONSUMERS, Clients
-from dueq.core.dedup import Deduplication
-from dueq.core.dispatch import TopicDispatcher
-from dueq.core.election import Candidacy
-from dueq.core.installing import Installation
-from dueq.core.jobs import Jobs
-from dueq.core.lane import Lane
-from dueq.core.leading import Leading
-from dueq.core.leases import Phase
-from dueq.core.live import LiveMessages
-from dueq.core.membership import SetOutcome
-from dueq.core.mesh_time import MeshTime
-from dueq.core.partition import Partition
-from dueq.core.peer_messages import PeerMessages
-from dueq.core.replica import Replica
-from dueq.core.residency import Residency
-from dueq.core.sessions import Sessions
-from dueq.core.staging import Stager
-from dueq.core.uploads import Uploads
+from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.changing.uploads import Uploads as SendingUploads
+from dueq.client.core.consuming.arrivals import Arrivals
+from dueq.client.core.consuming.consumer import Consumer
+from dueq.client.core.consuming.session import Session
+from dueq.client.core.consuming.settling import Settling
+from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import Phase
+from dueq.core.delivery.sessions import Sessions
+from dueq.core.delivery.staging import Stager
+from dueq.core.front.balance import Balance
+from dueq.core.front.browsing import Browsing
+from dueq.core.front.clients import FOR_CONSUMERS, Clients
+from dueq.core.front.peer_messages import PeerMessages
+from dueq.core.partition.checkpoints import Checkpoints
+from dueq.core.partition.jobs import Jobs
+from dueq.core.partition.partition import Partition
+from dueq.core.partition.uploads import Uploads
+from dueq.core.ports.membership import SetOutcome
+from dueq.core.replication.election import Candidacy
+from dueq.core.replication.installing import Installation
+from dueq.core.replication.leading import Leading
+from dueq.core.replication.replica import Replica
+from dueq.core.state.dedup import Deduplication
+from dueq.core.state.live import LiveMessages
+from dueq.core.state.residency import Residency
+from dueq.core.turn.mesh_time import MeshTime
 from dueq.errors import OutcomeUnknown
 from dueq.limits import ACK_GATHER_MS
 from dueq_codecs.messages import Code

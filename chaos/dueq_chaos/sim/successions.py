@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dueq.core.replica import Replica
+from dueq.core.replication.replica import Replica
 from dueq_chaos.sim.directed import Users
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Step

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dueq.core.applied import Applied
-from dueq.core.entry import FLAG_FAR, Entries, State, keys_of
-from dueq.core.forecast import HOUR_MS
-from dueq.core.timeline import Timeline
+from dueq.core.ports.entry import FLAG_FAR, Entries, State, keys_of
+from dueq.core.state.applied import Applied
+from dueq.core.state.forecast import HOUR_MS
+from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.naive import Naive, Told
 from dueq_codecs.records import Record
 

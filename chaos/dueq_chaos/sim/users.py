@@ -13,7 +13,8 @@ from typing import Any
 
 from dueq import ids, limits
 from dueq.client import orders
-from dueq.client.core import Delivery, PartsCall, effects, events
+from dueq.client.core import Delivery, PartsCall
+from dueq.client.core.ports import effects, events
 from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
 from dueq_chaos.sim import history as told
 from dueq_chaos.sim.history import History, MessageKey, name_of

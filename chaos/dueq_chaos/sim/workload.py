@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from dueq import limits
-from dueq.client.core import events
+from dueq.client.core.ports import events
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dueq.core.instant import Now
+from dueq.instant import Now
 
 Clocks = Callable[[], Now]
 

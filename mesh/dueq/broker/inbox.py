@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 
-from dueq.core.events import Event
+from dueq.core.ports.events import Event
 
 
 class Inbox:

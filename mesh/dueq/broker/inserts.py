@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dueq.broker.pacing import Pace
-from dueq.core.events import ClientFrameReceived, Event
-from dueq.core.instant import Now
+from dueq.core.ports.events import ClientFrameReceived, Event
+from dueq.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
 

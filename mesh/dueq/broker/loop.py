@@ -18,7 +18,7 @@ from dueq.broker.inbox import Inbox
 from dueq.broker.inserts import Inserts, is_insert
 from dueq.broker.sockets import Sockets
 from dueq.broker.waiting import Waiter
-from dueq.core.effects import (
+from dueq.core.ports.effects import (
     ConnectPeer,
     Coordinate,
     DisconnectPeer,
@@ -30,11 +30,11 @@ from dueq.core.effects import (
     SendClient,
     SendPeer,
 )
-from dueq.core.events import Event
-from dueq.core.instant import Now
-from dueq.core.membership import CoordinatorOrder
-from dueq.core.metrics import Histogram
-from dueq.core.persistence import StoreRead
+from dueq.core.ports.events import Event
+from dueq.core.ports.membership import CoordinatorOrder
+from dueq.core.ports.persistence import StoreRead
+from dueq.core.turn.metrics import Histogram
+from dueq.instant import Now
 from dueq_codecs.messages import Push
 
 TURN_BUCKETS_US = (100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000)

@@ -21,7 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from dueq.core.metrics import LATENESS_BUCKETS_US, CoreMetrics, Histogram
+from dueq.core.turn.metrics import LATENESS_BUCKETS_US, CoreMetrics, Histogram
 
 TOPICS_MAX = 200
 OTHER = "other"

@@ -31,12 +31,12 @@ from dueq.cluster.standalone import StandaloneCoordinator
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
 from dueq.config import BrokerConfig
 from dueq.core.broker import BrokerCore
-from dueq.core.effects import Persist
-from dueq.core.instant import Now
-from dueq.core.membership import CoordinatorOrder, Registration
-from dueq.core.persistence import StoreRead
-from dueq.core.settings import CoreSettings
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.membership import CoordinatorOrder, Registration
+from dueq.core.ports.persistence import StoreRead
+from dueq.core.turn.settings import CoreSettings
 from dueq.errors import DueqError, InvalidRequest
+from dueq.instant import Now
 from dueq.storage.engine import StoreFailed
 from dueq.storage.store import Store
 

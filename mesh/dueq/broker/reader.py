@@ -7,7 +7,7 @@ from queue import Empty, SimpleQueue
 
 from dueq.broker.inbox import Inbox
 from dueq.broker.worker import Worker
-from dueq.core.persistence import StoreRead
+from dueq.core.ports.persistence import StoreRead
 from dueq.storage.engine import StoreFailed
 from dueq.storage.store import Store
 

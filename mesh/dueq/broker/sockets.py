@@ -18,7 +18,7 @@ from dueq.broker.introductions import Identity, Introductions
 from dueq.broker.links import Links
 from dueq.broker.tuning import Counts, has_input, put, tune
 from dueq.broker.waiting import Waiter
-from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
+from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Route, RouteLost
 from dueq_codecs.frames import FrameError, decode, encode
 from dueq_codecs.messages import (
     BrokerMessage,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from dueq.core.statistics import BOUNDS_US, Statistics
+from dueq.core.turn.statistics import BOUNDS_US, Statistics
 
 NAME: Final = "statistics.jsonl"
 FORMAT: Final = 1

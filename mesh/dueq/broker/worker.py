@@ -5,7 +5,7 @@ from __future__ import annotations
 from threading import Thread
 
 from dueq.broker.inbox import Inbox
-from dueq.core.events import StoreFailed
+from dueq.core.ports.events import StoreFailed
 
 
 class Worker:

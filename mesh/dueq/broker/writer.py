@@ -8,10 +8,10 @@ from threading import Condition
 
 from dueq.broker.inbox import Inbox
 from dueq.broker.worker import Worker
-from dueq.core.effects import Persist
-from dueq.core.events import Persisted, StorePressure
-from dueq.core.metrics import COMMIT_BUCKETS_US, Histogram
-from dueq.core.persistence import StoreWrite
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.events import Persisted, StorePressure
+from dueq.core.ports.persistence import StoreWrite
+from dueq.core.turn.metrics import COMMIT_BUCKETS_US, Histogram
 from dueq.storage.engine import StoreFailed as EngineFailed
 from dueq.storage.space import Pressure
 from dueq.storage.store import Store

@@ -26,7 +26,7 @@ from dueq.cluster.recovering import (
     connect,
     reason_against,
 )
-from dueq.core.membership import Registration
+from dueq.core.ports.membership import Registration
 from dueq.errors import DueqError
 
 _ASK_S: Final = 5.0

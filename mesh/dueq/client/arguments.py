@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from dueq import ids, limits
-from dueq.client.core.joined import Joined
+from dueq.client.core.changing.joined import Joined
 from dueq.errors import InvalidRequest
 from dueq_codecs.keys import KEY_BYTES_MAX, PREFIX_BYTES_MAX, with_key
 from dueq_codecs.records import U16, U32, U64

@@ -12,8 +12,8 @@ import numpy as np
 
 from dueq import ids, limits
 from dueq.client import arguments
-from dueq.client.core import events
-from dueq.client.core.browsing import PageAnswer
+from dueq.client.core.asking.browsing import PageAnswer
+from dueq.client.core.ports import events
 from dueq.client.orders import Order
 from dueq.errors import SnapshotLost
 from dueq_codecs.keys import split_key

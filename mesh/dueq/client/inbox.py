@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from dueq.client.core.delivery import Delivery
+from dueq.client.core.ports.delivery import Delivery
 from dueq.errors import DueqError
 
 

@@ -17,8 +17,9 @@ from zlib import crc32
 from dueq import limits
 from dueq.client import arguments
 from dueq.client.arguments import Seconds
-from dueq.client.core import PartsCall, events
-from dueq.client.core.inspecting import Inspection
+from dueq.client.core import PartsCall
+from dueq.client.core.asking.inspecting import Inspection
+from dueq.client.core.ports import events
 from dueq.client.orders import NO_JOB, Order
 from dueq.errors import (
     DueqError,

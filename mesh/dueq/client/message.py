@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dueq.client.core.delivery import Delivery
+from dueq.client.core.ports.delivery import Delivery
 from dueq.client.runtime import mono_us
 
 

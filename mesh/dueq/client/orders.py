@@ -12,9 +12,10 @@ from typing import Any, Final, Generic, TypeVar
 from dueq import limits
 from dueq.client import arguments, reading
 from dueq.client.arguments import Due, Payload, PayloadColumns, Seconds
-from dueq.client.core import PartsCall, events
-from dueq.client.core.delivery import Delivery
-from dueq.client.core.effects import Failed
+from dueq.client.core import PartsCall
+from dueq.client.core.ports import events
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.effects import Failed
 from dueq.client.receipt import Receipt
 from dueq.client.statistics import StatisticsPart, statistics_part
 from dueq.client.topics import TopicInfo

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from dueq.client.core.inspecting import Inspection
+from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.merging import merged_status
 from dueq.client.topics import PartitionInfo, TopicInfo
 from dueq_codecs import messages

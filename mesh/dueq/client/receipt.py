@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dueq.client.core.parts import PartsCall
+from dueq.client.core.ports.parts import PartsCall
 
 
 class Receipt:

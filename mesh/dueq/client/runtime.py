@@ -17,14 +17,15 @@ from typing import Any, Final
 
 import zmq
 
-from dueq.client.core import ClientCore, effects
-from dueq.client.core.delivery import Delivery
-from dueq.client.core.events import Close, Event, Settle
+from dueq.client.core import ClientCore
+from dueq.client.core.ports import effects
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.events import Close, Event, Settle
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
 from dueq.client.sockets import Sockets
-from dueq.core.instant import Now
 from dueq.errors import Broken, ClientClosed, DueqError
+from dueq.instant import Now
 from dueq_codecs.records import RecordKind
 
 Answer = effects.Completed | effects.Failed

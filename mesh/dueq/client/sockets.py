@@ -13,8 +13,8 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from dueq import limits
-from dueq.client.core.effects import Send
-from dueq.client.core.events import Event, FrameReceived, LinkLost, LinkReady
+from dueq.client.core.ports.effects import Send
+from dueq.client.core.ports.events import Event, FrameReceived, LinkLost, LinkReady
 from dueq.client.logs import log
 from dueq_codecs.frames import FrameError, decode, encode
 

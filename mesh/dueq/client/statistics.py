@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dueq.client.core.inspecting import Inspection
+from dueq.client.core.asking.inspecting import Inspection
 
 
 @dataclass(frozen=True, slots=True)

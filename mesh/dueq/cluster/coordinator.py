@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from dueq.core.membership import CoordinatorEvent, CoordinatorOrder, Registration
+from dueq.core.ports.membership import CoordinatorEvent, CoordinatorOrder, Registration
 from dueq.errors import Broken, Refused, Unavailable
 
 Deliver = Callable[[CoordinatorEvent], None]

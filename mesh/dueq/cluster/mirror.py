@@ -24,7 +24,7 @@ from dueq.cluster.coordinator import CoordinatorUnreadable, Deliver
 from dueq.cluster.layout import Layout
 from dueq.cluster.requests import CONNECTION_ERRORS, Ended, Procedure, Requests, Send, one
 from dueq.cluster.znodes import decode_node, decode_registration, decode_topic, tombstone_uids
-from dueq.core.membership import NodeSeen, Registration, RegistrationsSeen, Topic, TopicsSeen
+from dueq.core.ports.membership import NodeSeen, Registration, RegistrationsSeen, Topic, TopicsSeen
 
 _log = structlog.get_logger("dueq.cluster")
 

@@ -29,7 +29,7 @@ from dueq.cluster.coordinator import CoordinatorUnavailable
 from dueq.cluster.layout import Layout, split_address
 from dueq.cluster.requests import CONNECTION_ERRORS
 from dueq.cluster.znodes import decode_node, decode_registration, decode_topic, encode_node
-from dueq.core.membership import Member, PartitionNode, Registration, Topic
+from dueq.core.ports.membership import Member, PartitionNode, Registration, Topic
 from dueq.errors import InvalidRequest, OutcomeUnknown, Refused, TopicNotFound, Unavailable
 
 _log = logging.getLogger("dueq.cluster.recovering")

@@ -19,7 +19,7 @@ from dueq.cluster.znodes import (
     encode_cluster,
     encode_registration,
 )
-from dueq.core.membership import Registration
+from dueq.core.ports.membership import Registration
 
 
 def prepare(client: Any, layout: Layout, registration: Registration) -> Procedure:

@@ -29,7 +29,7 @@ from dueq.cluster.znodes import (
     topic_fields,
     topic_of,
 )
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
     ConfirmDeleted,

@@ -30,7 +30,7 @@ from dueq.cluster.znodes import (
     new_topic,
     tombstone_name,
 )
-from dueq.core.membership import CreateTopic, DeleteTopic, PartitionNode, Topic, TopicOrderDone
+from dueq.core.ports.membership import CreateTopic, DeleteTopic, PartitionNode, Topic, TopicOrderDone
 
 _TRANSACTION_BYTES: Final = 700_000
 """A server refuses, and hangs up on, requests of more than `jute.maxbuffer` (1 MiB unless it was changed)."""

@@ -10,7 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dueq.cluster.coordinator import CoordinatorUnreadable
-from dueq.core.membership import CreateTopic, Member, PartitionAssignment, PartitionNode, Registration, Topic
+from dueq.core.ports.membership import (
+    CreateTopic,
+    Member,
+    PartitionAssignment,
+    PartitionNode,
+    Registration,
+    Topic,
+)
 from dueq.limits import UID_MAX
 
 FORMAT: Final = 1

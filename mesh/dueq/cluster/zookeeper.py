@@ -42,7 +42,7 @@ from dueq.cluster.registering import prepare, register
 from dueq.cluster.requests import CONNECTION_ERRORS, NotSent, Procedure, Requests
 from dueq.cluster.topic_orders import TopicOrder
 from dueq.cluster.znodes import encode_node
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
     ConfirmDeleted,

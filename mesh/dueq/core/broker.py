@@ -12,15 +12,20 @@ from collections.abc import Callable
 from typing import Any
 
 from dueq import limits
-from dueq.core.balance import Balance
-from dueq.core.browsing import Browsing
-from dueq.core.clients import Clients
-from dueq.core.context import Context
-from dueq.core.deadlines import Deadlines
-from dueq.core.deletions import Deletions
-from dueq.core.dispatch import TopicDispatcher
-from dueq.core.effects import ConnectPeer, Effect, Exit, Read, SendPeer
-from dueq.core.events import (
+from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.front.balance import Balance
+from dueq.core.front.browsing import Browsing
+from dueq.core.front.clients import Clients
+from dueq.core.front.deletions import Deletions
+from dueq.core.front.gate import Gate
+from dueq.core.front.overviews import Overviews
+from dueq.core.front.peer_messages import PeerMessages
+from dueq.core.front.routing import Routing
+from dueq.core.front.status import Status
+from dueq.core.front.topics import Topics
+from dueq.core.partition.partition import Partition
+from dueq.core.ports.effects import ConnectPeer, Effect, Exit, Read, SendPeer
+from dueq.core.ports.events import (
     ClientFrameReceived,
     Event,
     PeerFrameReceived,
@@ -29,9 +34,7 @@ from dueq.core.events import (
     StoreFailed,
     StorePressure,
 )
-from dueq.core.gate import Gate
-from dueq.core.instant import Now
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     CompareAndSetDone,
     CoordinatorChanged,
     CoordinatorState,
@@ -41,12 +44,7 @@ from dueq.core.membership import (
     TopicOrderDone,
     TopicsSeen,
 )
-from dueq.core.metrics import CoreMetrics
-from dueq.core.overviews import Overviews
-from dueq.core.partition import Partition
-from dueq.core.peer_messages import PeerMessages
-from dueq.core.peers import Peer
-from dueq.core.persistence import (
+from dueq.core.ports.persistence import (
     ChunkRead,
     DropPartition,
     EntriesRead,
@@ -58,10 +56,12 @@ from dueq.core.persistence import (
     RecoveredPartition,
     SnapshotRead,
 )
-from dueq.core.routing import Routing
-from dueq.core.settings import CoreSettings
-from dueq.core.status import Status
-from dueq.core.topics import Topics
+from dueq.core.turn.context import Context
+from dueq.core.turn.deadlines import Deadlines
+from dueq.core.turn.metrics import CoreMetrics
+from dueq.core.turn.peers import Peer
+from dueq.core.turn.settings import CoreSettings
+from dueq.instant import Now
 from dueq_codecs.messages import Leadership
 
 _TICK_US = 50_000

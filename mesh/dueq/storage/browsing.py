@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.entry import FLAG_KEYED, FLAG_UPLOAD, Entries, keys_of
-from dueq.core.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage, StoreRead
+from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD, Entries, keys_of
+from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage, StoreRead
 from dueq.limits import CHUNK_BYTES
 from dueq.storage import layout
 from dueq.storage.engine import Engine, Snapshot

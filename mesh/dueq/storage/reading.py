@@ -7,8 +7,8 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq.core.entry import ENTRY, NO_ENTRIES, Entries, keys_of
-from dueq.core.persistence import (
+from dueq.core.ports.entry import ENTRY, NO_ENTRIES, Entries, keys_of
+from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
     IndexScanned,

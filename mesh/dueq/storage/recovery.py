@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from zlib import crc32
 
-from dueq.core.entry import ENTRY, NO_ENTRIES
-from dueq.core.persistence import DedupRow, JobRow, RecoveredPartition
+from dueq.core.ports.entry import ENTRY, NO_ENTRIES
+from dueq.core.ports.persistence import DedupRow, JobRow, RecoveredPartition
 from dueq.errors import UnknownVersion
 from dueq.storage import layout
 from dueq.storage.engine import Engine, Operation, StoreFailed

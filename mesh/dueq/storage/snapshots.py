@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dueq.core.persistence import CloseSnapshot, ReadSnapshot, SnapshotRead, StoreRead
+from dueq.core.ports.persistence import CloseSnapshot, ReadSnapshot, SnapshotRead, StoreRead
 from dueq.errors import StoreDamaged
 from dueq.limits import SNAPSHOT_IDLE_MS
 from dueq.storage import layout

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from dueq.core.entry import ENTRY, FLAG_UPLOAD, Entries, State, block_starts, keys_of
-from dueq.core.persistence import (
+from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, Entries, State, block_starts, keys_of
+from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
     DropPartition,

@@ -18,7 +18,7 @@ from dueq.cluster.coordinator import Coordinator
 from dueq.cluster.server import ZooKeeperServer
 from dueq.cluster.standalone import StandaloneCoordinator
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
     CoordinatorEvent,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     ConfirmDeleted,
     CoordinatorChanged,
     CoordinatorState,

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 
 from dueq.cluster.coordinator import BrokerIdTaken, CoordinatorUnavailable
 from dueq.cluster.server import ZooKeeperServer
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     ConfirmDeleted,
     CoordinatorChanged,
     CoordinatorState,

@@ -16,9 +16,9 @@ from dueq.broker.introductions import Identity
 from dueq.broker.loop import Loop
 from dueq.broker.sockets import Sockets
 from dueq.broker.waiting import Waiter
-from dueq.core.effects import Effect
-from dueq.core.events import Event
-from dueq.core.instant import Now
+from dueq.core.ports.effects import Effect
+from dueq.core.ports.events import Event
+from dueq.instant import Now
 from dueq_codecs.frames import decode, encode
 from dueq_codecs.messages import Hello, Message, Role
 

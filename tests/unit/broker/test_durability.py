@@ -21,9 +21,9 @@ import pytest
 from dueq.broker.inbox import Inbox
 from dueq.broker.reader import Reader
 from dueq.broker.writer import Writer
-from dueq.core.effects import Persist
-from dueq.core.events import Event, Persisted, StoreFailed
-from dueq.core.persistence import (
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.events import Event, Persisted, StoreFailed
+from dueq.core.ports.persistence import (
     AppendLog,
     CloseSnapshot,
     CreatePartition,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dueq.broker.inserts import Inserts, is_insert
-from dueq.core.events import ClientFrameReceived, Persisted, Route
-from dueq.core.instant import Now
+from dueq.core.ports.events import ClientFrameReceived, Persisted, Route
+from dueq.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, ChunkReply, ChunkRequest, Code, MetadataRequest
 from dueq_codecs.records import RecordKind
 

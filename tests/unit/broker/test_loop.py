@@ -11,7 +11,7 @@ import numpy as np
 from dueq.broker.clocks import read_clocks
 from dueq.broker.inbox import Inbox
 from dueq.broker.writer import Writer
-from dueq.core.effects import (
+from dueq.core.ports.effects import (
     ConnectPeer,
     Coordinate,
     DisconnectPeer,
@@ -23,10 +23,10 @@ from dueq.core.effects import (
     SendClient,
     SendPeer,
 )
-from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, RouteLost
-from dueq.core.instant import Now
-from dueq.core.membership import ReadNode
-from dueq.core.persistence import CreatePartition, ReadLog
+from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, Persisted, RouteLost
+from dueq.core.ports.membership import ReadNode
+from dueq.core.ports.persistence import CreatePartition, ReadLog
+from dueq.instant import Now
 from dueq.storage.memory import MemoryEngine
 from dueq.storage.store import Store
 from dueq_codecs.messages import (

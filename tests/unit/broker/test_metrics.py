@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from dueq.broker.metrics import OTHER, TOPICS_MAX, MetricsPage
-from dueq.core.metrics import CoreMetrics, Histogram
+from dueq.core.turn.metrics import CoreMetrics, Histogram
 
 
 def page_of(metrics: CoreMetrics, gauges: dict[str, object] | None = None) -> str:

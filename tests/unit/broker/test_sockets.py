@@ -11,7 +11,7 @@ import pytest
 from dueq.broker.introductions import Identity
 from dueq.broker.sockets import Sockets
 from dueq.broker.waiting import Waiter
-from dueq.core.events import ClientFrameReceived, Event, PeerFrameReceived, RouteLost
+from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived, RouteLost
 from dueq_codecs.envelope import seal
 from dueq_codecs.frames import encode
 from dueq_codecs.messages import (

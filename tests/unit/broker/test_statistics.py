@@ -11,7 +11,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from dueq.broker.statistics import NAME, StatisticsFile
-from dueq.core.statistics import HOUR_MS, Statistics
+from dueq.core.turn.statistics import HOUR_MS, Statistics
 
 NOW_MS = 500_000 * HOUR_MS
 CLIENT = b"c" * 16

@@ -10,9 +10,9 @@ import pytest
 from dueq.broker.inbox import Inbox
 from dueq.broker.reader import Reader
 from dueq.broker.writer import Writer
-from dueq.core.effects import Persist
-from dueq.core.events import Event, Persisted, StoreFailed, StorePressure
-from dueq.core.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.events import Event, Persisted, StoreFailed, StorePressure
+from dueq.core.ports.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
 from dueq.storage.memory import MemoryEngine
 from dueq.storage.space import Pressure
 from dueq.storage.store import Store

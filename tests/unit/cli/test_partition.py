@@ -19,7 +19,7 @@ from dueq.cluster.recovering import (
     best_survivor,
     reason_against,
 )
-from dueq.core.membership import Member, PartitionAssignment, PartitionNode, Registration, Topic
+from dueq.core.ports.membership import Member, PartitionAssignment, PartitionNode, Registration, Topic
 
 B1, B2 = Member("b1", "s1"), Member("b2", "s2")
 

@@ -8,9 +8,10 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq.client.core import ClientCore, events
-from dueq.client.core.effects import Effect, OpenLink, Send
-from dueq.core.instant import Now
+from dueq.client.core import ClientCore
+from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Effect, OpenLink, Send
+from dueq.instant import Now
 from dueq_codecs.messages import (
     BrokerInfo,
     BrokerMessage,

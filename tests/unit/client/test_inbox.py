@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dueq.client.core.delivery import Delivery
+from dueq.client.core.ports.delivery import Delivery
 from dueq.client.inbox import Inbox
+from tests.unit.client.core.consuming.test_consumer import attached, delivered
 from tests.unit.client.stage import Stage
-from tests.unit.client.test_consumer import attached, delivered
 
 
 def with_two() -> tuple[Inbox, Delivery, Delivery]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dueq.client.core.inspecting import Inspection
+from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.statistics import StatisticsWalk, statistics_part
 from dueq_codecs.messages import Code, MetadataReply
 

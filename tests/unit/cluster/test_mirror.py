@@ -13,7 +13,7 @@ from dueq.cluster.layout import Layout
 from dueq.cluster.mirror import Mirror
 from dueq.cluster.requests import Requests
 from dueq.cluster.znodes import encode_node, encode_topic
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     CoordinatorEvent,
     Member,
     NodeSeen,

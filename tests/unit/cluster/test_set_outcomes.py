@@ -11,7 +11,13 @@ from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
 from dueq.cluster.requests import NotSent, Requests
 from dueq.cluster.zookeeper import ZooKeeperCoordinator
-from dueq.core.membership import CompareAndSet, CompareAndSetDone, CoordinatorState, PartitionNode, SetOutcome
+from dueq.core.ports.membership import (
+    CompareAndSet,
+    CompareAndSetDone,
+    CoordinatorState,
+    PartitionNode,
+    SetOutcome,
+)
 from dueq_chaos.bugs.bug import change
 from dueq_chaos.bugs.patching import Rewrite, rewritten
 

@@ -11,7 +11,7 @@ import pytest
 
 from dueq.cluster.coordinator import CoordinatorUnreadable
 from dueq.cluster.standalone import StandaloneCoordinator
-from dueq.core.membership import (
+from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
     CoordinatorEvent,

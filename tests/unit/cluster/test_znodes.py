@@ -20,7 +20,14 @@ from dueq.cluster.znodes import (
     tombstone_name,
     tombstone_uids,
 )
-from dueq.core.membership import CreateTopic, Member, PartitionAssignment, PartitionNode, Registration, Topic
+from dueq.core.ports.membership import (
+    CreateTopic,
+    Member,
+    PartitionAssignment,
+    PartitionNode,
+    Registration,
+    Topic,
+)
 from dueq.limits import UID_MAX
 
 REGISTRATION = Registration("b1", 2**63 - 1, "s" * 32, "tcp://host:7400", "host:9100", 3)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dueq import ids, limits
-from dueq.core.requests import CHANGES
+from dueq.core.partition.requests import CHANGES
 from dueq_codecs import codes, messages, records
 from dueq_codecs.digest import request_digest
 from dueq_codecs.frames import decode, encode

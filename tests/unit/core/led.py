@@ -6,15 +6,15 @@ from collections import deque
 
 import numpy as np
 
-from dueq.core.applied import Applied
-from dueq.core.dispatch import TopicDispatcher
-from dueq.core.entry import FLAG_UPLOAD, Entries, keys_of
-from dueq.core.events import Route
-from dueq.core.instant import Now
-from dueq.core.mesh_time import MeshTime
-from dueq.core.metrics import CoreMetrics
-from dueq.core.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
-from dueq.core.timeline import Timeline
+from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of
+from dueq.core.ports.events import Route
+from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
+from dueq.core.state.applied import Applied
+from dueq.core.state.timeline import Timeline
+from dueq.core.turn.mesh_time import MeshTime
+from dueq.core.turn.metrics import CoreMetrics
+from dueq.instant import Now
 from dueq_codecs.messages import BrokerMessage, ConsumerAction, ConsumerFrame, ConsumerReply, Push
 from dueq_codecs.records import Record, RecordKind, RequestRef
 

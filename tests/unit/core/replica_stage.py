@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dueq.core.context import Context
-from dueq.core.effects import Coordinate
-from dueq.core.entry import NO_ENTRIES
-from dueq.core.instant import Now
-from dueq.core.membership import (
+from dueq.core.ports.effects import Coordinate
+from dueq.core.ports.entry import NO_ENTRIES
+from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
     CoordinatorState,
@@ -15,10 +13,12 @@ from dueq.core.membership import (
     ReadNode,
     SetOutcome,
 )
-from dueq.core.peers import Peer
-from dueq.core.persistence import RecoveredPartition
-from dueq.core.replica import Replica
-from dueq.core.settings import CoreSettings
+from dueq.core.ports.persistence import RecoveredPartition
+from dueq.core.replication.replica import Replica
+from dueq.core.turn.context import Context
+from dueq.core.turn.peers import Peer
+from dueq.core.turn.settings import CoreSettings
+from dueq.instant import Now
 from dueq_codecs.messages import Ack, Append, Mismatch, Vote
 from dueq_codecs.records import LogEntry, Record, RecordKind
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.storage.test_store import insert
 
-from dueq.core.persistence import AppendLog, CreatePartition
+from dueq.core.ports.persistence import AppendLog, CreatePartition
 from dueq.errors import UnknownVersion
 from dueq.storage import layout
 from dueq.storage.engine import StoreFailed

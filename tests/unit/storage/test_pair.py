@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from tests.unit.storage.test_store import UID, Disk, barrier, bodies, insert
 
-from dueq.core.persistence import AppendLog, CreatePartition, DropUpload, PutChunk, SaveCheckpoint, SaveMeta
+from dueq.core.ports.persistence import (
+    AppendLog,
+    CreatePartition,
+    DropUpload,
+    PutChunk,
+    SaveCheckpoint,
+    SaveMeta,
+)
 from dueq.errors import InvalidRequest
 from dueq.storage import aside, layout
 from dueq.storage.engine import EngineDamaged, Operation, StoreFailed

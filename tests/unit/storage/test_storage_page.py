@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dueq.core import answers, checkpoint, dedup, job_table
-from dueq.core.entry import ENTRY
+from dueq.core.ports.entry import ENTRY
+from dueq.core.state import answers, checkpoint, dedup, job_table
 from dueq.storage import layout
 
 ROOT = Path(__file__).resolve().parents[3]

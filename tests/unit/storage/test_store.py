@@ -10,8 +10,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from dueq.core.entry import ENTRY, FLAG_UPLOAD, Entries, State
-from dueq.core.persistence import (
+from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, Entries, State
+from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
     DropPartition,

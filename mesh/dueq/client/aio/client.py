@@ -18,7 +18,7 @@ from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.producer import AsyncProducer
 from dueq.client.aio.waiting import Bridges, Pending, stop
 from dueq.client.arguments import Seconds
-from dueq.client.core.effects import Completed
+from dueq.client.core.ports.effects import Completed
 from dueq.client.orders import Order
 from dueq.client.runtime import Runtime
 from dueq.client.topics import TopicInfo

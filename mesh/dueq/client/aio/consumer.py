@@ -12,8 +12,8 @@ from dueq.client import arguments, orders
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.waiting import Arrivals, Lock
 from dueq.client.arguments import Seconds
-from dueq.client.core import events
-from dueq.client.core.delivery import Delivery
+from dueq.client.core.ports import events
+from dueq.client.core.ports.delivery import Delivery
 from dueq.client.inbox import Inbox
 from dueq.client.runtime import Runtime, mono_us
 from dueq.errors import ClientClosed

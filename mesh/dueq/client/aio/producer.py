@@ -13,7 +13,7 @@ from dueq.client import arguments, orders
 from dueq.client.aio.waiting import Pending
 from dueq.client.arguments import Due, Payload
 from dueq.client.batches import Batch, batches
-from dueq.client.core.effects import Completed
+from dueq.client.core.ports.effects import Completed
 from dueq.client.jobs import Job, naming
 from dueq.client.orders import Order
 from dueq.client.runtime import Answer

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from dueq.client.core import events
+from dueq.client.core.ports import events
 from dueq.client.runtime import Answer, Runtime
 
 Lock = asyncio.Lock

@@ -1,7 +1,7 @@
 """The SDK's session as a pure machine: `ClientCore.step(events, now) -> effects` (see machine.py)."""
 
-from dueq.client.core.delivery import Delivery
 from dueq.client.core.machine import ClientCore
-from dueq.client.core.parts import PartsCall
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.parts import PartsCall
 
 __all__ = ["ClientCore", "Delivery", "PartsCall"]

@@ -19,23 +19,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from dueq.client.core import events as happened
-from dueq.client.core.asking import Asking
-from dueq.client.core.browsing import Browsing
-from dueq.client.core.calls import Calls
-from dueq.client.core.changing import Changing
-from dueq.client.core.clock import MeshClock
-from dueq.client.core.consumer import Consumer
-from dueq.client.core.context import Context, RandomSource
-from dueq.client.core.directory import Directory, Topic
-from dueq.client.core.effects import Effect
-from dueq.client.core.inspecting import Inspecting
-from dueq.client.core.lanes import Lanes
-from dueq.client.core.links import Links
-from dueq.client.core.topics import Topics
-from dueq.client.core.uploads import Uploads
-from dueq.core.instant import Now
+from dueq.client.core.asking.asking import Asking
+from dueq.client.core.asking.browsing import Browsing
+from dueq.client.core.asking.directory import Directory, Topic
+from dueq.client.core.asking.inspecting import Inspecting
+from dueq.client.core.asking.topics import Topics
+from dueq.client.core.changing.changing import Changing
+from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.changing.uploads import Uploads
+from dueq.client.core.consuming.consumer import Consumer
+from dueq.client.core.links.calls import Calls
+from dueq.client.core.links.context import Context, RandomSource
+from dueq.client.core.links.links import Links
+from dueq.client.core.ports import events as happened
+from dueq.client.core.ports.clock import MeshClock
+from dueq.client.core.ports.effects import Effect
 from dueq.errors import ClientClosed, DueqError
+from dueq.instant import Now
 from dueq_codecs.messages import BrowseReply, ConsumerReply, HelloReply, Push, PushChunk
 
 

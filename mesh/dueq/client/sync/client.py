@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from dueq import limits
 from dueq.client import arguments, orders
 from dueq.client.arguments import Seconds
-from dueq.client.core.effects import Completed
+from dueq.client.core.ports.effects import Completed
 from dueq.client.orders import Order
 from dueq.client.runtime import Runtime
 from dueq.client.sync.consumer import Consumer

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Self
 from dueq import limits
 from dueq.client import arguments, orders
 from dueq.client.arguments import Seconds
-from dueq.client.core import events
-from dueq.client.core.delivery import Delivery
+from dueq.client.core.ports import events
+from dueq.client.core.ports.delivery import Delivery
 from dueq.client.inbox import Inbox
 from dueq.client.runtime import Runtime, mono_us
 from dueq.client.sync.message import Message

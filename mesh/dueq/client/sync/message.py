@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dueq.client.arguments import Seconds
-from dueq.client.core.delivery import Delivery
+from dueq.client.core.ports.delivery import Delivery
 from dueq.client.message import BaseMessage
 from dueq_codecs.records import RecordKind
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dueq.client.core import events
+from dueq.client.core.ports import events
 from dueq.client.runtime import Answer, Runtime
 from dueq.errors import OutcomeUnknown
 

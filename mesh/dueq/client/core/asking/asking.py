@@ -1,0 +1,142 @@
+"""Requests that any broker can answer: repeated on another link until one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dueq.client.core.links.context import Context
+from dueq.client.core.links.links import Links
+from dueq.client.core.ports.timers import Timer
+from dueq_codecs.messages import BrokerMessage, ClientMessage, MetadataReply, Reply
+
+SILENCE_US: Final = 1_000_000
+SILENCE_US_MAX: Final = 8_000_000
+"""A long answer of a busy broker takes its time: asked again each second, it would never be there in time."""
+
+Answer = MetadataReply | Reply
+
+
+class Ask:
+    """One question. Its first answer ends it, unless `on_answer`, which is given it, calls `again()`; so does
+    `wanted()` being False.
+
+    Attributes:
+        attempts: how often it was sent.
+        link: the number of the link that it went by last, 0 before.
+    """
+
+    __slots__ = (
+        "_asking",
+        "_build",
+        "_on_answer",
+        "_request",
+        "_silence_us",
+        "_timer",
+        "_tried",
+        "_wanted",
+        "attempts",
+        "link",
+    )
+
+    def __init__(
+        self,
+        asking: Asking,
+        build: Callable[[int], ClientMessage],
+        on_answer: Callable[[Ask, Answer], None],
+        silence_us: int,
+        wanted: Callable[[], bool],
+    ) -> None:
+        self._asking, self._build, self._on_answer = asking, build, on_answer
+        self._silence_us, self._wanted = silence_us, wanted
+        self._request = 0
+        self._timer: Timer | None = None
+        self._tried: set[int] = set()
+        self.attempts = 0
+        self.link = 0
+
+    def send(self) -> None:
+        """Send by the next link that is up, or wait for one."""
+        self._forget()
+        if not self._wanted():
+            return
+        asking = self._asking
+        link = asking.links.any_up(avoid=self._tried)
+        if link is None:
+            asking.parked[self] = None
+            return
+        self.attempts += 1
+        self.link = link.number
+        if link.number in self._tried:
+            self._tried.clear()  # everybody was asked: begin a new round
+        self._tried.add(link.number)
+        self._request = asking.context.next_request()
+        asking.open[self._request] = self
+        asking.links.send(link, self._build(self._request))
+        self._timer = asking.context.after(self._silence_us, self._unanswered)
+
+    def _unanswered(self) -> None:
+        """Ask another one; where everybody was silent, give the answer more time."""
+        if self._tried.issuperset({link.number for link in self._asking.links.up().values()}):
+            self._silence_us = min(2 * self._silence_us, SILENCE_US_MAX)
+        self.send()
+
+    def again(self, delay_us: int) -> None:
+        """Send once more after a while."""
+        self._forget()
+        self._timer = self._asking.context.after(delay_us, self.send)
+
+    def answered(self, answer: Answer) -> None:
+        """Hand an answer to whoever asked, if he still wants it."""
+        self._forget()
+        if self._wanted():
+            self._on_answer(self, answer)
+
+    def _forget(self) -> None:
+        self._asking.open.pop(self._request, None)
+        self._asking.parked.pop(self, None)
+        self._request = 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Asking:
+    """All open questions."""
+
+    def __init__(self, context: Context, links: Links) -> None:
+        self.context = context
+        self.links = links
+        self.open: dict[int, Ask] = {}
+        self.parked: dict[Ask, None] = {}
+
+    def ask(
+        self,
+        build: Callable[[int], ClientMessage],
+        on_answer: Callable[[Ask, Answer], None],
+        silence_us: int = SILENCE_US,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> Ask:
+        """Send a question by any link, and again by another after each silence."""
+        ask = Ask(self, build, on_answer, silence_us, wanted)
+        ask.send()
+        return ask
+
+    def answered(self, message: BrokerMessage) -> bool:
+        """Take an answer; False if nobody here asked."""
+        if isinstance(message, MetadataReply | Reply):
+            ask = self.open.get(message.request_id)
+            if ask is not None:
+                ask.answered(message)
+                return True
+        return False
+
+    def link_up(self) -> None:
+        """Send what waited for a link."""
+        for ask in list(self.parked):
+            ask.send()
+
+    def link_down(self, number: int) -> None:
+        """Ask elsewhere what was asked there."""
+        for ask in [ask for ask in self.open.values() if ask.link == number]:
+            ask.send()

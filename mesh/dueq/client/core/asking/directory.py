@@ -1,0 +1,192 @@
+"""What the client knows of topics: settings, partitions, leaders.
+
+Answers of brokers may be old; of two answers about a partition the one with the higher epoch holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dueq.client.core.asking.asking import Answer, Ask, Asking
+from dueq.client.core.links.context import Context
+from dueq.client.core.links.links import Links
+from dueq.client.core.links.refusals import error_of
+from dueq.errors import DueqError, TopicNotFound
+from dueq_codecs.messages import Code, MetadataReply, MetadataRequest, PartitionInfo, TopicInfo
+
+REFRESH_US_MIN: Final = 50_000
+"""No two questions about one topic closer together than this."""
+
+Waiter = Callable[["Topic | DueqError"], None]
+
+
+class Topic:
+    """One topic as last heard.
+
+    Attributes:
+        info: its settings.
+        partitions: by uid, each as of its highest epoch.
+        uids: in order; the index of a partition is its place here.
+        fetched_us: monotonic instant of the last answer.
+    """
+
+    def __init__(self, info: TopicInfo, now_us: int) -> None:
+        self.partitions: dict[int, PartitionInfo] = {}
+        self.update(info, now_us)
+
+    def update(self, info: TopicInfo, now_us: int) -> None:
+        """Take in an answer."""
+        self.info, self.fetched_us = info, now_us
+        known, self.partitions = self.partitions, {}
+        for partition in info.partitions:
+            old = known.get(partition.uid)
+            newer = old is None or (partition.epoch, bool(partition.leader)) >= (old.epoch, bool(old.leader))
+            self.partitions[partition.uid] = partition if newer or old is None else old
+        self.uids = [partition.uid for partition in info.partitions]
+
+    def leader(self, uid: int) -> str:
+        """Broker id of the leader, or empty."""
+        partition = self.partitions.get(uid)
+        return partition.leader if partition is not None else ""
+
+    def epoch(self, uid: int) -> int:
+        """Epoch of that leader; 0 if the partition is not known."""
+        partition = self.partitions.get(uid)
+        return partition.epoch if partition is not None else 0
+
+
+class _Fetch:
+    """One question about one topic, under way or waiting for its turn."""
+
+    def __init__(self) -> None:
+        self.denied = 0
+        self.waiters: list[Waiter] = []
+
+
+class Directory:
+    """Topics by name. `on_change(topic)` is called after each answer, `on_gone(name)` when one is no more."""
+
+    def __init__(
+        self,
+        context: Context,
+        links: Links,
+        asking: Asking,
+        on_change: Callable[[Topic], None],
+        on_gone: Callable[[str, DueqError], None],
+    ) -> None:
+        self._context, self._links, self._asking = context, links, asking
+        self._on_change, self._on_gone = on_change, on_gone
+        self._topics: dict[str, Topic] = {}
+        self._fetches: dict[str, _Fetch] = {}
+        self._hints: dict[int, str] = {}
+        self._since: dict[str, int] = {}
+        """Least uid of a topic that was made for us; partitions with smaller ones are of a predecessor."""
+
+    def get(self, name: str) -> Topic | None:
+        """The topic, if it is known."""
+        return self._topics.get(name)
+
+    def leader(self, name: str, uid: int) -> str:
+        """Whom to ask about a partition: the hint of a broker that knew better, else the last answer."""
+        hint = self._hints.get(uid)
+        if hint is not None:
+            return hint
+        topic = self._topics.get(name)
+        return topic.leader(uid) if topic is not None else ""
+
+    def epoch(self, name: str, uid: int) -> int:
+        """Epoch of the last answer about a partition; 0 before there was one."""
+        topic = self._topics.get(name)
+        return topic.epoch(uid) if topic is not None else 0
+
+    def hint(self, uid: int, leader: str) -> None:
+        """A broker has named the leader, or shown that it leads; holds until the next answer about the topic."""
+        if leader:
+            self._hints[uid] = leader
+        else:
+            self._hints.pop(uid, None)
+
+    def ensure(self, name: str, then: Waiter) -> None:
+        """Call `then` with the topic, at once when it is known, or with the error."""
+        topic = self._topics.get(name)
+        if topic is not None:
+            then(topic)
+        else:
+            self.refresh(name, then)
+
+    def refresh(self, name: str, then: Waiter | None = None) -> None:
+        """Ask anew; questions about one topic are asked once and not too often."""
+        fetch = self._fetches.get(name)
+        if fetch is None:
+            fetch = self._fetches[name] = _Fetch()
+            topic = self._topics.get(name)
+            age_us = self._context.mono_us - topic.fetched_us if topic is not None else REFRESH_US_MIN
+            if age_us >= REFRESH_US_MIN:
+                self._fetch(name, fetch)
+            else:
+                self._context.after(REFRESH_US_MIN - age_us, lambda: self._fetch(name, fetch))
+        if then is not None:
+            fetch.waiters.append(then)
+
+    def _fetch(self, name: str, fetch: _Fetch) -> None:
+        self._asking.ask(
+            lambda request: MetadataRequest(request, name),
+            lambda ask, answer: self._answered(name, fetch, ask, answer),
+        )
+
+    def _answered(self, name: str, fetch: _Fetch, ask: Ask, answer: Answer) -> None:
+        if answer.code is Code.OK and isinstance(answer, MetadataReply):
+            self._links.learned(answer.brokers)
+            info = next((topic for topic in answer.topics if topic.name == name), None)
+            if info is not None and not self.is_past(info):
+                self._known(name, fetch, info)
+                return
+        elif answer.code in (Code.BUSY, Code.COORDINATOR_UNAVAILABLE, Code.NOT_LEADER):
+            ask.again(self._context.jittered(200_000))
+            return
+        elif answer.code is not Code.TOPIC_NOT_FOUND:
+            self._fail(name, fetch, error_of(answer.code, answer.text))
+            return
+        # A broker may not have heard yet of a topic that another one has just made: ask each once.
+        fetch.denied += 1
+        if fetch.denied < len(self._links.up()):
+            ask.again(0)
+            return
+        self._fail(name, fetch, TopicNotFound(f"there is no topic {name!r}"))
+
+    def _known(self, name: str, fetch: _Fetch, info: TopicInfo) -> None:
+        del self._fetches[name]
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = Topic(info, self._context.mono_us)
+        else:
+            topic.update(info, self._context.mono_us)
+        for uid in topic.uids:
+            self._hints.pop(uid, None)
+        self._on_change(topic)
+        for then in fetch.waiters:
+            then(topic)
+
+    def _fail(self, name: str, fetch: _Fetch, error: DueqError) -> None:
+        del self._fetches[name]
+        if isinstance(error, TopicNotFound):
+            self._topics.pop(name, None)
+            self._on_gone(name, error)
+        for then in fetch.waiters:
+            then(error)
+
+    def made(self, name: str, uids: Sequence[int]) -> None:
+        """A topic was made with these partitions (empty: not known with which)."""
+        self.forget(name)
+        if uids:
+            self._since[name] = min(uids)
+
+    def is_past(self, info: TopicInfo) -> bool:
+        """Whether a broker speaks of a topic that was deleted before the present one of that name was made."""
+        since = self._since.get(info.name, 0)
+        return any(partition.uid < since for partition in info.partitions)
+
+    def forget(self, name: str) -> None:
+        """The topic was deleted or made anew: ask before the next use."""
+        self._topics.pop(name, None)

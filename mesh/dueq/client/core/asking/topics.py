@@ -1,0 +1,229 @@
+"""Topics looked up, made and deleted: questions that any broker answers, repeated until one does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from dueq.client.core.asking.asking import SILENCE_US, Answer, Ask, Asking
+from dueq.client.core.asking.directory import Directory
+from dueq.client.core.links.calls import Calls
+from dueq.client.core.links.context import Context
+from dueq.client.core.links.links import Links
+from dueq.client.core.links.refusals import FINAL, error_of
+from dueq.client.core.ports.events import Connect, CreateTopic, DeleteTopic, FetchTopics
+from dueq.errors import Disconnected, DueqError, OutcomeUnknown
+from dueq_codecs.messages import (
+    ClientMessage,
+    Code,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    MetadataReply,
+    MetadataRequest,
+    Reply,
+    TopicInfo,
+)
+
+REPLICAS: Final = 3
+COORDINATE_SILENCE_US: Final = 4_000_000
+"""A topic is made in ZooKeeper: no answer for this long means ask again."""
+POLL_US: Final = 50_000
+BACK_OFF_US: Final = 200_000
+
+
+class Question:
+    """A call that is one question (or several, one after the other) to any broker.
+
+    Attributes:
+        call: its number.
+        ask: the question under way.
+        refused: how many attempts were refused for the time being; `refusal` is the last.
+    """
+
+    def __init__(self, topics: Topics, call: int, deadline_us: int, effect: str = "") -> None:
+        self._topics = topics
+        self._effect = effect
+        self.call = call
+        self.ask: Ask | None = None
+        self.refused = 0
+        self.refusal: DueqError | None = None
+        topics.calls.begin(call, deadline_us, self._expired)
+
+    def put(
+        self,
+        build: Callable[[int], ClientMessage],
+        answered: Callable[[Answer], None],
+        silence_us: int = SILENCE_US,
+    ) -> None:
+        """Ask; what is refused for the time being, or once and for all, never comes to `answered`."""
+        calls = self._topics.calls
+
+        def first(_: Ask, answer: Answer) -> None:
+            if answer.code in FINAL:
+                calls.fail(self.call, error_of(answer.code, answer.text))
+            elif answer.code in (Code.OK, Code.TOPIC_NOT_FOUND):
+                answered(answer)
+            else:
+                retry_ms = answer.retry_after_ms if isinstance(answer, Reply) else 0
+                self.refused += 1
+                self.refusal = error_of(answer.code, answer.text, retry_ms)
+                self.again(max(self._topics.context.jittered(BACK_OFF_US), retry_ms * 1000))
+
+        self.ask = self._topics.asking.ask(build, first, silence_us, lambda: calls.is_open(self.call))
+
+    def again(self, delay_us: int) -> None:
+        """Ask once more after a while."""
+        assert self.ask is not None
+        self.ask.again(delay_us)
+
+    @property
+    def all_asked(self) -> bool:
+        """As many attempts as there are brokers to ask."""
+        return self.ask is not None and self.ask.attempts >= len(self._topics.links.up())
+
+    def not_found(self, answer: Answer) -> None:
+        """A broker does not know the topic: perhaps another one does."""
+        if self.all_asked:
+            self._topics.calls.fail(self.call, error_of(answer.code, answer.text))
+        else:
+            self.again(0)
+
+    def _expired(self) -> None:
+        attempts = self.ask.attempts if self.ask is not None else 0
+        if self._effect and attempts > self.refused:
+            text = f"no answer in time: {self._effect}; retry() repeats the same request safely"
+            self._topics.calls.fail(self.call, OutcomeUnknown(text))
+        else:
+            self._topics.calls.fail(self.call, self.refusal or self._topics.cut_off())
+
+
+class Topics:
+    """Connect, FetchTopics, CreateTopic and DeleteTopic."""
+
+    def __init__(
+        self, context: Context, calls: Calls, links: Links, asking: Asking, directory: Directory
+    ) -> None:
+        self.context, self.calls, self.links, self.asking = context, calls, links, asking
+        self._directory = directory
+        self._connecting: list[int] = []
+
+    def connect(self, event: Connect) -> None:
+        """Wait for any broker."""
+        self.calls.begin(event.call, event.deadline_us, lambda: self.calls.fail(event.call, self.cut_off()))
+        if self.links.up():
+            self.calls.complete(event.call)
+        else:
+            self._connecting.append(event.call)
+
+    def link_up(self) -> None:
+        """Some broker has answered."""
+        for call in self._connecting:
+            self.calls.complete(call)
+        self._connecting.clear()
+
+    def cut_off(self) -> DueqError:
+        """Why nothing came back in time."""
+        if self.links.up():
+            return Disconnected("no broker answered in time; a retry can help")
+        return Disconnected(f"no broker could be reached in time ({self.links.troubles()})")
+
+    def fetch(self, event: FetchTopics) -> None:
+        """Look up one topic, or all, some at a time."""
+        question = Question(self, event.call, event.deadline_us)
+        known: list[TopicInfo] = []
+
+        def ask() -> None:
+            after = known[-1].name if known else ""
+            question.put(lambda request: MetadataRequest(request, event.topic, after=after), answered)
+
+        def answered(answer: Answer) -> None:
+            if not isinstance(answer, MetadataReply) or answer.code is not Code.OK:
+                question.not_found(answer)
+                return
+            self.links.learned(answer.brokers)
+            known.extend(answer.topics)
+            if answer.more and answer.topics:
+                ask()
+            else:
+                self.calls.complete(event.call, replace(answer, topics=tuple(known), more=False))
+
+        ask()
+
+    def create(self, event: CreateTopic) -> None:
+        """Create, then wait until every partition is serving."""
+        effect = f"topic {event.topic!r} may or may not have been created, or is not serving yet"
+        question = Question(self, event.call, event.deadline_us, effect)
+        if event.replicas:
+            self._create(question, event, event.replicas)
+            return
+
+        def counted(answer: Answer) -> None:
+            if isinstance(answer, MetadataReply) and answer.brokers:
+                self.links.learned(answer.brokers)
+                self._create(question, event, min(REPLICAS, len(answer.brokers)))
+            else:
+                question.again(BACK_OFF_US)
+
+        question.put(lambda request: MetadataRequest(request, brokers_only=True), counted)
+
+    def _create(self, question: Question, event: CreateTopic, replicas: int) -> None:
+        def build(request: int) -> CreateTopicRequest:
+            return CreateTopicRequest(
+                request, event.creation_id, event.topic, event.kind, event.partitions, replicas,
+                event.min_isr, event.payload_bytes_max, event.horizon_ms, event.exist_ok,
+            )  # fmt: skip
+
+        def answered(answer: Answer) -> None:
+            self._directory.made(event.topic, _partitions_of(answer))
+            self._await_serving(question, event.topic)
+
+        question.put(build, answered, COORDINATE_SILENCE_US)
+
+    def _await_serving(self, question: Question, name: str) -> None:
+        def answered(answer: Answer) -> None:
+            if isinstance(answer, MetadataReply) and answer.code is Code.OK:
+                self.links.learned(answer.brokers)
+                found = [topic for topic in answer.topics if topic.name == name and topic.partitions]
+                if (
+                    found
+                    and not self.is_past(answer)
+                    and all(partition.serving for partition in found[0].partitions)
+                ):
+                    self.calls.complete(question.call)
+                    return
+            question.again(POLL_US)
+
+        question.put(lambda request: MetadataRequest(request, name), answered)
+
+    def is_past(self, answer: MetadataReply) -> bool:
+        """Whether a broker has not heard yet that a topic was made anew."""
+        return any(self._directory.is_past(topic) for topic in answer.topics)
+
+    def delete(self, event: DeleteTopic) -> None:
+        """Delete. A request repeated after a silence, which then finds nothing, has done it."""
+        effect = f"topic {event.topic!r} may or may not have been deleted"
+        question = Question(self, event.call, event.deadline_us, effect)
+
+        def answered(answer: Answer) -> None:
+            assert question.ask is not None
+            repeated = question.ask.attempts > question.refused + 1
+            if answer.code is Code.TOPIC_NOT_FOUND and not repeated:
+                self.calls.fail(event.call, error_of(answer.code, answer.text))
+                return
+            self._directory.forget(event.topic)
+            self.calls.complete(event.call)
+
+        question.put(
+            lambda request: DeleteTopicRequest(request, event.topic), answered, COORDINATE_SILENCE_US
+        )
+
+
+def _partitions_of(answer: Answer) -> list[int]:
+    """The uids in the answer to a creation; empty where it names none, or nothing that can be read."""
+    try:
+        uids = json.loads(answer.document) if isinstance(answer, Reply) else []
+    except ValueError:
+        return []
+    return [uid for uid in uids if isinstance(uid, int)] if isinstance(uids, list) else []

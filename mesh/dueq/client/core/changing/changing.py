@@ -1,0 +1,299 @@
+"""The changing calls of producers: rows are checked as a whole, cut into parts, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq import limits
+from dueq.client.core.asking.directory import Directory, Topic
+from dueq.client.core.changing.joined import Joined
+from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.links.calls import Calls
+from dueq.client.core.links.context import Context
+from dueq.client.core.links.links import Links
+from dueq.client.core.ports.change import Part
+from dueq.client.core.ports.events import ActOnJob, Alter, Insert, Repeat
+from dueq.client.core.ports.parts import PartsCall
+from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
+from dueq_codecs.keys import prefix_bytes
+from dueq_codecs.records import NO_U64, RecordKind
+
+
+class Changing:
+    """Insert, Alter, ActOnJob, Repeat and Abandon."""
+
+    def __init__(
+        self, context: Context, calls: Calls, links: Links, directory: Directory, lanes: Lanes
+    ) -> None:
+        self._context, self._calls, self._links = context, calls, links
+        self._directory, self._lanes = directory, lanes
+        self._open: dict[int, PartsCall] = {}
+
+    def insert(self, event: Insert) -> None:
+        """Schedule rows."""
+        self._begin(event, PartsCall(event.call, len(event.due)))
+
+    def alter(self, event: Alter) -> None:
+        """Move or cancel messages."""
+        self._begin(event, PartsCall(event.call, len(event.sequence)))
+
+    def act_on_job(self, event: ActOnJob) -> None:
+        """Commit, abort or cancel a job."""
+        self._begin(event, PartsCall(event.call, 0))
+
+    def repeat(self, event: Repeat) -> None:
+        """Send what failed again."""
+        call = event.of
+        call.call = event.call
+        failed = [part for part in call.parts if part.error is not None]
+        self._await(call, event.deadline_us)
+        call.unresolved = len(failed)
+        if not failed:
+            self._finish(call)
+        for part in failed:
+            self._lanes.repeat(part)
+
+    def abandon(self, call: int) -> None:
+        """Nobody waits any more."""
+        self._calls.forget(call)
+        parts_call = self._open.pop(call, None)
+        if parts_call is not None:
+            for part in parts_call.parts:
+                self._lanes.abandon(part)
+
+    # -------------------------------------------------------------- the life of a call
+
+    def _await(self, call: PartsCall, deadline_us: int) -> None:
+        self._open[call.call] = call
+        self._calls.begin(call.call, deadline_us, lambda: self._expired(call))
+
+    def _begin(self, event: Insert | Alter | ActOnJob, call: PartsCall) -> None:
+        self._await(call, event.deadline_us)
+        topic = self._directory.get(event.topic)
+        if topic is not None:
+            self._cut(event, call, topic)
+        else:
+            self._directory.refresh(event.topic, lambda found: self._found(event, call, found))
+
+    def _found(self, event: Insert | Alter | ActOnJob, call: PartsCall, topic: Topic | DueqError) -> None:
+        if not self._calls.is_open(event.call):
+            return
+        if isinstance(topic, DueqError):
+            self._fail(call, topic)
+        else:
+            self._cut(event, call, topic)
+
+    def _cut(self, event: Insert | Alter | ActOnJob, call: PartsCall, topic: Topic) -> None:
+        if isinstance(event, Insert):
+            error = self._check(event, topic)
+            parts = [] if error else self._cut_insert(event, call, topic)
+        elif isinstance(event, ActOnJob):
+            error, parts = None, self._cut_job(event, call, topic)
+        elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
+            error, parts = None, self._cut_alter(event, call)
+        else:
+            self._strangers(event, call, topic)
+            return
+        if error is not None:
+            self._fail(call, error)
+            return
+        call.parts, call.unresolved = parts, len(parts)
+        if not parts:
+            self._finish(call)
+        for part in parts:
+            self._lanes.submit(part)
+
+    def _part_done(self, call: PartsCall) -> None:
+        call.unresolved -= 1
+        if not call.unresolved:
+            self._finish(call)
+
+    def _finish(self, call: PartsCall) -> None:
+        self._open.pop(call.call, None)
+        error = call.verdict()
+        if error is None:
+            self._calls.complete(call.call, call)
+        else:
+            self._calls.fail(call.call, error, call)
+
+    def _fail(self, call: PartsCall, error: DueqError) -> None:
+        self._open.pop(call.call, None)
+        self._calls.fail(call.call, error)
+
+    def _expired(self, call: PartsCall) -> None:
+        if not call.parts:
+            troubles = self._links.troubles() or "no broker answered"
+            self._fail(
+                call, Disconnected(f"the topic could not be looked up in time ({troubles}); nothing was sent")
+            )
+            return
+        for part in call.parts:
+            self._lanes.expire(part)
+
+    # -------------------------------------------------------------- inserting
+
+    def _check(self, event: Insert, topic: Topic) -> DueqError | None:
+        info = topic.info
+        if event.partition is not None and not 0 <= event.partition < len(topic.uids):
+            return InvalidRequest(
+                f"topic {info.name!r} has {len(topic.uids)} partitions, not one {event.partition}"
+            )
+        allowed = info.payload_bytes_max or limits.PAYLOAD_BYTES_MAX
+        for row in np.flatnonzero(event.size > allowed).tolist():
+            size = len(event.payloads[row]) - (prefix_bytes(event.payloads[row]) if event.keyed else 0)
+            if size <= allowed:
+                continue
+            return PayloadTooLarge(
+                f"row {row}: a payload of {size} bytes is longer than the {allowed} that topic "
+                f"{info.name!r} allows; nothing was stored"
+            )
+        if info.horizon_ms:
+            last = self._context.clock.mesh_us(self._context.now) // 1000 + info.horizon_ms
+            wrong = np.flatnonzero(event.due > np.uint64(last))
+            if len(wrong):
+                row = int(wrong[0])
+                return InvalidRequest(
+                    f"row {row}: due {int(event.due[row])} is beyond the horizon of topic {info.name!r} "
+                    f"({info.horizon_ms} ms from now)"
+                )
+        return None
+
+    def _cut_insert(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
+        """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each."""
+        if not topic.uids:
+            raise AssertionError(f"topic {topic.info.name!r} has no partitions")
+        crowd = self._lanes.crowd(event.topic)
+        crowd.uids = topic.uids
+        turn = event.partition
+        cuts = runs(event.size)
+        may_gather = turn is None and len(cuts) == 1 and not event.job and not event.client_id
+        parts = []
+        for start, end in cuts:
+            payloads = event.payloads[start:end]
+            size = event.size[start:end]
+            rows = (
+                np.flatnonzero(size > limits.CHUNK_BYTES).tolist()
+                if int(size.max()) > limits.CHUNK_BYTES
+                else []
+            )
+            anywhere = may_gather and not rows
+            if turn is not None:
+                uid = topic.uids[turn % len(topic.uids)]
+                turn += 1
+            else:
+                uid = 0 if anywhere else crowd.next_uid()
+            inline: Sequence[bytes | memoryview]
+            if isinstance(payloads, Joined):
+                inline = payloads.without(rows)
+            else:
+                inline = payloads if not rows else [p for p in payloads if len(p) <= limits.CHUNK_BYTES]
+            parts.append(
+                Part(
+                    RecordKind.INSERT,
+                    event.topic,
+                    uid,
+                    event.client_id or self._context.client_id,
+                    end - start,
+                    lambda part: self._part_done(call),
+                    due=event.due[start:end],
+                    size=size,
+                    crc=event.crc[start:end],
+                    inline=inline,
+                    long=[(row, payloads[row]) for row in rows],
+                    keyed=event.keyed,
+                    job=event.job,
+                    job_until=event.job_until,
+                    anywhere=anywhere,
+                )
+            )
+        return parts
+
+    def _cut_job(self, event: ActOnJob, call: PartsCall, topic: Topic) -> list[Part]:
+        """One row for each partition that is told."""
+        home = topic.uids[crc32(event.job) % len(topic.uids)]
+        told = [home] if event.at_home else [uid for uid in topic.uids if uid != home]
+        return [
+            Part(
+                RecordKind.JOB,
+                event.topic,
+                uid,
+                self._context.client_id,
+                1,
+                lambda part: self._part_done(call),
+                job=event.job,
+                job_until=event.job_until,
+                job_action=event.action,
+            )
+            for uid in told
+        ]
+
+    # -------------------------------------------------------------- moving, cancelling
+
+    def _strangers(self, event: Alter, call: PartsCall, topic: Topic) -> None:
+        """Ids of partitions that this topic does not have, as far as we know: ask once more, then refuse."""
+
+        def refreshed(found: Topic | DueqError) -> None:
+            if not self._calls.is_open(event.call):
+                return
+            if isinstance(found, DueqError):
+                self._fail(call, found)
+                return
+            strange = [uid for uid in np.unique(event.uid).tolist() if uid not in found.partitions]
+            if not strange:
+                self._cut(event, call, found)
+                return
+            row = int(np.flatnonzero(event.uid == strange[0])[0])
+            text = f"row {row}: the message id is of partition {strange[0]}, which topic {event.topic!r} does not have"
+            self._fail(
+                call, InvalidRequest(f"{text}: it belongs to another topic, or to one that was deleted")
+            )
+
+        self._directory.refresh(event.topic, refreshed)
+
+    def _cut_alter(self, event: Alter, call: PartsCall) -> list[Part]:
+        """One partition's rows together, in the call's order."""
+        parts: list[Part] = []
+        places: list[npt.NDArray[np.intp]] = []
+        due = event.due
+        for uid in dict.fromkeys(event.uid.tolist()):
+            rows = np.flatnonzero(event.uid == uid)
+            for start in range(0, len(rows), limits.REQUEST_ROWS_MAX):
+                chosen = rows[start : start + limits.REQUEST_ROWS_MAX]
+                places.append(chosen)
+                parts.append(
+                    Part(
+                        event.kind,
+                        event.topic,
+                        uid,
+                        self._context.client_id,
+                        len(chosen),
+                        lambda part: self._part_done(call),
+                        first=event.first[chosen],
+                        target_sequence=event.sequence[chosen],
+                        target_row=event.row[chosen],
+                        due=NO_U64 if due is None else due[chosen],
+                    )
+                )
+        call.places = places
+        return parts
+
+
+def runs(size: npt.NDArray[np.uint32]) -> Sequence[tuple[int, int]]:
+    """Cut rows with these payload sizes into runs that fit one request each: (start, end), in order."""
+    rows = len(size)
+    inline = np.where(size > limits.CHUNK_BYTES, 0, size)
+    ends = np.cumsum(inline, dtype=np.int64)
+    if rows <= limits.REQUEST_ROWS_MAX and (not rows or int(ends[-1]) <= limits.REQUEST_BYTES_MAX):
+        return [(0, rows)] if rows else []
+    found: list[tuple[int, int]] = []
+    start, before = 0, 0
+    while start < rows:
+        by_bytes = int(np.searchsorted(ends, before + limits.REQUEST_BYTES_MAX, side="right"))
+        end = min(start + limits.REQUEST_ROWS_MAX, by_bytes, rows)
+        found.append((start, end))
+        start, before = end, int(ends[end - 1])
+    return found

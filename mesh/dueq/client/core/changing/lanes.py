@@ -1,0 +1,403 @@
+"""Changing requests on their way: numbered, gathered, routed, repeated.
+
+A *lane* is one deduplication window at one partition: (client id, uid). Its requests count from 1. A request
+keeps number, digest and rows through all attempts, so that it takes effect once, however often it is sent.
+At most REQUESTS_IN_FLIGHT_MAX numbers lie between the oldest open request and the newest: no retry within a
+call can fall out of the brokers' window.
+
+While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
+the next request. So one caller waits for nobody, and fifty callers make one batch. Patient acks, which leaders
+answer late, are none of the few for a part that cannot wait. What any partition may take gathers before it has a
+lane (`crowd`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq import limits
+from dueq.client.core.asking.directory import Directory, Topic
+from dueq.client.core.changing.crowd import Crowd
+from dueq.client.core.changing.uploads import Uploads
+from dueq.client.core.links.context import Context
+from dueq.client.core.links.links import Links
+from dueq.client.core.links.refusals import FINAL, error_of
+from dueq.client.core.ports.change import GATHER_FROM, Change, Lane, Part
+from dueq.client.core.ports.timers import Timer
+from dueq.errors import Busy, Disconnected, DueqError, NotLeader, OutcomeUnknown, TopicNotFound
+from dueq_codecs.messages import BrokerMessage, ChangeReply, Code, Reply
+
+OUT_BYTES_MAX: Final = 24 << 20
+"""Payload bytes of unanswered requests of one client; the rest waits with its callers."""
+SILENCE_US: Final = 1_000_000
+SILENCE_US_MAX: Final = 4_000_000
+REPEAT_US: Final = limits.DEDUP_MS * 1000 - 60_000_000
+"""So long after its first attempt a request may be repeated: brokers forget it a while later."""
+BACK_OFF_US_MIN: Final = 20_000
+BACK_OFF_US_MAX: Final = 500_000
+
+
+class Lanes:
+    """All changing requests of a client and of its consumers."""
+
+    def __init__(self, context: Context, links: Links, directory: Directory, uploads: Uploads) -> None:
+        self._context, self._links, self._directory, self._uploads = context, links, directory, uploads
+        self._lanes: dict[tuple[bytes, int], Lane] = {}
+        self._crowds: dict[str, Crowd] = {}
+        self._asked: dict[int, Change] = {}
+        self._parked: dict[Change, None] = {}
+        self._full: dict[Lane, None] = {}
+        self._out_bytes = 0
+
+    # -------------------------------------------------------------- what callers do
+
+    def submit(self, part: Part) -> None:
+        """Send a part; `part.done` is called once with its answer."""
+        if part.long and not len(part.upload):
+            self._uploads.start(part, self._uploaded)
+            return
+        if part.anywhere and not part.alone:
+            part.uid = 0
+            crowd = self.crowd(part.topic)
+            crowd.push(part, self._context.mono_us)
+            self._gather(crowd)
+            return
+        lane = self._lane(part.client_id, part.uid)
+        lane.push(part)
+        self._pump(lane)
+
+    def crowd(self, topic: str) -> Crowd:
+        """Return what this client's inserts into a topic have in common."""
+        crowd = self._crowds.get(topic)
+        if crowd is None:
+            crowd = self._crowds[topic] = Crowd(self._context.client_id)
+        return crowd
+
+    def repeat(self, part: Part) -> None:
+        """Send a failed part again: the same request if its outcome is not known, else a new one."""
+        change, known = part.change, not isinstance(part.error, OutcomeUnknown)
+        part.error = None
+        if change is None or known:
+            part.change = None
+            self.submit(part)
+            return
+        change.waiting[part] = None
+        if change.sequence not in change.lane.open:
+            self._open(change)
+            self._send(change)
+
+    def expire(self, part: Part) -> None:
+        """The caller's time is over: fail the part with what is known about it."""
+        if part.resolved:
+            return
+        change = part.change
+        if change is None:
+            part.fail(self._unsent(part))
+            return
+        self._uploads.stop(part)
+        if change.link:
+            # Sent and not answered. That stays so, whatever a later repetition of the request is told.
+            change.uncertain = True
+        error = self._unknown(change) if change.uncertain else change.refusal or self._unreached(part)
+        change.waiting.pop(part, None)
+        if not change.waiting:
+            self._close(change)
+        elif not change.uncertain:
+            # Its rows would go with the others', when it has just been told that they did not.
+            self._share_anew(change)
+        part.fail(error)
+
+    def abandon(self, part: Part) -> None:
+        """Nobody wants the answer: do not send what was not sent yet."""
+        if not part.resolved:
+            self.expire(part)
+
+    # -------------------------------------------------------------- what happens
+
+    def answered(self, message: BrokerMessage) -> bool:
+        """Take an answer; False if it is to nothing here."""
+        if not isinstance(message, ChangeReply | Reply):
+            return False
+        change = self._asked.get(message.request_id)
+        if change is None:
+            return False
+        if message.code is Code.OK:
+            if isinstance(message, ChangeReply):
+                self._succeeded(change, message)
+        elif message.code in FINAL:
+            self._refused(change, error_of(message.code, message.text))
+        else:
+            self._postponed(change, message)
+        return True
+
+    def link_up(self) -> None:
+        """Send what waited for a link."""
+        for change in list(self._parked):
+            self._send(change)
+
+    def link_down(self, number: int) -> None:
+        """What went by that link may or may not have arrived: ask for the leader and repeat it."""
+        for change in [change for change in self._asked.values() if change.link == number]:
+            change.uncertain, change.link = True, 0
+            self._directory.refresh(change.request.topic)
+            self._later(change, self._context.jittered(BACK_OFF_US_MIN))
+
+    def topic_changed(self, topic: Topic) -> None:
+        """Leaders are known anew: send what waited for one, and what went to an earlier one, who may never answer.
+
+        The same broker in a later epoch is another leader: what went to it by a relay may have died with its first
+        life. (Its own link would have told.)
+        """
+        name = topic.info.name
+        for change in [change for change in self._asked.values() if change.request.topic == name]:
+            uid = change.request.uid
+            leader = topic.leader(uid)
+            link = self._links.get(change.link)
+            relayed = link is not None and link.broker_id != change.to
+            earlier = change.to != leader or (relayed and change.epoch < topic.epoch(uid))
+            # Without a timer it waits for its payloads to be uploaded.
+            moved = bool(leader and change.to) and change.timer is not None and earlier
+            if moved and change.link:
+                change.uncertain = True
+            if moved or change in self._parked:
+                self._send(change)
+
+    def topic_gone(self, name: str, error: DueqError) -> None:
+        """The topic is no more."""
+        for change in [change for change in self._asked.values() if change.request.topic == name]:
+            self._refused(change, error)
+
+    # -------------------------------------------------------------- sending
+
+    def _lane(self, client_id: bytes, uid: int) -> Lane:
+        lane = self._lanes.get((client_id, uid))
+        if lane is None:
+            lane = self._lanes[client_id, uid] = Lane(uid)
+        return lane
+
+    def _pump(self, lane: Lane) -> None:
+        while lane.may_send:
+            if self._out_bytes >= OUT_BYTES_MAX and lane.waiting[0].bytes:
+                self._full[lane] = None
+                return
+            change = Change(lane, lane.take(), self._context.next_request(), lane.next_sequence)
+            if any(part.long for part in change.parts):
+                change.set_uploads()
+            lane.next_sequence += 1
+            self._open(change)
+            self._send(change)
+
+    def _open(self, change: Change) -> None:
+        change.lane.open[change.sequence] = change
+        self._asked[change.request.request_id] = change
+        self._out_bytes += change.bytes
+        if change.anywhere:
+            self.crowd(change.request.topic).open += 1
+
+    def _gather(self, crowd: Crowd) -> None:
+        """Send what waits for a partition to the next one, or see to it when it has waited long enough."""
+        if not crowd.waiting:
+            return
+        now_us = self._context.mono_us
+        until_us = crowd.waits_until_us()
+        if until_us > now_us:
+            if crowd.timer is None or crowd.timer.at_us > until_us:
+                self._look_again(crowd, self._context.after(until_us - now_us, lambda: self._waited(crowd)))
+            return
+        self._look_again(crowd, None)
+        parts = crowd.take()
+        lane = self._free_lane(crowd)
+        for part in parts:
+            part.uid = lane.uid
+            lane.push(part)
+        self._pump(lane)
+
+    def _free_lane(self, crowd: Crowd) -> Lane:
+        """The next partition's, unless that one owes answers already."""
+        client_id = self._context.client_id
+        lane = self._lane(client_id, crowd.next_uid())
+        for _ in crowd.uids[1:]:
+            if len(lane.open) < GATHER_FROM:
+                break
+            lane = self._lane(client_id, crowd.next_uid())
+        return lane
+
+    @staticmethod
+    def _look_again(crowd: Crowd, timer: Timer | None) -> None:
+        if crowd.timer is not None:
+            crowd.timer.cancel()
+        crowd.timer = timer
+
+    def _waited(self, crowd: Crowd) -> None:
+        crowd.timer = None
+        self._gather(crowd)
+
+    def _send(self, change: Change) -> None:
+        request, now_us = change.request, self._context.mono_us
+        if change.first_us is not None and now_us - change.first_us >= REPEAT_US and change.uncertain:
+            for part in list(change.waiting):
+                self.expire(part)
+            return
+        leader = self._directory.leader(request.topic, request.uid)
+        link = self._links.route(leader, avoid=change.link) if leader else None
+        if link is None:
+            change.link = 0
+            self._park(change)
+            return
+        self._parked.pop(change, None)
+        change.attempts += 1
+        if change.first_us is None:
+            change.first_us = now_us
+        change.link, change.to = link.number, leader
+        change.epoch = self._directory.epoch(request.topic, request.uid)
+        self._links.send(link, request, change.bodies)
+        silence_us = min(SILENCE_US << min(change.attempts - 1, 2), SILENCE_US_MAX)
+        change.set_timer(self._context.after(silence_us, lambda: self._silent(change)))
+
+    def _park(self, change: Change) -> None:
+        """No leader, or no link: wait for news, and ask for them."""
+        self._parked[change] = None
+        change.set_timer(self._context.after(BACK_OFF_US_MAX, lambda: self._send(change)))
+        self._directory.refresh(change.request.topic)
+
+    def _silent(self, change: Change) -> None:
+        change.uncertain = True
+        self._directory.refresh(change.request.topic)
+        self._send(change)
+
+    def _later(self, change: Change, delay_us: int) -> None:
+        change.set_timer(self._context.after(delay_us, lambda: self._send(change)))
+
+    # -------------------------------------------------------------- answers
+
+    def _succeeded(self, change: Change, reply: ChangeReply) -> None:
+        self._close(change)
+        for part in change.waiting:
+            part.succeed(reply)
+
+    def _refused(self, change: Change, error: DueqError) -> None:
+        """A final refusal: nothing was appended. Of many callers only the guilty one shall get it."""
+        if len(change.parts) > 1 and not change.uncertain and not isinstance(error, TopicNotFound):
+            for part in change.waiting:
+                part.alone = True
+            self._share_anew(change)
+            return
+        self._close(change)
+        for part in list(change.waiting):
+            part.fail(error)
+
+    def _share_anew(self, change: Change) -> None:
+        """Nothing of a request was appended: those who still wait for it go with other requests."""
+        self._close(change)
+        for part in list(change.waiting):
+            part.change = None
+            self.submit(part)
+
+    def _postponed(self, change: Change, reply: ChangeReply | Reply) -> None:
+        code, request = reply.code, change.request
+        change.link = 0
+        back_off_us = min(BACK_OFF_US_MIN << min(change.attempts, 6), BACK_OFF_US_MAX)
+        if code is Code.UNKNOWN_UPLOAD:
+            self._upload_again(change)
+            return
+        if code is Code.NOT_LEADER:
+            hint = reply.leader if isinstance(reply, ChangeReply) else ""
+            news = hint not in ("", change.to)
+            self._directory.hint(request.uid, hint if news else "")
+            if news and change.attempts <= 2:
+                self._send(change)
+                return
+            self._directory.refresh(request.topic)
+        elif code is Code.OUTCOME_UNKNOWN:
+            change.uncertain = True
+            self._directory.refresh(request.topic)
+        elif code is Code.TOPIC_NOT_FOUND:
+            self._directory.refresh(request.topic, lambda topic: self._verified(change, topic))
+        else:
+            change.refusal = error_of(code, reply.text, reply.retry_after_ms)
+            back_off_us = max(back_off_us, reply.retry_after_ms * 1000)
+        self._later(change, self._context.jittered(back_off_us))
+
+    def _verified(self, change: Change, topic: Topic | DueqError) -> None:
+        """A broker did not know the partition: is it really gone?"""
+        request = change.request
+        if (
+            isinstance(topic, Topic)
+            and request.uid not in topic.partitions
+            and request.request_id in self._asked
+        ):
+            text = f"topic {request.topic!r} was made anew; partition {request.uid} is no more"
+            self._refused(change, TopicNotFound(text))
+
+    def _close(self, change: Change) -> None:
+        """The request is answered, or nobody waits for it."""
+        change.set_timer(None)
+        self._parked.pop(change, None)
+        for part in change.parts:
+            self._uploads.stop(part)  # begun anew while another copy of the request was on its way
+        if self._asked.pop(change.request.request_id, None) is not None:
+            self._out_bytes -= change.bytes
+            if change.anywhere:
+                crowd = self.crowd(change.request.topic)
+                crowd.answered(len(change.parts), self._context.mono_us)
+                self._gather(crowd)
+        change.lane.open.pop(change.sequence, None)
+        self._pump(change.lane)
+        if self._full and self._out_bytes < OUT_BYTES_MAX:
+            lanes, self._full = list(self._full), {}
+            for lane in lanes:
+                self._pump(lane)
+
+    # -------------------------------------------------------------- uploads
+
+    def _uploaded(self, part: Part) -> None:
+        """All long payloads of a part are on the brokers' disks."""
+        if part.resolved:
+            return
+        change = part.change
+        if change is None:
+            self.submit(part)
+        elif change.request.request_id in self._asked:
+            change.set_uploads()
+            self._send(change)
+
+    def _upload_again(self, change: Change) -> None:
+        change.set_timer(None)
+        for part in change.parts:
+            self._uploads.start(part, self._uploaded)
+
+    # -------------------------------------------------------------- error texts
+
+    def _where(self, part: Part) -> str:
+        return f"partition {part.uid} of {part.topic!r}" if part.uid else f"topic {part.topic!r}"
+
+    def _unsent(self, part: Part) -> DueqError:
+        upload_error = self._uploads.stop(part)
+        if upload_error is not None:
+            return upload_error
+        if not part.uid:
+            self.crowd(part.topic).remove(part)
+        else:
+            self._lane(part.client_id, part.uid).remove(part)
+        if not self._links.up():
+            return self._unreached(part)
+        text = f"{part.kind.name} of {part.rows} rows waited in vain for its turn at {self._where(part)}"
+        return Busy(f"{text}; nothing was sent, a retry can help")
+
+    def _unreached(self, part: Part) -> DueqError:
+        troubles = self._links.troubles()
+        if self._links.up():
+            return NotLeader(
+                f"{self._where(part)} has no leader just now; nothing was changed, a retry can help"
+            )
+        return Disconnected(
+            f"no broker could be reached for {self._where(part)} ({troubles}); nothing was sent"
+        )
+
+    def _unknown(self, change: Change) -> OutcomeUnknown:
+        request = change.request
+        return OutcomeUnknown(
+            f"no answer to {request.kind.name} {request.sequence} of {request.rows} rows at partition "
+            f"{request.uid} of {request.topic!r} after {change.attempts} attempts: it may or may not have "
+            "taken effect; retry() repeats the same request safely for 15 minutes"
+        )

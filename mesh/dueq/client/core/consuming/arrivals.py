@@ -1,0 +1,118 @@
+"""Pushes taken apart: payloads cut out and checked, what was seen before dropped."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from dueq import limits
+from dueq.client.core.ports.delivery import Delivery, PushedIds
+from dueq_codecs.keys import split_key
+from dueq_codecs.messages import Push, PushChunk
+
+SEEN_MAX = 65_536
+"""Finished (message, token) pairs remembered, twice: a repeat that late cannot be on its way any more."""
+
+Chunks = dict[int, bytes | memoryview]
+
+
+class Arrivals:
+    """What has come in for one consumer.
+
+    Attributes:
+        held: deliveries whose lease is not finished, by message name.
+        chunks: of long payloads whose push has not come, by (message name, token).
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = 2 * bytes_max + limits.PAYLOAD_BYTES_MAX
+        self.held: dict[int, Delivery] = {}
+        self._seen: dict[int, int] = {}
+        self._seen_before: dict[int, int] = {}
+        self.chunks: dict[tuple[int, int], Chunks] = {}
+        self._bytes = 0
+
+    def chunk(self, message: PushChunk, body: bytes | memoryview) -> None:
+        """Keep a chunk of a long payload."""
+        name = message.uid << 56 | message.sequence << 16 | message.row
+        if self._is_seen(name, message.token):
+            return
+        chunks = self.chunks.setdefault((name, message.token), {})
+        if message.chunk not in chunks:
+            chunks[message.chunk] = bytes(body)
+            self._bytes += len(body)
+        while self._bytes > self._bytes_max and self.chunks:
+            # Oldest first: their push was lost, and brings the chunks along when it is repeated.
+            self._drop(next(iter(self.chunks)))
+
+    def push(
+        self, push: Push, body: bytes | memoryview, released_us: int
+    ) -> tuple[list[Delivery], list[Delivery], bool]:
+        """Take a push apart.
+
+        Args:
+            push, body: as they came.
+            released_us: when it left the leader at the earliest (monotonic): leases count from then.
+
+        Returns:
+            New deliveries; those whose payload is damaged; whether all rows were complete.
+        """
+        view = memoryview(body)
+        pushed = PushedIds(push)
+        fresh: list[Delivery] = []
+        damaged: list[Delivery] = []
+        complete, start = True, 0
+        uids, sequences, rows = push.uid.tolist(), push.sequence.tolist(), push.row.tolist()
+        keyed = push.keyed.tolist()
+        names = [
+            uid << 56 | sequence << 16 | row for uid, sequence, row in zip(uids, sequences, rows, strict=True)
+        ]
+        columns = zip(
+            names, uids, push.first.tolist(), sequences, rows, push.due.tolist(), push.token.tolist(),
+            push.attempt.tolist(), push.lease_left_ms.tolist(), push.size.tolist(), push.crc.tolist(), strict=True,
+        )  # fmt: skip
+        for index, (name, uid, first, sequence, row, due, token, attempt, left_ms, size, crc) in enumerate(
+            columns
+        ):
+            at = start
+            if size <= limits.CHUNK_BYTES:
+                start += size
+            if self._is_seen(name, token):
+                continue
+            payload = (
+                bytes(view[at:start]) if size <= limits.CHUNK_BYTES else self._assembled(name, token, size)
+            )
+            if payload is None:
+                complete = False
+                continue
+            self._seen[name] = token
+            sound = crc32(payload) == crc
+            key = ""
+            if keyed and keyed[index]:
+                key, payload = split_key(payload)
+            delivery = Delivery(
+                name, uid, first, sequence, row, due, token, attempt, push.released_at_us,
+                released_us + left_ms * 1000, payload, pushed, index, key,
+            )  # fmt: skip
+            (fresh if sound else damaged).append(delivery)
+        if len(self._seen) >= SEEN_MAX:
+            self._seen_before, self._seen = self._seen, {}
+        return fresh, damaged, complete
+
+    def _assembled(self, name: int, token: int, size: int) -> bytes | None:
+        chunks = self.chunks.get((name, token), {})
+        count = -(-size // limits.CHUNK_BYTES)
+        if len(chunks) != count:
+            return None
+        payload = b"".join(chunks[number] for number in range(count))
+        self._drop((name, token))
+        return payload
+
+    def _drop(self, key: tuple[int, int]) -> None:
+        self._bytes -= sum(map(len, self.chunks.pop(key).values()))
+
+    def _is_seen(self, name: int, token: int) -> bool:
+        """Tokens of one message only grow, so an equal or smaller one has come before."""
+        if token <= self._seen.get(name, 0) or token <= self._seen_before.get(name, 0):
+            return True
+        held = self.held.get(name)
+        return held is not None and token <= held.token

@@ -1,0 +1,368 @@
+"""One changing request: the parts of calls that it carries, what is known of it, the window it is numbered in.
+
+A call's rows are cut into *parts*, each of which goes to one partition in one request. Small parts of many
+calls may share a request; then each owns some rows of it. A call is done when all of its parts are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq import ids, limits
+from dueq.client.core.ports.timers import Timer
+from dueq.errors import DueqError
+from dueq_codecs.digest import request_digest
+from dueq_codecs.messages import ChangeReply, ChangeRequest
+from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, JobAction, Outcome, RecordKind
+
+Body = bytes | memoryview
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+OUTCOMES: Final = tuple(Outcome)
+GATHER_FROM: Final = 2
+"""While fewer requests of a lane are open a part goes out at once; beyond that, parts wait and share the next."""
+_COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms")
+_TEXTS_TOGETHER = 8
+_ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
+
+
+class Part:
+    """Some rows of one call (or some settled leases) for one partition.
+
+    Attributes:
+        topic, uid, client_id: where it goes and whose deduplication window it uses.
+        anywhere: any partition may take it; `uid` is 0 until one was chosen.
+        rows: how many.
+        inline: the payloads of an INSERT that travel in the request; empty once it has succeeded.
+        long: (row, payload) of those that are uploaded first; likewise.
+        alone: never shares a request.
+        keyed: each payload begins with its key.
+        patient: an ACK that nobody waits for.
+        job, job_until, job_action: as in the request.
+        change: the request that it is part of, once one was made and until it has succeeded.
+        offset: its first row in that request.
+        reply: the answer, once it has succeeded.
+        error: why it failed.
+        done: called once when `reply` or `error` is there.
+    """
+
+    __slots__ = (
+        "alone",
+        "amount_ms",
+        "anywhere",
+        "bytes",
+        "change",
+        "client_id",
+        "crc",
+        "done",
+        "due",
+        "error",
+        "first",
+        "inline",
+        "job",
+        "job_action",
+        "job_until",
+        "keyed",
+        "kind",
+        "long",
+        "offset",
+        "patient",
+        "reply",
+        "rows",
+        "size",
+        "target_row",
+        "target_sequence",
+        "token",
+        "topic",
+        "uid",
+        "upload",
+    )
+
+    def __init__(
+        self,
+        kind: RecordKind,
+        topic: str,
+        uid: int,
+        client_id: bytes,
+        rows: int,
+        done: Callable[[Part], None],
+        *,
+        first: U64 = NO_U64,
+        target_sequence: U64 = NO_U64,
+        target_row: U16 = NO_U16,
+        token: U64 = NO_U64,
+        due: U64 = NO_U64,
+        size: U32 = NO_U32,
+        crc: U32 = NO_U32,
+        amount_ms: U64 = NO_U64,
+        inline: Sequence[Body] = (),
+        long: Sequence[tuple[int, Body]] = (),
+        keyed: bool = False,
+        job: bytes = b"",
+        job_until: int = 0,
+        job_action: JobAction = JobAction.NONE,
+        anywhere: bool = False,
+        patient: bool = False,
+    ) -> None:
+        self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
+        self.rows, self.done = rows, done
+        self.first, self.target_sequence, self.target_row, self.token = (
+            first,
+            target_sequence,
+            target_row,
+            token,
+        )
+        self.due, self.size, self.crc, self.amount_ms = due, size, crc, amount_ms
+        self.inline, self.long, self.keyed = inline, long, keyed
+        self.job, self.job_until, self.job_action = job, job_until, job_action
+        self.bytes = sum(map(len, inline))
+        self.upload: U64 = NO_U64
+        self.alone = bool(long) or kind is RecordKind.JOB
+        self.anywhere, self.patient = anywhere, patient
+        self.change: Change | None = None
+        self.offset = 0
+        self.reply: ChangeReply | None = None
+        self.error: DueqError | None = None
+
+    @property
+    def resolved(self) -> bool:
+        """There is an answer."""
+        return self.reply is not None or self.error is not None
+
+    def succeed(self, reply: ChangeReply) -> None:
+        """Take the answer.
+
+        What led here is let go: a part, its request and its call would else keep each other, and the payloads, until
+        the collector of garbage looks at them.
+        """
+        done, self.done = self.done, _nobody
+        self.reply, self.change = reply, None
+        self.inline = self.long = ()
+        done(self)
+
+    def fail(self, error: DueqError) -> None:
+        """Take the reason why there is no answer; the part may be sent again."""
+        self.error = error
+        self.done(self)
+
+    @property
+    def uncertain(self) -> bool:
+        """A request that holds it may have been appended, whatever the last answer was."""
+        return self.change is not None and self.change.uncertain
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What parts must have in common to share a request."""
+        return self.kind, self.keyed, self.job, self.job_until
+
+    def ids(self) -> list[str]:
+        """The texts of an INSERT's new ids (`messages.ChangeReply` says how they follow)."""
+        reply = self.reply
+        assert reply is not None
+        row = reply.row + self.offset
+        first = np.maximum(self.due, np.uint64(max(reply.stamp, self.job_until)))
+        if self.rows < _TEXTS_TOGETHER:
+            return [
+                ids.to_text(ids.MessageId(instant, self.uid, reply.sequence, row + i))
+                for i, instant in enumerate(first.tolist())
+            ]
+        sequence = np.full(self.rows, reply.sequence, np.uint64)
+        return ids.texts(first, self.uid, sequence, np.arange(row, row + self.rows, dtype=np.uint16))
+
+    def outcomes(self) -> list[Outcome]:
+        """What became of each row of any other kind."""
+        assert self.reply is not None
+        rows = self.reply.outcomes[self.offset : self.offset + self.rows].tolist()
+        return [OUTCOMES[value] if value < len(OUTCOMES) else Outcome.UNKNOWN for value in rows]
+
+
+class Change:
+    """A request and its attempts; it keeps its sequence, digest and rows for ever.
+
+    Attributes:
+        lane: (client id, partition) that numbers it.
+        parts: whose rows it holds, in order; `waiting` those that still want the answer.
+        anywhere: whether any partition could have taken the first.
+        request: what is sent, each time with the same request id.
+        bodies: the inline payloads of an INSERT.
+        link: number of the link that it went by last; 0 while it waits to be sent.
+        to: broker id of the leader that it was meant for.
+        epoch: the partition's, as known then.
+        attempts: how often it was sent.
+        first_us: when it was first sent (monotonic), None before.
+        uncertain: an attempt may have been appended: only an answer from a committed record settles it.
+        refusal: the last definite refusal.
+    """
+
+    __slots__ = (
+        "anywhere",
+        "attempts",
+        "bodies",
+        "bytes",
+        "epoch",
+        "first_us",
+        "lane",
+        "link",
+        "parts",
+        "refusal",
+        "request",
+        "timer",
+        "to",
+        "uncertain",
+        "waiting",
+    )
+
+    def __init__(self, lane: Lane, parts: Sequence[Part], request_id: int, sequence: int) -> None:
+        head = parts[0]
+        self.lane = lane
+        self.parts = parts
+        self.waiting = dict.fromkeys(parts)
+        self.anywhere = head.anywhere
+        self.request = ChangeRequest(
+            request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
+            keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
+            patient=all(part.patient for part in parts),
+        )  # fmt: skip
+        self.request.digest = request_digest(self.request)
+        self.bodies = _bodies(parts)
+        self.bytes = sum(map(len, self.bodies))
+        self.link = 0
+        self.to = ""
+        self.epoch = 0
+        self.attempts = 0
+        self.first_us: int | None = None
+        self.uncertain = False
+        self.refusal: DueqError | None = None
+        self.timer: Timer | None = None
+        offset = 0
+        for part in parts:
+            part.change, part.offset = self, offset
+            offset += part.rows
+
+    @property
+    def sequence(self) -> int:
+        """Its number in its lane."""
+        return self.request.sequence
+
+    def set_uploads(self) -> None:
+        """Take over the parts' upload numbers (they are not part of the digest)."""
+        self.request.upload = _joined([part.upload for part in self.parts])
+
+    def set_timer(self, timer: Timer | None) -> None:
+        """Have at most one timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = timer
+
+
+class Lane:
+    """One window of request numbers at one partition.
+
+    Attributes:
+        uid: the partition.
+        next_sequence: of the next new request.
+        open: unanswered requests by sequence; a retried old one may be below all others.
+        waiting: parts that no request holds yet, with their sum of rows and bytes.
+    """
+
+    def __init__(self, uid: int) -> None:
+        self.uid = uid
+        self.next_sequence = 1
+        self.open: dict[int, Change] = {}
+        self.waiting: deque[Part] = deque()
+        self.rows = 0
+        self.bytes = 0
+
+    def push(self, part: Part) -> None:
+        """Let a part wait."""
+        self.waiting.append(part)
+        self.rows += part.rows
+        self.bytes += part.bytes
+
+    def take(self) -> list[Part]:
+        """Take the parts of the next request: the first one, and those like it that come after it.
+
+        Between parts that are not alike the order stays, except among decisions about leases: a consumer that acks and
+        extends by turns would else get few rows into each request. An EXTEND may overtake what ends leases, as no
+        lease is extended after its end; what ends leases may not overtake an EXTEND, but each other.
+        """
+        head = self._pop()
+        parts, rows, size = [head], head.rows, head.bytes
+        passed: list[Part] = []
+        while self.waiting and not head.alone:
+            part = self.waiting[0]
+            if part.alone or part.alike != head.alike:
+                if not _may_overtake(head, part):
+                    break
+                passed.append(self.waiting.popleft())
+                continue
+            rows, size = rows + part.rows, size + part.bytes
+            if rows > limits.REQUEST_ROWS_MAX or size > limits.REQUEST_BYTES_MAX:
+                break
+            parts.append(self._pop())
+        self.waiting.extendleft(reversed(passed))
+        return parts
+
+    def remove(self, part: Part) -> bool:
+        """Take one part out; False if it does not wait here."""
+        try:
+            self.waiting.remove(part)
+        except ValueError:
+            return False
+        self.rows -= part.rows
+        self.bytes -= part.bytes
+        return True
+
+    def _pop(self) -> Part:
+        part = self.waiting.popleft()
+        self.rows -= part.rows
+        self.bytes -= part.bytes
+        return part
+
+    @property
+    def may_send(self) -> bool:
+        """The next request may go: the window has room, and waiting longer would gather no more."""
+        if not self.waiting:
+            return False
+        open_count = len(self.open)
+        if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
+            return False
+        full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
+        if full or open_count < GATHER_FROM:
+            return True
+        if all(part.patient for part in self.waiting):
+            return False
+        # Patient requests are answered late: whoever cannot wait does not wait for those.
+        return sum(not change.request.patient for change in self.open.values()) < GATHER_FROM
+
+
+def _nobody(part: Part) -> None:
+    """Nobody is to be told any more."""
+
+
+def _may_overtake(later: Part, earlier: Part) -> bool:
+    return earlier.kind in _ENDING_LEASES and (
+        later.kind in _ENDING_LEASES or later.kind is RecordKind.EXTEND
+    )
+
+
+def _columns(parts: Sequence[Part]) -> dict[str, Any]:
+    if len(parts) == 1:
+        return {name: getattr(parts[0], name) for name in _COLUMNS}
+    return {name: _joined([getattr(part, name) for part in parts]) for name in _COLUMNS}
+
+
+def _joined(columns: Sequence[npt.NDArray[Scalar]]) -> npt.NDArray[Scalar]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def _bodies(parts: Sequence[Part]) -> list[Body]:
+    pieces = [piece for part in parts for piece in part.inline]
+    if not pieces:
+        return []
+    return pieces if len(pieces) == 1 else [b"".join(pieces)]

@@ -1,0 +1,152 @@
+"""A message on its way from the session machine to the user, and what came with it in one push."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq import ids
+from dueq.client.core.ports.extending import Extension, Place
+from dueq_codecs.messages import Push
+from dueq_codecs.records import U16, U32, U64, Outcome, RecordKind
+
+_TEXTS_TOGETHER = 8
+"""From this many rows on, the ids of a push are spelled all at once, as columns."""
+
+
+class PushedIds:
+    """The ids of one push, spelled when the first is asked for: most consumers never ask."""
+
+    __slots__ = ("_first", "_row", "_sequence", "_texts", "_uid")
+
+    def __init__(self, push: Push) -> None:
+        self._first: U64 = push.first
+        self._uid: U32 = push.uid
+        self._sequence: U64 = push.sequence
+        self._row: U16 = push.row
+        self._texts: dict[int, str] = {}
+
+    def text(self, index: int) -> str:
+        """Return the id of the push's row `index`."""
+        text = self._texts.get(index)
+        if text is None:
+            self._spell(index)
+            text = self._texts[index]
+        return text
+
+    def _spell(self, index: int) -> None:
+        if len(self._uid) < _TEXTS_TOGETHER:
+            columns = (self._first, self._uid, self._sequence, self._row)
+            self._texts[index] = ids.to_text(ids.MessageId(*(int(column[index]) for column in columns)))
+            return
+        uid = int(self._uid[index])
+        rows = np.flatnonzero(self._uid == uid)
+        texts = ids.texts(self._first[rows], uid, self._sequence[rows], self._row[rows])
+        self._texts.update(zip(rows.tolist(), texts, strict=True))
+
+
+class Delivery:
+    """One leased message of one consumer.
+
+    Attributes:
+        name: its name in the cluster: uid << 56 | sequence << 16 | row.
+        uid: its partition.
+        first: from when it first waited, Unix ms (part of the id).
+        sequence: log sequence of its insert.
+        row: its row in that record.
+        due: Unix ms.
+        token: the lease.
+        attempt: 1 for the first delivery.
+        released_at_us: mesh time at which it left the leader, Unix µs.
+        deadline_us: monotonic instant at which the lease is over, never later than at the leader.
+        extension: what was asked of the lease's end; None: nothing.
+        payload: the bytes, checksum checked.
+        key: the name that the producer gave it, "" if none.
+        handed: written by the face: the user has it (or it was given back unhandled).
+        settling: ACK, NACK or RELEASE is on its way or done; `decided` says which.
+        lost: the lease is over.
+        outcome: of the settling, once confirmed.
+    """
+
+    __slots__ = (
+        "_index",
+        "_pushed",
+        "attempt",
+        "deadline_us",
+        "decided",
+        "due",
+        "extension",
+        "first",
+        "handed",
+        "key",
+        "lost",
+        "name",
+        "outcome",
+        "payload",
+        "released_at_us",
+        "row",
+        "sequence",
+        "settling",
+        "token",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        name: int,
+        uid: int,
+        first: int,
+        sequence: int,
+        row: int,
+        due: int,
+        token: int,
+        attempt: int,
+        released_at_us: int,
+        deadline_us: int,
+        payload: bytes,
+        pushed: PushedIds,
+        index: int,
+        key: str = "",
+    ) -> None:
+        self.name = name
+        self.uid = uid
+        self.first = first
+        self.sequence = sequence
+        self.row = row
+        self.due = due
+        self.token = token
+        self.attempt = attempt
+        self.released_at_us = released_at_us
+        self.deadline_us = deadline_us
+        self.payload = payload
+        self.key = key
+        self.handed = False
+        self.settling = False
+        self.decided: RecordKind | None = None
+        self.lost = False
+        self.outcome: Outcome | None = None
+        self.extension: Extension | None = None
+        self._pushed = pushed
+        self._index = index
+
+    @property
+    def id(self) -> str:
+        """The message id as text."""
+        return self._pushed.text(self._index)
+
+    # -------------------------------------------------------------- extensions (see `extending`)
+
+    def ask(self, until_us: int) -> None:
+        """Its lease may be one that ends at this instant, from now on."""
+        if self.extension is None:
+            self.extension = Extension(self.deadline_us)
+        self.extension.ask(until_us)
+        self.deadline_us = self.extension.until_us
+
+    def answered(self, until_us: int, place: Place | None) -> None:
+        """What was asked for was applied at this place of the log; None: it was refused, and never will be."""
+        assert self.extension is not None
+        self.extension.answered(until_us, place)
+        self.deadline_us = self.extension.until_us
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.id}, due={self.due}, token={self.token}, attempt={self.attempt})"

@@ -1,0 +1,290 @@
+"""Everything that can happen to the session machine: the way in.
+
+Events with a `call` are answered by exactly one Completed or Failed effect with that number, at the latest
+when `deadline_us` (monotonic µs) has passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.parts import PartsCall
+from dueq_codecs.messages import BrokerMessage
+from dueq_codecs.records import U16, U32, U64, JobAction, RecordKind
+
+# ---------------------------------------------------------------- the network
+
+
+@dataclass(slots=True)
+class LinkReady:
+    """The socket of OpenLink is connected."""
+
+    link: int
+
+
+@dataclass(slots=True)
+class LinkLost:
+    """The socket's connection is gone or was never made; the machine opens another one in time."""
+
+    link: int
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class FrameReceived:
+    """A frame that decoded."""
+
+    link: int
+    message: BrokerMessage
+    bodies: Sequence[bytes | memoryview] = ()
+
+
+# ---------------------------------------------------------------- calls: topics and reading
+
+
+@dataclass(slots=True)
+class Connect:
+    """Completed(None) as soon as some broker has answered."""
+
+    call: int
+    deadline_us: int
+
+
+@dataclass(slots=True)
+class FetchTopics:
+    """Completed(MetadataReply). An empty topic asks for all."""
+
+    call: int
+    deadline_us: int
+    topic: str = ""
+
+
+@dataclass(slots=True)
+class CreateTopic:
+    """Completed(None) once every partition is serving. `replicas` 0: three, or all brokers if fewer."""
+
+    call: int
+    deadline_us: int
+    creation_id: bytes
+    topic: str
+    kind: str = "timeline"
+    partitions: int = 1
+    replicas: int = 0
+    min_isr: int = 0
+    payload_bytes_max: int = 0
+    horizon_ms: int = 0
+    exist_ok: bool = False
+
+
+@dataclass(slots=True)
+class DeleteTopic:
+    """Completed(None)."""
+
+    call: int
+    deadline_us: int
+    topic: str
+
+
+@dataclass(slots=True)
+class Inspect:
+    """Ask every broker: Completed(inspecting.Inspection)."""
+
+    call: int
+    deadline_us: int
+    what: str
+    topic: str = ""
+    seconds: int = 0
+
+
+@dataclass(slots=True)
+class Browse:
+    """A page of what waits in one partition: Completed(browsing.PageAnswer).
+
+    Attributes:
+        partition: its place in the topic.
+        snapshot, leader: as the page before said; 0 and "" for the first.
+        from_ms, until_ms: Unix ms; 0: no bound.
+        after: (wait_at, key) of the last row of the page before.
+        limit: rows at most; 0: the broker's choice.
+        upload, chunk: not 0: a chunk of this long payload instead.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    partition: int
+    snapshot: int = 0
+    leader: str = ""
+    from_ms: int = 0
+    until_ms: int = 0
+    after: tuple[int, int] = (0, 0)
+    limit: int = 0
+    payloads: bool = False
+    upload: int = 0
+    chunk: int = 0
+
+
+@dataclass(slots=True)
+class EndBrowse:
+    """A snapshot is not wanted any more. No answer."""
+
+    topic: str
+    uid: int
+    snapshot: int
+    leader: str
+
+
+# ---------------------------------------------------------------- calls: changes
+
+
+@dataclass(slots=True)
+class Insert:
+    """Schedule rows: Completed(PartsCall), whose `ids()` has one text per row.
+
+    `due`, `size`, `crc` and `payloads` have one length; `crc` is the CRC-32 of the whole payload.
+
+    Attributes:
+        client_id: under which the mesh remembers the requests; empty for the client's own.
+        partition: place in the topic of the partition for the first run; None for the client's turn.
+        keyed: every payload begins with its key (`dueq_codecs.keys`).
+        job, job_until: what the rows belong to, and the instant by which that must be committed; empty and 0: neither.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    payloads: Sequence[bytes | memoryview]
+    due: U64
+    size: U32
+    crc: U32
+    client_id: bytes = b""
+    partition: int | None = None
+    keyed: bool = False
+    job: bytes = b""
+    job_until: int = 0
+
+
+@dataclass(slots=True)
+class ActOnJob:
+    """Commit, abort or cancel a job: Completed(PartsCall), whose `outcomes()` has one Outcome a partition.
+
+    Attributes:
+        at_home: ask the partition that decides; else tell all others.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    action: JobAction
+    job: bytes
+    job_until: int
+    at_home: bool
+
+
+@dataclass(slots=True)
+class Alter:
+    """Move (with `due`) or cancel messages: Completed(PartsCall), whose `outcomes()` has one Outcome a row.
+
+    The columns are of one length; `uid` routes each row.
+    """
+
+    call: int
+    deadline_us: int
+    kind: RecordKind
+    topic: str
+    first: U64
+    uid: U32
+    sequence: U64
+    row: U16
+    due: U64 | None = None
+
+
+@dataclass(slots=True)
+class Repeat:
+    """Send what failed in an earlier call again: the same requests where their outcome is not known."""
+
+    call: int
+    deadline_us: int
+    of: PartsCall
+
+
+@dataclass(slots=True)
+class Abandon:
+    """Nobody waits for this call any more: what was not sent yet is not sent. No answer."""
+
+    call: int
+
+
+# ---------------------------------------------------------------- calls: consumers
+
+
+@dataclass(slots=True)
+class OpenConsumer:
+    """Attach to every leader of the topic, now and later: Completed(None) once the topic is known."""
+
+    call: int
+    deadline_us: int
+    consumer_id: bytes
+    topic: str
+    credit: int
+    credit_bytes: int
+    lease_ms: int
+    linger_us: int = 2_000
+    """So long acks that nobody waits for are gathered, as long as most of the credit is free."""
+
+
+@dataclass(slots=True)
+class Settle:
+    """Finish (ACK, NACK, RELEASE) or lengthen (EXTEND) leases; sent within 2 ms (an ACK without a `call`: within
+    the consumer's `linger_us`), repeated until confirmed.
+
+    With a `call` above 0: Completed(list of Outcome, one per delivery) once confirmed. `amount_ms` is the
+    delay of a NACK, the new length of an EXTEND.
+    """
+
+    consumer_id: bytes
+    kind: RecordKind
+    deliveries: Sequence[Delivery]
+    amount_ms: int = 0
+    call: int = 0
+    deadline_us: int = 0
+
+
+@dataclass(slots=True)
+class CloseConsumer:
+    """Release `unhandled`, confirm what is being settled, say goodbye: Completed(None), at the deadline too."""
+
+    call: int
+    deadline_us: int
+    consumer_id: bytes
+    unhandled: Sequence[Delivery]
+
+
+@dataclass(slots=True)
+class Close:
+    """Close every link; every open call fails with ClientClosed."""
+
+
+Event = (
+    LinkReady
+    | LinkLost
+    | FrameReceived
+    | Connect
+    | FetchTopics
+    | CreateTopic
+    | DeleteTopic
+    | Inspect
+    | Browse
+    | EndBrowse
+    | Insert
+    | ActOnJob
+    | Alter
+    | Repeat
+    | Abandon
+    | OpenConsumer
+    | Settle
+    | CloseConsumer
+    | Close
+)

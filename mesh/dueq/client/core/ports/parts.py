@@ -1,0 +1,78 @@
+"""A changing call: its rows, cut into parts."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq.client.core.ports.change import Part
+from dueq.errors import DueqError, OutcomeUnknown
+from dueq_codecs.records import Outcome, RecordKind
+
+T = TypeVar("T")
+
+
+class PartsCall:
+    """The result of an Insert or Alter call, and what a Repeat of it needs.
+
+    Attributes:
+        parts: in the order of the call's rows, or with `places`: the call's row of each part's rows.
+    """
+
+    __slots__ = ("call", "parts", "places", "rows", "unresolved")
+
+    def __init__(self, call: int, rows: int) -> None:
+        self.call = call
+        self.rows = rows
+        self.parts: list[Part] = []
+        self.places: list[npt.NDArray[np.intp]] | None = None
+        self.unresolved = 0
+
+    @property
+    def failures(self) -> list[DueqError]:
+        """Why parts failed, in order."""
+        return [part.error for part in self.parts if part.error is not None]
+
+    def ids(self) -> list[str]:
+        """One id per row of an Insert that succeeded."""
+        if len(self.parts) == 1:
+            return self.parts[0].ids()
+        return [text for part in self.parts for text in part.ids()]
+
+    def outcomes(self) -> list[Outcome]:
+        """One Outcome per row of an Alter that succeeded."""
+        if len(self.parts) == 1 and self.places is None:
+            return self.parts[0].outcomes()
+        return self._spread([part.outcomes() for part in self.parts])
+
+    def mixed(self) -> list[str | Outcome | DueqError]:
+        """One entry per row: its id or Outcome where it succeeded, the error where it did not."""
+        columns: list[list[str | Outcome | DueqError]] = []
+        for part in self.parts:
+            if part.error is not None:
+                columns.append([part.error] * part.rows)
+            elif part.kind == RecordKind.INSERT:
+                columns.append([*part.ids()])
+            else:
+                columns.append([*part.outcomes()])
+        return self._spread(columns)
+
+    def _spread(self, columns: list[list[T]]) -> list[T]:
+        if self.places is None:
+            return [value for column in columns for value in column]
+        rows: dict[int, T] = {}
+        for places, column in zip(self.places, columns, strict=True):
+            rows.update(zip(places.tolist(), column, strict=True))
+        return [rows[row] for row in range(self.rows)]
+
+    def verdict(self) -> DueqError | None:
+        """The one error of the whole call, or None when it succeeded."""
+        failures = self.failures
+        if not failures:
+            return None
+        for error in failures:
+            if isinstance(error, OutcomeUnknown):
+                return error
+        return failures[0]

@@ -1,0 +1,608 @@
+"""Dispatch: from waiting to a consumer's hands, for one topic at one of its leaders.
+
+    due queue ──look-ahead──► LEASE proposed ──committed──► GRANTED ──at the due instant──► Push
+        ▲                         payload read meanwhile                                     │
+        └───────────── RELEASE, EXPIRE, NACK applied ◄───────────────────────────────────────┤
+                                              ACK applied: gone ◄────────────────────────────┘
+
+The leader looks ahead by a few commits: it chooses a consumer with credit, commits the lease and reads the
+payload *before* the due instant and pushes *at* it, so durability costs no lateness. What may never happen is
+kept by three checks at the very push: mesh time has reached the message's instant; the lease is committed
+in a state that this epoch owns, and at least half of it is left; every ISR member has acked in this epoch within
+500 ms, so nobody has led after it (protocol case B13, `confirming`).
+
+Nothing here is replicated. All of it follows from the timeline, the frames of consumers and the clock, and
+a new leader begins with what the timeline shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.delivery.consumers import Consumers, ConsumerSession
+from dueq.core.delivery.due_queue import NEVER_MS
+from dueq.core.delivery.lane import Lane, LedPartition
+from dueq.core.delivery.leases import I64, NEVER_US, Body, Phase
+from dueq.core.delivery.pushes import Leaving, build, frames, gather
+from dueq.core.delivery.sessions import LaneCounts, Sessions, SessionStatus
+from dueq.core.delivery.staging import Stager, fit_bytes
+from dueq.core.ports.entry import Entries, keys_of
+from dueq.core.ports.events import Route
+from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
+from dueq.core.state.applied import Applied
+from dueq.core.turn.mesh_time import MeshTime
+from dueq.core.turn.metrics import CoreMetrics
+from dueq.instant import Now
+from dueq_codecs.messages import BrokerMessage, ConsumerFrame, PushChunk
+from dueq_codecs.records import U16, U64, Record, RecordKind
+
+LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS) * 1000
+"""Nothing is leased further ahead of its instant."""
+LOOK_US: Final = 20_000
+"""Least time between two looks at the timers of leases."""
+RETRY_US: Final = 5_000
+"""After a refused proposal, or while an ISR member has not answered (or confirmed) lately."""
+SAFETY_US: Final = 100_000
+"""Work that something else holds up is looked at again so often, whatever happens."""
+AGAIN_ROWS: Final = 512
+"""Leases of one lane that are staged at a time to be pushed again."""
+_WITHHOLDING: Final = (RecordKind.CANCEL, RecordKind.MOVE)
+WAITING_MAX: Final = 4096
+"""So far are waiting messages counted for a ConsumerReply."""
+
+
+class TopicDispatcher:
+    """Leases and pushes of one topic, over all its partitions that this broker leads and serves.
+
+    One caller; every method takes effect at once. Outputs are fetched with `take_sends` and `take_reads`.
+
+    Args:
+        topic: name.
+        broker_id, incarnation: this broker and its life, named in what is sent to a consumer.
+        metrics: counters.
+        new_token: gives out numbers for read orders.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        broker_id: str,
+        incarnation: int,
+        metrics: CoreMetrics,
+        new_token: Callable[[], int],
+    ) -> None:
+        self.topic = topic
+        self._broker_id, self._incarnation = broker_id, incarnation
+        self._metrics = metrics
+        self._lanes: dict[int, Lane] = {}
+        self._consumers = Consumers()
+        self._sends: list[tuple[Route, BrokerMessage, list[Body]]] = []
+        self._stager = Stager(topic, metrics, new_token, self._consumers, self._send_chunk)
+        self._sessions = Sessions(
+            topic, broker_id, incarnation, self._consumers, self._lanes, self._stager, self._send, self
+        )
+        self._mesh_minus_mono_us: int | None = None
+        self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN
+        self._paused = True
+        self._retry_us = NEVER_US
+        self._room_bytes = 0
+        self._cut = False  # a record was full: the next tick goes on at once
+        self._dirty = False  # something was handed in since the last tick
+
+    # -------------------------------------------------------------- what is led
+
+    def lead(self, partition: LedPartition, now: Now) -> None:
+        """Begin to dispatch a partition whose barrier has been applied.
+
+        Inherited leases count as pushed. Their deadlines begin now (or when due, or when no earlier leader can
+        push them any more, if that is later), so never earlier than their holders believe; holders that are
+        attached are asked to attach again, so that what they do not have is pushed anew (protocol case B8).
+        """
+        self.unlead(partition.uid, now)
+        lane = self._lanes[partition.uid] = Lane(partition)
+        lane.queue.add(partition.timeline.deliverable_hot())
+        leased = partition.timeline.leased()
+        if len(leased):
+            owners = self._sessions.inherit(leased, now)
+            # They were granted, so they are due within the look-ahead: a clock that is behind must not hold them
+            # for as long as it is.
+            latest_us = now.mono_us + LEASED_AHEAD_US
+            due_us = np.minimum(self._mono_of(leased["wait_at"], now), latest_us)
+            from_us = np.maximum(due_us, partition.leases_from_us)
+            deadline_us = from_us + leased["lease_ms"].astype(np.int64) * 1000
+            lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
+            lane.touch(int(deadline_us.min()))
+        self._dirty = True
+
+    def unlead(self, uid: int, now: Now) -> None:
+        """Stop at once: the partition is led by another, or by nobody."""
+        lane = self._lanes.pop(uid, None)
+        if lane is None:
+            return
+        self._stager.forget(lane)
+        slots = np.fromiter(lane.leases.slot_of.values(), np.intp, len(lane.leases))
+        if len(slots):
+            leases = lane.leases
+            self._consumers.give_back(leases.owner[slots], leases.entry["size"][slots], now)
+        self._sessions.unled(uid, lane.leases.owner[slots])
+        self._sessions.drop_idle()
+
+    @property
+    def leads(self) -> bool:
+        """Whether any partition is led."""
+        return bool(self._lanes)
+
+    # -------------------------------------------------------------- what was committed
+
+    def applied(self, uid: int, record: Record, applied: Applied, now: Now) -> None:
+        """A record of a led partition was applied."""
+        lane = self._lanes.get(uid)
+        if lane is None:
+            return
+        self._dirty = True
+        if len(applied.leased):
+            if record.kind == RecordKind.LEASE:
+                self._granted(lane, applied.leased, now)
+            else:
+                self._extended(lane, applied.leased, now)
+        if len(applied.ended):
+            owners = self._ended(lane, keys_of(applied.ended), now)
+            if record.kind == RecordKind.EXPIRE:
+                self._metrics.messages["expire", self.topic] += len(applied.ended)
+                self._sessions.ran_out(owners, now)
+        if len(applied.refused):
+            self._ended(lane, applied.refused, now)
+            lane.requeue(applied.refused)
+        if len(applied.waiting):
+            lane.queue.add(applied.waiting)
+        if applied.job is not None:
+            lane.job_decided(applied.job, now)
+        if record.kind in _WITHHOLDING and record.token.any():
+            self._let_go(lane, record, now)
+        lane.drop_dead()
+
+    def _let_go(self, lane: Lane, record: Record, now: Now) -> None:
+        """End leases that a CANCEL or MOVE withheld and has not ended: it was a repetition, or refused."""
+        leases, named = lane.leases, np.flatnonzero(record.token)
+        keys = (record.target_sequence[named] << np.uint64(16)) | record.target_row[named]
+        for key, token in zip(keys.tolist(), record.token[named].tolist(), strict=True):
+            slot = leases.slot_of.get(key)
+            if slot is not None and leases.phase[slot] == Phase.WITHHELD and leases.token[slot] == token:
+                lane.end_now(np.array([slot]), now)
+
+    def became_hot(self, uid: int, entries: Entries) -> None:
+        """The timeline has loaded waiting entries into its hot window."""
+        lane = self._lanes.get(uid)
+        if lane is not None:
+            lane.queue.add(entries)
+            lane.drop_dead()
+            self._dirty = True
+
+    def _granted(self, lane: Lane, entries: Entries, now: Now) -> None:
+        self._metrics.messages["lease", self.topic] += len(entries)
+        leases = lane.leases
+        slots = leases.find(keys_of(entries))
+        if len(slots) < len(entries):  # never proposed here: nobody counts it
+            return
+        leases.rewrite(slots, entries)
+        phase = leases.phase[slots]
+        fresh = phase == Phase.PROPOSED
+        waits = entries["wait_at"]
+        mono_us = self._mono_of(waits, now)
+        half_us = mono_us + entries["lease_ms"].astype(np.int64) * 500
+        far_us = now.mono_us + LEASED_AHEAD_US
+        if mono_us.max() > far_us:
+            # Moved between proposal and grant: the new instant is too far off to hold a lease for.
+            half_us[mono_us > far_us] = now.mono_us
+        if not fresh.all():
+            # Withheld or to be ended since it was proposed: only the timer matters, and it may be set
+            # already.
+            withheld = slots[phase == Phase.WITHHELD]
+            leases.act_us[withheld] = np.minimum(leases.act_us[withheld], half_us[phase == Phase.WITHHELD])
+            slots, waits, half_us, entries = slots[fresh], waits[fresh], half_us[fresh], entries[fresh]
+            lane.touch(now.mono_us)
+            if not len(slots):
+                return
+        leases.phase[slots] = Phase.GRANTED
+        half_us = np.minimum(leases.act_us[slots], half_us)
+        leases.act_us[slots] = half_us
+        lane.touch(int(half_us.min()))
+        alive = half_us > now.mono_us
+        if not alive.all():  # what is to be ended at once must not lie here until its far instant
+            slots, waits, entries = slots[alive], waits[alive], entries[alive]
+            if not len(slots):
+                return
+        lane.schedule(slots, waits)
+        self._stager.send_ahead(lane, slots, entries)
+
+    def _extended(self, lane: Lane, entries: Entries, now: Now) -> None:
+        leases = lane.leases
+        slots = leases.find(keys_of(entries))
+        if len(slots) < len(entries):
+            return
+        leases.rewrite(slots, entries)
+        held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
+        length_us = entries["lease_ms"].astype(np.int64)[held] * 1000
+        leases.act_us[slots[held]] = now.mono_us + length_us
+        if len(length_us):
+            lane.touch(now.mono_us + int(length_us.min()))
+
+    def _ended(self, lane: Lane, keys: U64, now: Now) -> I64:
+        """Forget leases; returns the numbers of the sessions that had them."""
+        leases = lane.leases
+        slots = leases.find(keys)
+        owners = leases.owner[slots]
+        if len(slots):
+            self._consumers.give_back(owners, leases.entry["size"][slots], now)
+            leases.remove(slots, keys.tolist())
+        return owners
+
+    def _mono_of(self, waits: U64, now: Now) -> I64:
+        """Return the mono instant (µs) of each waiting instant by mesh time, now at the earliest."""
+        ahead_us = self._mesh_us(now) - now.mono_us
+        return np.maximum(waits.astype(np.int64) * 1000 - ahead_us, now.mono_us)
+
+    # -------------------------------------------------------------- cancel, move, extend
+
+    def withhold(self, uid: int, keys: U64) -> U64:
+        """A CANCEL or MOVE of these messages is about to be appended: hold back what has not been pushed.
+
+        Returns:
+            Per key the token of its lease, to be carried by that record; 0 where no lease is proposed or
+            granted, or its push has left, or an earlier leader granted it.
+        """
+        tokens = np.zeros(len(keys), np.uint64)
+        lane = self._lanes.get(uid)
+        if lane is None or not lane.leases.slot_of:
+            return tokens
+        leases = lane.leases
+        for at, key in enumerate(keys.tolist()):
+            slot = leases.slot_of.get(key)
+            if slot is not None and Phase.PROPOSED <= leases.phase[slot] <= Phase.WITHHELD:
+                leases.phase[slot] = Phase.WITHHELD
+                tokens[at] = leases.token[slot]
+        return tokens
+
+    def extending(self, uid: int, keys: U64, tokens: U64, amount_ms: U64, now: Now) -> None:
+        """An EXTEND is about to be appended: its leases do not run out while it is on its way.
+
+        Otherwise an EXPIRE that follows it in the log would end a lease that was just confirmed to be longer.
+        """
+        lane = self._lanes.get(uid)
+        if lane is None:
+            return
+        leases = lane.leases
+        for key, token, length_ms in zip(keys.tolist(), tokens.tolist(), amount_ms.tolist(), strict=True):
+            slot = leases.slot_of.get(key)
+            held = slot is not None and leases.phase[slot] in (Phase.PUSHED, Phase.AGAIN)
+            if slot is not None and held and leases.token[slot] == token:
+                until_us = now.mono_us + min(length_ms, limits.LEASE_MS_MAX) * 1000
+                leases.act_us[slot] = max(int(leases.act_us[slot]), until_us)
+
+    # -------------------------------------------------------------- consumers
+
+    def consumer_frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
+        """A consumer attaches, beats or says goodbye; it is answered with a ConsumerReply."""
+        self._dirty = True
+        self._sessions.frame(route, frame, now)
+
+    def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
+        """A frame could not be sent to this route: nothing is pushed there until its consumers attach again."""
+        self._dirty = True
+        self._sessions.route_lost(route, unsent, now)
+
+    def shift(self, gap_us: int, now: Now) -> None:
+        """The process was paused: leases and sessions have lived shorter than the clock says."""
+        for lane in self._lanes.values():
+            lane.leases.shift(gap_us)
+            if lane.act_us < NEVER_US:
+                lane.act_us += gap_us
+        self._sessions.shift(gap_us)
+
+    # -------------------------------------------------------------- payloads
+
+    def payloads_read(self, done: PayloadsRead | ChunkRead, now: Now) -> bool:
+        """A read that `take_reads` gave out was answered; returns whether all that is still wanted could be read."""
+        self._dirty = True
+        if isinstance(done, ChunkRead):
+            return self._stager.chunk_read(done)
+        return self._stager.payloads_read(done)
+
+    # -------------------------------------------------------------- work
+
+    def tick(
+        self, now: Now, clock: MeshTime, look_ahead_ms: int, paused: bool, recording: bool = False
+    ) -> None:
+        """Do all that is due.
+
+        Args:
+            now: the instant; all input of this turn has been handed in before.
+            clock: mesh time.
+            look_ahead_ms: how far ahead of their instant messages are leased.
+            paused: nothing may be leased or pushed (the clock is on hold, or the process was paused).
+            recording: a record is being made in this turn: a LEASE costs no sync of its own.
+        """
+        mesh_us = clock.mesh_now_us(now)
+        self._mesh_minus_mono_us = mesh_us - now.mono_us
+        self._look_ahead_ms = look_ahead_ms
+        self._paused = paused
+        self._retry_us = NEVER_US
+        self._sessions.end_silent(now)
+        for lane in self._lanes.values():
+            if lane.act_us <= now.mono_us:
+                lane.end_leases(now, LOOK_US, RETRY_US)
+        if not paused:
+            self._push(now, mesh_us)
+            self._lease(now, mesh_us // 1000, recording)
+            self._stage_again()
+        self._sessions.tell_waiting(now)
+        self._sessions.answer_late(now)
+        self._dirty = False
+
+    # -------------------------------------------------------------- pushing
+
+    def _push(self, now: Now, mesh_us: int) -> None:
+        mesh_ms = mesh_us // 1000
+        parts = []
+        for lane in self._lanes.values():
+            if lane.next_push_ms > mesh_ms and not lane.has_late:
+                continue
+            if not lane.partition.confirmed(now):
+                lane.partition.ask(now)
+                continue
+            slots = lane.take_due(mesh_ms, now)
+            if slots is not None and len(slots):
+                parts.append((lane, slots))
+        if not parts:
+            return
+        for number, leaving in frames(gather(parts)):
+            session = self._consumers.by_number.get(number)
+            if session is None or not session.reachable or session.route is None:
+                for at, lane in enumerate(leaving.lanes):
+                    lane.return_granted(leaving.slots[leaving.lane == at], now)
+                continue
+            self._count_push(leaving, mesh_us)
+            push, bodies = build(
+                leaving, session, self.topic, self._broker_id, self._incarnation, mesh_us, now
+            )
+            self._sends.append((session.route, push, bodies))
+
+    def _count_push(self, leaving: Leaving, mesh_us: int) -> None:
+        self._metrics.statistics.pushed(self.topic, leaving.entries, mesh_us)
+        attempts = leaving.entries["attempt"].tolist()
+        waits = leaving.entries["wait_at"].tolist()
+        self._metrics.messages["push", self.topic] += len(attempts)
+        first = attempts.count(1)
+        if first < len(attempts):
+            self._metrics.redelivered[self.topic] += len(attempts) - first
+            waits = [wait for wait, attempt in zip(waits, attempts, strict=True) if attempt == 1]
+        lateness = self._metrics.lateness_of(self.topic)
+        for wait_ms, count in Counter(waits).items():
+            lateness.observe(mesh_us - wait_ms * 1000, count)
+
+    # -------------------------------------------------------------- leasing
+
+    def _lease(self, now: Now, mesh_ms: int, recording: bool) -> None:
+        """Lease ready messages first, then with the credit that is left those of the look-ahead.
+
+        When there is anything to lease, half of what is left goes to what follows soon after the look-ahead: so a
+        steady stream costs one commit in that time and not one per message; and none, where records are made for
+        other reasons so often.
+        """
+        self._cut = False
+        ahead_ms = mesh_ms + self._look_ahead_ms
+        gather_ms = ahead_ms + limits.LEASE_GATHER_MS
+        wanted_ms = ahead_ms + limits.LEASE_GATHER_MS // 2 if recording else ahead_ms
+        if all(lane.queue.head_ms > wanted_ms for lane in self._lanes.values()):
+            return
+        lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= gather_ms]
+        free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
+        if not free:
+            return
+        lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
+        picked: dict[int, list[Entries]] = {}
+        for until_ms in (mesh_ms, ahead_ms):
+            free = self._pick(lanes, until_ms, free, picked)
+        if picked or recording:
+            self._pick(lanes, gather_ms, free // 2, picked)
+        staged = self._staged_bytes()
+        self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
+        for uid, pieces in picked.items():
+            lane = self._lanes[uid]
+            entries = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+            leased = self._propose(lane, entries, now)
+            self._cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
+
+    def _staged_bytes(self) -> int:
+        return sum(lane.leases.staged_bytes for lane in self._lanes.values())
+
+    def _pick(self, lanes: list[Lane], until_ms: int, free: int, picked: dict[int, list[Entries]]) -> int:
+        """Take up to `free` messages from the queues in even shares; returns what is left of `free`.
+
+        The lane whose head has waited longest comes first, so that little credit starves none.
+        """
+        while free > 0:
+            open_lanes = [
+                lane for lane in lanes if lane.queue.head_ms <= until_ms and self._room(lane, picked) > 0
+            ]
+            if not open_lanes:
+                break
+            open_lanes.sort(key=lambda lane: lane.queue.head_ms)
+            share = max(1, free // len(open_lanes))
+            for lane in open_lanes[:free]:
+                entries = lane.take_waiting(until_ms, min(share, self._room(lane, picked)))
+                if len(entries):
+                    picked.setdefault(lane.uid, []).append(entries)
+                    free -= len(entries)
+        return free
+
+    def _room(self, lane: Lane, picked: dict[int, list[Entries]]) -> int:
+        """Return how many more messages of a lane may be leased in this turn."""
+        count = sum(map(len, picked.get(lane.uid, ())))
+        return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(lane.leases)) - count
+
+    def _propose(self, lane: Lane, entries: Entries, now: Now) -> int:
+        """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.
+
+        Returns:
+            How many were leased.
+        """
+        count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
+        if count < len(entries):
+            lane.queue.add(entries[count:])
+            entries = entries[:count]
+        rows, owners, column = self._consumers.deal(entries["size"], now)
+        if rows is not None:
+            left = np.ones(len(entries), np.bool_)
+            left[rows] = False
+            lane.queue.add(entries[left])
+            entries = entries.take(rows)
+        if not len(entries):
+            return 0
+        numbers = np.array([session.number_here for session in owners], np.int64)[column]
+        token = lane.partition.propose(_lease_record(lane.uid, entries, owners, column), now)
+        if not token:
+            self._consumers.give_back(numbers, entries["size"], now)
+            lane.queue.add(entries)
+            self._retry_us = now.mono_us + RETRY_US
+            return 0
+        slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)
+        before = lane.leases.staged_bytes
+        self._stager.stage(lane, slots, entries)
+        self._room_bytes -= lane.leases.staged_bytes - before
+        return len(entries)
+
+    def _stage_again(self) -> None:
+        """Bring back payloads of leases that are to be pushed again, as far as there is room for them."""
+        while self._sessions.again:
+            if self._staged_bytes() >= limits.LOOK_AHEAD_BYTES_MAX:
+                return
+            lane, slots, tokens = self._sessions.again.popleft()
+            if self._lanes.get(lane.uid) is not lane:
+                continue
+            if len(slots) > AGAIN_ROWS:
+                self._sessions.again.appendleft((lane, slots[AGAIN_ROWS:], tokens[AGAIN_ROWS:]))
+                slots, tokens = slots[:AGAIN_ROWS], tokens[:AGAIN_ROWS]
+            slots = slots[lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.AGAIN)]
+            if len(slots):
+                entries = lane.leases.entry.take(slots)
+                lane.leases.unstage(slots)
+                self._stager.stage(lane, slots, entries)
+                self._stager.send_ahead(lane, slots, entries)
+                lane.schedule(slots, np.ascontiguousarray(entries["wait_at"]))
+
+    # -------------------------------------------------------------- deadlines
+
+    def next_deadline_us(self, now: Now) -> int | None:
+        """Return when (mono, µs) `tick` must be called again at the latest; None: only after some input.
+
+        By mesh time as it was at the last tick.
+        """
+        if self._dirty or (self._cut and not self._paused):
+            return now.mono_us
+        best_us = min(self._sessions.next_us, self._retry_us)
+        mesh_us = self._mesh_us(now)
+        mesh_ms = mesh_us // 1000
+        soonest_ms = NEVER_MS
+        have_credit = not self._paused and self._consumers.free_rows(now, 1) > 0
+        for lane in self._lanes.values():
+            best_us = min(best_us, lane.act_us)
+            if self._paused:
+                continue
+            if mesh_ms < lane.next_push_ms < soonest_ms:
+                soonest_ms = lane.next_push_ms
+            best_us = min(best_us, now.mono_us + self._look_again_us(lane, mesh_ms, have_credit, now))
+            head_ms = lane.queue.head_ms
+            wake_ms = head_ms - self._look_ahead_ms if have_credit else head_ms
+            # Without credit it begins to wait at that instant, and consumers are told.
+            if mesh_ms < wake_ms < soonest_ms:
+                soonest_ms = wake_ms
+        if soonest_ms < NEVER_MS:
+            best_us = min(best_us, now.mono_us + soonest_ms * 1000 - mesh_us)
+        return best_us if best_us < NEVER_US else None
+
+    def _look_again_us(self, lane: Lane, mesh_ms: int, have_credit: bool, now: Now) -> int:
+        """Return how long what is held up waits for another look: whatever frees it should bring a tick by
+        itself, but nothing may be forgotten because it did not."""
+        ready = have_credit and lane.queue.head_ms <= mesh_ms + self._look_ahead_ms
+        pushes = lane.next_push_ms <= mesh_ms or lane.has_late
+        if not ready and not pushes:
+            return NEVER_US
+        if (pushes and not lane.partition.confirmed(now)) or (ready and not lane.partition.in_touch(now)):
+            return RETRY_US
+        return SAFETY_US
+
+    # -------------------------------------------------------------- outputs and counts
+
+    def _send(self, route: Route, message: BrokerMessage) -> None:
+        self._sends.append((route, message, []))
+
+    def _send_chunk(self, session: ConsumerSession, message: PushChunk, data: bytes) -> None:
+        if session.route is not None:
+            message.leader = self._broker_id
+            self._sends.append((session.route, message, [data]))
+
+    def take_sends(self) -> list[tuple[Route, BrokerMessage, list[Body]]]:
+        """Return the frames to send since the last call, in order."""
+        sends, self._sends = self._sends, []
+        return sends
+
+    def take_reads(self) -> list[ReadPayloads | ReadChunk]:
+        """Return the read orders since the last call."""
+        reads, self._stager.reads = self._stager.reads, []
+        return reads
+
+    def has_waiting(self, now: Now) -> bool:
+        """Whether due messages wait and nobody has credit for them."""
+        mesh_ms = self._mesh_ms(now)
+        if not any(lane.queue.head_ms <= mesh_ms for lane in self._lanes.values()):
+            return False
+        return not self._consumers.free_rows(now, 1)
+
+    def waiting(self, now: Now) -> int:
+        """Return about how many due messages are not leased, counted up to `WAITING_MAX`."""
+        count = 0
+        for lane in self._lanes.values():
+            count += lane.queue.count_until(self._mesh_ms(now), WAITING_MAX - count)
+        return count
+
+    def _mesh_us(self, now: Now) -> int:
+        ahead_us = self._mesh_minus_mono_us
+        return now.wall_us if ahead_us is None else now.mono_us + ahead_us
+
+    def _mesh_ms(self, now: Now) -> int:
+        return self._mesh_us(now) // 1000
+
+    def ready_count(self, uid: int, now: Now) -> int:
+        """Return about how many messages of a partition are due and not leased (its hot window only)."""
+        lane = self._lanes.get(uid)
+        if lane is None:
+            return 0
+        return lane.queue.count_until(self._mesh_ms(now), len(lane.queue))
+
+    def counts(self, uid: int, now: Now) -> LaneCounts:
+        """Return what a partition's status shows."""
+        lane = self._lanes.get(uid)
+        if lane is None:
+            return LaneCounts(0, 0, 0)
+        return LaneCounts(self.ready_count(uid, now), len(lane.leases), len(lane.leases.unpushed()))
+
+    def sessions(self, now: Now) -> list[SessionStatus]:
+        """Return what the status shows of each consumer, in order of their first frame."""
+        return self._sessions.status(now)
+
+
+def _lease_record(uid: int, entries: Entries, owners: list[ConsumerSession], column: U16) -> Record:
+    record = Record(RecordKind.LEASE, uid, 0, 0, 0)
+    record.first = np.ascontiguousarray(entries["first"])
+    record.target_sequence = np.ascontiguousarray(entries["sequence"])
+    record.target_row = np.ascontiguousarray(entries["row"])
+    record.consumer = column
+    record.consumers = tuple(session.consumer_id for session in owners)
+    record.lease_ms = np.array([session.lease_ms for session in owners], np.uint64)
+    return record

@@ -1,0 +1,137 @@
+"""The waiting messages of one partition in the order in which they become due.
+
+A heap of integers `wait_at << 56 | key`, so order is (wait_at, log sequence, row) and nothing else.
+Deletion is
+lazy: the place of a message that was moved or cancelled stays in the heap until it comes up, and is then
+checked, many at a time, against the timeline's rows. Nothing is ever forgotten: what the timeline shows as
+waiting at this very instant comes out, once, and whoever takes it out puts it back or leases it.
+
+A dead place could stay for a year, so the heap is made anew from the timeline when most of it must be dead: it
+holds at most two places per waiting message, and `SPARE_PLACES`. That costs less than taking the dead ones out
+one by one would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, KeysView
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
+from dueq_codecs.records import U64
+
+NEVER_MS: Final = 1 << 62
+"""Later than every instant."""
+SPARE_PLACES: Final = 256
+"""So many dead places are always allowed: a small heap is not made anew time and again."""
+WAITING: Final = int(State.WAITING)
+_KEY_BITS: Final = 56
+_KEY_MASK: Final = (1 << _KEY_BITS) - 1
+
+
+class DueQueue:
+    """Places of waiting messages, soonest first.
+
+    Args:
+        rows: returns the timeline's entry of each key, in order; state ABSENT where it holds none.
+    """
+
+    __slots__ = ("_heap", "_rows")
+
+    def __init__(self, rows: Callable[[U64], Entries]) -> None:
+        self._rows = rows
+        self._heap: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def head_ms(self) -> int:
+        """Instant of the soonest place (its message may be gone); NEVER_MS when there is none."""
+        return self._heap[0] >> _KEY_BITS if self._heap else NEVER_MS
+
+    def add(self, entries: Entries) -> None:
+        """Enter waiting messages; those that are in already do no harm."""
+        waits = entries["wait_at"].tolist()
+        if len(waits) == 1:
+            key = int(entries["sequence"][0]) << 16 | int(entries["row"][0])
+            heappush(self._heap, waits[0] << _KEY_BITS | key)
+            return
+        keys = keys_of(entries).tolist()
+        heap = self._heap
+        if len(keys) * 4 < len(heap):
+            for wait_at, key in zip(waits, keys, strict=True):
+                heappush(heap, wait_at << _KEY_BITS | key)
+        else:
+            heap += [wait_at << _KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
+            heapify(heap)
+
+    def renew(self, entries: Entries) -> None:
+        """Forget all places but those of these waiting messages, which are all that may come out."""
+        keys = keys_of(entries).tolist()
+        waits = entries["wait_at"].tolist()
+        self._heap = [wait_at << _KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
+        heapify(self._heap)
+
+    def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
+        """Take out messages that wait until `until_ms` or sooner.
+
+        Args:
+            until_ms: the latest instant, inclusive.
+            limit: at most so many.
+            taken: keys that are spoken for although the timeline does not show it yet.
+
+        Returns:
+            Waiting entries in order. Fewer than `limit` does not mean that there are no more.
+        """
+        while True:
+            places = self._pop_places((until_ms + 1) << _KEY_BITS, limit)
+            if not places:
+                return NO_ENTRIES
+            found = self._valid(places, taken)
+            if len(found):
+                return found
+
+    def _pop_places(self, bound: int, limit: int) -> list[int]:
+        heap = self._heap
+        places: list[int] = []
+        last = -1
+        while heap and heap[0] < bound and len(places) < limit:
+            place = heappop(heap)
+            if place != last:
+                places.append(place)
+                last = place
+        # A repeat of the last one must not come out with the next look, before anybody knows that it is taken.
+        while heap and heap[0] == last:
+            heappop(heap)
+        return places
+
+    def _valid(self, places: list[int], taken: KeysView[int]) -> Entries:
+        """Return the entries that still wait at their place and that nobody has taken."""
+        keys = [place & _KEY_MASK for place in places]
+        rows = self._rows(np.array(keys, np.uint64))
+        waits = [place >> _KEY_BITS for place in places]
+        free = taken.isdisjoint(keys)
+        states = rows["state"].tolist()
+        if free and rows["wait_at"].tolist() == waits and states.count(WAITING) == len(states):
+            return rows
+        good = (rows["state"] == WAITING) & (rows["wait_at"] == np.array(waits, np.uint64))
+        if not free:
+            good &= np.array([key not in taken for key in keys])
+        return rows.take(np.flatnonzero(good))
+
+    def count_until(self, until_ms: int, limit: int) -> int:
+        """Return about how many wait until `until_ms`, at most `limit`; costs as much as it counts."""
+        heap = self._heap
+        bound = (until_ms + 1) << _KEY_BITS
+        size = len(heap)
+        count = 0
+        open_places = [0]
+        while open_places and count < limit:
+            at = open_places.pop()
+            if at < size and heap[at] < bound:
+                count += 1
+                open_places += (2 * at + 1, 2 * at + 2)
+        return count

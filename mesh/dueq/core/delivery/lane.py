@@ -1,0 +1,283 @@
+"""What dispatch keeps of one led partition: who waits, who is leased, what is to be pushed."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq import limits
+from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES, DueQueue
+from dueq.core.delivery.leases import FEW, NEVER_US, LeaseTable, Phase, Slots
+from dueq.core.ports.entry import Entries, State
+from dueq.core.state.job_table import Job
+from dueq.instant import Now
+from dueq_codecs.records import U64, Record, RecordKind
+
+
+class LedTimeline(Protocol):
+    """The applied state of a led partition, as far as dispatch reads it."""
+
+    def rows(self, keys: U64) -> Entries:
+        """Return the entry of each key, in order; state ABSENT where memory holds none."""
+        ...
+
+    def leased(self) -> Entries:
+        """Return every leased entry."""
+        ...
+
+    def deliverable_hot(self) -> Entries:
+        """Return every waiting entry of the hot window that may be delivered."""
+        ...
+
+    @property
+    def hot_count(self) -> int:
+        """Waiting entries of the hot window."""
+        ...
+
+    @property
+    def jobs(self) -> LedJobs:
+        """What says which entries may be delivered."""
+        ...
+
+
+class LedJobs(Protocol):
+    """The jobs of a led partition, as far as dispatch reads them."""
+
+    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
+        ...
+
+
+class LedPartition(Protocol):
+    """A partition that this broker leads and serves."""
+
+    @property
+    def uid(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def timeline(self) -> LedTimeline: ...
+
+    def propose(self, record: Record, now: Now) -> int:
+        """Append a record of the leader's own (columns filled in; sequence, epoch and stamp are set here).
+
+        Returns:
+            Its sequence; 0 when it was refused (too much is uncommitted) and nothing happened.
+        """
+        ...
+
+    def confirmed(self, now: Now) -> bool:
+        """Return whether every ISR member has acked in this epoch within `limits.PUSH_CONFIRM_MS`."""
+        ...
+
+    def ask(self, now: Now) -> None:
+        """Have them do so: something waits for it."""
+        ...
+
+    def in_touch(self, now: Now) -> bool:
+        """Return whether every ISR member has answered anything within that time."""
+        ...
+
+    @property
+    def leases_from_us(self) -> int:
+        """(mono) Inherited leases count from no earlier instant."""
+        ...
+
+    def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
+        """Return the inline payloads that are still in memory, None for the others."""
+        ...
+
+
+class _Batch(NamedTuple):
+    """Leases that are pushed when their time comes."""
+
+    wait_ms: int
+    """The first of `waits`."""
+    order: int
+    slots: Slots
+    tokens: U64
+    waits: U64
+    """Growing."""
+
+
+class Lane:
+    """One led partition.
+
+    Attributes:
+        partition: the partition.
+        queue: its waiting messages.
+        leases: its leases.
+        act_us: (mono) no lease must be ended before this instant.
+    """
+
+    def __init__(self, partition: LedPartition) -> None:
+        self.partition = partition
+        self.uid = partition.uid
+        self.queue = DueQueue(partition.timeline.rows)
+        self.leases = LeaseTable()
+        self.act_us = NEVER_US
+        self._pending: list[_Batch] = []
+        self._orders = 0
+        self._late: list[tuple[Slots, U64]] = []
+
+    # -------------------------------------------------------------- what is to be pushed
+
+    @property
+    def next_push_ms(self) -> int:
+        """Instant of the next push that is not due yet; NEVER_MS when there is none."""
+        return self._pending[0].wait_ms if self._pending else NEVER_MS
+
+    @property
+    def has_late(self) -> bool:
+        """Whether pushes are due that something else holds up."""
+        return bool(self._late)
+
+    def schedule(self, slots: Slots, waits: U64) -> None:
+        """Push these leases at their instants."""
+        if len(waits) > 1 and (waits[1:] < waits[:-1]).any():
+            order = np.argsort(waits, kind="stable")
+            slots, waits = slots[order], waits[order]
+        self._enter(slots, self.leases.token[slots], waits)
+
+    def _enter(self, slots: Slots, tokens: U64, waits: U64) -> None:
+        self._orders += 1
+        heappush(self._pending, _Batch(int(waits[0]), self._orders, slots, tokens, waits))
+
+    def hold_up(self, slots: Slots) -> None:
+        """These are due, but cannot leave now: look again."""
+        if len(slots):
+            self._late.append((slots, self.leases.token[slots]))
+
+    def take_due(self, mesh_ms: int, now: Now) -> Slots | None:
+        """Take the leases whose push may leave by lease, time and payload.
+
+        What is due but lacks its payload is kept for the next look; what was withheld, ended or has less than
+        half of its lease left is dropped here (the timer of the lease sees to it).
+        """
+        pieces, self._late = self._late, []
+        while self._pending and self._pending[0].wait_ms <= mesh_ms:
+            batch = heappop(self._pending)
+            count = int(np.searchsorted(batch.waits, np.uint64(mesh_ms), side="right"))
+            if count < len(batch.waits):
+                self._enter(batch.slots[count:], batch.tokens[count:], batch.waits[count:])
+                batch = batch._replace(slots=batch.slots[:count], tokens=batch.tokens[:count])
+            pieces.append((batch.slots, batch.tokens))
+        if not pieces:
+            return None
+        slots, tokens = pieces[0]
+        if len(pieces) > 1:
+            slots = np.concatenate([piece[0] for piece in pieces])
+            tokens = np.concatenate([piece[1] for piece in pieces])
+        return self._pushable(slots, tokens, now)
+
+    def _pushable(self, slots: Slots, tokens: U64, now: Now) -> Slots:
+        leases = self.leases
+        if len(slots) <= FEW and leases.all_pushable(slots.tolist(), tokens.tolist(), now.mono_us):
+            return slots
+        phase = leases.phase[slots]
+        same = leases.same(slots, tokens)
+        good = same & (phase == Phase.GRANTED) & (leases.act_us[slots] > now.mono_us)
+        again = same & (phase == Phase.AGAIN)
+        if again.any():
+            if len(slots) > len(set(slots.tolist())):  # asked for twice, by two attaches
+                slots, first = np.unique(slots, return_index=True)
+                return self._pushable(slots, tokens[first], now)
+            half_us = leases.entry["lease_ms"][slots].astype(np.int64) * 500
+            enough = leases.act_us[slots] - now.mono_us >= half_us
+            leases.phase[slots[again & ~enough]] = Phase.PUSHED
+            good |= again & enough
+        if not good.all():
+            slots = slots[good]
+        ready = leases.ready[slots]
+        if ready.all():
+            return slots
+        self.hold_up(slots[ready == 0])
+        found: Slots = slots[ready != 0]
+        return found
+
+    # -------------------------------------------------------------- ending leases
+
+    def touch(self, act_us: int) -> None:
+        """A lease must be ended at this instant or later."""
+        self.act_us = min(self.act_us, act_us)
+
+    def end_now(self, slots: Slots, now: Now) -> None:
+        """Have leases ended at the next look at the timers."""
+        self.leases.act_us[slots] = now.mono_us
+        self.touch(now.mono_us)
+
+    def return_granted(self, slots: Slots, now: Now) -> None:
+        """Have those of these leases ended that were never pushed."""
+        self.end_now(slots[self.leases.phase[slots] == Phase.GRANTED], now)
+
+    def end_leases(self, now: Now, look_us: int, retry_us: int) -> None:
+        """Propose EXPIRE for leases that ran out at their consumer, RELEASE for those that never got there.
+
+        Args:
+            now: the instant.
+            look_us: the least time until the next look, when this one has found something.
+            retry_us: the same when a proposal was refused.
+        """
+        slots = self.leases.to_end(now.mono_us)
+        refused = False
+        if len(slots):
+            phase = self.leases.phase[slots]
+            ran_out = (phase == Phase.PUSHED) | (phase == Phase.AGAIN)
+            for kind, some in ((RecordKind.EXPIRE, slots[ran_out]), (RecordKind.RELEASE, slots[~ran_out])):
+                for at in range(0, len(some), limits.RECORD_ROWS_MAX):
+                    refused |= not self._end(kind, some[at : at + limits.RECORD_ROWS_MAX], now)
+        wait_us = retry_us if refused else look_us if len(slots) else 0
+        following_us = self.leases.next_act_us()
+        self.act_us = NEVER_US if following_us >= NEVER_US else max(following_us, now.mono_us + wait_us)
+
+    def _end(self, kind: RecordKind, slots: Slots, now: Now) -> bool:
+        leases = self.leases
+        rows = leases.entry.take(slots)
+        record = Record(kind, self.uid, 0, 0, 0)
+        record.first = np.ascontiguousarray(rows["first"])
+        record.target_sequence = np.ascontiguousarray(rows["sequence"])
+        record.target_row = np.ascontiguousarray(rows["row"])
+        record.token = leases.token[slots]
+        if not self.partition.propose(record, now):
+            return False
+        leases.phase[slots] = Phase.ENDING
+        leases.act_us[slots] = NEVER_US
+        leases.unstage(slots)
+        return True
+
+    # -------------------------------------------------------------- the queue
+
+    def requeue(self, keys: U64) -> None:
+        """Enter again what still waits of these keys."""
+        rows = self.partition.timeline.rows(keys)
+        self.queue.add(rows[rows["state"] == State.WAITING])
+
+    def drop_dead(self) -> None:
+        """Make the queue anew when most of its places must be dead.
+
+        Whoever has taken messages out must have leased them or put them back.
+        """
+        timeline = self.partition.timeline
+        if len(self.queue) > 2 * timeline.hot_count + SPARE_PLACES:
+            self.queue.renew(timeline.deliverable_hot())
+
+    def take_waiting(self, until_ms: int, limit: int) -> Entries:
+        """Take waiting messages out of the queue, to lease them or to put them back.
+
+        None of a job that is not committed is among them: they come (back) when it is.
+        """
+        entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys())
+        barred = self.partition.timeline.jobs.barred(entries)
+        return entries if barred is None else entries[~barred]
+
+    # -------------------------------------------------------------- jobs
+
+    def job_decided(self, job: Job, now: Now) -> None:
+        """What was not pushed of a cancelled job shall not be."""
+        if job.ended and job.leased:
+            leases = self.leases
+            of_job = (leases.entry["job"] == job.number) & (leases.phase == Phase.GRANTED)
+            self.return_granted(np.flatnonzero(of_job), now)

@@ -1,0 +1,214 @@
+"""Push frames out of leases that may leave now: one or more per consumer, over all partitions of the topic.
+
+Rows of a frame are in order of (wait_at, log sequence, row). A frame holds at most `ROWS_MAX` rows and about
+`BYTES_MAX` of inline payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dueq.core.delivery.consumers import ConsumerSession, SentPush
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import I64, Body, Phase, Slots, inline_sizes, total
+from dueq.core.ports.entry import ENTRY, FLAG_KEYED, Entries, keys_of
+from dueq.instant import Now
+from dueq_codecs.messages import Push
+from dueq_codecs.records import NO_U8, U8, U32, U64
+
+ROWS_MAX: Final = 2048
+BYTES_MAX: Final = 2 << 20
+
+
+class Leaving(NamedTuple):
+    """Leases of one or more lanes that may be pushed now."""
+
+    lanes: list[Lane]
+    lane: Slots
+    """Index into `lanes` per row."""
+    slots: Slots
+    entries: Entries
+    owners: I64
+    """Session number per row."""
+
+
+def gather(parts: list[tuple[Lane, Slots]]) -> Leaving:
+    """Put the leases of several lanes into columns."""
+    lanes = [lane for lane, _ in parts]
+    if len(parts) == 1:
+        lane, slots = parts[0]
+        at = np.zeros(len(slots), np.intp)
+        return Leaving(lanes, at, slots, lane.leases.entry.take(slots), lane.leases.owner[slots])
+    return Leaving(
+        lanes,
+        np.repeat(np.arange(len(parts), dtype=np.intp), [len(slots) for _, slots in parts]),
+        np.concatenate([slots for _, slots in parts]),
+        _joined([lane.leases.entry.take(slots) for lane, slots in parts]),
+        np.concatenate([lane.leases.owner[slots] for lane, slots in parts]),
+    )
+
+
+def _joined(pieces: list[Entries]) -> Entries:
+    """Concatenate as raw bytes: numpy copies structured rows field by field."""
+    width = ENTRY.itemsize // 8
+    return np.concatenate([piece.view("<u8").reshape(-1, width) for piece in pieces]).reshape(-1).view(ENTRY)
+
+
+def _pick(leaving: Leaving, at: Slots) -> Leaving:
+    lanes, lane, slots, entries, owners = leaving
+    return Leaving(lanes, lane[at], slots[at], entries.take(at), owners[at])
+
+
+def frames(leaving: Leaving) -> Iterator[tuple[int, Leaving]]:
+    """Cut what leaves into frames; yields (session number, rows) in order of the numbers."""
+    owners = leaving.owners
+    first = int(owners[0])
+    waits = leaving.entries["wait_at"]
+    if len(owners) > 1 and ((owners != first).any() or (waits[1:] <= waits[:-1]).any()):
+        leaving = _pick(leaving, np.lexsort((keys_of(leaving.entries), waits, owners)))
+        owners = leaving.owners
+        starts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(owners)]
+    else:
+        starts = [0, len(owners)]
+    for begin, end in pairwise(starts):
+        whole = begin == 0 and end == len(owners)
+        mine = leaving if whole else _pick(leaving, np.arange(begin, end))
+        for frame in _by_size(mine):
+            yield int(owners[begin]), frame
+
+
+def _by_size(leaving: Leaving) -> Iterator[Leaving]:
+    if len(leaving.slots) == 1:
+        yield leaving
+        return
+    sizes = inline_sizes(leaving.entries)
+    if len(sizes) <= ROWS_MAX and total(sizes) <= BYTES_MAX:
+        yield leaving
+        return
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(sizes):
+        before = int(ends[begin - 1]) if begin else 0
+        end = int(np.searchsorted(ends, before + BYTES_MAX, side="right"))
+        end = min(max(end, begin + 1), begin + ROWS_MAX, len(sizes))
+        yield _pick(leaving, np.arange(begin, end))
+        begin = end
+
+
+def build(
+    leaving: Leaving,
+    session: ConsumerSession,
+    topic: str,
+    leader: str,
+    incarnation: int,
+    released_us: int,
+    now: Now,
+) -> tuple[Push, list[Body]]:
+    """Make one Push; its leases count as pushed from now on.
+
+    Args:
+        leaving: rows of this session only, within the size of a frame.
+        session: who gets it; the push takes its next number.
+        topic: name.
+        leader, incarnation: this broker and its life.
+        released_us: mesh time of this instant, Unix µs.
+        now: this instant.
+    """
+    session.push_number += 1
+    session.unseen.append(SentPush(session.push_number, now.mono_us, _is_first(leaving), _parts(leaving)))
+    uid, left_ms, bodies = _release(leaving, now)
+    entries = leaving.entries
+    push = Push(
+        topic=topic,
+        consumer_id=session.consumer_id,
+        attach=session.attach,
+        number=session.push_number,
+        epoch=max(lane.partition.epoch for lane in leaving.lanes),
+        released_at_us=released_us,
+        leader=leader,
+        uid=uid,
+        first=entries["first"],
+        sequence=entries["sequence"],
+        row=entries["row"],
+        due=entries["due"],
+        token=entries["token"],
+        attempt=entries["attempt"],
+        lease_left_ms=left_ms.astype(np.uint64),
+        size=entries["size"],
+        crc=entries["crc"],
+        keyed=_keyed(entries),
+        incarnation=incarnation,
+        mono_us=now.mono_us,
+    )
+    return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
+
+
+def _keyed(entries: Entries) -> U8:
+    """Return per row whether its payload begins with a key; an empty column where none does."""
+    flags = entries["flags"] & FLAG_KEYED
+    keyed: U8 = (flags != 0).astype(np.uint8) if np.count_nonzero(flags) else NO_U8
+    return keyed
+
+
+def _is_first(leaving: Leaving) -> bool:
+    lanes, at, slots, _, _ = leaving
+    if len(lanes) == 1:
+        return Phase.AGAIN not in lanes[0].leases.phase[slots].tolist()
+    return all(Phase.AGAIN not in lane.leases.phase[slots[at == i]].tolist() for i, lane in enumerate(lanes))
+
+
+def _parts(leaving: Leaving) -> list[tuple[int, Slots, U64]]:
+    """Return (uid, slots, tokens) of each lane that takes part."""
+    lanes, at, slots, _, _ = leaving
+    if len(lanes) == 1:
+        return [(lanes[0].uid, slots, lanes[0].leases.token[slots])]
+    by_lane = [(lane, slots[at == index]) for index, lane in enumerate(lanes)]
+    return [(lane.uid, mine, lane.leases.token[mine]) for lane, mine in by_lane if len(mine)]
+
+
+def _release(leaving: Leaving, now: Now) -> tuple[U32, I64, list[Body]]:
+    """Note that the leases are pushed; return uid, lease that is left (ms) and payload per row."""
+    count = len(leaving.slots)
+    if len(leaving.lanes) == 1:
+        lane = leaving.lanes[0]
+        left_us, bodies = _release_lane(lane, leaving.slots, leaving.entries, now)
+        return np.full(count, lane.uid, np.uint32), left_us // 1000, bodies
+    uid = np.zeros(count, np.uint32)
+    left_ms = np.zeros(count, np.int64)
+    held: list[Body] = [b""] * count
+    for at, lane in enumerate(leaving.lanes):
+        rows = np.flatnonzero(leaving.lane == at)
+        if len(rows):
+            left_us, bodies = _release_lane(lane, leaving.slots[rows], leaving.entries.take(rows), now)
+            uid[rows] = lane.uid
+            left_ms[rows] = left_us // 1000
+            for row, body in zip(rows.tolist(), bodies, strict=True):
+                held[row] = body
+    return uid, left_ms, held
+
+
+def _release_lane(lane: Lane, slots: Slots, entries: Entries, now: Now) -> tuple[I64, list[Body]]:
+    leases = lane.leases
+    length_us = entries["lease_ms"].astype(np.int64) * 1000
+    act_us = now.mono_us + length_us
+    phase = leases.phase[slots]
+    if Phase.AGAIN in phase.tolist():
+        # Its deadline is that of the first push: the holder may count from there.
+        act_us = np.where(phase == Phase.AGAIN, leases.act_us[slots], act_us)
+    leases.phase[slots] = Phase.PUSHED
+    leases.act_us[slots] = act_us
+    lane.touch(int(act_us.min()))
+    # Never more than its length: an inherited lease is counted here from later than any holder does.
+    left_us = np.minimum(act_us - now.mono_us, length_us)
+    bodies = [body if body is not None else b"" for body in map(leases.bodies.__getitem__, slots.tolist())]
+    leases.unstage(slots)
+    return left_us, bodies
+
+
+def filler(number: int, session: ConsumerSession, topic: str, leader: str, released_us: int) -> Push:
+    """Return an empty push in the place of one that was lost, whose rows go out under a new number."""
+    return Push(topic, session.consumer_id, session.attach, number, 0, released_us, leader)

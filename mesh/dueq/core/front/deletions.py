@@ -1,0 +1,49 @@
+"""What of deleted topics is on this disk, and what is there without anybody's permission to delete it.
+
+Only a tombstone permits deleting a replica. It stays until every broker that had one has confirmed that it holds
+nothing any more, so a broker that was away for a month still finds it. A replica of which there is neither a topic
+nor a tombstone is an *orphan*: a disk that was thought lost and came back, or a coordinator that was restored from an
+older backup. It is kept aside: not opened, not served, not deleted, but shown, until a person decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from dueq.core.ports.membership import ConfirmDeleted, Topic
+from dueq.core.ports.persistence import RecoveredPartition
+from dueq.core.turn.context import Context
+from dueq.instant import Now
+
+
+class Deletions:
+    """Confirms what is deleted, and knows the orphans.
+
+    Attributes:
+        orphans: uid -> name of the topic, as the disk has it.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.orphans: dict[int, str] = {}
+
+    def confirm(self, tombstones: Collection[int]) -> None:
+        """Once this turn's writes are synced nothing of these is on this disk; said whenever the topics were read."""
+        if not tombstones:
+            return
+        order = ConfirmDeleted(tuple(sorted(tombstones)))
+
+        def synced(now: Now) -> None:
+            self._ctx.coordinate(order)
+
+        self._ctx.when_persisted(synced)
+
+    def seen(self, unopened: Mapping[int, RecoveredPartition], topics: Mapping[str, Topic]) -> None:
+        """What the disk holds, and no topic that was read has opened."""
+        if not unopened and not self.orphans:
+            return
+        assigned = {part.uid for topic in topics.values() for part in topic.partitions}
+        orphans = {uid: replica.topic for uid, replica in unopened.items() if uid not in assigned}
+        for uid in orphans.keys() - self.orphans.keys():
+            self._ctx.log("error", "replica.orphaned", uid=uid, topic=orphans[uid])
+        self.orphans = orphans

@@ -1,0 +1,115 @@
+"""The gate: every request of a client passes it before any handler sees it, whether it came directly or by a relay.
+
+`Hello` is the exception: it asks for nothing and opens the session, and the shell decides whose session that is.
+The gate of today admits everybody. Rights and quotas are answers that another gate gives; the places where it is asked
+stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from dueq.core.partition.requests import Refusal
+from dueq_codecs.messages import (
+    BrowseRequest,
+    ChangeRequest,
+    ChunkRequest,
+    ClientMessage,
+    ConsumerFrame,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    Hello,
+    InspectRequest,
+    MetadataRequest,
+)
+from dueq_codecs.records import RecordKind
+
+
+class Operation(StrEnum):
+    """What a client asks for."""
+
+    METADATA = "metadata"
+    INSPECT = "inspect"
+    CREATE_TOPIC = "create topic"
+    DELETE_TOPIC = "delete topic"
+    SCHEDULE = "schedule"
+    """Insert messages, and upload long payloads for them."""
+    CHANGE = "change"
+    """Move or cancel messages."""
+    LOAD = "load"
+    """Commit, abort or cancel a job."""
+    CONSUME = "consume"
+    """Attach, beat, say goodbye; acknowledge, give back or keep what was delivered."""
+    BROWSE = "browse"
+    """See what waits, without the payloads."""
+    READ_PAYLOADS = "read payloads"
+    """See what waits, with the payloads."""
+
+
+class Passage(NamedTuple):
+    """What passes the gate.
+
+    Attributes:
+        operation: what is asked for.
+        topic: its name; empty: of all topics, or of the mesh.
+        rows: messages that the request names or brings.
+        payload_bytes: that it brings.
+    """
+
+    operation: Operation
+    topic: str
+    rows: int = 0
+    payload_bytes: int = 0
+
+
+class Gate:
+    """Admits everybody."""
+
+    def admit(self, principal: str, passage: Passage) -> Refusal | None:
+        """Return None to let a request through, or why it is refused.
+
+        Args:
+            principal: whose session it came by; empty: nobody was authenticated.
+            passage: what is asked for.
+        """
+        return None
+
+
+_CHANGES = {
+    RecordKind.INSERT: Operation.SCHEDULE,
+    RecordKind.MOVE: Operation.CHANGE,
+    RecordKind.CANCEL: Operation.CHANGE,
+    RecordKind.JOB: Operation.LOAD,
+}
+
+
+def passage_of(message: ClientMessage, bodies: Sequence[bytes | memoryview]) -> Passage | None:
+    """Return what a client's message asks for; None: it opens a session.
+
+    Args:
+        message: of a client.
+        bodies: the payload bytes beside it.
+    """
+    match message:
+        case ChangeRequest():
+            operation = _CHANGES.get(message.kind, Operation.CONSUME)
+            return Passage(operation, message.topic, message.rows, sum(map(len, bodies)))
+        case ConsumerFrame():
+            return Passage(Operation.CONSUME, message.topic)
+        case ChunkRequest():
+            return Passage(Operation.SCHEDULE, message.topic, 0, sum(map(len, bodies)))
+        case BrowseRequest():
+            reads = message.payloads or message.upload
+            return Passage(Operation.READ_PAYLOADS if reads else Operation.BROWSE, message.topic)
+        case MetadataRequest():
+            return Passage(Operation.METADATA, message.topic)
+        case InspectRequest():
+            return Passage(Operation.INSPECT, message.topic)
+        case CreateTopicRequest():
+            return Passage(Operation.CREATE_TOPIC, message.topic)
+        case DeleteTopicRequest():
+            return Passage(Operation.DELETE_TOPIC, message.topic)
+        case Hello():
+            return None

@@ -1,0 +1,232 @@
+"""What a person or a program may read of a broker: status, counts, forecasts, gauges.
+
+Answered from the applied state of the partitions led here (status: of all replicas held here), so it may be
+stale; each part carries epoch and sequence. docs/reference/inspect.md has the form of the JSON documents.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.front.deletions import Deletions
+from dueq.core.front.topics import Topics
+from dueq.core.ports.membership import CoordinatorState
+from dueq.core.turn.context import Context
+from dueq.core.turn.mesh_time import MeshTime
+from dueq.instant import Now
+from dueq_codecs.messages import InspectRequest
+
+if TYPE_CHECKING:
+    from dueq.core.partition.partition import Partition
+
+JOBS_SHOWN_MAX = 20_000
+"""In one document: it has to fit a frame."""
+GAUGES_AT_ONCE = 500
+"""Partitions that one call of `gauges` looks at, a few milliseconds: of ten thousand each is seen every 20 calls."""
+
+
+class Status:
+    """Reads, never changes."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        clock: MeshTime,
+        topics: Topics,
+        partitions: dict[int, Partition],
+        dispatchers: dict[str, TopicDispatcher],
+        deletions: Deletions,
+        now: Now,
+    ) -> None:
+        self._ctx, self._clock, self._topics = ctx, clock, topics
+        self._partitions, self._dispatchers = partitions, dispatchers
+        self._deletions = deletions
+        self._started_us = now.mono_us
+        self._gauged: dict[int, dict[str, Any]] = {}
+        self._ungauged: list[int] = []
+
+    def document(self, request: InspectRequest, now: Now) -> str | None:
+        """Return the JSON document that was asked for, other than "status"; None when there is none of that name."""
+        if request.what == "statistics":
+            return json.dumps(self._ctx.metrics.statistics.document(request.seconds, request.topic))
+        topic = self._topics.by_name.get(request.topic)
+        held = [self._partitions.get(part.uid) for part in topic.partitions] if topic is not None else []
+        led = [partition for partition in held if partition is not None and partition.replica.serving]
+        if request.what == "describe":
+            return json.dumps({"partitions": [partition.describe(now) for partition in led]})
+        if request.what == "forecast":
+            from_ms = self._clock.mesh_now_us(now) // 1000
+            return json.dumps(
+                {
+                    "partitions": [
+                        {
+                            "uid": partition.uid,
+                            "epoch": partition.epoch,
+                            "sequence": partition.timeline.applied,
+                            "counts": partition.timeline.forecast(from_ms, request.seconds),
+                        }
+                        for partition in led
+                    ]
+                }
+            )
+        if request.what == "jobs" or request.what.startswith("job "):
+            return json.dumps(_jobs(led, request.what[4:]))
+        return None
+
+    def degraded(self) -> str:
+        """ "zookeeper" while the coordinator is away, else ""."""
+        return "" if self._ctx.coordinator is CoordinatorState.CONNECTED else "zookeeper"
+
+    def head(self, now: Now) -> dict[str, Any]:
+        """Everything about this broker but its `partitions` (see `Overviews`)."""
+        settings = self._ctx.settings
+        return {
+            "broker": {
+                "id": settings.broker_id,
+                "incarnation": settings.incarnation,
+                "endpoint": settings.endpoint,
+                "metrics": settings.metrics,
+                "store_id": settings.store_id,
+                "cluster_id": settings.cluster_id,
+                "uptime_s": (now.mono_us - self._started_us) // 1_000_000,
+                "degraded": self.degraded(),
+                "inserts_refused": self._ctx.inserts_refused,
+                "orphans": {str(uid): topic for uid, topic in sorted(self._deletions.orphans.items())},
+                "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
+                "clock": self._clock_document(now),
+            },
+            "brokers": {
+                broker_id: {
+                    "endpoint": seen.endpoint,
+                    "metrics": seen.metrics,
+                    "incarnation": seen.incarnation,
+                }
+                for broker_id, seen in sorted(self._topics.registrations.items())
+            },
+            "topics": {
+                name: {"kind": topic.kind, "replicas": topic.replicas, "min_isr": topic.min_isr}
+                for name, topic in sorted(self._topics.by_name.items())
+            },
+            "consumers": [
+                {
+                    "topic": name,
+                    "consumer": session.consumer_id,
+                    "broker": settings.broker_id,
+                    "attached": session.attached,
+                    "credit": session.credit,
+                    "leased": session.leases,
+                    "leased_bytes": session.leased_bytes,
+                    "heard_ms": session.heard_ms_ago,
+                }
+                for name, dispatcher in self._dispatchers.items()
+                for session in dispatcher.sessions(now)
+            ],
+        }
+
+    def _clock_document(self, now: Now) -> dict[str, Any]:
+        offsets = {peer: self._clock.offset_us(peer) for peer in self._ctx.peers}
+        return {
+            "mesh_offset_ms": (self._clock.mesh_now_us(now) - now.wall_us) / 1000,
+            "hold": self._clock.hold,
+            "alarm": self._clock.alarm(now),
+            "peers": {
+                broker_id: {
+                    "offset_ms": offset_us / 1000 if (offset_us := offsets[broker_id]) is not None else None,
+                    "heard_ms": peer.silent_for_us(now) // 1000,
+                    "registered": peer.registered,
+                }
+                for broker_id, peer in self._ctx.peers.items()
+            },
+        }
+
+    def partition(self, partition: Partition, now: Now) -> dict[str, Any]:
+        """One replica; `due_next_minute` only where it leads and something is due then."""
+        replica = partition.replica
+        document = partition.describe(now)
+        document.update(
+            topic=partition.topic.name,
+            role=replica.role,
+            serving=replica.serving,
+            replicas=list(partition.replicas),
+            min_isr=partition.topic.min_isr,
+            end=replica.log.end,
+            last_epoch=replica.log.last_epoch,
+            commit=replica.commit,
+            broken=partition.broken,
+        )
+        if replica.leading is not None:
+            document["lag"] = replica.leading.lag()
+            from_ms = self._clock.mesh_now_us(now) // 1000
+            counts = [0] * 60
+            for second_ms, count in partition.timeline.forecast(from_ms, 60):
+                counts[min(max((second_ms - from_ms) // 1000, 0), 59)] += count
+            if any(counts):
+                document["due_next_minute"] = counts
+        return document
+
+    def gauges(self, now: Now) -> dict[str, Any]:
+        """What the metrics port shows besides the counters; of many partitions, some as they were a while ago."""
+        self._gauge_some(now)
+        return {
+            "partitions": list(self._gauged.values()),
+            "clock_offset_us": {
+                peer: offset
+                for peer in self._ctx.peers
+                if (offset := self._clock.offset_us(peer)) is not None
+            },
+            "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
+            "degraded": self.degraded(),
+            "elections": self._ctx.metrics.elections,
+            "orphans": dict(self._deletions.orphans),
+        }
+
+    def _gauge_some(self, now: Now) -> None:
+        if not self._ungauged:
+            self._ungauged = list(reversed(self._partitions))
+            for uid in self._gauged.keys() - self._partitions.keys():
+                del self._gauged[uid]
+        some, self._ungauged = self._ungauged[-GAUGES_AT_ONCE:], self._ungauged[:-GAUGES_AT_ONCE]
+        for uid in reversed(some):
+            partition = self._partitions.get(uid)
+            if partition is not None:
+                self._gauged[uid] = self._gauge(partition, now)
+
+    @staticmethod
+    def _gauge(partition: Partition, now: Now) -> dict[str, Any]:
+        return {
+            **partition.describe(now),
+            "topic": partition.topic.name,
+            "role": partition.replica.role,
+            "end": partition.replica.log.end,
+            "commit": partition.replica.commit,
+        }
+
+
+def _jobs(led: list[Partition], named: str) -> dict[str, Any]:
+    """The jobs that the partitions led here know, the latest first; only the one named, if one is."""
+    room = JOBS_SHOWN_MAX
+    partitions = []
+    for partition in led:
+        table = partition.timeline.jobs.by_key
+        shown = [job for job in reversed(table.values()) if named in ("", job.key.hex())][: max(room, 0)]
+        room -= len(shown)
+        partitions.append(
+            {
+                "uid": partition.uid,
+                "epoch": partition.epoch,
+                "sequence": partition.timeline.applied,
+                "jobs": [
+                    {
+                        "job": job.key.hex(),
+                        "state": job.state.name.lower(),
+                        "until": job.until,
+                        "messages": job.messages,
+                        "cleared": job.cleared,
+                    }
+                    for job in shown
+                ],
+            }
+        )
+    return {"partitions": partitions}

@@ -1,0 +1,155 @@
+"""Topics: the map of them, creating and deleting them, and where their partitions are put."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from dueq import limits
+from dueq.core.partition.requests import Refusal, invalid
+from dueq.core.ports.events import Route
+from dueq.core.ports.membership import (
+    CoordinatorState,
+    CreateTopic,
+    DeleteTopic,
+    Member,
+    Registration,
+    Topic,
+    TopicOrderDone,
+)
+from dueq.core.turn.context import Context
+from dueq_codecs.messages import Code, CreateTopicRequest, DeleteTopicRequest, Reply
+
+_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}\Z")
+KINDS = ("timeline",)
+
+_CODES = {
+    "": Code.OK,
+    "exists": Code.TOPIC_EXISTS,
+    "not_found": Code.TOPIC_NOT_FOUND,
+    "unavailable": Code.COORDINATOR_UNAVAILABLE,
+}
+
+
+class Topics:
+    """All topics as last seen, and the orders under way.
+
+    Attributes:
+        by_name: every topic.
+        tombstones: uids of deleted partitions.
+        registrations: every living broker, this one included.
+        read: whether the coordinator has been asked yet; before, `by_name` says nothing.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self.read = False
+        self.by_name: dict[str, Topic] = {}
+        self.tombstones: frozenset[int] = frozenset()
+        self.registrations: dict[str, Registration] = {}
+        self._orders: dict[int, tuple[Route, int, bool]] = {}
+        # Where the next topic's replicas begin: topics that are made at once must not all begin at one broker.
+        self._offset = 0
+        self._counted = True
+
+    def seen(self, topics: dict[str, Topic], tombstones: frozenset[int]) -> list[Topic]:
+        """All topics were read anew; returns those that are new or not what they were."""
+        self.read = True
+        known, self.by_name = self.by_name, dict(topics)
+        self.tombstones = tombstones
+        self._counted = False
+        return [topic for name, topic in topics.items() if known.get(name) is not topic]
+
+    # -------------------------------------------------------------- creating
+
+    def create(self, route: Route, request: CreateTopicRequest) -> Refusal | None:
+        """Order a topic; answered when the coordinator has it."""
+        refusal = self._check(request)
+        if refusal is not None:
+            return refusal
+        known = self.by_name.get(request.topic)
+        if known is not None and (request.exist_ok or known.creation_id == request.creation_id.hex()):
+            self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_uids(known)))
+            return None
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be created", 1000)
+        if self._ctx.settings.broker_id not in self.registrations:
+            # Its session has expired, perhaps with those of others: who is alive will be known in a moment.
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "this broker is not registered just now", 200)
+        alive = len(self.registrations)
+        if request.replicas > alive:
+            return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
+        token = self._ctx.new_token()
+        self._orders[token] = (route, request.request_id, request.exist_ok)
+        self._ctx.coordinate(self._order(token, request))
+        return None
+
+    def _check(self, request: CreateTopicRequest) -> Refusal | None:
+        if not _NAME.match(request.topic):
+            return invalid(
+                f"a topic name has 1 to 255 characters of A-Z a-z 0-9 . _ -, not {request.topic!r}"
+            )
+        if request.kind not in KINDS:
+            return invalid(f"topic kind {request.kind!r} is not known; there is {', '.join(KINDS)}")
+        if not 1 <= request.partitions <= limits.PARTITIONS_MAX:
+            return invalid(f"a topic has 1 to {limits.PARTITIONS_MAX} partitions, not {request.partitions}")
+        if not 1 <= request.replicas <= limits.REPLICAS_MAX:
+            return invalid(f"a topic has 1 to {limits.REPLICAS_MAX} replicas, not {request.replicas}")
+        if not 0 <= request.min_isr <= request.replicas:
+            return invalid(
+                f"min_isr is 1 to {request.replicas} (or 0 for the default), not {request.min_isr}"
+            )
+        if not 0 <= request.payload_bytes_max <= limits.PAYLOAD_BYTES_MAX:
+            return invalid(
+                f"payload_bytes_max is at most {limits.PAYLOAD_BYTES_MAX}, not {request.payload_bytes_max}"
+            )
+        if not 0 <= request.horizon_ms <= limits.DUE_MS_MAX:
+            return invalid(f"a horizon has 0 to {limits.DUE_MS_MAX} ms, not {request.horizon_ms}")
+        if len(request.creation_id) != 16:
+            return invalid(f"a creation id has 16 bytes, not {len(request.creation_id)}")
+        return None
+
+    def _order(self, token: int, request: CreateTopicRequest) -> CreateTopic:
+        brokers = sorted(self.registrations)
+        if not self._counted:
+            self._counted = True
+            self._offset = max(self._offset, sum(len(topic.partitions) for topic in self.by_name.values()))
+        offset = self._offset
+        self._offset += request.partitions
+        replicas_of = tuple(
+            tuple(brokers[(offset + index + step) % len(brokers)] for step in range(request.replicas))
+            for index in range(request.partitions)
+        )
+        members = tuple(Member(name, self.registrations[name].store_id) for name in brokers)
+        return CreateTopic(
+            token, request.topic, request.creation_id.hex(), request.kind, replicas_of, members,
+            request.replicas, request.min_isr or request.replicas // 2 + 1,
+            request.payload_bytes_max or limits.PAYLOAD_BYTES_MAX, request.horizon_ms,
+        )  # fmt: skip
+
+    def delete(self, route: Route, request: DeleteTopicRequest) -> Refusal | None:
+        """Order a topic's end; answered when its tombstones stand."""
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be deleted", 1000)
+        token = self._ctx.new_token()
+        self._orders[token] = (route, request.request_id, False)
+        self._ctx.coordinate(DeleteTopic(token, request.topic))
+        return None
+
+    def order_done(self, done: TopicOrderDone) -> None:
+        """The coordinator has answered."""
+        order = self._orders.pop(done.token, None)
+        if order is None:
+            return
+        route, request_id, exist_ok = order
+        code = _CODES[done.error]
+        if code == Code.TOPIC_EXISTS and exist_ok:
+            code = Code.OK
+        retry_ms = 1000 if code == Code.COORDINATOR_UNAVAILABLE else 0
+        self._ctx.reply(route, Reply(request_id, code, done.text, _uids(done.topic), retry_ms))
+
+
+def _uids(topic: Topic | None) -> str:
+    """What the answer to whoever makes a topic says of it: his next question may be to a broker that knows of a
+    predecessor only."""
+    return json.dumps([partition.uid for partition in topic.partitions]) if topic is not None else ""

@@ -1,0 +1,691 @@
+"""One partition at this broker: its log, the state that applying the log makes, and who waits for answers.
+
+    request ─► queue ─► record ─► log ─► (synced by the maximal ISR) committed ─► applied ─► answer
+                                   └─► cold ids are read meanwhile ────────────────┘
+
+Everything that depends on state is answered from `Timeline.apply`, never from what this process happens to
+remember; what waits is keyed by the record's sequence in this leadership, and is answered OUTCOME_UNKNOWN the
+moment the leadership ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq import limits
+from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.checkpoints import Checkpoints
+from dueq.core.partition.jobs import Jobs
+from dueq.core.partition.requests import Refusal, alike_in, check_change, check_chunk
+from dueq.core.partition.uploads import Uploads
+from dueq.core.ports.entry import Entries
+from dueq.core.ports.events import Route
+from dueq.core.ports.membership import Member, PartitionAssignment, Topic
+from dueq.core.ports.persistence import (
+    CreatePartition,
+    EntriesRead,
+    IndexScanned,
+    ReadEntries,
+    RecoveredPartition,
+    ScanIndex,
+    TrimLog,
+)
+from dueq.core.replication.confirming import inherited_from_us
+from dueq.core.replication.installing import Installation, SnapshotService
+from dueq.core.replication.log import resident_bytes
+from dueq.core.replication.replica import Replica
+from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.state.residency import ScanWanted
+from dueq.core.state.timeline import Timeline
+from dueq.core.turn.context import Context
+from dueq.core.turn.peers import Peer
+from dueq.errors import UnknownVersion
+from dueq.instant import Now
+from dueq_codecs.messages import (
+    Append,
+    ChangeReply,
+    ChangeRequest,
+    ChunkRequest,
+    Code,
+    SnapshotChunk,
+    SnapshotRequest,
+    UploadAck,
+    UploadChunk,
+    UploadWanted,
+)
+from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
+
+_APPLY_RECORDS_MAX = 256
+"""Records applied in one go; the rest follow in the next turn."""
+
+_OPERATIONS = {
+    RecordKind.INSERT: "schedule",
+    RecordKind.MOVE: "move",
+    RecordKind.CANCEL: "cancel",
+    RecordKind.ACK: "ack",
+    RecordKind.NACK: "nack",
+    RecordKind.EXTEND: "extend",
+    RecordKind.RELEASE: "release",
+    RecordKind.JOB: "job",
+}
+
+
+class _Waiting(NamedTuple):
+    route: Route
+    request_id: int
+
+
+class _Queued(NamedTuple):
+    route: Route
+    request: ChangeRequest
+    body: bytes | memoryview
+
+
+class Partition:
+    """One replica of one partition, with everything that hangs on it."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        topic: Topic,
+        index: int,
+        dispatcher: TopicDispatcher,
+        recovered: RecoveredPartition | None,
+        now: Now,
+    ) -> None:
+        assignment: PartitionAssignment = topic.partitions[index]
+        self.ctx, self.topic, self.index, self.uid = ctx, topic, index, assignment.uid
+        self.replicas = assignment.replicas
+        self.dispatcher = dispatcher
+        self.hot_rows_max = limits.HOT_ROWS_MAX
+        self.log_cache_bytes = limits.LOG_CACHE_BYTES
+        self.broken = ""
+        """Why nothing more is applied here: a newer build wrote it. The log goes on; its data stays as it is."""
+        usable = recovered if recovered is not None and not recovered.damaged else None
+        self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
+        self.timeline = self._timeline_of(usable)
+        self.jobs = Jobs(ctx, self)
+        self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
+        self._snapshots = SnapshotService(ctx, self.replica)
+        self._installation: Installation | None = None
+        self._queue: deque[_Queued] = deque()
+        self._waiting: dict[int, list[_Waiting]] = {}
+        self._weights: deque[tuple[int, int]] = deque()
+        self._uncommitted_bytes = 0
+        self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
+        self._generation = 0
+        self._closed = False
+        if recovered is None:
+            ctx.persist(CreatePartition(self.uid, topic.name))
+        elif usable is not None:
+            self.appended(usable.tail, now)
+            self._pump(now)
+
+    def _timeline_of(self, recovered: RecoveredPartition | None) -> Timeline:
+        """Return the state of the checkpoint, or an empty one: a newer build's stays on the disk as it is."""
+        place = self.index, len(self.topic.partitions)
+        try:
+            if recovered is not None and recovered.unknown:
+                raise UnknownVersion(recovered.unknown)
+            return Timeline(self.uid, recovered, self.hot_rows_max, place=place)
+        except UnknownVersion as error:
+            self._stop(str(error))
+            return Timeline(self.uid, None, self.hot_rows_max, place=place)
+
+    def _stop(self, reason: str) -> None:
+        self.broken = reason
+        self.ctx.log("error", "partition.stopped", uid=self.uid, reason=reason)
+        self.replica.stopped.decline()
+        self.ctx.attend(self.uid)
+
+    def _orphans(self, recovered: RecoveredPartition | None) -> list[int]:
+        """Uploads on the disk that nothing names, as far as this build can tell."""
+        return [] if recovered is None or self.broken else recovered.uploads
+
+    # -------------------------------------------------------------- requests
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the present leadership (of the replica, when it does not lead)."""
+        return self.replica.epoch
+
+    def request(
+        self, route: Route, request: ChangeRequest, bodies: list[bytes | memoryview], now: Now
+    ) -> Refusal | None:
+        """Take a client's change; it is answered when it has been applied."""
+        refusal = check_change(request, bodies, self.topic, now) or self._cannot_take(request, now)
+        if refusal is None and len(request.upload):
+            refusal = self._uploads_missing(request)
+        if refusal is None:
+            for number in request.upload.tolist():
+                self.uploads.taken(number)
+            self._gather(request, now)
+            self._queue.append(_Queued(route, request, bodies[0] if bodies else b""))
+        return refusal
+
+    def _gather(self, request: ChangeRequest, now: Now) -> None:
+        """Let a patient ack wait for a record that is made anyway, unless the credit that it frees is wanted."""
+        gathering = self.ctx.gathering
+        alone = not self._queue or self.uid in gathering
+        if request.patient and alone and not self.dispatcher.has_waiting(now):
+            gathering.wait(self.uid, request.rows, now)
+        else:
+            gathering.end(self.uid)
+            self.ctx.touch(self)
+
+    def _cannot_take(self, request: ChangeRequest, now: Now) -> Refusal | None:
+        """Why the mesh cannot take it just now, however well formed it is."""
+        leading = self.replica.leading
+        if leading is None or not leading.serving:
+            return Refusal(Code.NOT_LEADER, f"partition {self.uid} is not served here (yet)", 50)
+        if not leading.healthy(now):
+            return Refusal(
+                Code.NOT_ENOUGH_REPLICAS,
+                f"fewer than {self.topic.min_isr} replicas of partition {self.uid} are within reach", 500,
+            )  # fmt: skip
+        insert = request.kind == RecordKind.INSERT
+        if insert and (refusal := self._no_inserts()) is not None:
+            return refusal
+        jobs = self.timeline.jobs.by_key
+        if request.job and len(jobs) >= limits.JOBS_MAX and request.job not in jobs:
+            return Refusal(Code.BUSY, f"partition {self.uid} knows {len(jobs)} jobs, no more", 1000)
+        bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
+        if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
+            return Refusal(
+                Code.BUSY, f"partition {self.uid} has {self._uncommitted_bytes} bytes to commit", 50
+            )
+        return None
+
+    def _no_inserts(self) -> Refusal | None:
+        """Why the store takes no new payloads just now."""
+        if self.ctx.inserts_refused == "disk_full":
+            return Refusal(Code.DISK_FULL, "the broker's disk is nearly full: acks and cancels only", 2000)
+        if self.ctx.inserts_refused:
+            return Refusal(Code.BUSY, "the store is behind with its compactions", 200)
+        return None
+
+    def _uploads_missing(self, request: ChangeRequest) -> Refusal | None:
+        for row, (number, size) in enumerate(
+            zip(request.upload.tolist(), request.size.tolist(), strict=True)
+        ):
+            if number and not self.uploads.complete(number, request.client_id, size):
+                return Refusal(Code.UNKNOWN_UPLOAD, f"row {row}: upload {number} is not complete here")
+        return None
+
+    def chunk(
+        self, route: Route, request: ChunkRequest, bodies: list[bytes | memoryview], now: Now
+    ) -> Refusal | None:
+        """Take one chunk of a long payload."""
+        refusal = check_chunk(request, bodies, self.topic)
+        if refusal is None and not self.replica.serving:
+            refusal = Refusal(Code.NOT_LEADER, f"partition {self.uid} is not served here (yet)", 50)
+        if refusal is None:
+            refusal = self._no_inserts()
+        if refusal is None:
+            refusal = self.uploads.chunk_received(route, request, bodies[0], now)
+        self.ctx.attend(self.uid)
+        return refusal
+
+    # -------------------------------------------------------------- records
+
+    def end_turn(self, now: Now) -> None:
+        """Make records of what has come in, order the writes, and send to the followers."""
+        if self._closed:
+            return
+        self._append_queue(now)
+        # A follower may have applied what comes with this turn: the log goes first, then the checkpoint.
+        self.replica.end_turn(now)
+        self._maintain(now)
+        if self.replica.leading is not None:
+            self.replica.leading.send_all(now)
+
+    def _append_queue(self, now: Now) -> None:
+        while self._queue and self.uid not in self.ctx.gathering:
+            self._append_next(now)
+
+    def _append_next(self, now: Now) -> None:
+        """Gather the queue's next requests that are alike into one record."""
+        kind, alike = self._queue[0].request.kind, alike_in(self._queue[0].request)
+        group: list[_Queued] = []
+        rows = weight = 0
+        while self._queue and alike_in(self._queue[0].request) == alike:
+            head = self._queue[0]
+            rows += head.request.rows
+            weight += len(head.body)
+            if group and (
+                kind == RecordKind.JOB or rows > limits.RECORD_ROWS_MAX or weight > limits.RECORD_BYTES_MAX
+            ):
+                break
+            group.append(self._queue.popleft())
+        record = Record(kind, self.uid, 0, 0, 0)
+        record.requests = tuple(
+            RequestRef(item.request.client_id, item.request.sequence, item.request.digest, item.request.rows)
+            for item in group
+        )
+        body = self._fill(record, group, now)
+        sequence = self._append(record, body, now)
+        self._waiting[sequence] = [_Waiting(item.route, item.request.request_id) for item in group]
+
+    def _fill(self, record: Record, group: list[_Queued], now: Now) -> bytes | memoryview:
+        """Put the requests' columns into the record; returns its body."""
+        requests = [item.request for item in group]
+        record.job, record.job_until = requests[0].job, requests[0].job_until
+        record.job_action = requests[0].job_action
+        if record.kind == RecordKind.JOB:
+            return b""
+        if record.kind == RecordKind.INSERT:
+            record.due = _joined([r.due for r in requests])
+            record.size = _joined([r.size for r in requests])
+            record.crc = _joined([r.crc for r in requests])
+            record.keyed = requests[0].keyed
+            if any(len(r.upload) for r in requests):
+                record.upload = _joined(
+                    [r.upload if len(r.upload) else np.zeros(r.rows, np.uint64) for r in requests]
+                )
+            return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
+        record.first = _joined([r.first for r in requests])
+        record.target_sequence = _joined([r.target_sequence for r in requests])
+        record.target_row = _joined([r.target_row for r in requests])
+        if record.kind in (RecordKind.MOVE, RecordKind.CANCEL):
+            keys = (record.target_sequence << np.uint64(16)) | record.target_row
+            record.token = self.dispatcher.withhold(self.uid, keys)
+        else:
+            record.token = _joined([r.token for r in requests])
+        if record.kind == RecordKind.MOVE:
+            record.due = _joined([r.due for r in requests])
+        if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
+            record.amount_ms = _joined([r.amount_ms for r in requests])
+        if record.kind == RecordKind.EXTEND:
+            keys = (record.target_sequence << np.uint64(16)) | record.target_row
+            self.dispatcher.extending(self.uid, keys, record.token, record.amount_ms, now)
+        return b""
+
+    def _append(self, record: Record, body: bytes | memoryview, now: Now) -> int:
+        record.sequence = self.replica.log.end + 1
+        record.epoch = self.replica.epoch
+        # Mesh time: a clock that is ahead must not make messages wait for it.
+        record.stamp = self.ctx.clock.mesh_now_us(now) // 1000
+        entry = LogEntry(record, body)
+        weight = resident_bytes(entry)
+        self._weights.append((record.sequence, weight))
+        self._uncommitted_bytes += weight
+        self.replica.append_own(entry, now)
+        assert self.replica.leading is not None
+        self.replica.leading.appended(record.sequence, now)
+        return record.sequence
+
+    def propose(self, record: Record, now: Now) -> int:
+        """Append a record of the leader's own making; 0 when too much is uncommitted already."""
+        if not self.replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
+            return 0
+        self.ctx.touch(self)
+        self.ctx.gathering.end(self.uid)
+        self._append_queue(now)  # acks come before an EXPIRE of the very leases that they end
+        return self._append(record, b"", now)
+
+    def confirmed(self, now: Now) -> bool:
+        """Whether it is certain that nobody else has led until lately, so that a push is allowed."""
+        leading = self.replica.leading
+        return leading is not None and leading.confirmed(now)
+
+    def ask(self, now: Now) -> None:
+        """Something waits until that is certain."""
+        if self.replica.leading is not None:
+            self.replica.leading.ask(now)
+
+    def in_touch(self, now: Now) -> bool:
+        """Whether every ISR member has answered lately, so that a lease may soon be committed."""
+        leading = self.replica.leading
+        return leading is not None and leading.in_touch(now)
+
+    @property
+    def leases_from_us(self) -> int:
+        """From when inherited leases count (mono): an earlier leader cannot have pushed them later."""
+        return inherited_from_us(self.replica.acked_at_us)
+
+    def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
+        """Return the inline payloads that are still in memory with their record."""
+        starts: dict[int, tuple[memoryview, npt.NDArray[np.int64]] | None] = {}
+        payloads: list[bytes | memoryview | None] = []
+        rows = zip(
+            entries["sequence"].tolist(), entries["row"].tolist(), entries["size"].tolist(), strict=True
+        )
+        for sequence, row, size in rows:
+            if sequence not in starts:
+                starts[sequence] = self._body_of(sequence)
+            found = starts[sequence]
+            if found is None:
+                payloads.append(None)
+                continue
+            body, ends = found
+            end = int(ends[row])
+            payloads.append(body[end - size : end])
+        return payloads
+
+    def _body_of(self, sequence: int) -> tuple[memoryview, npt.NDArray[np.int64]] | None:
+        entry = self.replica.log.get(sequence)
+        if entry is None:
+            return None
+        record = entry.record
+        inline = record.size if not len(record.upload) else np.where(record.upload == 0, record.size, 0)
+        return memoryview(entry.body), np.cumsum(inline, dtype=np.int64)
+
+    # -------------------------------------------------------------- the replica's owner
+
+    def appended(self, entries: list[LogEntry], now: Now) -> None:
+        """Begin to read what applying the entries will need."""
+        self.ctx.touch(self)
+        for entry in entries:
+            for number in entry.record.upload.tolist():
+                self.uploads.named(number, entry.record.sequence)
+            if self.broken:
+                continue
+            asked = self.timeline.cold(entry.record)
+            if asked is not None:
+                self._read_cold(*asked)
+
+    def _read_cold(
+        self, first: npt.NDArray[np.uint64], sequence: npt.NDArray[np.uint64], row: npt.NDArray[np.uint16]
+    ) -> None:
+        generation = self._generation
+
+        def read(answer: object, now: Now) -> None:
+            assert isinstance(answer, EntriesRead)
+            if generation == self._generation:
+                self.timeline.entries_read(answer.entries, (first, sequence, row))
+                self._pump(now)
+
+        self.ctx.read(lambda token: ReadEntries(token, self.uid, first, sequence, row), read)
+
+    def truncated(self, entries: list[LogEntry]) -> None:
+        """These records will never be applied."""
+        for entry in entries:
+            self.timeline.unpin(entry.record)
+            self.uploads.orphaned(entry.record.upload.tolist(), self.ctx.turn)
+
+    def committed(self, now: Now) -> None:
+        """Apply what can be applied."""
+        while self._weights and self._weights[0][0] <= self.replica.commit:
+            self._uncommitted_bytes -= self._weights.popleft()[1]
+        self._pump(now)
+
+    def leadership_lost(self, now: Now) -> None:
+        """Answer everybody who waits: what is in the log may still be committed by another leader."""
+        for waiting in self._waiting.values():
+            for route, request_id in waiting:
+                self._reply_code(route, request_id, Code.OUTCOME_UNKNOWN, "the leader has changed")
+        self._waiting.clear()
+        while self._queue:
+            item = self._queue.popleft()
+            self.uploads.orphaned(item.request.upload.tolist(), now)
+            self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
+        self.ctx.gathering.leave(self.uid)
+        self._weights.clear()
+        self.checkpoints.leadership_lost()
+        self.jobs.end()
+        self._uncommitted_bytes = 0
+        self.uploads.leadership_lost()
+        self.dispatcher.unlead(self.uid, now)
+        self.ctx.attend(self.uid)
+
+    def _reply_code(self, route: Route, request_id: int, code: Code, text: str) -> None:
+        self.ctx.metrics.errors[code.name.lower()] += 1
+        self.ctx.reply(route, ChangeReply(request_id, code, text, uid=self.uid))
+
+    def missing_upload(self, entry: LogEntry, leader: str) -> bool:
+        """Whether chunks that the record names are not here yet."""
+        if not len(entry.record.upload):
+            return False
+        return self.uploads.missing(entry, leader, self.ctx.turn)
+
+    def offer_snapshot(self, peer: Peer) -> None:
+        """Have the follower begin anew."""
+        self._snapshots.offer(peer)
+
+    # -------------------------------------------------------------- applying
+
+    def _pump(self, now: Now) -> None:
+        """Apply committed records in order, as far as what they need has been read."""
+        replica, timeline = self.replica, self.timeline
+        if self._closed:
+            return
+        for _ in range(_APPLY_RECORDS_MAX):
+            if timeline.applied >= replica.commit or self.broken or replica.installing:
+                break
+            entry = replica.log.get(timeline.applied + 1)
+            if entry is None or not timeline.ready(entry.record):
+                break
+            try:
+                applied = timeline.apply(entry.record)
+            except UnknownVersion as error:
+                self._stop(str(error))
+                replica.give_up(now, "a record of an unknown version")
+                break
+            if replica.leading is not None:
+                self._applied_leading(entry.record, applied, now)
+        else:
+            self.ctx.again = True
+            self.ctx.attend(self.uid)
+        self.ctx.touch(self)
+
+    def _applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
+        leading = self.replica.leading
+        assert leading is not None
+        if record.sequence == leading.barrier and record.epoch == leading.epoch:
+            leading.serve()
+            self.dispatcher.lead(self, now)
+            self.jobs.begin()
+            self.ctx.log(
+                "info", "partition.served", uid=self.uid, epoch=leading.epoch, sequence=record.sequence
+            )
+            return
+        waiting = self._waiting.pop(record.sequence, None)
+        if waiting is not None:
+            for (route, request_id), result in zip(waiting, applied.results, strict=True):
+                self.ctx.reply(route, self._answer(request_id, result))
+            operation = _OPERATIONS[record.kind]
+            self.ctx.metrics.messages[operation, self.topic.name] += record.rows
+            if record.kind == RecordKind.INSERT:
+                self._count_senders(record, applied)
+        if leading.serving:
+            self.dispatcher.applied(self.uid, record, applied, now)
+            self.jobs.applied(record, applied, now)
+
+    def _count_senders(self, record: Record, applied: Applied) -> None:
+        statistics = self.ctx.metrics.statistics
+        for request, result in zip(record.requests, applied.results, strict=True):
+            if result.code == Code.OK and not result.repeated:
+                statistics.scheduled(self.topic.name, request.client_id, request.rows, record.stamp)
+
+    def _answer(self, request_id: int, result: RequestResult) -> ChangeReply:
+        reply = ChangeReply(
+            request_id, result.code, uid=self.uid, epoch=self.epoch, sequence=result.sequence, row=result.row,
+            stamp=result.stamp, outcomes=result.outcomes,
+        )  # fmt: skip
+        if result.code == Code.SEQUENCE_REUSED:
+            reply.text = f"request {result.client_sequence} of this client had another content before"
+        elif result.code == Code.OUTCOME_UNKNOWN:
+            reply.text = f"request {result.client_sequence} is older than what is remembered of this client"
+        elif result.code == Code.JOB_ENDED:
+            reply.text = (
+                "the job takes no more messages: it has ended, or was begun with another time to commit"
+            )
+        return reply
+
+    # -------------------------------------------------------------- checkpoints, trimming, the hot window
+
+    def _maintain(self, now: Now) -> None:
+        if self.replica.installing:
+            return
+        if self.broken:
+            self.replica.log.shrink_cache(self.replica.log.end + 1, limits.LOG_CACHE_BYTES)
+            return
+        checkpoint = self.checkpoints.make(now)
+        if checkpoint is not None:
+            self._trim(checkpoint.applied, now)
+        self.timeline.hot_rows_max = self.hot_rows_max
+        wanted = self.timeline.wants_scan()
+        if wanted is not None:
+            self._scan(wanted)
+        self._shrink_cache()
+
+    def keep_cached(self, bytes_max: int) -> None:
+        """Let the applied records that are kept in memory weigh at most so much from now on."""
+        self.log_cache_bytes = bytes_max
+        self._shrink_cache()  # nothing else may happen here for a long time
+
+    def _shrink_cache(self) -> None:
+        # What is committed may not be on this disk yet: then nobody could read it back.
+        done = min(self.timeline.applied, self.replica.synced)
+        self.replica.log.shrink_cache(done + 1, self.log_cache_bytes)
+
+    def _scan(self, wanted: ScanWanted) -> None:
+        generation = self._generation
+        asked_position = wanted.after_wait_at, wanted.after_key
+
+        def read(answer: object, now: Now) -> None:
+            assert isinstance(answer, IndexScanned)
+            if generation != self._generation:
+                return
+            hot = self.timeline.scanned(
+                answer.entries, answer.exhausted, asked_position, answer.looked_to, answer.left_out
+            )
+            if self.replica.serving and len(hot):
+                self.dispatcher.became_hot(self.uid, hot)
+            self.ctx.touch(self)
+
+        self.ctx.read(lambda token: ScanIndex(token, self.uid, *wanted), read)
+
+    def _trim(self, applied: int, now: Now) -> None:
+        """Give up the log before the checkpoint, but for what followers need and a bounded reserve."""
+        limit = applied + 1
+        if self.replica.leading is not None:
+            limit = min(limit, self.replica.leading.lowest_needed(now))
+        reading = self._snapshots.needed_from(now)
+        if reading is not None:
+            limit = min(limit, reading)
+        below = self.replica.log.trimmable(limit, self.ctx.settings.log_retain_bytes)
+        if below > self.replica.log.start:
+            self.ctx.persist(TrimLog(self.uid, below))
+            self.replica.log.trim(below)
+            self.uploads.trimmed(below)
+
+    def tick(self, now: Now) -> bool:
+        """Periodic care; returns whether more is wanted soon."""
+        wants = self.replica.tick(now)
+        if self._installation is not None:
+            self._installation.tick(now)
+            wants = True
+        if not self.uploads.idle:
+            self.uploads.tick(now)
+            wants = True
+        self._pump(now)
+        return self.jobs.tick(now) or wants
+
+    # -------------------------------------------------------------- messages of peers
+
+    def append_received(self, peer: Peer, append: Append, now: Now) -> None:
+        """Records (or a probe) from whoever leads."""
+        self.ctx.touch(self)
+        self.replica.append_received(peer, append, now)
+
+    def snapshot_requested(self, peer: Peer, request: SnapshotRequest, now: Now) -> None:
+        """A follower wants the next part."""
+        self._snapshots.requested(peer, request, now)
+
+    def snapshot_received(self, peer: Peer, chunk: SnapshotChunk, body: bytes | memoryview, now: Now) -> None:
+        """The leader offers a snapshot, or sends a part of one."""
+        if not self.replica.follows(peer, chunk.epoch, now):
+            return
+        installation = self._installation
+        if chunk.snapshot:
+            if installation is not None:
+                installation.chunk_received(chunk, body, now)
+            return
+        if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
+            return
+        if self.replica.candidacy is not None and not self.replica.candidacy.idle:
+            return  # what would be wiped may be about to lead; the offer is repeated
+        if self._can_go_on_from(chunk.applied, chunk.applied_epoch):
+            # Offered long ago, and what this replica holds may be counted on by now; or no answer of it has reached
+            # the leader, which must learn of it to go on.
+            self.replica.tell_position(peer, chunk.epoch, chunk.epoch)
+            return
+        self._generation += 1
+        self.checkpoints.void()
+        self.uploads.wiped()
+        self._installation = Installation(
+            self.ctx, self.replica, self.topic.name, peer.broker_id, self._installed, now
+        )
+        self.ctx.attend(self.uid)
+
+    def _can_go_on_from(self, sequence: int, epoch: int) -> bool:
+        """Whether this replica holds the record before the leader's log."""
+        log = self.replica.log
+        if self.replica.installing or sequence > log.end:
+            return False
+        return sequence < log.start - 1 or log.epoch_at(sequence) == epoch
+
+    def _installed(self, recovered: RecoveredPartition, now: Now) -> None:
+        self._generation += 1
+        self._installation = None
+        self.broken = ""
+        epoch = self.replica.epoch
+        self.replica.reset(recovered)
+        self.replica.raise_epoch(epoch)
+        self.timeline = self._timeline_of(recovered)
+        self.uploads.recovered(self._orphans(recovered), now)
+        self.checkpoints.begin(self.timeline)
+        self.ctx.log("info", "replica.installed", uid=self.uid, applied=recovered.applied, epoch=epoch)
+
+    def upload_received(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:
+        """A chunk from the leader."""
+        self.uploads.chunk_from_leader(peer, message, body, now)
+
+    def upload_wanted(self, peer: Peer, message: UploadWanted) -> None:
+        """A follower lacks an upload."""
+        if self.replica.leading is not None:
+            self.uploads.wanted(peer, message.upload)
+
+    def upload_acked(self, peer: Peer, ack: UploadAck) -> None:
+        """A follower has a chunk."""
+        self.uploads.acked(peer, ack)
+
+    def close(self, now: Now) -> None:
+        """The topic was deleted: what is still under way comes to nothing."""
+        self._closed = True
+        self._generation += 1
+        self.checkpoints.void()
+        led = self.replica.is_leader
+        self.replica.close()
+        if led:
+            self.leadership_lost(now)
+
+    # -------------------------------------------------------------- reading
+
+    def isr(self) -> tuple[Member, ...]:
+        """The ISR as last seen."""
+        return self.replica.node.isr if self.replica.node is not None else ()
+
+    def describe(self, now: Now) -> dict[str, object]:
+        """The partition's counts, as applied here; epoch and sequence say how fresh they are."""
+        ready = self.dispatcher.ready_count(self.uid, now) if self.replica.serving else 0
+        return {
+            "uid": self.uid,
+            "index": self.index,
+            "leader": self.ctx.settings.broker_id if self.replica.is_leader else self.replica.leader,
+            "epoch": self.epoch,
+            "sequence": self.timeline.applied,
+            "isr": [member.broker_id for member in self.isr()],
+            "scheduled": max(self.timeline.scheduled_count - ready, 0),
+            "ready": ready,
+            "leased": self.timeline.leased_count,
+        }
+
+
+def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)

@@ -1,0 +1,205 @@
+"""Is this request well formed and within its limits? Everything that can be said without looking at any state.
+
+A batch is refused whole, and the text names the first row that is wrong, its value and the limit. Nothing that
+a client sends is trusted: the codec has only made sure that the columns have equal lengths.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.ports.membership import Topic
+from dueq.instant import Now
+from dueq_codecs.keys import PREFIX_BYTES_MAX
+from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
+from dueq_codecs.records import RecordKind
+
+CHANGES = frozenset(
+    {
+        RecordKind.INSERT,
+        RecordKind.MOVE,
+        RecordKind.CANCEL,
+        RecordKind.ACK,
+        RecordKind.NACK,
+        RecordKind.EXTEND,
+        RecordKind.RELEASE,
+        RecordKind.JOB,
+    }
+)
+"""The kinds of record that a client may ask for."""
+
+
+class Refusal(NamedTuple):
+    """Why a request is not taken."""
+
+    code: Code
+    text: str
+    retry_after_ms: int = 0
+
+
+def invalid(text: str) -> Refusal:
+    """The caller's fault."""
+    return Refusal(Code.INVALID_REQUEST, text)
+
+
+def alike_in(request: ChangeRequest) -> tuple[object, ...]:
+    """Return what requests must have in common to share a record."""
+    return request.kind, request.keyed, request.job, request.job_until, request.job_action
+
+
+def check_change(
+    request: ChangeRequest, bodies: list[bytes | memoryview], topic: Topic, now: Now
+) -> Refusal | None:
+    """Return why a change is refused, or None."""
+    if request.kind not in CHANGES:
+        return invalid(f"{request.kind.name} is not an operation of clients")
+    if not 1 <= request.rows <= limits.REQUEST_ROWS_MAX:
+        return invalid(f"a request has 1 to {limits.REQUEST_ROWS_MAX} rows, not {request.rows}")
+    if request.sequence < 1:
+        return invalid(f"request sequences count from 1, not {request.sequence}")
+    if request.kind == RecordKind.INSERT:
+        return _check_job(request, now) or _check_insert(request, bodies, topic, now)
+    if bodies:
+        return invalid(f"{request.kind.name} takes no payload")
+    return _check_job(request, now) or _check_targets(request, topic, now)
+
+
+def _check_job(request: ChangeRequest, now: Now) -> Refusal | None:
+    """No message may be hidden for longer than a job is remembered."""
+    last = now.wall_ms + limits.JOB_HIDDEN_MS_MAX + limits.HANDOVER_MS
+    if request.job_until > (last if request.kind == RecordKind.INSERT else limits.DUE_MS_MAX):
+        return invalid(
+            f"a job is hidden for at most {limits.JOB_HIDDEN_MS_MAX} ms, not until {request.job_until}"
+        )
+    return None
+
+
+def _first_row(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None:
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def _check_due(request: ChangeRequest, topic: Topic, now: Now) -> Refusal | None:
+    row = _first_row(request.due > np.uint64(limits.DUE_MS_MAX))
+    if row is not None:
+        return invalid(f"row {row}: due {int(request.due[row])} is beyond {limits.DUE_MS_MAX} ms")
+    if topic.horizon_ms:
+        last = now.wall_ms + topic.horizon_ms
+        row = _first_row(request.due > np.uint64(last))
+        if row is not None:
+            return invalid(
+                f"row {row}: due {int(request.due[row])} is beyond the topic's horizon of {topic.horizon_ms} ms"
+            )
+    return None
+
+
+def _check_insert(
+    request: ChangeRequest, bodies: list[bytes | memoryview], topic: Topic, now: Now
+) -> Refusal | None:
+    refusal = _check_due(request, topic, now)
+    if refusal is not None:
+        return refusal
+    size, rows = request.size, request.rows
+    # The limit is on what comes after the key, whose length only the first byte knows.
+    allowed = topic.payload_bytes_max + (PREFIX_BYTES_MAX if request.keyed else 0)
+    row = _first_row(size > np.uint32(min(allowed, 0xFFFFFFFF)))
+    if row is not None:
+        return Refusal(
+            Code.PAYLOAD_TOO_LARGE,
+            f"row {row}: a payload of {int(size[row])} bytes is over the topic's {topic.payload_bytes_max}",
+        )
+    uploaded = request.upload if len(request.upload) else np.zeros(rows, np.uint64)
+    row = _first_row((size > np.uint32(limits.CHUNK_BYTES)) != (uploaded != 0))
+    if row is not None:
+        return invalid(
+            f"row {row}: payloads over {limits.CHUNK_BYTES} bytes, and only those, are uploaded first"
+        )
+    inline = np.where(uploaded == 0, size, np.uint32(0))
+    total = int(inline.sum(dtype=np.uint64))
+    if len(bodies) > 1 or total != (len(bodies[0]) if bodies else 0):
+        return invalid(f"the sizes add up to {total} bytes, the body has {sum(map(len, bodies))}")
+    if total > limits.REQUEST_BYTES_MAX:
+        return invalid(f"{total} bytes of payloads in one request are over {limits.REQUEST_BYTES_MAX}")
+    refusal = _check_crcs(request, inline, bodies[0]) if bodies else None
+    return refusal or (_check_keys(inline, uploaded, bodies) if request.keyed else None)
+
+
+def _check_crcs(
+    request: ChangeRequest, inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]], body: bytes | memoryview
+) -> Refusal | None:
+    view = memoryview(body)
+    start = 0
+    for row, (length, crc) in enumerate(zip(inline.tolist(), request.crc.tolist(), strict=True)):
+        if length and crc32(view[start : start + length]) != crc:
+            return invalid(f"row {row}: the payload does not have the CRC {crc:#010x} that was sent with it")
+        start += length
+    return None
+
+
+def _check_keys(
+    inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]],
+    uploaded: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+    bodies: list[bytes | memoryview],
+) -> Refusal | None:
+    """Every payload that is here begins with its key; an upload is always long enough for one."""
+    sizes = inline[uploaded == 0].astype(np.int64)
+    short = sizes == 0
+    if not short.any():
+        starts = np.cumsum(sizes) - sizes
+        short = np.frombuffer(bodies[0], np.uint8)[starts] >= sizes if len(sizes) else short
+    row = _first_row(short)
+    if row is not None:
+        row = int(np.flatnonzero(uploaded == 0)[row])
+        return invalid(
+            f"row {row}: its {int(inline[row])} bytes are too few for the key that they begin with"
+        )
+    return None
+
+
+def _check_targets(request: ChangeRequest, topic: Topic, now: Now) -> Refusal | None:
+    row = _first_row(request.target_sequence > np.uint64(limits.SEQUENCE_MAX))
+    if row is not None:
+        return invalid(
+            f"row {row}: sequence {int(request.target_sequence[row])} is beyond {limits.SEQUENCE_MAX}"
+        )
+    if request.kind == RecordKind.MOVE:
+        return _check_due(request, topic, now)
+    if request.kind == RecordKind.NACK:
+        return _check_amount(request, 0, limits.DELAY_MS_MAX, "delay")
+    if request.kind == RecordKind.EXTEND:
+        return _check_amount(request, limits.LEASE_MS_MIN, limits.LEASE_MS_MAX, "lease")
+    return None
+
+
+def _check_amount(request: ChangeRequest, lowest: int, highest: int, what: str) -> Refusal | None:
+    amount = request.amount_ms
+    row = _first_row((amount < np.uint64(lowest)) | (amount > np.uint64(highest)))
+    if row is not None:
+        return invalid(f"row {row}: a {what} has {lowest} to {highest} ms, not {int(amount[row])}")
+    return None
+
+
+def check_chunk(request: ChunkRequest, bodies: list[bytes | memoryview], topic: Topic) -> Refusal | None:
+    """Return why a chunk of a long payload is refused, or None."""
+    if request.size > topic.payload_bytes_max + PREFIX_BYTES_MAX:
+        return Refusal(
+            Code.PAYLOAD_TOO_LARGE,
+            f"a payload of {request.size} bytes is over the topic's {topic.payload_bytes_max}",
+        )
+    chunks = -(-request.size // limits.CHUNK_BYTES)
+    if request.size <= limits.CHUNK_BYTES or request.chunks != chunks or not 0 <= request.chunk < chunks:
+        return invalid(
+            f"chunk {request.chunk} of {request.chunks} does not fit a payload of {request.size} bytes"
+        )
+    last = request.chunk == chunks - 1
+    length = request.size - (chunks - 1) * limits.CHUNK_BYTES if last else limits.CHUNK_BYTES
+    if len(bodies) != 1 or len(bodies[0]) != length:
+        return invalid(f"chunk {request.chunk} has {length} bytes, not {sum(map(len, bodies))}")
+    if crc32(bodies[0]) != request.crc:
+        return invalid(
+            f"chunk {request.chunk} does not have the CRC {request.crc:#010x} that was sent with it"
+        )
+    return None

@@ -1,0 +1,443 @@
+"""What the core asks of the store, and what comes back. The store (`dueq.storage`) is a peer: orders go out
+with a token, and the answer comes back as an event.
+
+Writes of one `Persist` effect take effect in order and atomically per database, after the writes of every
+earlier one; payload bytes are synced before the rows of `timeline/` that name them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq_codecs.records import LogEntry
+
+# ---------------------------------------------------------------- writes
+
+
+@dataclass(slots=True)
+class CreatePartition:
+    """Begin an empty replica."""
+
+    uid: int
+    topic: str
+
+
+@dataclass(slots=True)
+class DropPartition:
+    """Delete a replica with everything it has (only after its tombstone was seen)."""
+
+    uid: int
+
+
+@dataclass(slots=True)
+class AppendLog:
+    """Put entries at the end of the log, payloads first."""
+
+    uid: int
+    entries: list[LogEntry]
+
+
+@dataclass(slots=True)
+class TruncateLog:
+    """Delete every record at or after `from_sequence`, and its payloads."""
+
+    uid: int
+    from_sequence: int
+
+
+@dataclass(slots=True)
+class TrimLog:
+    """Delete records below `below`; payloads of finished messages below it may go too."""
+
+    uid: int
+    below: int
+
+
+@dataclass(slots=True)
+class SaveMeta:
+    """The largest epoch led or followed, and the commit position."""
+
+    uid: int
+    epoch: int
+    commit: int
+
+
+@dataclass(slots=True)
+class DedupRow:
+    """One remembered answer: `value` is the core's own packing; None deletes the row."""
+
+    client_id: bytes
+    sequence: int
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class JobRow:
+    """What is known of one job: `value` is the core's own packing; None deletes the row."""
+
+    job: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class SaveCheckpoint:
+    """All rows of one partition's state that changed since its last checkpoint: one atomic batch."""
+
+    uid: int
+    applied: int
+    """The state is that after this record."""
+    low_water: int
+    """No waiting message is below this instant (ms)."""
+    put: Entries = field(default_factory=lambda: NO_ENTRIES)
+    """Entries as they are now; state says waiting or leased."""
+    unwait: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 3), np.uint64))
+    """(wait_at, key, first) of rows that are on disk as waiting and must go (moved, leased or finished)."""
+    unlease: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    """Keys of rows that are on disk as leased and must go."""
+    finished: Entries = field(default_factory=lambda: NO_ENTRIES)
+    """Messages that ended since the last checkpoint: their payloads are garbage (sequence, row, place,
+    block_rows, flags and size matter)."""
+    dedup: list[DedupRow] = field(default_factory=list)
+    jobs: list[JobRow] = field(default_factory=list)
+    job_answers: list[DedupRow] = field(default_factory=list)
+    """As `dedup`, of INSERTs that name a job."""
+    days: list[tuple[int, bytes]] = field(default_factory=list)
+    """Forecast: (day number since 1970, 24 little-endian uint32 counts by hour); empty bytes delete it."""
+    summary: bytes = b""
+    """Small fixed part of the state (counts), the core's own packing."""
+
+
+@dataclass(slots=True)
+class PutChunk:
+    """One chunk of an upload."""
+
+    uid: int
+    upload: int
+    chunk: int
+    data: bytes | memoryview
+
+
+@dataclass(slots=True)
+class DropUpload:
+    """Delete all chunks of an upload that no record names."""
+
+    uid: int
+    upload: int
+
+
+@dataclass(slots=True)
+class InstallBegin:
+    """Mark the replica `installing` and wipe it (the mark and epoch are synced first)."""
+
+    uid: int
+    topic: str
+    epoch: int
+
+
+@dataclass(slots=True)
+class InstallRows:
+    """One part of a snapshot as it came from the leader (packed rows of both databases)."""
+
+    uid: int
+    data: bytes | memoryview
+
+
+@dataclass(slots=True)
+class InstallEnd:
+    """All parts are in: set applied, commit and epoch; the mark `installing` becomes `unproven`.
+
+    The log begins anew at `applied + 1`; `applied_epoch` is the epoch of record `applied`.
+    """
+
+    uid: int
+    applied: int
+    applied_epoch: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class MarkProven:
+    """The replica has caught up with a leader: remove its mark."""
+
+    uid: int
+
+
+StoreWrite = (
+    CreatePartition
+    | DropPartition
+    | AppendLog
+    | TruncateLog
+    | TrimLog
+    | SaveMeta
+    | SaveCheckpoint
+    | PutChunk
+    | DropUpload
+    | InstallBegin
+    | InstallRows
+    | InstallEnd
+    | MarkProven
+)
+
+# ---------------------------------------------------------------- reads
+
+
+@dataclass(slots=True)
+class ReadEntries:
+    """Find waiting entries by their whole ids (three columns of one length)."""
+
+    token: int
+    uid: int
+    first: npt.NDArray[np.uint64]
+    sequence: npt.NDArray[np.uint64]
+    row: npt.NDArray[np.uint16]
+
+
+@dataclass(slots=True)
+class EntriesRead:
+    """Those that are on disk, in any order; ids without an entry are absent."""
+
+    token: int
+    uid: int
+    entries: Entries
+
+
+@dataclass(slots=True)
+class ScanIndex:
+    """Read waiting entries in order of (wait_at, sequence, row), after the given position."""
+
+    token: int
+    uid: int
+    after_wait_at: int
+    after_key: int
+    limit: int
+    hidden: frozenset[int] = frozenset()
+    """Numbers of jobs whose entries are left out."""
+
+
+@dataclass(slots=True)
+class IndexScanned:
+    token: int
+    uid: int
+    entries: Entries
+    exhausted: bool
+    """Nothing lies behind the last entry."""
+    looked_to: tuple[int, int] | None = None
+    """(wait_at, key) of the last entry that was looked at, one that was left out included; None: there was none."""
+    left_out: frozenset[int] = frozenset()
+    """Numbers of jobs of which entries were left out."""
+
+
+@dataclass(slots=True)
+class ReadLog:
+    """Read records (with bodies) from `from_sequence`, at least one, at most about `bytes_max`."""
+
+    token: int
+    uid: int
+    from_sequence: int
+    bytes_max: int
+
+
+@dataclass(slots=True)
+class LogRead:
+    token: int
+    uid: int
+    from_sequence: int
+    entries: list[LogEntry]
+    """Empty when the log no longer holds `from_sequence`."""
+
+
+@dataclass(slots=True)
+class ReadPayloads:
+    """Read the payloads of entries (short ones only; uploads are read chunk by chunk)."""
+
+    token: int
+    uid: int
+    entries: Entries
+
+
+@dataclass(slots=True)
+class PayloadsRead:
+    token: int
+    uid: int
+    entries: Entries
+    payloads: list[bytes | None]
+    """One per entry, checked against its CRC; None: missing or damaged."""
+
+
+@dataclass(slots=True)
+class ReadChunk:
+    token: int
+    uid: int
+    upload: int
+    chunk: int
+    pages: int = 0
+    """Not 0: as the pages of this number have it, not as it is now."""
+
+
+@dataclass(slots=True)
+class ChunkRead:
+    token: int
+    uid: int
+    upload: int
+    chunk: int
+    data: bytes | None
+
+
+@dataclass(slots=True)
+class ReadSnapshot:
+    """Read part `part` of a snapshot; snapshot 0 opens a new one (at the last checkpoint)."""
+
+    token: int
+    uid: int
+    snapshot: int
+    part: int
+    bytes_max: int
+
+
+@dataclass(slots=True)
+class SnapshotRead:
+    token: int
+    uid: int
+    snapshot: int
+    part: int
+    applied: int
+    applied_epoch: int
+    """Epoch of record `applied`; 0 when nothing was ever applied."""
+    data: bytes
+    last: bool
+    failed: bool = False
+    """The snapshot is gone (idle too long): begin again."""
+
+
+@dataclass(slots=True)
+class CloseSnapshot:
+    token: int
+    uid: int
+    snapshot: int
+
+
+@dataclass(slots=True)
+class ReadPage:
+    """Read waiting entries for somebody who browses, in order of (wait_at, sequence, row)."""
+
+    token: int
+    uid: int
+    pages: int
+    """Number of the snapshot, chosen by the core …"""
+    begin: bool
+    """… which is to be opened now, at the last checkpoint."""
+    from_ms: int
+    until_ms: int
+    """Entries that wait until from_ms ≤ wait_at < until_ms; 0: no end."""
+    after: tuple[int, int]
+    """(wait_at, key) behind which to go on; (0, 0): at the beginning."""
+    limit: int
+    bytes_max: int
+    payloads: bool
+    """Read the payloads too; otherwise only the keys that some begin with."""
+    hidden: frozenset[int] = frozenset()
+    """Numbers of jobs whose entries are left out."""
+
+
+@dataclass(slots=True)
+class PageRead:
+    """At most `limit` entries and about `bytes_max` of their payloads, uploads counted; one entry at least."""
+
+    token: int
+    uid: int
+    pages: int
+    applied: int
+    """The snapshot is the state after this record."""
+    summary: bytes
+    """As the checkpoint has it."""
+    entries: Entries
+    body: bytes
+    """Payloads (or keys with their length), one after the other …"""
+    body_size: npt.NDArray[np.uint32]
+    """… of these sizes; 0 for uploads whose payload was asked for, and for what could not be read."""
+    after: tuple[int, int]
+    """Where the next page begins. It may have moved without entries: all that was looked at was hidden."""
+    last: bool
+    unreadable: int = 0
+    """Entries whose payload is missing or damaged."""
+
+
+@dataclass(slots=True)
+class ClosePages:
+    token: int
+    uid: int
+    pages: int
+
+
+# ---------------------------------------------------------------- opening
+
+
+@dataclass(slots=True)
+class RecoveredPartition:
+    """One replica as the store holds it when the broker starts."""
+
+    uid: int
+    topic: str
+    epoch: int
+    commit: int
+    applied: int
+    log_start: int
+    """First sequence that the log still holds (log_end + 1 when it is empty)."""
+    log_end: int
+    epochs: list[tuple[int, int]]
+    """(epoch, first sequence) of the log, oldest first; begins with the epoch of record `log_start - 1`
+    (0 when the log begins at 1)."""
+    tail: list[LogEntry]
+    """Records after `applied`, to replay (bodies included)."""
+    low_water: int
+    leased: Entries
+    dedup: list[DedupRow]
+    days: list[tuple[int, bytes]]
+    summary: bytes
+    uploads: list[int]
+    """Upload numbers that have chunks on disk."""
+    installing: bool = False
+    unproven: bool = False
+    """It was filled from a snapshot, and has not caught up with a leader since."""
+    damaged: str = ""
+    """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
+    unknown: str = ""
+    """What a newer build must have written: this one cannot read the replica, which stays as it is."""
+    jobs: list[JobRow] = field(default_factory=list)
+    job_answers: list[DedupRow] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReadPartition:
+    """Read a whole replica as `recover` would: after a snapshot was installed."""
+
+    token: int
+    uid: int
+
+
+@dataclass(slots=True)
+class PartitionRead:
+    token: int
+    uid: int
+    recovered: RecoveredPartition
+
+
+StoreRead = (
+    ReadEntries
+    | ScanIndex
+    | ReadLog
+    | ReadPayloads
+    | ReadChunk
+    | ReadSnapshot
+    | CloseSnapshot
+    | ReadPage
+    | ClosePages
+    | ReadPartition
+)
+StoreReadDone = (
+    EntriesRead | IndexScanned | LogRead | PayloadsRead | ChunkRead | SnapshotRead | PageRead | PartitionRead
+)

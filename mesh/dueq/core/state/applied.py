@@ -1,0 +1,49 @@
+"""What applying one committed record did: the answers to its requests, and what dispatch must know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq.core.state.job_table import Job
+from dueq_codecs.messages import Code
+from dueq_codecs.records import NO_U8, NO_U64, U8, U64
+
+
+@dataclass(slots=True)
+class RequestResult:
+    """The answer to one request of the record: what its ChangeReply says."""
+
+    client_id: bytes
+    client_sequence: int
+    code: Code
+    """OK, SEQUENCE_REUSED, OUTCOME_UNKNOWN or JOB_ENDED."""
+    sequence: int
+    """Of the record that took effect (an earlier one when this request is a repeat)."""
+    row: int
+    """First row of the request in that record."""
+    stamp: int
+    """Stamp of that record."""
+    outcomes: U8 = field(default_factory=lambda: NO_U8)
+    """One Outcome per row; empty for INSERT."""
+    repeated: bool = False
+    """The request had taken effect before; nothing was changed now."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """The result of `Timeline.apply`."""
+
+    results: list[RequestResult] = field(default_factory=list)
+    waiting: Entries = field(default_factory=lambda: NO_ENTRIES)
+    """Entries that began to wait, or may be delivered from now on, and lie in the hot window, as they are now."""
+    leased: Entries = field(default_factory=lambda: NO_ENTRIES)
+    """LEASE: entries that were granted (token = this record). EXTEND: entries whose lease was extended."""
+    refused: U64 = field(default_factory=lambda: NO_U64)
+    """LEASE: keys that could not be granted (cancelled or moved meanwhile)."""
+    ended: Entries = field(default_factory=lambda: NO_ENTRIES)
+    """Entries whose lease ended by this record, as they were before (token and consumer included)."""
+    gone: U64 = field(default_factory=lambda: NO_U64)
+    """Keys that left the waiting state other than by a lease (cancelled, or moved or revealed: see `waiting`)."""
+    job: Job | None = None
+    """JOB: the job as it is now."""

@@ -1,0 +1,151 @@
+"""How many messages wait for which hour: part of the replicated state, so nobody scans to know it.
+
+Counts are by hour of `wait_at` (hours since 1970). A message that waits more than 400 days ahead of the stamp
+of its record is counted in one open-ended bucket instead, and its entry says so (FLAG_FAR), which bounds the
+number of hours. Checkpointed by day: 24 little-endian uint32.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.core.ports.entry import FLAG_FAR, Entries
+from dueq.errors import invariant
+from dueq_codecs.records import U64
+
+HOUR_MS = 3_600_000
+HOUR_SECONDS = 3600
+DAY_HOURS = 24
+FAR_MS = 400 * DAY_HOURS * HOUR_MS
+
+_NOT_FAR = np.uint8(0xFF ^ FLAG_FAR)
+
+
+class Forecast:
+    """Waiting messages by hour.
+
+    Attributes:
+        hours: hour since 1970 -> messages, only counts > 0.
+        far: messages in the open-ended bucket.
+    """
+
+    def __init__(self, days: list[tuple[int, bytes]] | None = None, far: int = 0) -> None:
+        self.hours: dict[int, int] = {}
+        self.far = far
+        self._changed_days: set[int] = set()
+        for day, packed in days or ():
+            for hour, count in enumerate(np.frombuffer(packed, "<u4").tolist()):
+                if count:
+                    self.hours[day * DAY_HOURS + hour] = count
+
+    @property
+    def total(self) -> int:
+        """Waiting messages, near and far."""
+        return sum(self.hours.values()) + self.far
+
+    def begin(self, rows: Entries, stamp: int) -> None:
+        """Count rows that begin to wait, and set their FLAG_FAR."""
+        wait_at = rows["wait_at"]
+        limit = stamp + FAR_MS
+        if len(rows) == 1:
+            at = int(wait_at[0])
+            if at <= limit:
+                rows["flags"] &= _NOT_FAR
+                self._count_hour(at // HOUR_MS, 1)
+                return
+        rows["flags"] &= _NOT_FAR
+        if int(wait_at.max()) > limit:
+            far = wait_at > limit
+            rows["flags"][far] |= FLAG_FAR
+            self.far += int(np.count_nonzero(far))
+            wait_at = wait_at[~far]
+        self._count(wait_at, 1)
+
+    def end(self, rows: Entries) -> None:
+        """Count rows out that wait no more (as they were while they waited)."""
+        if len(rows) == 1 and not int(rows["flags"][0]) & FLAG_FAR:
+            self._count_hour(int(rows["wait_at"][0]) // HOUR_MS, -1)
+            return
+        wait_at = rows["wait_at"]
+        if self.far:
+            far = (rows["flags"] & FLAG_FAR) != 0
+            self.far -= int(np.count_nonzero(far))
+            wait_at = wait_at[~far]
+        self._count(wait_at, -1)
+
+    def _count(self, wait_at: U64, sign: int) -> None:
+        if not len(wait_at):
+            return
+        low, high = int(wait_at.min()) // HOUR_MS, int(wait_at.max()) // HOUR_MS
+        if low == high:
+            self._count_hour(low, sign * len(wait_at))
+            return
+        hours, counts = np.unique(wait_at // np.uint64(HOUR_MS), return_counts=True)
+        for hour, count in zip(hours.tolist(), counts.tolist(), strict=True):
+            self._count_hour(hour, sign * count)
+
+    def _count_hour(self, hour: int, change: int) -> None:
+        count = self.hours.get(hour, 0) + change
+        invariant(count >= 0, "fewer messages wait for an hour than none", hour=hour, count=count)
+        if count:
+            self.hours[hour] = count
+        else:
+            del self.hours[hour]
+        self._changed_days.add(hour // DAY_HOURS)
+
+    @property
+    def changed(self) -> bool:
+        """Whether `changed_days` has anything to say."""
+        return bool(self._changed_days)
+
+    def changed_days(self) -> list[tuple[int, bytes]]:
+        """Return the rows of the days that changed since the last call; empty bytes: nothing waits then."""
+        rows = []
+        for day in sorted(self._changed_days):
+            counts = [self.hours.get(day * DAY_HOURS + hour, 0) for hour in range(DAY_HOURS)]
+            rows.append((day, np.array(counts, "<u4").tobytes() if any(counts) else b""))
+        self._changed_days.clear()
+        return rows
+
+    def by_second(
+        self, hot: Entries, known_until_ms: int | None, from_ms: int, seconds: int
+    ) -> list[tuple[int, int]]:
+        """Return (second as Unix ms, count) from the second of `from_ms` on, only counts > 0, ascending.
+
+        Exact for what waits up to `known_until_ms`; what the hours count beyond it is spread evenly over
+        the seconds that are left of each hour.
+
+        Args:
+            hot: all entries that wait up to `known_until_ms`.
+            known_until_ms: None when `hot` is everything that waits.
+            from_ms: Unix ms.
+            seconds: how many.
+        """
+        first = from_ms // 1000
+        end = first + seconds
+        at = hot["wait_at"] // np.uint64(1000)
+        inside = at[(at >= first) & (at < end)]
+        found = np.unique(inside, return_counts=True)
+        counts: dict[int, int] = dict(zip(found[0].tolist(), found[1].tolist(), strict=True))
+        if known_until_ms is not None:
+            self._spread(hot, known_until_ms // 1000, first, end, counts)
+        return [(second * 1000, counts[second]) for second in sorted(counts)]
+
+    def _spread(self, hot: Entries, known: int, first: int, end: int, counts: dict[int, int]) -> None:
+        """Add to `counts` what waits after the second `known`, inside `first` … `end`."""
+        near = hot["wait_at"][(hot["flags"] & FLAG_FAR) == 0] // np.uint64(HOUR_MS)
+        for hour in sorted(self.hours):
+            start, stop = hour * HOUR_SECONDS, (hour + 1) * HOUR_SECONDS
+            if stop <= first or start >= end or stop <= known:
+                continue
+            rest = self.hours[hour] - int(np.count_nonzero(near == hour))
+            start = max(start, known)
+            length = stop - start
+            if rest <= 0:
+                continue
+            edges = np.arange(length + 1, dtype=np.int64) * rest // length
+            shares = np.diff(edges)
+            for offset in np.flatnonzero(shares).tolist():
+                second = start + offset
+                if first <= second < end:
+                    counts[second] = counts.get(second, 0) + int(shares[offset])

@@ -1,0 +1,57 @@
+"""From an INSERT record to index entries. A function of the record alone: every replica gets the same."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, block_starts
+from dueq.limits import BLOCK_BYTES
+from dueq_codecs.records import Record
+
+
+def inserted_entries(record: Record, job: int = 0) -> Entries:
+    """Return one waiting entry per row of an INSERT, in row order; `job` is the number of its job, 0 for none.
+
+    `block_rows` counts the rows whose bytes are in the block: those with an upload are not among them.
+    """
+    count = record.rows
+    rows = np.zeros(count, ENTRY)
+    # What is hidden waits until its job is decided, at the earliest.
+    rows["wait_at"] = rows["first"] = np.maximum(
+        record.due, np.uint64(max(record.stamp, record.job_until, 0))
+    )
+    rows["due"] = record.due
+    rows["sequence"] = record.sequence
+    rows["size"] = record.size
+    rows["crc"] = record.crc
+    rows["state"] = State.WAITING
+    rows["job"] = job
+    if count > 1:
+        rows["row"] = np.arange(count, dtype=np.uint16)
+    _place(record, rows)
+    if record.keyed:
+        rows["flags"] |= FLAG_KEYED
+    return rows
+
+
+def _place(record: Record, rows: Entries) -> None:
+    """Say where each payload is: the block and the offset in it, or the upload."""
+    count = len(rows)
+    uploaded = record.upload != 0 if len(record.upload) else None
+    if uploaded is None and count == 1:
+        rows["block_rows"] = 1
+        return
+    sizes = record.size if uploaded is None else np.where(uploaded, np.uint32(0), record.size)
+    starts = block_starts(sizes, BLOCK_BYTES)
+    begins = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, dtype=np.int64, out=begins[1:])
+    lengths = np.diff(starts, append=count)
+    offsets = begins[:-1] - np.repeat(begins[starts], lengths)
+    rows["place"] = (np.repeat(starts, lengths) << 32) | offsets
+    if uploaded is None:
+        rows["block_rows"] = np.repeat(lengths, lengths)
+        return
+    inline = np.add.reduceat(~uploaded, starts, dtype=np.intp)
+    rows["block_rows"] = np.where(uploaded, 1, np.repeat(inline, lengths))
+    rows["place"][uploaded] = record.upload[uploaded]
+    rows["flags"][uploaded] = FLAG_UPLOAD

@@ -1,0 +1,349 @@
+"""The jobs of one partition: which messages belong together, and whether they may be delivered.
+
+             INSERT            JOB commit (home: while stamp ≤ until)
+  (unknown) ───────► OPEN ──────────────────────────────► COMMITTED ──┐ JOB cancel
+     │                │ JOB abort; home: stamp > until                ▼
+     │                └────────────────────────► ABORTED         CANCELLED
+     └ INSERT of a job that is not hidden (until = 0) ───► COMMITTED
+
+One partition of the topic, the job's *home*, decides; it alone looks at the instant of a commit. What the others are
+told is what home has decided, so they take it as it comes. Everything here happens inside `apply`: a function of
+the log. The entries of messages carry a job's number in this partition; numbers are never used again.
+
+A job is forgotten a week after its last record and a week after `until`, and never while messages of it are left.
+When the first of these is over it is looked at, and then once a day: so nobody goes through all jobs at every record.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from heapq import heappop, heappush
+from typing import Final
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq.core.ports.entry import Entries
+from dueq.core.ports.persistence import JobRow
+from dueq.errors import UnknownVersion, invariant
+from dueq.limits import JOB_ANSWERED_MS, JOB_MEMORY_MS
+from dueq_codecs.records import U64, JobAction, JobState, Outcome, Record
+
+Mask = npt.NDArray[np.bool_]
+
+_ROW: Final = struct.Struct("<BBBIQQQQQ")
+"""version, state, cleared, number, until, stamp, look at, waiting, leased."""
+_ROW_VERSION: Final = 1
+_LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
+
+_ENDED: Final = frozenset((JobState.ABORTED, JobState.CANCELLED))
+
+
+def home_of(job: bytes, partitions: int) -> int:
+    """Return the place in the topic of the partition that decides about a job."""
+    return crc32(job) % partitions
+
+
+class Job:
+    """One job, as far as this partition knows.
+
+    Attributes:
+        key: its 16 bytes.
+        number: in this partition.
+        state: what has been decided.
+        until: the instant (Unix ms) by which it must be committed; 0: it was never hidden.
+        stamp: of the last record about it, Unix ms.
+        look_at_ms: age of the partition at which to look whether the job may be forgotten.
+        waiting, leased: messages of it that are left.
+        saved: it has a row on disk.
+    """
+
+    __slots__ = (
+        "cleared_flag", "key", "leased", "look_at_ms", "number", "saved", "stamp", "state", "until", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, key: bytes, number: int, state: JobState, until: int) -> None:
+        self.key, self.number, self.state, self.until = key, number, state, until
+        self.stamp = self.look_at_ms = self.waiting = self.leased = 0
+        self.cleared_flag = self.saved = False
+
+    @property
+    def messages(self) -> int:
+        """Messages that are left."""
+        return self.waiting + self.leased
+
+    @property
+    def ended(self) -> bool:
+        """Whether its messages are not to be delivered any more."""
+        return self.state in _ENDED
+
+    @property
+    def cleared(self) -> bool:
+        """Whether the decision is worked off: everything is revealed, or withdrawn."""
+        if self.state == JobState.COMMITTED:
+            return self.cleared_flag or not self.until or not self.waiting
+        return self.ended and not self.waiting
+
+    def pack(self) -> bytes:
+        """Return the job's row."""
+        return _ROW.pack(
+            _ROW_VERSION, self.state, self.cleared_flag, self.number, self.until, self.stamp, self.look_at_ms,
+            self.waiting, self.leased,
+        )  # fmt: skip
+
+    @classmethod
+    def unpack(cls, key: bytes, value: bytes) -> Job:
+        """Read what `pack` wrote.
+
+        Raises:
+            UnknownVersion: a newer build wrote it.
+        """
+        if value[0] != _ROW_VERSION:
+            raise UnknownVersion(f"a job's row of version {value[0]}; this build knows {_ROW_VERSION}")
+        _, state, cleared, number, until, stamp, look_at_ms, waiting, leased = _ROW.unpack(value)
+        job = cls(key, number, JobState(state), until)
+        job.stamp, job.look_at_ms, job.waiting, job.leased = stamp, look_at_ms, waiting, leased
+        job.cleared_flag, job.saved = bool(cleared), True
+        return job
+
+
+class JobTable:
+    """All jobs that one partition knows.
+
+    Args:
+        index: the partition's place in its topic.
+        partitions: how many the topic has.
+        rows: of the last checkpoint.
+        given: how many numbers had been given out by then.
+
+    Attributes:
+        by_key: every job, the oldest first.
+        given: numbers given out; the next job gets `given + 1`.
+        closed: number -> job of those whose messages must not be delivered: open, aborted, cancelled.
+    """
+
+    def __init__(
+        self, index: int = 0, partitions: int = 1, rows: list[JobRow] | None = None, given: int = 0
+    ) -> None:
+        self._index, self._partitions = index, partitions
+        self.given = given
+        self.by_key: dict[bytes, Job] = {}
+        self.closed: dict[int, Job] = {}
+        self._by_number: dict[int, Job] = {}
+        self._unfinished: dict[int, Job] = {}
+        self._changed: dict[bytes, None] = {}
+        self._looks: list[tuple[int, int]] = []  # heap: (not after its `look_at_ms`, number) of each job
+        jobs = [Job.unpack(row.job, row.value) for row in rows or () if row.value is not None]
+        for job in sorted(jobs, key=lambda job: job.number):
+            self._add(job)
+
+    def is_home(self, job: bytes) -> bool:
+        """Whether this partition decides about the job."""
+        return home_of(job, self._partitions) == self._index
+
+    # ------------------------------------------------------------ records
+
+    def refuses(self, record: Record) -> bool:
+        """Whether an INSERT's new rows are too late: its job has ended, is complete, or has another `until`."""
+        job = self.by_key.get(record.job)
+        if record.job_until and record.stamp > record.job_until:
+            return True
+        if job is None:
+            return False
+        if job.until != record.job_until:
+            return True
+        return not (job.state == JobState.OPEN or (job.state == JobState.COMMITTED and not job.until))
+
+    def insert(self, record: Record, age_ms: int) -> int:
+        """Note that rows of an INSERT take effect that was not refused; returns their job's number."""
+        job = self.by_key.get(record.job)
+        if job is None:
+            job = self._begin(record, JobState.OPEN if record.job_until else JobState.COMMITTED)
+        self._concerns(job, record, age_ms)
+        return job.number
+
+    def act(self, record: Record, age_ms: int) -> tuple[Outcome, Job | None]:
+        """Apply a JOB record; returns its outcome and the job as it is now."""
+        job = self.by_key.get(record.job)
+        if job is None:
+            if record.job_action == JobAction.CLEARED:
+                return Outcome.NOT_FOUND, None
+            if self._may_be_forgotten(record):
+                return Outcome.ENDED, None
+            job = self._begin(record, JobState.OPEN)
+        outcome = self._decide(job, record)
+        self._concerns(job, record, age_ms)
+        self._sort(job)
+        return outcome, job
+
+    def _may_be_forgotten(self, record: Record) -> bool:
+        """Whether home may have decided about this unknown job, and forgotten it: it does not decide twice."""
+        final = record.job_action in (JobAction.COMMIT, JobAction.ABORT) and record.job_until
+        return bool(final) and self.is_home(record.job) and record.stamp >= record.job_until + JOB_ANSWERED_MS
+
+    def _begin(self, record: Record, state: JobState) -> Job:
+        self.given += 1
+        job = Job(record.job, self.given, state, record.job_until)
+        self._add(job)
+        return job
+
+    def _add(self, job: Job) -> None:
+        self.by_key[job.key] = self._by_number[job.number] = job
+        heappush(self._looks, (job.look_at_ms, job.number))
+        self._sort(job)
+
+    def _decide(self, job: Job, record: Record) -> Outcome:
+        action, state = record.job_action, job.state
+        if action == JobAction.CLEARED:
+            job.cleared_flag |= state == JobState.COMMITTED
+            return Outcome.DONE if state == JobState.COMMITTED else Outcome.ENDED
+        if action == JobAction.CANCEL:
+            if state != JobState.ABORTED:
+                job.state = JobState.CANCELLED
+            return Outcome.DONE
+        wanted = JobState.COMMITTED if action == JobAction.COMMIT else JobState.ABORTED
+        if state == JobState.OPEN:
+            late = action == JobAction.COMMIT and job.until and record.stamp > job.until
+            if not (late and self.is_home(job.key)):
+                job.state = wanted
+        return Outcome.DONE if job.state == wanted else Outcome.ENDED
+
+    def _concerns(self, job: Job, record: Record, age_ms: int) -> None:
+        job.stamp, job.look_at_ms = record.stamp, age_ms + JOB_MEMORY_MS
+        self._changed[job.key] = None
+
+    def expire(self, age_ms: int, stamp: int) -> None:
+        """Forget what is too old at this age of the partition."""
+        while self._looks and self._looks[0][0] < age_ms:
+            job = self._by_number[heappop(self._looks)[1]]
+            if job.look_at_ms < age_ms:
+                if not (job.messages or job.state == JobState.OPEN or stamp <= job.until + JOB_MEMORY_MS):
+                    self._forget(job)
+                    continue
+                job.look_at_ms = age_ms + _LOOK_AGAIN_MS
+                self._changed[job.key] = None
+            heappush(self._looks, (job.look_at_ms, job.number))
+
+    def _forget(self, job: Job) -> None:
+        del self.by_key[job.key], self._by_number[job.number]
+        self.closed.pop(job.number, None)
+        self._unfinished.pop(job.number, None)
+        if job.saved:
+            self._changed[job.key] = None
+        else:
+            self._changed.pop(job.key, None)
+
+    # ------------------------------------------------------------ messages
+
+    def count(self, rows: Entries, waiting: int, leased: int) -> None:
+        """Count messages that begin (1) or stop (-1) to wait or to be leased."""
+        if not self._by_number:
+            return
+        column = rows["job"]
+        if not np.count_nonzero(column):
+            return
+        for number, count in Counter(column.tolist()).items():
+            if not number:
+                continue
+            job = self._by_number[number]
+            job.waiting += waiting * count
+            job.leased += leased * count
+            invariant(
+                job.waiting >= 0 and job.leased >= 0,
+                "a job has fewer messages than none",
+                job=job.key.hex(),
+                waiting=job.waiting,
+                leased=job.leased,
+            )
+            self._changed[job.key] = None
+            if job.ended:
+                self._sort(job)
+
+    def barred(self, rows: Entries) -> Mask | None:
+        """Return which rows must not be delivered: their job is not committed. None: all may."""
+        if not self.closed:
+            return None
+        column = rows["job"]
+        if not np.count_nonzero(column):
+            return None
+        found = self.closed.keys() & set(column.tolist())
+        return np.isin(column, list(found)) if found else None
+
+    def ended(self, rows: Entries) -> Mask | None:
+        """Return which rows are of an aborted or cancelled job: they wait for nothing. None: none is."""
+        barred = self.barred(rows)
+        if barred is None:
+            return None
+        numbers = self.closed.keys() & set(rows["job"].tolist())
+        ended = [number for number in numbers if self.closed[number].ended]
+        return np.isin(rows["job"], ended) if ended else None
+
+    def not_before(self, rows: Entries) -> U64 | None:
+        """Return before which instant each row may not be due: the `until` of open jobs. None: none has one."""
+        if self.barred(rows) is None:
+            return None
+        until = {number: job.until for number, job in self.closed.items() if job.state == JobState.OPEN}
+        return np.array([until.get(number, 0) for number in rows["job"].tolist()], np.uint64)
+
+    # ------------------------------------------------------------ what is left to do
+
+    def _sort(self, job: Job) -> None:
+        """Put a job where its state and its messages belong."""
+        if job.state == JobState.COMMITTED:
+            self.closed.pop(job.number, None)
+            done = job.cleared_flag or not job.until
+        else:
+            self.closed[job.number] = job
+            done = not job.ended or not job.waiting
+        self._unfinished.pop(job.number, None)
+        if not done:
+            self._unfinished[job.number] = job
+
+    @property
+    def hidden(self) -> frozenset[int]:
+        """The numbers of the jobs that have messages which nobody is given or shown."""
+        return frozenset(number for number, job in self.closed.items() if job.waiting)
+
+    def wait_from(self, numbers: set[int], before: int) -> list[int]:
+        """Return for each of these closed jobs an instant before which nothing of it waits.
+
+        Args:
+            numbers: of jobs that are not committed.
+            before: such an instant of the whole partition, for jobs that were committed once.
+        """
+        jobs = [self.closed[number] for number in sorted(numbers)]
+        return [before if job.state == JobState.CANCELLED else job.until for job in jobs]
+
+    @property
+    def open(self) -> list[Job]:
+        """The jobs that are not decided yet."""
+        return [job for job in self.closed.values() if job.state == JobState.OPEN]
+
+    @property
+    def to_reveal(self) -> Job | None:
+        """The oldest committed job of which hidden messages may be left; None when there is none."""
+        return next((job for job in self._unfinished.values() if not job.ended), None)
+
+    @property
+    def to_withdraw(self) -> Job | None:
+        """The oldest aborted or cancelled job of which messages wait; None when there is none."""
+        return next((job for job in self._unfinished.values() if job.ended), None)
+
+    # ------------------------------------------------------------ checkpoints
+
+    def changed_rows(self) -> list[JobRow]:
+        """Return the rows that changed since the last call; from now on they count as being on disk."""
+        rows = []
+        for key in self._changed:
+            job = self.by_key.get(key)
+            rows.append(JobRow(key, job.pack() if job is not None else None))
+            if job is not None:
+                job.saved = True
+        self._changed.clear()
+        return rows
+
+    def export(self) -> list[tuple[str, str]]:
+        """Return everything known: (job, its packed row) in hex, sorted."""
+        return sorted((job.key.hex(), job.pack().hex()) for job in self.by_key.values())

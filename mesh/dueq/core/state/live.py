@@ -1,0 +1,360 @@
+"""The live messages of one partition, and what the rows of a record do to them.
+
+    state    record              becomes
+    -        INSERT              WAITING at max(due, stamp)
+    WAITING  LEASE               LEASED, token = this record, attempt + 1
+    WAITING  MOVE / CANCEL       WAITING at the new due / finished
+    LEASED   MOVE / CANCEL       the same, its lease taken back, if the row's token revokes it; else "leased"
+    LEASED   ACK                 finished
+    LEASED   NACK                WAITING at max(due, stamp + delay)
+    LEASED   EXTEND              LEASED with another length
+    LEASED   RELEASE             WAITING at max(due, stamp), attempt - 1
+    LEASED   EXPIRE              WAITING at max(due, stamp)
+    WAITING  REVEAL              WAITING at max(due, stamp), if it was hidden until its job, now committed, was decided
+
+What is of a job that is open waits until the job's `until` at the earliest and is not leased. What is of a job that
+was aborted or cancelled is finished where it would begin to wait or would be leased, and is not moved.
+
+Rows that name one message twice take effect one after the other: they are worked off in rounds of distinct
+messages, so that each round is a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq.core.ports.entry import Entries, State, keys_of
+from dueq.core.state.applied import Applied
+from dueq.core.state.forecast import Forecast
+from dueq.core.state.insertion import inserted_entries
+from dueq.core.state.job_table import JobTable
+from dueq.core.state.residency import keys_named
+from dueq.core.state.table import OnDisk, Slots, Table, joined
+from dueq.core.state.window import HotWindow
+from dueq.errors import UnknownVersion
+from dueq.limits import DELAY_MS_MAX
+from dueq_codecs.records import U8, U64, JobState, Outcome, Record, RecordKind
+
+Mask = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.intp]
+"""Rows of a record."""
+
+ATTEMPT_MAX = (1 << 16) - 1
+LEASE_MAX_U32 = (1 << 32) - 1
+
+
+class LiveMessages:
+    """Entries with their counts. Everything here happens inside `apply`.
+
+    Attributes:
+        scheduled: messages that wait, on disk and in memory.
+        leased: messages with a consumer; all of them are in memory.
+        finished: messages that ended since the last checkpoint, in batches.
+        finished_count: how many they are.
+    """
+
+    def __init__(
+        self, table: Table, window: HotWindow, forecast: Forecast, jobs: JobTable, scheduled: int
+    ) -> None:
+        self.table = table
+        self.window = window
+        self.forecast = forecast
+        self.jobs = jobs
+        self.scheduled = scheduled
+        self.leased = 0
+        self.finished: list[Entries] = []
+        self.finished_count = 0
+        self._change_of: dict[RecordKind, Callable[[Record, Index, Slots, Entries, Applied], U8]] = {
+            RecordKind.MOVE: self._withdraw,
+            RecordKind.CANCEL: self._withdraw,
+            RecordKind.ACK: self._settle,
+            RecordKind.NACK: self._settle,
+            RecordKind.EXTEND: self._settle,
+            RecordKind.RELEASE: self._settle,
+            RecordKind.EXPIRE: self._settle,
+            RecordKind.REVEAL: self._reveal,
+        }
+
+    # ------------------------------------------------------------ records
+
+    def insert(self, record: Record, chosen: Index | None, job: int, applied: Applied) -> None:
+        """Apply an INSERT of the job with this number; the payloads of rows not `chosen` are garbage at once."""
+        rows = inserted_entries(record, job)
+        if chosen is not None:
+            kept = np.zeros(len(rows), np.bool_)
+            kept[chosen] = True
+            self._garbage(_pick(rows, ~kept))
+            rows = _pick(rows, kept)
+        if not len(rows):
+            return
+        self.forecast.begin(rows, record.stamp)
+        slots = self._insert_rows(rows)
+        self.table.mark(slots)
+        self.scheduled += len(rows)
+        self.jobs.count(rows, 1, 0)
+        applied.waiting = self.window.begin(rows)
+
+    def lease(self, record: Record, slots: Slots, applied: Applied) -> None:
+        """Apply a LEASE."""
+        every = np.arange(len(slots), dtype=np.intp)
+        for at in _rounds(slots, every):
+            self._grant(record, at, slots[at], applied)
+
+    def change(self, record: Record, slots: Slots, chosen: Index | None, applied: Applied) -> U8:
+        """Apply a record of any other kind to its `chosen` rows (None: all); returns an outcome per row.
+
+        Raises:
+            UnknownVersion: the kind is unknown.
+        """
+        handler = self._change_of.get(record.kind)
+        if handler is None:
+            raise UnknownVersion(f"record {record.sequence} is of kind {record.kind}, which is unknown")
+        whole = chosen is None
+        if chosen is None:
+            chosen = np.arange(len(slots), dtype=np.intp)
+        rounds = _rounds(slots, chosen)
+        if whole and len(rounds) == 1:
+            return handler(record, chosen, slots, self.table.take(slots), applied)
+        outcomes = np.full(len(slots), Outcome.UNKNOWN, np.uint8)
+        for at in rounds:
+            named = slots[at]
+            outcomes[at] = handler(record, at, named, self.table.take(named), applied)
+        if len(rounds) > 1:
+            applied.waiting = self.window.deliverable(self._as_they_are(applied.waiting))
+            applied.leased = self._as_they_are(applied.leased)
+        return outcomes
+
+    def _as_they_are(self, rows: Entries) -> Entries:
+        """Return the present form of rows of which some have changed again since, each once."""
+        return self.table.take(self.table.find(np.unique(keys_of(rows)))) if len(rows) else rows
+
+    # ------------------------------------------------------------ rounds of distinct messages
+
+    def _insert_rows(self, rows: Entries) -> Slots:
+        if not self.table.placeholders:
+            return self.table.add(rows, OnDisk.NOTHING)
+        slots = self.table.find(keys_of(rows))
+        named = slots != 0  # by a later record of the log: a placeholder is there
+        if named.any():
+            self.table.fill(slots[named], _pick(rows, named), OnDisk.NOTHING)
+        if not named.all():
+            slots[~named] = self.table.add(_pick(rows, ~named), OnDisk.NOTHING)
+        return slots
+
+    def _grant(self, record: Record, at: Index, slots: Slots, applied: Applied) -> None:
+        rows = self.table.take(slots)
+        free = rows["state"] == State.WAITING
+        if len(record.first):
+            free &= rows["first"] == record.first[at]
+        if not _all(free):
+            refused = keys_named(record)[at[~free]]
+            applied.refused = np.concatenate((applied.refused, refused))
+            at, slots, rows = at[free], slots[free], _pick(rows, free)
+            if not len(at):
+                return
+        barred = self.jobs.barred(rows)
+        if barred is not None:
+            self._refuse(keys_named(record)[at[barred]], slots[barred], _pick(rows, barred), applied)
+            at, slots, rows = at[~barred], slots[~barred], _pick(rows, ~barred)
+            if not len(at):
+                return
+        self._stop_waiting(rows)
+        consumer = record.consumer[at]
+        ids = np.frombuffer(b"".join(record.consumers), ">u8").reshape(-1, 2)
+        rows["state"] = State.LEASED
+        rows["token"] = record.sequence
+        rows["attempt"] += rows["attempt"] < ATTEMPT_MAX
+        rows["consumer_high"] = ids[consumer, 0]
+        rows["consumer_low"] = ids[consumer, 1]
+        rows["lease_ms"] = np.minimum(record.lease_ms, LEASE_MAX_U32)[consumer]
+        self.table.put(slots, rows)
+        self.table.mark(slots)
+        self.leased += len(rows)
+        self.jobs.count(rows, 0, 1)
+        applied.leased = _joined(applied.leased, rows)
+
+    def _refuse(self, keys: U64, slots: Slots, rows: Entries, applied: Applied) -> None:
+        """Lease nothing of a job that is not committed; what is of one that has ended goes."""
+        applied.refused = np.concatenate((applied.refused, keys))
+        ended = self.jobs.ended(rows)
+        if ended is not None:
+            gone = _pick(rows, ended)
+            applied.gone = np.concatenate((applied.gone, keys_of(gone)))
+            self._stop_waiting(gone)
+            self._finish(slots[ended], gone)
+
+    def _withdraw(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
+        """MOVE or CANCEL."""
+        state = rows["state"]
+        same = rows["first"] == record.first[at]
+        if record.kind == RecordKind.MOVE and (ended := self.jobs.ended(rows)) is not None:
+            same &= ~ended
+        waiting = same & (state == State.WAITING)
+        if _all(waiting):
+            applied.gone = np.concatenate((applied.gone, keys_of(rows)))
+            self._stop_waiting(rows)
+            self._moved_or_cancelled(record, at, slots, rows, applied)
+            return np.zeros(len(at), np.uint8)
+        leased = same & (state == State.LEASED)
+        token = record.token[at]
+        revoked = leased & (token != 0) & (rows["token"] == token)
+        outcomes = np.full(len(at), Outcome.NOT_FOUND, np.uint8)
+        outcomes[leased] = Outcome.LEASED
+        if waiting.any():
+            stopped = _pick(rows, waiting)
+            applied.gone = np.concatenate((applied.gone, keys_of(stopped)))
+            self._stop_waiting(stopped)
+        if revoked.any():
+            self._end_leases(_pick(rows, revoked), applied)
+            rows["attempt"] -= revoked & (rows["attempt"] > 0)
+        done = waiting | revoked
+        if done.any():
+            outcomes[done] = Outcome.DONE
+            self._moved_or_cancelled(record, at[done], slots[done], _pick(rows, done), applied)
+        return outcomes
+
+    def _moved_or_cancelled(
+        self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied
+    ) -> None:
+        if record.kind == RecordKind.CANCEL:
+            self._finish(slots, rows)
+            return
+        rows["due"] = record.due[at]
+        self._wait(record, slots, rows, rows["due"], applied)
+
+    def _settle(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
+        """ACK, NACK, EXTEND, RELEASE or EXPIRE: they need the present lease."""
+        held = rows["state"] == State.LEASED
+        held &= rows["token"] == record.token[at]
+        held &= rows["first"] == record.first[at]
+        outcomes = np.zeros(len(at), np.uint8)
+        if not _all(held):
+            outcomes[~held] = Outcome.STALE
+            at, slots, rows = at[held], slots[held], _pick(rows, held)
+            if not len(at):
+                return outcomes
+        kind = record.kind
+        if kind == RecordKind.EXTEND:
+            rows["lease_ms"] = np.minimum(record.amount_ms[at], LEASE_MAX_U32)
+            self.table.put(slots, rows)
+            self.table.mark(slots)
+            applied.leased = _joined(applied.leased, rows)
+            return outcomes
+        self._end_leases(rows, applied)
+        if kind == RecordKind.ACK:
+            self._finish(slots, rows)
+            return outcomes
+        rows = self.table.take(slots)
+        not_before = rows["due"]
+        if kind == RecordKind.NACK:
+            # Never before due, even if this leader's clock is behind that of the one who pushed it.
+            delay = np.minimum(record.amount_ms[at], DELAY_MS_MAX)
+            not_before = np.maximum(not_before, delay + np.uint64(max(record.stamp, 0)))
+        elif kind == RecordKind.RELEASE:
+            rows["attempt"] -= rows["attempt"] > 0
+        self._wait(record, slots, rows, not_before, applied)
+        return outcomes
+
+    def _reveal(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
+        """Let what was hidden until its job was decided wait for its own instant."""
+        job = self.jobs.by_key.get(record.job)
+        outcomes = np.full(len(at), Outcome.STALE, np.uint8)
+        if job is None or job.state != JobState.COMMITTED:
+            return outcomes
+        hidden = (rows["state"] == State.WAITING) & (rows["first"] == record.first[at])
+        hidden &= (rows["job"] == job.number) & (rows["wait_at"] == job.until) & (rows["attempt"] == 0)
+        hidden &= np.maximum(rows["due"], np.uint64(max(record.stamp, 0))) < job.until
+        if hidden.any():
+            outcomes[hidden] = Outcome.DONE
+            slots, rows = slots[hidden], _pick(rows, hidden)
+            applied.gone = np.concatenate((applied.gone, keys_of(rows)))
+            self._stop_waiting(rows)
+            self._wait(record, slots, rows, rows["due"], applied)
+        return outcomes
+
+    # ------------------------------------------------------------ steps
+
+    def _wait(self, record: Record, slots: Slots, rows: Entries, not_before: U64, applied: Applied) -> None:
+        """Let rows wait from now on, at max(not_before, stamp); what is of a job that has ended goes instead."""
+        ended = self.jobs.ended(rows)
+        if ended is not None:
+            self._finish(slots[ended], _pick(rows, ended))
+            slots, rows, not_before = slots[~ended], _pick(rows, ~ended), not_before[~ended]
+            if not len(rows):
+                return
+        hidden_until = self.jobs.not_before(rows)
+        if hidden_until is not None:
+            not_before = np.maximum(not_before, hidden_until)
+        rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))
+        rows["state"] = State.WAITING
+        for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
+            rows[name] = 0
+        self.forecast.begin(rows, record.stamp)
+        self.table.put(slots, rows)
+        self.table.mark(slots)
+        self.scheduled += len(rows)
+        self.jobs.count(rows, 1, 0)
+        applied.waiting = _joined(applied.waiting, self.window.begin(rows))
+
+    def _stop_waiting(self, rows: Entries) -> None:
+        self.forecast.end(rows)
+        self.window.leave(rows)
+        self.scheduled -= len(rows)
+        self.jobs.count(rows, -1, 0)
+
+    def _end_leases(self, rows: Entries, applied: Applied) -> None:
+        self.leased -= len(rows)
+        self.jobs.count(rows, 0, -1)
+        applied.ended = _joined(applied.ended, rows)
+
+    def _finish(self, slots: Slots, rows: Entries) -> None:
+        """Let messages go: those that the disk has become tombstones, the others are forgotten at once."""
+        self._garbage(rows)
+        table = self.table
+        table.state[slots] = State.ABSENT
+        forget = (table.disk[slots] == OnDisk.NOTHING) & (table.pins[slots] == 0)
+        if _all(forget):
+            table.free(slots, rows)
+            return
+        keep = slots[~forget]
+        # What the disk never had needs no delete; it stays only because a record further up names it.
+        table.unmark(keep)
+        table.mark(keep[table.disk[keep] != OnDisk.NOTHING])
+        table.free(slots[forget])
+
+    def _garbage(self, rows: Entries) -> None:
+        if len(rows):
+            self.finished.append(rows)
+            self.finished_count += len(rows)
+
+
+def _rounds(slots: Slots, chosen: Index) -> list[Index]:
+    """Cut `chosen` into runs that name each message once, keeping the order per message."""
+    if len(chosen) < 2 or len(set(slots[chosen].tolist())) == len(chosen):
+        return [chosen] if len(chosen) else []
+    rounds = []
+    rest = chosen
+    while len(rest):
+        named = slots[rest]
+        now = named == 0  # nobody's rows: all the same
+        now[np.unique(named, return_index=True)[1]] = True
+        rounds.append(rest[now])
+        rest = rest[~now]
+    return rounds
+
+
+def _all(mask: Mask) -> bool:
+    return int(np.count_nonzero(mask)) == len(mask)
+
+
+def _pick(rows: Entries, mask: Mask) -> Entries:
+    return rows.take(np.flatnonzero(mask))
+
+
+def _joined(left: Entries, right: Entries) -> Entries:
+    if not len(left):
+        return right
+    return joined([left, right]) if len(right) else left

@@ -1,0 +1,355 @@
+"""Which rows are in memory: what records in the log need, what the hot window asks for, and what may go.
+
+Three rules keep disk and memory apart:
+
+* A row that is in memory is right; what a read or a scan brings is only taken for keys that are not.
+* A row that is on disk in an outdated form stays in memory (as a tombstone, if its message ended) until the
+  checkpoint that mends it is durable *and* every read that may have seen the older disk has been answered.
+* What a record in the log names stays in memory until the record is applied or cut off.
+
+What belongs to a job that is not committed is no part of the window (see `window`): it goes when there is much of it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
+from dueq.core.state.cold import ColdIds, ColdReads, Hold
+from dueq.core.state.job_table import Job, JobTable
+from dueq.core.state.table import OnDisk, Slots, Table
+from dueq.core.state.window import HotWindow, Position, in_order
+from dueq.errors import invariant
+from dueq.limits import DUE_MS_MAX, HOT_SCAN_ROWS, SEQUENCE_MAX
+from dueq_codecs.records import U16, U64, JobState, Record, RecordKind
+
+KEY_NONE: Final = (1 << 64) - 1
+"""The key of an id that cannot exist."""
+
+NAMES_WAITING: Final = frozenset((RecordKind.LEASE, RecordKind.MOVE, RecordKind.CANCEL, RecordKind.REVEAL))
+"""Kinds that concern waiting messages, which may be on disk only. The other kinds concern leases, and those
+are in memory: a key that is not there then is not leased, whatever the disk has."""
+
+
+class ScanWanted(NamedTuple):
+    """What the window wants to be read of the index."""
+
+    after_wait_at: int
+    after_key: int
+    limit: int
+    hidden: frozenset[int]
+    """Numbers of jobs whose entries are to be left out."""
+
+
+class Residency:
+    """Brings rows of one partition into memory and lets them go again.
+
+    Attributes:
+        hot_rows_max: how many waiting messages to keep in memory.
+    """
+
+    def __init__(self, table: Table, window: HotWindow, jobs: JobTable, hot_rows_max: int) -> None:
+        self.table = table
+        self.window = window
+        self.jobs = jobs
+        self.reads = ColdReads()
+        self.hot_rows_max = max(hot_rows_max, 1)
+        self._loose: list[Slots] = []  # rows that memory may perhaps forget
+        self._scan_is_void = False  # the window has gone back since the scan under way was asked for
+
+    # ------------------------------------------------------------ records in the log
+
+    def cold(self, record: Record) -> ColdIds | None:
+        """Hold a record: pin what it names; return the ids to read from the disk before it can be applied.
+
+        To be called once for every record, in order, as soon as it is in the log. What is returned must be
+        read (ReadEntries) and answered with `entries_read`.
+        """
+        if record.kind not in NAMES_WAITING or not record.rows:
+            return None
+        self.unpin(record)
+        table = self.table
+        slots = table.find(keys_named(record))
+        hold = self.reads.held[record.sequence] = Hold(slots)
+        asked: ColdIds | None = None
+        unknown = table.placeholders and (table.disk[slots] == OnDisk.UNKNOWN).any()
+        if unknown or not slots.all():
+            asked = self._ask(record, hold)
+        table.pins[slots] += 1
+        return asked
+
+    def _ask(self, record: Record, hold: Hold) -> ColdIds | None:
+        """Give every key that is not in memory a placeholder; return what is not being read yet.
+
+        Nothing has to be read while the window is endless: what is not in memory then does not exist.
+        """
+        endless = self.window.endless
+        invariant(
+            endless or len(record.first) == record.rows,
+            "a record names messages that are not in memory, without their first instants",
+            uid=self.table.uid,
+            sequence=record.sequence,
+            kind=record.kind,
+        )
+        table, slots = self.table, hold.slots
+        keys = keys_named(record)
+        to_read = []
+        first_pair = None
+        for at in np.flatnonzero((slots == 0) | (table.disk[slots] == OnDisk.UNKNOWN)).tolist():
+            key = int(keys[at])
+            if key == KEY_NONE:
+                continue
+            slot = table.slot_of.get(key)
+            slots[at] = table.add_placeholder(key >> 16, key & 0xFFFF) if slot is None else slot
+            if endless:
+                continue
+            first = int(record.first[at])
+            if first <= DUE_MS_MAX and self.reads.wait(hold, (first, key)):
+                first_pair = first_pair or (first, key)
+                to_read.append(at)
+        if first_pair is None:
+            return None
+        self.reads.begin(first_pair)
+        return ColdIds(record.first[to_read], record.target_sequence[to_read], record.target_row[to_read])
+
+    def entries_read(self, entries: Entries, asked: tuple[U64, U64, U16]) -> None:
+        """Take the answer of the read that `cold` asked for.
+
+        Args:
+            entries: those that are on disk, in any order.
+            asked: what `cold` returned.
+        """
+        first, sequence, row = asked
+        keys = (sequence << np.uint64(16)) | row
+        self._take_in(entries)
+        self.reads.end(list(zip(first.tolist(), keys.tolist(), strict=True)))
+        self._forget()
+
+    def ready(self, record: Record) -> bool:
+        """Return whether everything that the record names is in memory: `apply` may run."""
+        hold = self.reads.held.get(record.sequence)
+        return hold is None or hold.unresolved == 0
+
+    def unpin(self, record: Record) -> None:
+        """Let go of a record that was cut off the log before it was applied."""
+        hold = self.reads.held.pop(record.sequence, None)
+        if hold is not None:
+            self._release(hold)
+
+    def _release(self, hold: Hold) -> None:
+        table, slots = self.table, hold.slots
+        table.pins[slots] -= 1
+        self.loosen(slots)
+
+    def loosen(self, slots: Slots) -> None:
+        """Forget placeholders that nobody names any more; note what else memory may forget one day."""
+        table = self.table
+        if table.placeholders:
+            idle = np.unique(slots[(table.disk[slots] == OnDisk.UNKNOWN) & (table.pins[slots] == 0)])
+            table.free(idle)
+        clean = slots[~table.dirty[slots]]
+        if len(clean):
+            self._loose.append(clean)
+
+    def _take_in(self, entries: Entries) -> None:
+        """Bring waiting entries of the disk into memory, each once, but for keys that memory knows."""
+        if not len(entries):
+            return
+        table = self.table
+        slots = table.find(keys_of(entries))
+        unknown = np.flatnonzero(table.disk[slots] == OnDisk.UNKNOWN)
+        if len(unknown):
+            unknown = unknown[np.unique(slots[unknown], return_index=True)[1]]
+            table.fill(slots[unknown], entries.take(unknown), OnDisk.WAITING)
+
+    def take_hold(self, record: Record) -> Hold | None:
+        """Take the hold off a record that is being applied; what it named may go once `loosen` is called.
+
+        None for a record that needs none.
+        """
+        if record.kind not in NAMES_WAITING or not record.rows:
+            return None
+        if record.sequence not in self.reads.held:
+            self.cold(record)
+        hold = self.reads.held[record.sequence]
+        invariant(
+            hold.unresolved == 0,
+            "a record is applied before its entries were read",
+            uid=self.table.uid,
+            sequence=record.sequence,
+            missing=hold.unresolved,
+        )
+        del self.reads.held[record.sequence]
+        self.table.pins[hold.slots] -= 1
+        return hold
+
+    # ------------------------------------------------------------ the hot window
+
+    @property
+    def _half(self) -> int:
+        """What a window shrinks to, and what it has before it grows: else it would do both in turn, without end."""
+        return max(self.hot_rows_max // 2, 1)
+
+    def wants_scan(self) -> ScanWanted | None:
+        """Return what to scan when the window should grow; the caller must scan then.
+
+        From this call until `scanned` a scan counts as under way, and nothing else is wanted.
+        """
+        end = self.window.end
+        if end is None or self.reads.scanning or self.window.count >= self._half:
+            return None
+        self.reads.begin_scan()
+        return ScanWanted(*end, min(HOT_SCAN_ROWS, self._half), self.jobs.hidden)
+
+    def scanned(
+        self,
+        entries: Entries,
+        exhausted: bool,
+        asked_position: Position,
+        looked_to: Position | None = None,
+        left_out: frozenset[int] = frozenset(),
+    ) -> Entries:
+        """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
+
+        Args:
+            entries: waiting entries of the disk, in order.
+            exhausted: nothing lies behind the last one.
+            asked_position: (after_wait_at, after_key) of the scan.
+            looked_to: position of the last entry looked at; None: of the last of `entries`.
+            left_out: numbers of jobs of which entries were left out.
+
+        Returns:
+            The waiting entries that the window gained and that may be delivered, by (wait_at, key).
+        """
+        if self._scan_is_void or not left_out <= self.jobs.closed.keys():
+            # A job was committed meanwhile, and what is its own was left out: read it once more.
+            self._scan_is_void = False
+            self._take_in(entries)
+            self.reads.end_scan()
+            self.resize()
+            return NO_ENTRIES
+        invariant(
+            self.reads.scanning and asked_position == self.window.end,
+            "a scan is answered that was not asked for",
+            uid=self.table.uid,
+            asked=asked_position,
+            end=self.window.end,
+        )
+        self._take_in(entries)
+        fresh = np.flatnonzero(self.table.find(keys_of(entries)) == 0) if len(entries) else ()
+        if len(fresh):
+            self.table.add(entries.take(fresh), OnDisk.WAITING)
+        self.window.left_out |= left_out
+        if looked_to is None and len(entries):
+            looked_to = int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0])
+        gained = self._grow(looked_to, exhausted)
+        self.reads.end_scan()
+        self.resize()
+        return gained
+
+    def _grow(self, looked_to: Position | None, exhausted: bool) -> Entries:
+        waiting = self.table.take(self.table.slots_in(State.WAITING))
+        before = self.window.mask(waiting)
+        if exhausted:
+            self.window.end = None
+        elif looked_to is not None:
+            self.window.end = looked_to
+        after = self.window.counted(waiting)
+        gained = ~before if before is not None else np.zeros(len(waiting), np.bool_)
+        if after is not None:
+            gained &= after
+        found = in_order(waiting.take(np.flatnonzero(gained)))
+        self.window.count += len(found)
+        return found
+
+    def decided(self, job: Job) -> Entries:
+        """Note that a job's state has changed: its messages count from now on, or no more.
+
+        Returns:
+            Those of them that may be delivered from now on and are in memory, inside the window.
+        """
+        window = self.window
+        if job.state == JobState.COMMITTED and job.number in window.left_out:
+            window.left_out.discard(job.number)
+            # Until now it was open, so nothing of it waits for an instant before that.
+            if window.go_back(job.until):
+                self._scan_is_void = self.reads.scanning
+        slots = self.table.slots_in(State.WAITING)
+        waiting = window.deliverable(self.table.take(slots))
+        window.count = len(waiting)
+        self._loose.append(slots)
+        if job.state != JobState.COMMITTED:
+            return NO_ENTRIES
+        return waiting.take(np.flatnonzero(waiting["job"] == job.number))
+
+    def clean_up(self) -> None:
+        """Forget jobs that were left out of the window and of which nothing waits any more."""
+        if self.window.left_out:
+            self.window.left_out &= self.jobs.hidden
+
+    def checkpoint_saved(self, slots: Slots) -> None:
+        """Note that the checkpoint with these rows is durable."""
+        self.table.pins[slots] -= 1
+        self._loose.append(slots)
+        self.reads.checkpoint_saved()
+        self.resize()
+
+    def resize(self) -> None:
+        """Make the window smaller if it holds too much (not during a scan), and forget what may go."""
+        self._shrink()
+        self._leave_out()
+        self._forget()
+
+    def _leave_out(self) -> None:
+        """Leave jobs that are not committed out of the window when more of them is in memory than of all the rest."""
+        if not self.jobs.closed:
+            return
+        slots = self.table.slots_in(State.WAITING)
+        rows = self.table.take(slots)
+        barred = self.jobs.barred(rows)
+        if barred is not None and np.count_nonzero(barred) > self._half:
+            self.window.left_out |= set(rows["job"][barred].tolist())
+            self._loose.append(slots[barred])
+
+    def _shrink(self) -> None:
+        """Make the window smaller when it holds too much (never while a scan relies on its end)."""
+        if self.window.count <= self.hot_rows_max or self.reads.scanning:
+            return
+        slots = self.table.slots_in(State.WAITING)
+        waiting = self.table.take(slots)
+        self.window.shrink(self.window.deliverable(waiting), self._half)
+        self._loose.append(slots)
+
+    def _forget(self) -> None:
+        """Forget loose rows: those that the disk holds just so, beyond the window, and tombstones of what the
+        disk does not hold any more. Nothing, while an older read is under way."""
+        if not self._loose or not self.reads.settled:
+            return
+        table = self.table
+        loose = np.zeros(len(table.state), np.bool_)  # sorting them costs ten times as much
+        for slots in self._loose:
+            loose[slots] = True
+        slots = np.flatnonzero(loose)
+        self._loose.clear()
+        idle = ~table.dirty[slots] & (table.pins[slots] == 0)
+        slots = slots[idle]
+        gone = (table.state[slots] == State.ABSENT) & (table.disk[slots] == OnDisk.NOTHING)
+        waits = (table.state[slots] == State.WAITING) & (table.disk[slots] == OnDisk.WAITING)
+        rows = table.take(slots)
+        inside = self.window.mask(rows)
+        if inside is not None:
+            gone |= waits & ~inside
+        if self.window.left_out:
+            gone |= waits & np.isin(rows["job"], list(self.window.left_out))
+        table.free(slots[gone])
+
+
+def keys_named(record: Record) -> U64:
+    """Return the key that each row of a record names, KEY_NONE where its sequence is too large to be one."""
+    keys: U64 = (record.target_sequence << np.uint64(16)) | record.target_row
+    sequence = record.target_sequence
+    if len(sequence) and int(sequence[0] if len(sequence) == 1 else sequence.max()) > SEQUENCE_MAX:
+        keys[record.target_sequence > SEQUENCE_MAX] = KEY_NONE
+    return keys

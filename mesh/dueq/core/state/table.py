@@ -1,0 +1,205 @@
+"""The entries in memory: one structured array, a free list, and an index by key.
+
+A row's number is its *slot*. Slot 0 belongs to nobody and is always ABSENT, so a lookup that finds nothing
+can still be gathered with all the others. Beside the entries lie columns that never leave memory: what the
+disk holds for the row, and what forbids to forget it.
+
+All batch work is by fancy indexing. Whole rows are written as words (`_words`): numpy copies a structured row
+field by field, eight times slower.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq.core.ports.entry import ENTRY, Entries, State, keys_of
+from dueq.errors import invariant
+from dueq_codecs.records import U64
+
+Slots = npt.NDArray[np.intp]
+Column = npt.NDArray[Any]
+
+CAPACITY_MIN = 32
+WORDS = ENTRY.itemsize // 8
+
+
+class OnDisk(IntEnum):
+    """What the disk holds for a slot, counting checkpoints that are on their way."""
+
+    FREE = 0
+    """The slot is not in use."""
+    WAITING = 1
+    """A waiting row at `disk_wait_at`."""
+    LEASED = 2
+    NOTHING = 3
+    UNKNOWN = 4
+    """A placeholder: the key is pinned, and whether it has an entry is not known (yet)."""
+
+
+class Table:
+    """Rows by slot, slots by key.
+
+    Attributes:
+        rows: the entries; free slots are ABSENT.
+        disk, disk_wait_at: what the disk holds (OnDisk; instant of the waiting row).
+        pins: why the row must stay: log records that name it and are not applied yet, a checkpoint in flight.
+        dirty: the row differs from the disk; the next checkpoint writes it.
+        dirty_count: number of dirty rows.
+        placeholders: number of slots with disk UNKNOWN.
+    """
+
+    def __init__(self, uid: int = 0) -> None:
+        self.uid = uid  # of the partition, for errors
+        self.slot_of: dict[int, int] = {}
+        self.dirty_count = 0
+        self.placeholders = 0
+        self._capacity = 0
+        self._free = np.empty(0, np.intp)
+        self._free_count = 0
+        self._words: Column = np.empty((0, WORDS), "<u8")
+        self.disk: Column = np.empty(0, np.uint8)
+        self.disk_wait_at: Column = np.empty(0, np.uint64)
+        self.pins: Column = np.empty(0, np.int32)
+        self.dirty: Column = np.empty(0, np.bool_)
+        self._resize(CAPACITY_MIN)
+
+    def __len__(self) -> int:
+        return len(self.slot_of)
+
+    def _resize(self, capacity: int) -> None:
+        """Grow every column to `capacity` slots; the new ones are free."""
+        old, self._capacity = self._capacity, capacity
+        more = capacity - old
+        self._words = np.concatenate((self._words, np.zeros((more, WORDS), "<u8")))
+        self.rows: Entries = self._words.view(ENTRY).reshape(-1)
+        self.disk = _longer(self.disk, more)
+        self.disk_wait_at = _longer(self.disk_wait_at, more)
+        self.pins = _longer(self.pins, more)
+        self.dirty = _longer(self.dirty, more)
+        self.state = self.rows["state"]
+        self.wait_at = self.rows["wait_at"]
+        free = np.arange(capacity - 1, max(old, 1) - 1, -1, dtype=np.intp)
+        grown = np.empty(capacity, np.intp)
+        grown[: len(free)] = free
+        grown[len(free) : len(free) + self._free_count] = self._free[: self._free_count]
+        self._free = grown
+        self._free_count += len(free)
+
+    def find(self, keys: U64) -> Slots:
+        """Return the slot of each key, 0 where there is none."""
+        if len(keys) == 1:
+            return np.array((self.slot_of.get(int(keys[0]), 0),), np.intp)
+        return np.fromiter(map(self.slot_of.get, keys.tolist(), repeat(0)), np.intp, len(keys))
+
+    def take(self, slots: Slots) -> Entries:
+        """Return copies of rows."""
+        return self.rows.take(slots)
+
+    def put(self, slots: Slots, rows: Entries) -> None:
+        """Write whole rows; `slots` are distinct."""
+        self._words[slots] = rows.view("<u8").reshape(-1, WORDS)
+
+    def add(self, rows: Entries, disk: OnDisk) -> Slots:
+        """Take a slot for each row; their keys must be new to the table."""
+        count = len(rows)
+        while self._free_count < count:
+            self._resize(2 * self._capacity)
+        self._free_count -= count
+        slots = self._free[self._free_count : self._free_count + count].copy()
+        self.put(slots, rows)
+        self.disk[slots] = disk
+        if disk == OnDisk.WAITING:
+            self.disk_wait_at[slots] = rows["wait_at"]
+        elif disk == OnDisk.UNKNOWN:
+            self.placeholders += count
+        self.slot_of.update(zip(keys_of(rows).tolist(), slots.tolist(), strict=True))
+        return slots
+
+    def fill(self, slots: Slots, rows: Entries, disk: OnDisk) -> None:
+        """Turn placeholders into rows; `slots` are distinct."""
+        unknown = int(np.count_nonzero(self.disk[slots] == OnDisk.UNKNOWN))
+        invariant(
+            len(set(slots.tolist())) == unknown == len(slots),
+            "rows are filled in that are no placeholders, or twice",
+            uid=self.uid,
+            rows=len(slots),
+            placeholders=unknown,
+        )
+        self.placeholders -= unknown
+        self.put(slots, rows)
+        self.disk[slots] = disk
+        self.disk_wait_at[slots] = rows["wait_at"]
+
+    def add_placeholder(self, sequence: int, row: int) -> int:
+        """Take a slot for a key of which nothing is known."""
+        blank = np.zeros(1, ENTRY)
+        blank["sequence"] = sequence
+        blank["row"] = row
+        return int(self.add(blank, OnDisk.UNKNOWN)[0])
+
+    def free(self, slots: Slots, rows: Entries | None = None) -> None:
+        """Give slots back; they are distinct and unpinned.
+
+        Args:
+            slots: which.
+            rows: what is in them, if the caller has it at hand.
+        """
+        count = len(slots)
+        if not count:
+            return
+        keys = keys_of(self.take(slots) if rows is None else rows).tolist()
+        deque(map(self.slot_of.pop, keys), maxlen=0)
+        if self.placeholders:
+            self.placeholders -= int(np.count_nonzero(self.disk[slots] == OnDisk.UNKNOWN))
+        self.unmark(slots)
+        self.state[slots] = State.ABSENT
+        self.disk[slots] = OnDisk.FREE
+        self._free[self._free_count : self._free_count + count] = slots
+        self._free_count += count
+
+    def check(self) -> None:
+        """Compare the count of placeholders with the rows themselves (as long as everything takes to look at).
+
+        Raises:
+            InvariantViolated: a wrong count would make later inserts take a second slot for a key that has one.
+        """
+        unknown = int(np.count_nonzero(self.disk == OnDisk.UNKNOWN))
+        invariant(
+            unknown == self.placeholders,
+            "the placeholders are miscounted",
+            uid=self.uid,
+            counted=self.placeholders,
+            found=unknown,
+        )
+
+    def mark(self, slots: Slots) -> None:
+        """Note that rows differ from the disk; `slots` are distinct."""
+        self.dirty_count += len(slots) - int(np.count_nonzero(self.dirty[slots]))
+        self.dirty[slots] = True
+
+    def unmark(self, slots: Slots) -> None:
+        """Note that rows are as the next durable checkpoint has them; `slots` are distinct."""
+        self.dirty_count -= int(np.count_nonzero(self.dirty[slots]))
+        self.dirty[slots] = False
+
+    def slots_in(self, state: State) -> Slots:
+        """Return the slots of all rows in a state (not ABSENT), ascending."""
+        return np.flatnonzero(self.state == state)
+
+
+def joined(batches: list[Entries]) -> Entries:
+    """Return batches of entries as one (numpy joins structured arrays field by field, this does not)."""
+    if len(batches) == 1:
+        return batches[0]
+    words: Column = np.concatenate([rows.view("<u8") for rows in batches])
+    return words.view(ENTRY)
+
+
+def _longer(column: Column, more: int) -> Column:
+    return np.concatenate((column, np.zeros(more, column.dtype)))

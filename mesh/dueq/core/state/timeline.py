@@ -1,0 +1,473 @@
+"""The replicated state of one partition: what its log, applied record by record, comes to.
+
+    record in the log ──► cold(record) ──ids to read──► (store) ──► entries_read(…)
+                                                                        │
+    record committed  ──► ready(record)? ──► apply(record) ──► Applied  ▼
+    now and then      ──► checkpoint() ──► (store) ──► checkpoint_saved(applied)
+                          wants_scan() ──► (store) ──► scanned(…)
+
+Apply is deterministic: it knows the record, the state and nothing else. It never touches the disk and never
+waits, so everything that a record names must be in memory first, which `cold` and `ready` see to.
+
+In memory are: every entry that changed since its last checkpoint, every lease, and the waiting entries inside
+the *hot window* (see `residency`). What the disk holds is the state after the last checkpoint, exactly, and
+recovery is that, then replay: an index on disk that is ahead of it would make replay answer differently.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from dueq.core.ports.entry import Entries, State, keys_of
+from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
+from dueq.core.state import dedup
+from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.state.checkpoint import Summary, low_water_of, write_rows
+from dueq.core.state.cold import ColdIds, Hold
+from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
+from dueq.core.state.forecast import Forecast
+from dueq.core.state.job_table import JobTable
+from dueq.core.state.live import Index, LiveMessages
+from dueq.core.state.residency import Residency, ScanWanted, keys_named
+from dueq.core.state.table import OnDisk, Slots, Table, joined
+from dueq.core.state.window import HotWindow, Position, in_order
+from dueq.errors import UnknownVersion, invariant
+from dueq.limits import HOT_ROWS_MAX
+from dueq_codecs.messages import Code
+from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, JobState, Record, RecordKind
+
+FINISHED_PER_DIRTY = 4
+"""So many finished messages weigh as much as one dirty row."""
+
+AGE_STEP_MS = 60_000
+"""No record makes a partition older by more than this, whatever its stamp says."""
+
+
+class Timeline:
+    """One replica of one partition's state. Pure; one caller.
+
+    Attributes:
+        uid: the partition.
+        applied: sequence of the last applied record.
+        stamp: its stamp, Unix ms.
+        low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
+        jobs: what is known of jobs; for reading only.
+        known_kinds: of records: what this build can apply.
+    """
+
+    known_kinds: ClassVar[frozenset[RecordKind]] = frozenset(RecordKind)
+
+    def __init__(
+        self,
+        uid: int,
+        recovered: RecoveredPartition | None = None,
+        hot_rows_max: int = HOT_ROWS_MAX,
+        dedup_limits: DedupLimits | None = None,
+        place: tuple[int, int] = (0, 1),
+    ) -> None:
+        """Begin with nothing, or with the last checkpoint that the store recovered; replay the tail then.
+
+        Args:
+            uid: the partition.
+            recovered: what `dueq.storage` found; None: an empty partition.
+            hot_rows_max: waiting messages to keep in memory, soonest first.
+            dedup_limits: how much is remembered of past requests; None: the usual.
+            place: the partition's place in its topic, and how many the topic has: says which jobs it decides about.
+
+        Raises:
+            UnknownVersion: a newer build wrote the checkpoint.
+        """
+        summary = Summary.unpack(recovered.summary if recovered else b"")
+        self.uid = uid
+        self.applied = recovered.applied if recovered else 0
+        self.stamp = summary.stamp
+        self._age_ms = summary.age_ms
+        self.low_water = recovered.low_water if recovered else 0
+        self._table = Table(uid)
+        self._forecast = Forecast(recovered.days if recovered else None, summary.far)
+        self._dedup = Deduplication(
+            dedup_limits or dedup.DEDUP_LIMITS, recovered.dedup if recovered else None
+        )
+        self._job_dedup = Deduplication(dedup.JOB_DEDUP_LIMITS, recovered.job_answers if recovered else None)
+        self.jobs = JobTable(*place, recovered.jobs if recovered else None, summary.jobs_given)
+        self._window = HotWindow((self.low_water, 0) if summary.scheduled else None, self.jobs)
+        self._live = LiveMessages(self._table, self._window, self._forecast, self.jobs, summary.scheduled)
+        self._residency = Residency(self._table, self._window, self.jobs, hot_rows_max)
+        self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
+        self._checkpointed = self.applied
+        invariant(
+            self._forecast.total == summary.scheduled,
+            "the forecast does not add up to the waiting messages",
+            uid=uid,
+            forecast=self._forecast.total,
+            scheduled=summary.scheduled,
+        )
+        if recovered is not None and len(recovered.leased):
+            self._table.add(recovered.leased, OnDisk.LEASED)
+            self._live.leased = len(recovered.leased)
+
+    # ------------------------------------------------------------ counts
+
+    @property
+    def scheduled_count(self) -> int:
+        """Messages that wait, in memory or not."""
+        return self._live.scheduled
+
+    @property
+    def leased_count(self) -> int:
+        """Messages that a consumer holds."""
+        return self._live.leased
+
+    @property
+    def age_ms(self) -> int:
+        """How old the partition is: what its records' stamps have grown by."""
+        return self._age_ms
+
+    @property
+    def dedup(self) -> Deduplication:
+        """What is remembered of past requests; for reading only."""
+        return self._dedup
+
+    @property
+    def job_dedup(self) -> Deduplication:
+        """The same of INSERTs that name a job."""
+        return self._job_dedup
+
+    @property
+    def live_count(self) -> int:
+        """All messages."""
+        return self._live.scheduled + self._live.leased
+
+    @property
+    def hot_count(self) -> int:
+        """Waiting messages inside the hot window that may be delivered."""
+        return self._window.count
+
+    @property
+    def memory_rows(self) -> int:
+        """Rows in memory, tombstones included."""
+        return len(self._table)
+
+    @property
+    def dirty_rows(self) -> int:
+        """Rows that the next checkpoint writes; finished messages weigh a quarter."""
+        return self._table.dirty_count + self._live.finished_count // FINISHED_PER_DIRTY
+
+    def hidden_jobs(self) -> frozenset[int]:
+        """The numbers of the jobs whose messages nobody is shown: they are open, or being withdrawn."""
+        return self.jobs.hidden
+
+    # ------------------------------------------------------------ rows that are only on disk
+
+    def cold(self, record: Record) -> ColdIds | None:
+        """Hold a record: pin what it names; return the ids to read from the disk before it can be applied.
+
+        To be called once for every record, in order, as soon as it is in the log (again for the tail after a
+        start). What is returned must be read (ReadEntries) and answered with `entries_read`.
+
+        Raises:
+            InvariantViolated: a LEASE without the column `first` names a message that is not in memory.
+        """
+        return self._residency.cold(record)
+
+    def entries_read(self, entries: Entries, asked: tuple[U64, U64, U16]) -> None:
+        """Take the answer of a read that `cold` asked for.
+
+        Args:
+            entries: those that are on disk, in any order.
+            asked: what `cold` returned.
+        """
+        self._residency.entries_read(entries, asked)
+
+    def ready(self, record: Record) -> bool:
+        """Return whether everything that the record names is in memory: `apply` may run."""
+        return self._residency.ready(record)
+
+    def unpin(self, record: Record) -> None:
+        """Let go of a record that was cut off the log before it was applied."""
+        self._residency.unpin(record)
+
+    @property
+    def hot_rows_max(self) -> int:
+        """How many waiting messages to keep in memory; may be changed at any time."""
+        return self._residency.hot_rows_max
+
+    @hot_rows_max.setter
+    def hot_rows_max(self, rows: int) -> None:
+        if rows != self._residency.hot_rows_max:
+            self._residency.hot_rows_max = max(rows, 1)
+            self._residency.resize()
+
+    def wants_scan(self) -> ScanWanted | None:
+        """Return what to scan when the hot window should grow: the caller must scan.
+
+        From this call until `scanned` a scan counts as under way, and nothing else is wanted.
+        """
+        return self._residency.wants_scan()
+
+    def scanned(
+        self,
+        entries: Entries,
+        exhausted: bool,
+        asked_position: Position,
+        looked_to: Position | None = None,
+        left_out: frozenset[int] = frozenset(),
+    ) -> Entries:
+        """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
+
+        Args:
+            entries: waiting entries of the disk, in order.
+            exhausted: nothing lies behind the last one.
+            asked_position: (after_wait_at, after_key) of the scan.
+            looked_to: position of the last entry looked at; None: of the last of `entries`.
+            left_out: numbers of jobs of which entries were left out.
+
+        Returns:
+            The waiting entries that the window gained and that may be delivered, by (wait_at, key). Some may have
+            been inside before the window shrank, so a caller that keeps a list of its own must drop repeats.
+        """
+        return self._residency.scanned(entries, exhausted, asked_position, looked_to, left_out)
+
+    # ------------------------------------------------------------ apply
+
+    def apply(self, record: Record) -> Applied:
+        """Apply the next committed record.
+
+        Returns:
+            The answers to its requests, and what changed for dispatch.
+
+        Raises:
+            UnknownVersion: this build does not know the record's kind or version; nothing was changed.
+            InvariantViolated: the record is not the next one, or is malformed, or was not `ready`.
+        """
+        if record.version != RECORD_VERSION or record.kind not in self.known_kinds:
+            raise UnknownVersion(
+                f"record {record.sequence} of partition {self.uid} is of kind {record.kind}, version"
+                f" {record.version}; this build knows version {RECORD_VERSION}"
+            )
+        self._check(record)
+        hold = self._residency.take_hold(record)
+        self._age_ms += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
+        self.stamp = record.stamp
+        self.applied = record.sequence
+        self._dedup.expire(self._age_ms)
+        self._job_dedup.expire(self._age_ms)
+        self.jobs.expire(self._age_ms, record.stamp)
+        verdicts, chosen = self._judge(record)
+        applied = Applied()
+        outcomes = self._change(record, hold, chosen, applied)
+        if verdicts:
+            self._answer(record, verdicts, outcomes, applied)
+        if hold is not None:
+            self._residency.loosen(hold.slots)
+        return applied
+
+    def _check(self, record: Record) -> None:
+        invariant(
+            record.uid == self.uid and record.sequence == self.applied + 1,
+            "a record is applied out of turn",
+            uid=self.uid,
+            applied=self.applied,
+            record_uid=record.uid,
+            sequence=record.sequence,
+        )
+        if record.requests:
+            rows = sum(request.rows for request in record.requests)
+            invariant(
+                rows == record.rows,
+                "the requests of a record do not add up to its rows",
+                uid=self.uid,
+                sequence=record.sequence,
+                requests=rows,
+                rows=record.rows,
+            )
+
+    def _judge(self, record: Record) -> tuple[list[Verdict], Index | None]:
+        """Decide which requests take effect, and so which rows (None: all of them)."""
+        of_job = bool(record.job) and record.kind == RecordKind.INSERT
+        memory = self._job_dedup if of_job else self._dedup
+        refused = of_job and self.jobs.refuses(record)
+        verdicts = []
+        chosen: list[Index] = []
+        row = 0
+        for position, request in enumerate(record.requests):
+            if refused:
+                verdict = memory.recall(request) or Verdict(Code.JOB_ENDED, None, False)
+            else:
+                verdict = memory.judge(request, record, position, row, self._age_ms)
+            verdicts.append(verdict)
+            if verdict.fresh:
+                chosen.append(np.arange(row, row + request.rows, dtype=np.intp))
+            row += request.rows
+        if len(chosen) == len(verdicts) and not refused:
+            return verdicts, None
+        return verdicts, np.concatenate(chosen) if chosen else np.empty(0, np.intp)
+
+    def _change(self, record: Record, hold: Hold | None, chosen: Index | None, applied: Applied) -> U8:
+        if record.kind == RecordKind.BARRIER:
+            return NO_U8
+        if record.kind == RecordKind.INSERT:
+            number = 0
+            if record.job and (chosen is None or len(chosen)):
+                number = self.jobs.insert(record, self._age_ms)
+            self._live.insert(record, chosen, number, applied)
+            return NO_U8
+        if record.kind == RecordKind.JOB:
+            if chosen is not None:
+                return NO_U8
+            before = self.jobs.by_key.get(record.job)
+            state = before.state if before is not None else JobState.OPEN
+            outcome, applied.job = self.jobs.act(record, self._age_ms)
+            if applied.job is not None and applied.job.state != state:
+                applied.waiting = self._residency.decided(applied.job)
+            return np.array([outcome], np.uint8)
+        slots = hold.slots if hold is not None else self._table.find(keys_named(record))
+        if record.kind == RecordKind.LEASE:
+            self._live.lease(record, slots, applied)
+            return NO_U8
+        return self._live.change(record, slots, chosen, applied)
+
+    def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
+        """Fill in the answers of what took effect, then answer every request."""
+        memory = self._job_dedup if record.job and record.kind == RecordKind.INSERT else self._dedup
+        row = 0
+        for request, verdict in zip(record.requests, verdicts, strict=True):
+            if verdict.fresh and verdict.answer is not None and len(outcomes):
+                memory.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
+            row += request.rows
+        for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
+            if answer is not None and not fresh and answer.sequence == record.sequence:
+                answer = verdicts[answer.position].answer  # repeated within the record
+            if answer is None:
+                result = RequestResult(request.client_id, request.sequence, code, 0, 0, 0)
+            else:
+                result = RequestResult(
+                    request.client_id,
+                    request.sequence,
+                    code,
+                    answer.sequence,
+                    answer.row,
+                    answer.stamp,
+                    answer.outcomes,
+                    not fresh,
+                )
+            applied.results.append(result)
+
+    # ------------------------------------------------------------ reading the state
+
+    def rows(self, keys: U64) -> Entries:
+        """Return copies of entries; state ABSENT for keys that are not in memory."""
+        return self._table.take(self._table.find(keys))
+
+    def leased(self) -> Entries:
+        """Return all leased entries, by key."""
+        found = self._table.take(self._table.slots_in(State.LEASED))
+        return found.take(np.argsort(keys_of(found), kind="stable"))
+
+    def waiting_hot(self) -> Entries:
+        """Return all waiting entries in memory inside the hot window, by (wait_at, key)."""
+        waiting = self._table.take(self._table.slots_in(State.WAITING))
+        return in_order(self._window.inside(waiting))
+
+    def deliverable_hot(self) -> Entries:
+        """Return all waiting entries inside the hot window that may be delivered, by (wait_at, key)."""
+        waiting = self._table.take(self._table.slots_in(State.WAITING))
+        return in_order(self._window.deliverable(waiting))
+
+    def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
+        """Return (second as Unix ms, messages due in it), ascending, only counts > 0.
+
+        Exact inside the hot window, up to the first job that is left out of it. Beyond that only counts by hour
+        are known: they are spread evenly over the seconds that are left of each hour; what waits more than 400
+        days ahead is left out.
+
+        Args:
+            from_ms: Unix ms; its second is the first.
+            seconds: how many.
+        """
+        ends = [self._window.end[0]] if self._window.end is not None else []
+        ends += [job.until for number, job in self.jobs.closed.items() if number in self._window.left_out]
+        known_until = min(ends, default=None)
+        return self._forecast.by_second(self.waiting_hot(), known_until, from_ms, seconds)
+
+    # ------------------------------------------------------------ checkpoints
+
+    def checkpoint(self) -> SaveCheckpoint | None:
+        """Return all rows that changed since the last checkpoint, as one batch to be made durable.
+
+        None when nothing was applied since, or while a checkpoint is in flight.
+        """
+        if self._saving is not None or self.applied == self._checkpointed:
+            return None
+        self._table.check()
+        save = SaveCheckpoint(self.uid, self.applied, 0)
+        self._residency.clean_up()
+        marks = self.jobs.wait_from(self._window.left_out, self.low_water)
+        marks.append(low_water_of(self._table, self._window, self.stamp))
+        self.low_water = save.low_water = min(marks)
+        slots = write_rows(save, self._table)
+        if self._live.finished:
+            save.finished = joined(self._live.finished)
+            self._live.finished = []
+            self._live.finished_count = 0
+        save.dedup = self._dedup.changed_rows()
+        save.jobs = self.jobs.changed_rows()
+        save.job_answers = self._job_dedup.changed_rows()
+        save.days = self._forecast.changed_days()
+        save.summary = Summary(
+            self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given
+        ).pack()
+        self._saving = (self.applied, slots)
+        self._checkpointed = self.applied
+        return save
+
+    def checkpoint_saved(self, applied: int) -> None:
+        """Note that the checkpoint in flight is durable: rows may leave memory now."""
+        invariant(
+            self._saving is not None and self._saving[0] == applied,
+            "a checkpoint is durable that is not in flight",
+            uid=self.uid,
+            applied=applied,
+            saving=self._saving and self._saving[0],
+        )
+        assert self._saving is not None
+        slots = self._saving[1]
+        self._saving = None
+        self._residency.checkpoint_saved(slots)
+
+    # ------------------------------------------------------------ comparing replicas
+
+    def export(self) -> dict[str, object]:
+        """Return the state in canonical form, of plain values only.
+
+        "entries" (sorted tuples of all fields) and "tombstones" (keys that ended, though the disk
+        may still hold them) say what memory knows; entries that only the disk has are to be added from there.
+        "tombstones" and "window" differ between replicas; all the rest, entries completed, must not.
+        """
+        alive = self._table.rows[self._table.state != State.ABSENT]
+        ended = (self._table.state == State.ABSENT) & (self._table.disk != OnDisk.FREE)
+        ended &= self._table.disk != OnDisk.UNKNOWN
+        return {
+            "applied": self.applied,
+            "stamp": self.stamp,
+            "age": self._age_ms,
+            "scheduled": self._live.scheduled,
+            "leased": self._live.leased,
+            "entries": canonical(alive),
+            "tombstones": sorted(keys_of(self._table.rows[ended]).tolist()),
+            "window": self._window.end,
+            "hours": sorted(self._forecast.hours.items()),
+            "far": self._forecast.far,
+            "dedup": self._dedup.export(),
+            "jobs": self.jobs.export(),
+            "jobs_given": self.jobs.given,
+            "job_answers": self._job_dedup.export(),
+        }
+
+
+def canonical(entries: Entries) -> list[tuple[int, ...]]:
+    """Return entries as sorted plain tuples."""
+    columns = [entries[name].tolist() for name in entries.dtype.names or ()]
+    return sorted(zip(*columns, strict=True))

@@ -1,0 +1,63 @@
+"""A question to any broker: asked elsewhere after a silence, and not faster than it can be answered."""
+
+from __future__ import annotations
+
+from dueq.client.core.ports.effects import Completed
+from dueq.client.core.ports.events import FetchTopics, Inspect
+from dueq_codecs.messages import (
+    BrokerInfo,
+    Code,
+    InspectRequest,
+    MetadataReply,
+    MetadataRequest,
+    Reply,
+    TopicInfo,
+)
+from tests.unit.client.stage import Stage, endpoint, of, sent
+
+
+def connected() -> Stage:
+    stage = Stage()
+    stage.connect()
+    return stage
+
+
+def topic(name: str) -> TopicInfo:
+    return TopicInfo(name, "timeline", 3, 2, 1 << 20, 0)
+
+
+def test_where_every_broker_is_silent_the_answer_gets_more_time_with_each_round() -> None:
+    """An answer that takes longer than the silence would come to a question that is not open any more."""
+    stage = connected()
+    stage.step(FetchTopics(1, stage.at_us(60_000), ""))
+    stage.run_until(stage.ms + 3_900)
+    assert len(sent(stage.effects, MetadataRequest)) == 3
+
+
+def test_all_topics_are_asked_for_until_no_others_follow() -> None:
+    stage = connected()
+    [first] = sent(stage.step(FetchTopics(1, stage.at_us(60_000), "")), MetadataRequest)
+    told = MetadataReply(first.request_id, Code.OK, topics=(topic("a"), topic("b")), more=True)
+    [second] = sent(stage.receive("a", told), MetadataRequest)
+    assert (first.after, second.after) == ("", "b")
+    [done] = of(
+        stage.receive("a", MetadataReply(second.request_id, Code.OK, topics=(topic("c"),))), Completed
+    )
+    assert [told.name for told in done.value.topics] == ["a", "b", "c"]
+
+
+def test_the_status_asks_for_the_brokers_alone() -> None:
+    stage = connected()
+    [question] = sent(stage.step(Inspect(1, stage.at_us(30_000), "status")), MetadataRequest)
+    assert question.brokers_only
+
+
+def test_where_nobody_has_answered_yet_the_first_who_does_gives_the_others_a_while() -> None:
+    stage = connected()
+    [question] = sent(stage.step(Inspect(1, stage.at_us(30_000), "status")), MetadataRequest)
+    infos = tuple(BrokerInfo(broker, endpoint(broker)) for broker in ("a", "b"))
+    asked = sent(stage.receive("a", MetadataReply(question.request_id, Code.OK, "", infos)), InspectRequest)
+    assert not of(stage.run_until(stage.ms + 10_000), Completed)
+    assert not of(stage.receive("a", Reply(asked[0].request_id, Code.OK, document="{}")), Completed)
+    [done] = of(stage.receive("b", Reply(asked[1].request_id, Code.OK, document="{}")), Completed)
+    assert set(done.value.documents) == {"a", "b"}

@@ -1,0 +1,81 @@
+"""Making a topic: how many brokers there are is asked first, where nobody says how many replicas."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.client.core.ports.effects import Completed, Effect
+from dueq.client.core.ports.events import CreateTopic, Inspect
+from dueq_codecs.messages import (
+    BrokerInfo,
+    ChangeRequest,
+    Code,
+    CreateTopicRequest,
+    InspectRequest,
+    MetadataReply,
+    MetadataRequest,
+    Reply,
+)
+from tests.unit.client.stage import TOPIC, Stage, endpoint, of, sent
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.connect()
+    return made
+
+
+@pytest.mark.parametrize(("brokers", "replicas"), [(1, 1), (2, 2), (5, 3)])
+def test_the_brokers_are_counted_without_a_list_of_all_topics(
+    stage: Stage, brokers: int, replicas: int
+) -> None:
+    order = CreateTopic(1, stage.at_us(30_000), b"c" * 16, "new")
+    [question] = sent(stage.step(order), MetadataRequest)
+    assert question.brokers_only
+    infos = tuple(BrokerInfo(f"b{number}", endpoint(f"b{number}")) for number in range(brokers))
+    found = MetadataReply(question.request_id, Code.OK, "", infos)
+    [request] = sent(stage.receive("a", found), CreateTopicRequest)
+    assert (request.topic, request.replicas) == ("new", replicas)
+
+
+def test_whoever_says_how_many_replicas_is_not_asked(stage: Stage) -> None:
+    effects = stage.step(CreateTopic(1, stage.at_us(30_000), b"c" * 16, "new", replicas=2))
+    [request] = sent(effects, CreateTopicRequest)
+    assert request.replicas == 2
+    assert not sent(effects, MetadataRequest)
+
+
+def answered(stage: Stage, question: list[Effect], uid: int) -> list[Effect]:
+    """A broker says that partition `uid` is the topic."""
+    stage.leaders = {uid: "a"}
+    return stage.answer_metadata(question)
+
+
+def test_a_broker_that_knows_of_the_deleted_topic_only_is_asked_again() -> None:
+    """It would let a call return, count or send messages that are of the topic that was deleted."""
+    stage = Stage()
+    stage.connect()
+    [request] = sent(
+        stage.step(CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1)), CreateTopicRequest
+    )
+    asked = stage.receive("a", Reply(request.request_id, Code.OK, document="[7]"))
+    assert not of(answered(stage, asked, 1), Completed)
+    assert of(answered(stage, stage.run_until(stage.ms + 60), 7), Completed)
+
+    counted = stage.step(Inspect(2, stage.at_us(30_000), "describe", TOPIC))
+    assert not sent(answered(stage, counted, 1), InspectRequest)
+    assert sent(answered(stage, stage.run_until(stage.ms + 60), 7), InspectRequest)
+
+    scheduled = stage.insert(3, b"x")
+    assert not sent(answered(stage, scheduled, 1), ChangeRequest)
+
+
+@pytest.mark.parametrize("document", ["", "{}", "null", '["x"]', "[1", "7"])
+def test_an_answer_that_names_no_partitions_is_one_of_a_broker_that_does_not_say(document: str) -> None:
+    stage = Stage()
+    stage.connect()
+    order = CreateTopic(1, stage.at_us(30_000), b"c" * 16, TOPIC, replicas=1)
+    [request] = sent(stage.step(order), CreateTopicRequest)
+    asked = stage.receive("a", Reply(request.request_id, Code.OK, document=document))
+    assert of(answered(stage, asked, 1), Completed)

@@ -1,0 +1,100 @@
+"""Keys on their way through the SDK: checked, put before payloads, taken off again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dueq import limits
+from dueq.client import orders
+from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Deliver, Failed
+from dueq.errors import InvalidRequest, PayloadTooLarge
+from dueq_codecs.keys import with_key
+from dueq_codecs.messages import ChangeRequest, ChunkRequest, ConsumerFrame
+from tests.unit.client.stage import TOPIC, Stage, of, ok, push, sent
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """One broker, one partition, connected, topic known."""
+    stage = Stage()
+    stage.connect()
+    stage.learn_topic()
+    return stage
+
+
+def insert(payloads: list[bytes], keys: list[str | None] | None) -> events.Insert:
+    order = orders.schedule_many(TOPIC, payloads, 10**12, lambda: 0, keys=keys)
+    event = order.build(7, 1 << 60)
+    assert isinstance(event, events.Insert)
+    return event
+
+
+def test_rows_without_a_key_get_a_zero_byte_where_others_have_one(stage: Stage) -> None:
+    effects = stage.step(insert([b"a", b"b", b"c"], ["first", None, ""]))
+    [request] = sent(effects, ChangeRequest)
+    assert request.keyed
+    assert request.size.tolist() == [7, 2, 2]
+    assert stage.effects[-1].bodies == [b"\x05firsta\0b\0c"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("keys", [None, [None, ""]])
+def test_where_no_row_has_a_key_nothing_is_added(stage: Stage, keys: list[str | None] | None) -> None:
+    [request] = sent(stage.step(insert([b"a", b"b"], keys)), ChangeRequest)
+    assert not request.keyed
+    assert request.size.tolist() == [1, 1]
+
+
+def test_requests_with_and_without_keys_are_not_gathered_into_one(stage: Stage) -> None:
+    open_requests = sent(stage.step(insert([b"1"], None), insert([b"2"], None)), ChangeRequest)
+    waiting = [insert([b"3"], None), insert([b"4"], ["k"]), insert([b"5"], ["k"]), insert([b"6"], None)]
+    assert not sent(stage.step(*waiting), ChangeRequest)
+    requests = []
+    while open_requests:
+        more = sent(stage.receive("a", ok(open_requests.pop(0), 9)), ChangeRequest)
+        open_requests += more
+        requests += more
+    assert [(request.keyed, request.rows) for request in requests] == [(False, 1), (True, 2), (False, 1)]
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (["k" * 256], "row 0: a key has at most 255 bytes of UTF-8, not 256: 'kkk"),
+        (["ä" * 128], "row 0: a key has at most 255 bytes of UTF-8, not 256"),
+        ([5], "row 0: a key is a str, not int: 5"),
+        (["\ud800"], "row 0: the key '\\ud800' is not Unicode text"),
+        (["a", "b"], "1 rows need 1 keys, not 2"),
+        ("a", "keys is a sequence of keys, one per payload, not one str"),
+    ],
+)
+def test_a_key_that_cannot_be_is_refused_with_its_value_and_the_limit(keys: object, said: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        insert([b"x"], keys)  # type: ignore[arg-type]
+    assert said in str(refused.value)
+
+
+def test_the_limit_of_a_topic_is_on_the_payload_without_its_key(stage: Stage) -> None:
+    allowed = stage.metadata(0).topics[0].payload_bytes_max
+    assert sent(stage.step(insert([bytes(allowed)], ["k" * 255])), ChunkRequest)
+    [failed] = of(stage.step(insert([b"", bytes(allowed + 1)], [None, "k"])), Failed)
+    assert isinstance(failed.error, PayloadTooLarge)
+    assert f"row 1: a payload of {allowed + 1} bytes is longer than the {allowed}" in str(failed.error)
+
+
+def test_a_long_upload_begins_with_its_key(stage: Stage) -> None:
+    stage.step(insert([b"x" * limits.CHUNK_BYTES], ["long"]))
+    [chunk] = sent(stage.effects, ChunkRequest)
+    assert (chunk.size, chunk.chunks) == (limits.CHUNK_BYTES + 5, 2)
+    assert bytes(stage.effects[-1].bodies[0])[:6] == b"\x04longx"  # type: ignore[union-attr]
+
+
+def test_a_consumer_gets_key_and_payload_apart(stage: Stage) -> None:
+    attach = sent(stage.consume(), ConsumerFrame)[-1]
+    stored = [with_key(b"name", b"one"), b"\x04untouched", with_key(b"", b"three")]
+    message, body = push("a", attach.attach, 1, stored)
+    message.keyed = np.array([1, 0, 1], np.uint8)
+    [delivered] = of(stage.receive("a", message, body), Deliver)
+    found = [(delivery.key, delivery.payload) for delivery in delivered.deliveries]
+    assert found == [("name", b"one"), ("", b"\x04untouched"), ("", b"three")]

@@ -1,0 +1,57 @@
+"""Tables of the core that must not grow with what has happened, only with what there is."""
+
+from __future__ import annotations
+
+from dueq.core.delivery.consumers import Consumers
+from dueq.core.delivery.sessions import AGAIN_MAX
+from dueq.core.turn.deadlines import Deadlines
+from dueq.core.turn.metrics import CoreMetrics
+from tests.unit.core.led import Stage, at, keys_in
+
+
+def test_a_far_deadline_that_moves_all_the_time_leaves_nothing_behind() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for turn in range(10_000):
+        deadlines.set("near", turn + 1)
+        deadlines.set("far", 3_600_000_000 + turn)
+    assert len(deadlines._heap) <= 2 * 2 + 64
+    assert deadlines.take_due(10_000) == ["near"]
+    assert deadlines.next_us() == 3_600_000_000 + 9_999
+
+
+def test_consumers_that_come_and_go_leave_the_line_behind_one_that_has_credit() -> None:
+    consumers = Consumers()
+    first = consumers.open(b"f" * 16, at(0))
+    first.credit, first.reachable = 10, True
+    consumers.offer(first, at(0))
+    for number in range(5_000):
+        session = consumers.open(number.to_bytes(16, "big"), at(0))
+        session.credit, session.reachable = 10, True
+        consumers.offer(session, at(0))
+        assert consumers.free_rows(at(0), 1) == 1
+        consumers.drop(session)
+    assert len(consumers._line) <= 3
+    assert first in consumers._line
+
+
+def test_what_was_counted_of_a_topic_goes_with_it() -> None:
+    metrics = CoreMetrics()
+    for topic in ("kept", "deleted"):
+        metrics.messages["push", topic] += 1
+        metrics.redelivered[topic] += 1
+        metrics.lateness_of(topic).observe(1)
+    metrics.forget("deleted")
+    assert (set(metrics.messages), set(metrics.redelivered)) == ({("push", "kept")}, {"kept"})
+    assert set(metrics.lateness) == {"kept"}
+
+
+def test_attaches_without_end_while_nothing_may_be_pushed_are_noted_a_bounded_number_of_times() -> None:
+    stage = Stage()
+    stage.attach(0)
+    [push] = [push for keys in [stage.insert([10, 10])] if keys for push in stage.run(10)]
+    for attach in range(2, 3 * AGAIN_MAX):
+        stage.attach(20, attach=attach)
+        stage.tick(20, paused=True)
+    assert len(stage.dispatcher._sessions.again) <= AGAIN_MAX
+    [again] = stage.run(30)
+    assert keys_in(again) == keys_in(push)

@@ -1,0 +1,518 @@
+"""Dispatch: look-ahead, credit, pushes at their instant, and what may never be pushed."""
+
+from __future__ import annotations
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.delivery.due_queue import DueQueue
+from dueq.core.ports.events import Route
+from dueq_codecs.messages import ConsumerReply, PushChunk
+from dueq_codecs.records import Outcome, RecordKind
+
+LED = runpy.run_path(str(Path(__file__).parents[1] / "led.py"))
+Stage, Led, at, keys_in = LED["Stage"], LED["Led"], LED["at"], LED["keys_in"]
+ALICE, BOB, START_MS, MONO_US = LED["ALICE"], LED["BOB"], LED["START_MS"], LED["MONO_US"]
+
+
+def kinds(stage: Stage, uid: int = 1) -> list[RecordKind]:
+    return [record.kind for record in stage.leds[uid].log if record.kind != RecordKind.INSERT]
+
+
+# ------------------------------------------------------------------ from due to pushed
+
+
+def test_a_message_is_leased_ahead_and_pushed_at_its_instant() -> None:
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.attach(0)
+    assert stage.run(69) == []
+    assert kinds(stage) == []
+    assert stage.dispatcher.next_deadline_us(at(69)) == MONO_US + 70_000
+    assert stage.run(70) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+    assert stage.dispatcher.next_deadline_us(at(70)) == MONO_US + 100_000
+    assert stage.run(99.999) == []
+    (push,) = stage.run(100)
+    assert keys_in(push) == [key]
+    assert push.released_at_us == (START_MS + 100) * 1000
+    assert push.token.tolist() == [2]
+    assert push.attempt.tolist() == [1]
+    assert push.lease_left_ms.tolist() == [10_000]
+    assert (push.number, push.epoch, push.leader, push.consumer_id) == (1, 1, "b1", ALICE)
+    route, _, bodies = stage.sent[-1]
+    assert route == Route(ALICE)
+    assert bodies == [stage.leds[1].payloads[key]]
+    assert stage.metrics.messages["push", "t"] == stage.metrics.messages["lease", "t"] == 1
+    assert stage.metrics.lateness_of("t").total_us == 0
+
+
+def test_nothing_is_pushed_before_the_lease_is_committed() -> None:
+    stage = Stage()
+    stage.insert([10])
+    stage.attach(0)
+    stage.tick(5)
+    stage.tick(11)
+    assert not [m for _, m, _ in stage.sent if not isinstance(m, ConsumerReply)]
+    stage.commit(12)
+    assert stage.dispatcher.next_deadline_us(at(12)) == MONO_US + 12_000
+    (push,) = stage.run(12)
+    assert push.released_at_us == (START_MS + 12) * 1000
+
+
+def test_rows_of_several_partitions_share_a_push_in_order_of_their_instants() -> None:
+    stage = Stage(partitions=2)
+    first = stage.insert([12, 10, 10], uid=1)
+    second = stage.insert([11, 9], uid=2)
+    stage.attach(0)
+    stage.run(0)
+    (push,) = stage.run(20)
+    pairs = list(zip(push.uid.tolist(), keys_in(push), strict=True))
+    assert pairs == [(2, second[1]), (1, first[1]), (1, first[2]), (2, second[0]), (1, first[0])]
+    _, _, bodies = stage.sent[-1]
+    assert bodies == [b"".join(stage.leds[uid].payloads[key] for uid, key in pairs)]
+
+
+def test_where_a_record_is_made_anyway_what_is_due_soon_after_the_look_ahead_is_leased_along() -> None:
+    stage = Stage()
+    stage.insert([100, 150])
+    stage.attach(0)
+    stage.tick(0)
+    stage.tick(10, recording=True)
+    assert kinds(stage) == []
+    stage.tick(30)
+    assert kinds(stage) == []
+    stage.tick(30, recording=True)
+    assert [record.rows for record in stage.leds[1].open] == [2]
+
+
+def test_a_long_push_is_cut_by_bytes() -> None:
+    stage = Stage()
+    stage.insert([10] * 30, size=100_000)
+    stage.attach(0, credit=100, credit_bytes=1 << 30)
+    pushes = [*stage.run(0), *stage.run(10)]
+    assert [len(push.uid) for push in pushes] == [20, 10]
+    assert [push.number for push in pushes] == [1, 2]
+    assert [len(b"".join(bodies)) for _, m, bodies in stage.sent if m in pushes] == [2_000_000, 1_000_000]
+
+
+def test_a_spike_is_leased_in_records_of_bounded_size_without_waiting() -> None:
+    stage = Stage()
+    for _ in range(3):
+        stage.insert([10] * 1024)
+    stage.attach(0, credit=10_000)
+    stage.tick(0)
+    assert stage.leds[1].open[-1].rows == limits.RECORD_ROWS_MAX
+    assert stage.dispatcher.next_deadline_us(at(0)) == at(0).mono_us
+    pushes = [*stage.run(0), *stage.run(10)]
+    assert sum(len(push.uid) for push in pushes) == 3072
+    assert max(len(push.uid) for push in pushes) <= 2048
+
+
+def test_payloads_that_are_not_in_memory_are_read_before_the_instant() -> None:
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.leds[1].cached = False
+    stage.attach(0)
+    stage.run(70)
+    assert len(stage.reads) == 1
+    assert stage.run(100) == []
+    stage.read_payloads(101)
+    (push,) = stage.run(101)
+    assert keys_in(push) == [key]
+    assert stage.sent[-1][2] == [stage.leds[1].payloads[key]]
+
+
+def test_chunks_of_a_long_payload_go_ahead_of_its_push() -> None:
+    stage = Stage()
+    size = 20 * limits.CHUNK_BYTES + 1
+    (key,) = stage.insert([100], size=size, upload=77)
+    stage.attach(0, credit_bytes=1)
+    stage.run(70)
+    assert [(r.upload, r.chunk) for r in stage.reads] == [(77, chunk) for chunk in range(8)]
+    assert stage.run(100) == []
+    stage.read_payloads(101)
+    chunks = [m for _, m, _ in stage.sent if isinstance(m, PushChunk)]
+    assert [m.chunk for m in chunks] == list(range(21))
+    assert {(m.chunks, m.token, m.leader, m.attach) for m in chunks} == {(21, 2, "b1", 1)}
+    (push,) = stage.run(101)
+    assert keys_in(push) == [key]
+    assert stage.sent[-1][2] == [b""]
+
+
+def test_a_payload_that_cannot_be_read_is_not_pushed_and_tried_again_later() -> None:
+    stage = Stage()
+    stage.insert([10])
+    stage.leds[1].cached = False
+    stage.attach(0, lease_ms=1000)
+    stage.run(0)
+    stage.leds[1].payloads = dict.fromkeys(stage.leds[1].payloads)
+    stage.read_payloads(5)
+    assert stage.run(10) == []
+    assert stage.metrics.errors["payload_unreadable"] == 1
+    stage.run(520)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE, RecordKind.LEASE]
+
+
+# ------------------------------------------------------------------ what holds a push back
+
+
+def test_no_push_while_an_isr_member_has_not_answered() -> None:
+    stage = Stage()
+    stage.insert([10])
+    stage.attach(0)
+    stage.run(0)
+    stage.leds[1].answering = False
+    assert stage.run(10) == []
+    deadline_us = stage.dispatcher.next_deadline_us(at(10))
+    assert deadline_us is not None
+    assert deadline_us > at(10).mono_us
+    stage.leds[1].answering = True
+    assert len(stage.run(15)) == 1
+
+
+def test_no_lease_and_no_push_while_paused() -> None:
+    stage = Stage()
+    stage.insert([10, 200])
+    stage.attach(0)
+    stage.run(0)
+    stage.tick(10, paused=True)
+    stage.tick(90, paused=True)
+    assert kinds(stage) == [RecordKind.LEASE]
+    assert stage.dispatcher.counts(1, at(90)).unpushed == 1
+    assert [len(push.uid) for push in stage.run(91)] == [1]
+
+
+def test_less_than_half_of_the_lease_left_releases_it_uncounted_and_leases_again() -> None:
+    stage = Stage()
+    (key,) = stage.insert([10])
+    stage.attach(0, lease_ms=1000)
+    stage.run(0)
+    stage.leds[1].answering = False
+    assert stage.run(509) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.run(511)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
+    stage.leds[1].answering = True
+    (push,) = stage.run(520)
+    assert keys_in(push) == [key]
+    assert push.attempt.tolist() == [1]
+    assert push.lease_left_ms.tolist() == [1000]
+
+
+def test_a_paused_process_does_not_push_what_others_may_have_changed_meanwhile() -> None:
+    """Protocol case B13: timers move by the gap, and the push waits for the ISR."""
+    stage = Stage()
+    stage.insert([10])
+    stage.attach(0, lease_ms=2000)
+    stage.run(5)
+    stage.leds[1].answering = False
+    stage.dispatcher.shift(6_000_000, at(6005))
+    assert stage.run(6005) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+    assert stage.dispatcher.sessions(at(6005))[0].heard_ms_ago == 5
+    stage.leds[1].answering = True
+    assert len(stage.run(6006)) == 1
+
+
+def test_a_cancel_before_the_push_withholds_it() -> None:
+    stage = Stage()
+    key, other = stage.insert([100, 100])
+    stage.attach(0)
+    stage.run(70)
+    tokens = stage.dispatcher.withhold(1, np.array([key, 12345], np.uint64))
+    assert tokens.tolist() == [2, 0]
+    stage.leds[1].change(RecordKind.CANCEL, [key], at(90), token=[2])
+    stage.tick(100)
+    stage.tick(150)
+    (applied,) = stage.commit(151)
+    assert applied.results[0].outcomes.tolist() == [Outcome.DONE]
+    pushed = [keys_in(m) for _, m, _ in stage.sent if not isinstance(m, ConsumerReply)]
+    assert pushed == [[other]]
+    assert stage.dispatcher.sessions(at(151))[0].leases == 1
+    assert stage.dispatcher.withhold(1, np.array([other], np.uint64)).tolist() == [0]
+
+
+def test_a_cancel_before_the_lease_is_committed_withholds_it_too() -> None:
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.attach(0)
+    stage.tick(70)
+    assert stage.dispatcher.withhold(1, np.array([key], np.uint64)).tolist() == [2]
+    stage.leds[1].change(RecordKind.CANCEL, [key], at(71), token=[2])
+    assert stage.run(200) == []
+    assert stage.dispatcher.counts(1, at(200)) == (0, 0, 0)
+
+
+def test_a_move_that_overtakes_the_lease_waits_for_its_new_instant() -> None:
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.attach(0)
+    stage.leds[1].change(RecordKind.MOVE, [key], at(60), due=[START_MS + 5000])
+    stage.run(70)
+    assert kinds(stage)[:3] == [RecordKind.MOVE, RecordKind.LEASE, RecordKind.RELEASE]
+    assert stage.run(4999) == []
+    (push,) = stage.run(5000)
+    assert (keys_in(push), push.attempt.tolist()) == ([key], [1])
+
+
+def test_a_repeated_move_withholds_nothing_once_it_was_applied_without_effect() -> None:
+    """Its first copy came before the lease; a message that nobody may push waited for half of the lease."""
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.attach(0)
+    led = stage.leds[1]
+    led.change(RecordKind.MOVE, [key], at(60), due=[START_MS + 120])
+    moved = led.open[-1]
+    stage.tick(70)
+    tokens = stage.dispatcher.withhold(1, np.array([key], np.uint64))
+    assert tokens.tolist() == [3]
+    led.append(replace(moved, token=tokens), at(71))
+    stage.commit(72)
+    (push,) = stage.run(121)
+    assert (keys_in(push), push.attempt.tolist()) == ([key], [1])
+
+
+def test_a_cancel_that_overtakes_the_lease_gives_its_credit_back() -> None:
+    stage = Stage()
+    (key,) = stage.insert([100])
+    stage.attach(0, credit=1)
+    stage.leds[1].change(RecordKind.CANCEL, [key], at(60))
+    stage.tick(70)
+    stage.commit(71)
+    assert stage.dispatcher.sessions(at(71))[0].leases == 0
+    assert stage.run(100) == []
+
+
+# ------------------------------------------------------------------ credit
+
+
+def test_credit_is_a_limit_over_all_partitions() -> None:
+    stage = Stage(partitions=3)
+    for uid in (1, 2, 3):
+        stage.insert([10, 10], uid=uid)
+    stage.attach(0, credit=4)
+    stage.run(0)
+    (push,) = stage.run(10)
+    assert len(push.uid) == 4
+    assert set(push.uid.tolist()) == {1, 2, 3}
+    assert stage.run(11) == []
+    stage.ack(push, 12)
+    (rest,) = stage.run(12)
+    assert len(rest.uid) == 2
+
+
+def test_credit_one_serves_the_partition_that_has_waited_longest() -> None:
+    stage = Stage(partitions=3)
+    for uid, due in ((1, 30), (2, 10), (3, 20)):
+        stage.insert([due, due + 1], uid=uid)
+    stage.attach(100, credit=1)
+    order = []
+    for turn in range(6):
+        (push,) = stage.run(100 + turn)
+        order += push.due.tolist()
+        stage.ack(push, 100 + turn)
+    assert order == [START_MS + due for due in (10, 11, 20, 21, 30, 31)]
+
+
+def test_look_ahead_takes_no_credit_that_a_ready_message_wants() -> None:
+    """Protocol case S15."""
+    stage = Stage(partitions=2)
+    stage.insert([120], uid=1)
+    (ready,) = stage.insert([50], uid=2)
+    stage.attach(100, credit=1)
+    (push,) = stage.run(100)
+    assert keys_in(push) == [ready]
+    assert kinds(stage, 1) == []
+
+
+def test_messages_are_dealt_in_turn_to_all_who_have_credit() -> None:
+    stage = Stage()
+    stage.insert([10] * 10)
+    stage.attach(0, ALICE, credit=3)
+    stage.attach(0, BOB, credit=100)
+    stage.run(0)
+    pushes = {push.consumer_id: push.row.tolist() for push in stage.run(10)}
+    assert pushes == {ALICE: [0, 2, 4], BOB: [1, 3, 5, 6, 7, 8, 9]}
+
+
+def test_bytes_of_credit_bind_but_a_single_message_always_fits() -> None:
+    stage = Stage()
+    stage.insert([10, 11, 12], size=100)
+    stage.attach(0, credit=10, credit_bytes=250)
+    stage.run(0)
+    assert [len(push.uid) for push in stage.run(20)] == [2]
+    assert stage.dispatcher.sessions(at(20))[0].leased_bytes == 200
+    lone = Stage()
+    lone.insert([10, 10], size=1000)
+    lone.attach(0, credit=10, credit_bytes=5)
+    lone.run(0)
+    (push,) = lone.run(10)
+    assert len(push.uid) == 1
+    lone.ack(push, 11)
+    assert len(lone.run(11)) == 1
+
+
+def test_a_large_message_is_not_starved_by_small_ones() -> None:
+    stage = Stage()
+    stage.insert([10] * 4, size=100)
+    stage.attach(0, credit=10, credit_bytes=500)
+    stage.run(0)
+    (small,) = stage.run(10)
+    (large,) = stage.insert([11], ms=11, size=450)
+    stage.insert([12], ms=12, size=50)
+    assert stage.run(13) == []
+    stage.ack(small, 14)
+    pushes = stage.run(14)
+    assert keys_in(pushes[0])[0] == large
+
+
+def test_restated_credit_counts_only_with_a_higher_number() -> None:
+    stage = Stage()
+    stage.insert([10] * 5)
+    stage.attach(0, credit=1, number=5)
+    stage.beat(1, credit=5, number=4)
+    stage.run(1)
+    (push,) = stage.run(10)
+    assert len(push.uid) == 1
+    reply = stage.beat(11, credit=3, number=6)
+    assert reply is not None
+    assert (reply.number, reply.push_sent) == (6, 1)
+    assert [len(push.uid) for push in stage.run(11)] == [2]
+
+
+def test_the_reply_says_what_waits_for_credit() -> None:
+    stage = Stage()
+    stage.insert([10] * 5)
+    stage.attach(0, credit=2)
+    stage.run(0)
+    stage.run(10)
+    reply = stage.beat(500, credit=2, number=2)
+    assert reply is not None
+    assert reply.waiting == 3
+
+
+def test_the_reply_says_what_is_on_its_way_to_whom_it_answers() -> None:
+    stage = Stage()
+    stage.insert([10] * 5)
+    stage.attach(0, credit=2)
+    stage.attach(0, consumer=BOB, credit=3)
+    stage.run(0)
+    assert [reply.coming for reply in (stage.beat(1, number=2), stage.beat(1, consumer=BOB, number=2))] == [
+        2,
+        3,
+    ]
+    stage.run(10)
+    assert [reply.coming for reply in (stage.beat(11, number=3), stage.beat(11, consumer=BOB, number=3))] == [
+        0,
+        0,
+    ]
+
+
+def test_a_consumer_without_credit_is_told_when_messages_begin_to_wait() -> None:
+    stage = Stage()
+    stage.insert([1000, 1001, 2000])
+    stage.attach(0, credit=0)
+    stage.run(0)
+    assert stage.dispatcher.next_deadline_us(at(0)) == at(1000).mono_us
+    before = len(stage.sent)
+    stage.run(1000)
+    stage.run(1001)
+    (told,) = [m for _, m, _ in stage.sent[before:]]
+    assert isinstance(told, ConsumerReply)
+    assert told.waiting == 1
+
+
+def test_a_refused_proposal_gives_credit_and_messages_back() -> None:
+    stage = Stage()
+    (key,) = stage.insert([10])
+    stage.attach(0, credit=1)
+    stage.leds[1].full = True
+    stage.run(0)
+    assert stage.dispatcher.sessions(at(0))[0].leases == 0
+    assert stage.dispatcher.next_deadline_us(at(0)) == at(5).mono_us
+    stage.leds[1].full = False
+    stage.run(5)
+    assert [keys_in(push) for push in stage.run(10)] == [[key]]
+
+
+# ------------------------------------------------------------------ leases that end
+
+
+def test_a_lease_that_runs_out_is_expired_and_counted() -> None:
+    stage = Stage()
+    (key,) = stage.insert([10])
+    stage.attach(0, lease_ms=1000)
+    stage.run(0)
+    stage.run(10)
+    stage.beat(1009, number=2, lease_ms=1000, push_seen=1)
+    stage.run(1009)
+    assert stage.dispatcher.next_deadline_us(at(1009)) == at(1010).mono_us
+    assert kinds(stage) == [RecordKind.LEASE]
+    (push,) = stage.run(1010)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.LEASE]
+    assert (keys_in(push), push.attempt.tolist()) == ([key], [2])
+    assert stage.metrics.messages["expire", "t"] == stage.metrics.redelivered["t"] == 1
+
+
+def test_an_extended_lease_ends_later() -> None:
+    stage = Stage()
+    (key,) = stage.insert([10])
+    stage.attach(0, lease_ms=1000)
+    stage.run(0)
+    stage.run(10)
+    keys, token = np.array([key], np.uint64), np.array([2], np.uint64)
+    stage.dispatcher.extending(1, keys, token, np.array([5000], np.uint64), at(1009))
+    stage.leds[1].change(RecordKind.EXTEND, [key], at(1009), token=[2], amount_ms=[5000])
+    stage.tick(1500)
+    assert kinds(stage)[-1] == RecordKind.EXTEND
+    stage.commit(1501)
+    stage.run(6400)
+    assert kinds(stage)[-1] == RecordKind.EXTEND
+    stage.run(6501)
+    assert RecordKind.EXPIRE in kinds(stage)
+
+
+def test_a_nack_waits_again_and_frees_credit() -> None:
+    stage = Stage()
+    (key,) = stage.insert([10])
+    stage.attach(0, credit=1)
+    stage.run(0)
+    stage.run(10)
+    stage.leds[1].change(RecordKind.NACK, [key], at(20), token=[2], amount_ms=[500])
+    stage.commit(20)
+    assert stage.run(519) == []
+    (push,) = stage.run(520)
+    assert push.attempt.tolist() == [2]
+
+
+def test_unlead_forgets_everything_of_the_partition() -> None:
+    stage = Stage(partitions=2)
+    stage.insert([10], uid=1)
+    stage.insert([10], uid=2)
+    stage.attach(0, credit=1)
+    stage.run(0)
+    stage.dispatcher.unlead(1, at(5))
+    assert len(stage.run(10)) == 1
+    assert stage.dispatcher.counts(1, at(10)) == (0, 0, 0)
+    assert stage.dispatcher.leads
+    stage.dispatcher.unlead(2, at(11))
+    assert stage.dispatcher.sessions(at(11))[0].leases == 0
+    assert not stage.dispatcher.leads
+
+
+def test_the_queue_counts_and_forgets_nothing_on_duplicates() -> None:
+    stage = Stage()
+    led = stage.leds[1]
+    stage.insert([10, 20, 30])
+    queue = DueQueue(led.timeline.rows)
+    queue.add(led.timeline.waiting_hot())
+    queue.add(led.timeline.waiting_hot())
+    assert queue.count_until(START_MS + 10, 10) == 2
+    nobody: dict[int, int] = {}
+    assert queue.pop(START_MS + 25, 10, nobody.keys())["due"].tolist() == [START_MS + 10, START_MS + 20]
+    assert queue.head_ms == START_MS + 30

@@ -1,0 +1,172 @@
+"""Requests outside their limits are refused whole, and the text names the row, the value and the limit."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from dueq import limits
+from dueq.core.partition.requests import check_change, check_chunk
+from dueq.core.ports.membership import PartitionAssignment, Topic
+from dueq.instant import Now
+from dueq_codecs.keys import with_key
+from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
+from dueq_codecs.records import RecordKind
+
+NOW = Now(1_700_000_000_000_000, 1)
+TOPIC = Topic("t", "0" * 32, "timeline", (PartitionAssignment(1, ("b1",)),), 1, 1, 1 << 20, 0)
+
+
+def insert(payloads: list[bytes], dues: list[int], uploads: list[int] | None = None) -> ChangeRequest:
+    request = ChangeRequest(1, RecordKind.INSERT, "t", 1, b"c" * 16, 1, 0)
+    request.due = np.array(dues, np.uint64)
+    request.size = np.array([len(payload) for payload in payloads], np.uint32)
+    request.crc = np.array([crc32(payload) for payload in payloads], np.uint32)
+    if uploads:
+        request.upload = np.array(uploads, np.uint64)
+    return request
+
+
+def named(kind: RecordKind, amount_ms: list[int]) -> ChangeRequest:
+    request = ChangeRequest(1, kind, "t", 1, b"c" * 16, 1, 0)
+    rows = len(amount_ms)
+    request.first = request.target_sequence = request.token = np.ones(rows, np.uint64)
+    request.target_row = np.zeros(rows, np.uint16)
+    request.amount_ms = np.array(amount_ms, np.uint64)
+    return request
+
+
+def refusal(request: ChangeRequest, body: bytes = b"", topic: Topic = TOPIC) -> tuple[Code, str]:
+    found = check_change(request, [body] if body else [], topic, NOW)
+    assert found is not None
+    return found.code, found.text
+
+
+def test_a_good_batch_is_taken_also_with_an_empty_payload_and_a_past_due() -> None:
+    assert check_change(insert([b"a", b"", b"bc"], [0, 5, limits.DUE_MS_MAX]), [b"abc"], TOPIC, NOW) is None
+
+
+def test_an_empty_batch_is_refused() -> None:
+    assert refusal(insert([], [])) == (Code.INVALID_REQUEST, "a request has 1 to 1024 rows, not 0")
+
+
+def test_a_due_beyond_the_range_names_its_row() -> None:
+    code, text = refusal(insert([b"a", b"b"], [1, limits.DUE_MS_MAX + 1]), b"ab")
+    assert code == Code.INVALID_REQUEST
+    assert text.startswith("row 1: due 281474976710656")
+
+
+def test_a_due_beyond_the_horizon_of_the_topic_is_refused() -> None:
+    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 1 << 20, 60_000)
+    code, text = refusal(insert([b"a"], [NOW.wall_ms + 60_001]), b"a", topic)
+    assert code == Code.INVALID_REQUEST
+    assert "horizon of 60000 ms" in text
+
+
+def test_a_payload_over_the_topics_limit_is_refused() -> None:
+    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 3, 0)
+    assert refusal(insert([b"ab", b"abcd"], [1, 1]), b"ababcd", topic) == (
+        Code.PAYLOAD_TOO_LARGE,
+        "row 1: a payload of 4 bytes is over the topic's 3",
+    )
+
+
+def test_sizes_that_do_not_add_up_to_the_body_are_refused() -> None:
+    assert refusal(insert([b"abc"], [1]), b"ab") == (
+        Code.INVALID_REQUEST,
+        "the sizes add up to 3 bytes, the body has 2",
+    )
+
+
+def test_sizes_that_overflow_32_bits_together_are_refused() -> None:
+    request = insert([b"a"] * 5, [1] * 5)
+    request.size = np.full(5, 0xFFFFFFFF, np.uint32)
+    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 1 << 40, 0)
+    assert refusal(request, b"a", topic)[0] == Code.INVALID_REQUEST
+
+
+def test_a_damaged_payload_names_its_row() -> None:
+    code, text = refusal(insert([b"ab", b"cd"], [1, 1]), b"abxd")
+    assert code == Code.INVALID_REQUEST
+    assert text.startswith("row 1: the payload does not have the CRC")
+
+
+@pytest.mark.parametrize(("size", "upload"), [(limits.CHUNK_BYTES + 1, 0), (5, 9)])
+def test_long_payloads_and_only_those_are_uploads(size: int, upload: int) -> None:
+    request = insert([b""], [1], [upload])
+    request.size = np.array([size], np.uint32)
+    assert "are uploaded first" in refusal(request)[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "amount", "text"),
+    [
+        (RecordKind.NACK, limits.DELAY_MS_MAX + 1, "a delay has 0 to"),
+        (RecordKind.EXTEND, limits.LEASE_MS_MIN - 1, "a lease has 100 to"),
+        (RecordKind.EXTEND, limits.LEASE_MS_MAX + 1, "a lease has 100 to"),
+    ],
+)
+def test_amounts_have_bounds(kind: RecordKind, amount: int, text: str) -> None:
+    assert text in refusal(named(kind, [limits.LEASE_MS_MIN, amount]))[1]
+
+
+@pytest.mark.parametrize("kind", [RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE])
+def test_what_only_leaders_may_write_is_refused(kind: RecordKind) -> None:
+    assert "is not an operation of clients" in refusal(named(kind, [1]))[1]
+
+
+def test_a_sequence_beyond_forty_bits_is_refused() -> None:
+    request = named(RecordKind.ACK, [1])
+    request.target_sequence = np.array([limits.SEQUENCE_MAX + 1], np.uint64)
+    assert "is beyond" in refusal(request)[1]
+
+
+def chunk(index: int, body: bytes, size: int, chunks: int) -> ChunkRequest:
+    return ChunkRequest(1, "t", 1, b"c" * 16, 0, index, chunks, size, crc32(body))
+
+
+def test_chunks_must_fit_their_payload() -> None:
+    size = limits.CHUNK_BYTES + 10
+    whole, rest = b"x" * limits.CHUNK_BYTES, b"y" * 10
+    assert check_chunk(chunk(0, whole, size, 2), [whole], TOPIC) is None
+    assert check_chunk(chunk(1, rest, size, 2), [rest], TOPIC) is None
+    for wrong in (
+        check_chunk(chunk(2, rest, size, 2), [rest], TOPIC),
+        check_chunk(chunk(1, rest, size, 3), [rest], TOPIC),
+        check_chunk(chunk(1, whole, size, 2), [whole], TOPIC),
+        check_chunk(chunk(0, rest, 10, 1), [rest], TOPIC),
+        check_chunk(chunk(0, whole, size, 2), [b"z" * limits.CHUNK_BYTES], TOPIC),
+        check_chunk(chunk(0, whole, 2 << 20, 8), [whole], TOPIC),
+    ):
+        assert wrong is not None
+
+
+def keyed(payloads: list[bytes], uploads: list[int] | None = None) -> ChangeRequest:
+    request = insert(payloads, [1] * len(payloads), uploads)
+    request.keyed = True
+    return request
+
+
+def test_a_key_does_not_count_against_the_topics_limit() -> None:
+    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 3, 0)
+    stored = with_key(b"k" * 255, b"abc")
+    assert check_change(keyed([stored]), [stored], topic, NOW) is None
+
+
+@pytest.mark.parametrize("stored", [b"", b"\x03ab"])
+def test_a_payload_too_short_for_its_key_names_its_row(stored: bytes) -> None:
+    good = with_key(b"", b"")
+    assert refusal(keyed([good, stored]), good + stored) == (
+        Code.INVALID_REQUEST,
+        f"row 1: its {len(stored)} bytes are too few for the key that they begin with",
+    )
+
+
+def test_the_key_of_an_upload_is_not_looked_for_in_the_body() -> None:
+    long = with_key(b"k", bytes(limits.CHUNK_BYTES))
+    short = with_key(b"k", b"")
+    assert check_change(keyed([long, short], [9, 0]), [short], TOPIC, NOW) is None
+    code, text = refusal(keyed([long, b"\x09"], [9, 0]), b"\x09")
+    assert (code, text[:6]) == (Code.INVALID_REQUEST, "row 1:")

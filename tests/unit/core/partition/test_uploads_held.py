@@ -1,0 +1,87 @@
+"""What one replica believes to be on its disk of uploads, and what it drops of them."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.partition.uploads import Uploads
+from dueq.core.ports.effects import Persist
+from dueq.core.ports.persistence import DropUpload
+from dueq_codecs.messages import UploadChunk
+from dueq_codecs.records import LogEntry, Record, RecordKind
+from tests.unit.core.replica_stage import UID, Stage
+
+UPLOAD = 1 << 32 | 1
+
+
+class Follower:
+    """Broker b1, which follows b2 and is sent uploads."""
+
+    def __init__(self, *orphans: int) -> None:
+        self.stage = Stage()
+        self.uploads = Uploads(self.stage.ctx, self.stage.replica, list(orphans), self.stage.now)
+        self._token = 0
+        self._orders: list[Persist] = []
+
+    def chunk(self, index: int) -> None:
+        """A chunk comes from the leader."""
+        message = UploadChunk("b2", 22, UID, 1, UPLOAD, index, 2, crc32(b"chunk"))
+        self.uploads.chunk_from_leader(self.stage.peer("b2"), message, b"chunk", self.stage.now)
+
+    def sync(self) -> list[object]:
+        """The turn's writes reach the disk; returns them."""
+        self.stage.ctx.close_writes()
+        writes = [w for e in self.stage.ctx.take() if isinstance(e, Persist) for w in e.writes]
+        self._token += 1
+        self.stage.ctx.persisted(self._token, self.stage.now)
+        return list(writes)
+
+    def dropped_after(self, ms: int) -> bool:
+        """Whether anything is dropped when so much time has passed."""
+        self.stage.mono_us += ms * 1000
+        self.uploads.tick(self.stage.now)
+        return any(isinstance(write, DropUpload) for write in self.sync())
+
+    def lacks(self, chunks: int) -> bool:
+        """Whether a record that names the upload would have to wait."""
+        record = Record(RecordKind.INSERT, UID, 1, 1, 0)
+        record.upload = np.array([UPLOAD], np.uint64)
+        record.size = np.array([limits.CHUNK_BYTES * chunks], np.uint32)
+        return self.uploads.missing(LogEntry(record), "b2", self.stage.now)
+
+
+def test_a_chunk_that_is_wiped_before_it_is_synced_does_not_count() -> None:
+    """An installation that begins in between deletes it: the record must not be taken for complete."""
+    follower = Follower()
+    follower.chunk(0)
+    follower.uploads.wiped()
+    follower.sync()
+    assert follower.lacks(1)
+    assert not follower.stage.peer("b2").upload_acks
+    follower.chunk(0)
+    follower.sync()
+    assert not follower.lacks(1)
+
+
+def test_nothing_is_dropped_while_a_replica_is_installed() -> None:
+    """The chunks may be among the rows that have come, and what names them among those that have not."""
+    follower = Follower(UPLOAD)
+    follower.stage.replica.installing = True
+    assert not follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)
+    follower.stage.replica.installing = False
+    assert follower.dropped_after(1)
+
+
+def test_what_the_log_names_is_held_no_more_and_forgotten_with_its_record() -> None:
+    follower = Follower(UPLOAD)
+    follower.uploads.named(UPLOAD, 7)
+    follower.chunk(0)
+    assert not follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)
+    assert follower.uploads.idle
+    follower.uploads.trimmed(8)
+    follower.chunk(0)
+    follower.sync()
+    assert follower.dropped_after(limits.UPLOAD_IDLE_MS + 1)

@@ -1,0 +1,96 @@
+"""When a leader may push: who must have acked, since when, and how it asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.core.ports.membership import CoordinatorState, Member, PartitionNode, SetOutcome
+from dueq.core.replication.confirming import ASK_US, CONFIRM_US, inherited_from_us
+from dueq.core.replication.leading import Leading
+from dueq_codecs.messages import Ack, Append
+from dueq_codecs.records import LogEntry, Record, RecordKind
+from tests.unit.core.replica_stage import UID, Stage
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def _leading(stage: Stage, *isr: str) -> Leading:
+    stage.lead(*isr)
+    assert stage.replica.leading is not None
+    return stage.replica.leading
+
+
+def test_a_member_that_is_about_to_join_must_have_acked_too(stage: Stage) -> None:
+    """The outcome of the expansion is not known: it may have happened, and the new member may lead by now."""
+    leading = _leading(stage, "b2")
+    stage.acked_by("b2", 1)
+    assert leading.confirmed(stage.now)
+    stage.ctx.coordinator = CoordinatorState.CONNECTED
+    isr = (*leading.node.isr, Member("b3", "s3"))
+    leading.set_node(PartitionNode("b1", leading.node.incarnation, leading.epoch, isr))
+    assert not leading.confirmed(stage.now)
+    stage.pass_ms(0)
+    stage.orders.clear()
+    stage.acked_by("b3", 1)
+    assert leading.confirmed(stage.now)
+
+
+def test_an_ack_of_another_disk_confirms_nothing(stage: Stage) -> None:
+    """It has forgotten which epoch the member was in."""
+    leading = _leading(stage, "b2", "b3")
+    stage.acked_by("b2", 1)
+    stage.peer("b3").reborn(34, "other", "tcp://b3", "", stage.now)
+    stage.acked_by("b3", 1)
+    assert not leading.confirmed(stage.now)
+
+
+def test_who_has_not_confirmed_lately_is_asked_once_in_a_while(stage: Stage) -> None:
+    leading = _leading(stage, "b2", "b3")
+    stage.acked_by("b2", 1)
+    stage.acked_by("b3", 1, asked_us=stage.mono_us - CONFIRM_US - 1)
+    for name in ("b2", "b3"):
+        stage.peer(name).appends.clear()
+    leading.ask(stage.now)
+    leading.ask(stage.now)
+    assert not stage.peer("b2").appends, "it has confirmed"
+    assert stage.peer("b3").appends == [Append(UID, 1, 1, 1, stage.replica.commit, [])]
+    stage.mono_us += ASK_US
+    leading.ask(stage.now)
+    assert len(stage.peer("b3").appends) == 2
+
+
+def test_a_sole_member_needs_its_node_after_a_pause(stage: Stage) -> None:
+    """Another replica may have been made the only member by hand, and have nothing to tell it."""
+    leading = _leading(stage, "b2")
+    stage.acked_by("b2", 1)
+    stage.replica.node = PartitionNode("b1", leading.node.incarnation, 1, (stage.ctx.me,))
+    stage.replica.min_isr = 1
+    stage.peer("b2").registered = stage.peer("b3").registered = False
+    assert leading.confirmed(stage.now)
+    stage.ctx.turn = stage.now
+    stage.ctx.confirm_floor_us = stage.mono_us
+    leading.shift(300_000)
+    stage.ctx.coordinator = CoordinatorState.CONNECTED
+    assert not leading.confirmed(stage.now)
+    leading.ask(stage.now)
+    stage.pass_ms(50)
+    assert not leading.confirmed(stage.now)
+    stage.answer(SetOutcome.DONE)
+    assert leading.confirmed(stage.now)
+
+
+def test_an_ack_of_the_epoch_before_does_not_leave_with_a_later_echo(stage: Stage) -> None:
+    """It was true when it was made; the frame that it leaves with answers what came after."""
+    stage.node("b2", 1, "b1", "b2", "b3")
+    stage.peer("b2").acks[UID] = Ack(UID, 1, 1)
+    stage.replica.leader, stage.replica.epoch = "b2", 1
+    record = Record(RecordKind.BARRIER, UID, 1, 2, 0)
+    stage.replica.append_received(stage.peer("b3"), Append(UID, 2, 0, 0, 0, [LogEntry(record)]), stage.now)
+    assert stage.ack_to("b2") is None
+
+
+def test_inherited_leases_count_from_when_nobody_else_can_push_them() -> None:
+    assert inherited_from_us(1_000_000) >= 1_000_000 + CONFIRM_US

@@ -1,0 +1,81 @@
+"""ReplicaLog against a list of epochs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dueq.core.replication.log import ReplicaLog
+from dueq_codecs.records import LogEntry, Record, RecordKind
+
+
+def entry(sequence: int, epoch: int) -> LogEntry:
+    return LogEntry(Record(RecordKind.BARRIER, 1, sequence, epoch, 0))
+
+
+def filled(*epochs: int) -> ReplicaLog:
+    log = ReplicaLog()
+    for sequence, epoch in enumerate(epochs, start=1):
+        log.append(entry(sequence, epoch))
+    return log
+
+
+def test_a_log_knows_the_epoch_of_every_record_and_of_what_went_before() -> None:
+    log = filled(1, 1, 4, 4, 6)
+    assert [log.epoch_at(sequence) for sequence in range(7)] == [0, 1, 1, 4, 4, 6, None]
+
+
+def test_the_largest_epoch_not_above_another_is_found_with_its_end() -> None:
+    log = filled(1, 1, 4, 4, 6)
+    assert log.epoch_not_above(5) == (4, 4)
+    assert log.epoch_not_above(6) == (6, 5)
+    assert log.epoch_not_above(0) == (0, 0)
+
+
+def test_a_trimmed_log_still_knows_the_epoch_before_its_start() -> None:
+    log = filled(1, 1, 4, 4, 6)
+    log.trim(4)
+    assert (log.start, log.epoch_at(3), log.epoch_at(4), log.epoch_at(2)) == (4, 4, 4, None)
+
+
+def test_only_the_oldest_entries_leave_memory_and_none_that_is_still_needed() -> None:
+    log = filled(*[1] * 10)
+    log.shrink_cache(keep_from=6, bytes_max=0)
+    assert log.get(5) is None
+    assert [found.record.sequence for found in log.read(6, 1 << 20)] == [6, 7, 8, 9, 10]
+
+
+@st.composite
+def _steps(draw: st.DrawFn) -> list[tuple[str, int]]:
+    return draw(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("append"), st.integers(0, 2)),
+                st.tuples(st.just("truncate"), st.integers(1, 40)),
+                st.tuples(st.just("trim"), st.integers(1, 40)),
+            ),
+            max_size=60,
+        )
+    )
+
+
+@given(_steps())
+def test_epochs_agree_with_a_plain_list(steps: list[tuple[str, int]]) -> None:
+    log, epochs, start = ReplicaLog(), [0], 1
+    for what, number in steps:
+        if what == "append":
+            epochs.append(epochs[-1] + number)
+            log.append(entry(len(epochs) - 1, epochs[-1]))
+        elif what == "truncate" and start <= number < len(epochs):
+            del epochs[number:]
+            log.truncate(number)
+        elif what == "trim" and start < number <= len(epochs):
+            start = number
+            log.trim(number)
+        assert (log.start, log.end) == (start, len(epochs) - 1)
+        for sequence in range(start - 1, len(epochs)):
+            assert log.epoch_at(sequence) == epochs[sequence]
+        for asked in range(epochs[-1] + 2):
+            held = [s for s in range(start - 1, len(epochs)) if epochs[s] <= asked]
+            expected = (epochs[held[-1]], held[-1]) if held else (0, 0)
+            assert log.epoch_not_above(asked) == expected

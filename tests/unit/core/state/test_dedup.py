@@ -1,0 +1,72 @@
+"""The memory of past requests: what it takes, and what it leaves on disk."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from dueq.core.state.dedup import Deduplication, DedupLimits
+from dueq_codecs.records import Record, RecordKind, RequestRef
+
+
+def insert(dedup: Deduplication, client: int, number: int, sequence: int, age_ms: int = 0) -> None:
+    record = Record(RecordKind.INSERT, 1, sequence, 1, 1000)
+    request = RequestRef(client.to_bytes(16, "big"), number, sequence * 7919, 1)
+    assert dedup.judge(request, record, 0, 0, age_ms).fresh
+
+
+@pytest.mark.parametrize("each", [256, 1], ids=["busy clients", "one request each"])
+def test_what_is_remembered_takes_no_more_memory_than_it_is_counted_with(each: int) -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        dedup = Deduplication(DedupLimits(bytes_max=1 << 20))
+        for number in range(12_000):
+            insert(dedup, number // each, number % each + 1, number + 1)
+            if number % 500 == 0:
+                dedup.changed_rows()
+        dedup.changed_rows()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert dedup.bytes <= 1 << 20
+    assert taken <= 1.1 * (1 << 20)
+
+
+def test_what_has_been_forgotten_takes_nothing() -> None:
+    dedup = Deduplication(DedupLimits(age_ms=1000))
+    for number in range(1000):
+        insert(dedup, number, 1, number + 1)
+    dedup.expire(1001)
+    dedup.expire(2002)
+    assert (dedup.bytes, len(dedup._answers), len(dedup._answers._data)) == (0, 0, 0)
+    assert not dedup.changed
+
+
+def test_a_row_is_deleted_though_its_client_came_back_and_went_within_one_checkpoint() -> None:
+    """With little room: forgotten, remembered anew and forgotten again, before the disk knew of the first."""
+    dedup = Deduplication(DedupLimits(age_ms=1000))
+    insert(dedup, 1, 7, 1)
+    [row] = dedup.changed_rows()
+    assert row.value is not None
+    dedup.expire(1001)
+    dedup.expire(2002)
+    insert(dedup, 1, 7, 2, age_ms=2002)
+    dedup.expire(3003)
+    dedup.expire(4004)
+    assert [(row.sequence, row.value) for row in dedup.changed_rows()] == [(7, None)]
+
+
+def test_a_client_whose_answers_leave_time_and_again_is_noted_a_bounded_number_of_times() -> None:
+    dedup = Deduplication(DedupLimits(bytes_max=0))
+    for number in range(2_000):
+        record = Record(RecordKind.INSERT, 1, number + 1, 1, 1000)
+        dedup.judge(RequestRef(b"c" * 16, number + 1, number, 1), record, 0, 0, number)
+    assert len(dedup._empty) <= 2 + 64
+    dedup = Deduplication(DedupLimits(age_ms=1))
+    for number in range(2_000):
+        insert(dedup, 1, number + 1, number + 1, age_ms=2 * number)
+        insert(dedup, 2, number + 1, number + 1, age_ms=2 * number)
+        dedup.expire(2 * number + 2)
+    assert len(dedup._empty) <= 2 * 2 + 64

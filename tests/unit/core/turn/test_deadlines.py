@@ -1,0 +1,23 @@
+"""Deadlines: one per name, the earliest first."""
+
+from __future__ import annotations
+
+from dueq.core.turn.deadlines import Deadlines
+
+
+def test_a_moved_deadline_counts_only_where_it_is_now() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 10)
+    deadlines.set("b", 20)
+    deadlines.set("a", 30)
+    assert deadlines.next_us() == 20
+    assert deadlines.take_due(25) == ["b"]
+    assert deadlines.next_us() == 30
+
+
+def test_a_removed_deadline_never_comes() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 10)
+    deadlines.set("a", None)
+    assert deadlines.next_us() is None
+    assert deadlines.take_due(100) == []

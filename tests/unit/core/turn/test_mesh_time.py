@@ -1,0 +1,300 @@
+"""Mesh time: never ahead of the majority, held after a step, and when to hand over."""
+
+from __future__ import annotations
+
+from dueq import limits
+from dueq.core.turn.mesh_time import ALONE_US, LONE_HOLD_US, MeshTime
+from dueq.instant import Now
+
+WALL_US = 1_700_000_000_000_000
+
+
+def at(ms: int, step_ms: int = 0) -> Now:
+    return Now(WALL_US + (ms + step_ms) * 1000, 9_000_000 + ms * 1000)
+
+
+def settled() -> MeshTime:
+    """The clock of a broker that was alone when it started."""
+    clock = MeshTime()
+    clock.registered([], at(-2000))
+    clock.named([], at(-2000))
+    clock.turn(at(-2000))
+    clock.turn(at(-2000))
+    assert clock.settled
+    return clock
+
+
+def measure(clock: MeshTime, peer: str, offset_ms: int, now: Now, trip_us: int = 200) -> None:
+    """The peer's clock is ahead by `offset_ms`; the frames took `trip_us` in all, half each way."""
+    sent_us = now.wall_us - trip_us - 1000
+    came_us = sent_us + trip_us // 2 + offset_ms * 1000
+    clock.observe(peer, sent_us, came_us, came_us + 1000, now.wall_us, now)
+
+
+def test_without_peers_mesh_time_is_the_own_clock() -> None:
+    clock = MeshTime()
+    assert clock.mesh_now_us(at(0)) == WALL_US
+
+
+def test_a_clock_that_is_ahead_of_the_majority_is_set_back_but_for_half_a_round_trip() -> None:
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -40, at(0))
+    clock.turn(at(0))
+    assert clock.offset_us("b2") == -40_000
+    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 + 100
+
+
+def test_mesh_time_does_not_leap_to_a_clock_that_is_ahead_when_the_last_measured_peer_dies() -> None:
+    """Found by the nemesis: a clock 20 s ahead, one peer restarting, the other one dying: pushes left early."""
+    clock = MeshTime()
+    measure(clock, "b2", -20_000, at(0))
+    clock.turn(at(0))
+    clock.forget("b2")
+    assert clock.mesh_now_us(at(3)) == WALL_US + 3_000 - 20_000_000 + 100
+    for second in range(1, 30):
+        clock.turn(at(second * 1000))
+    assert clock.mesh_now_us(at(30_000)) == WALL_US + 30_000_000
+
+
+def test_a_wrong_clock_that_is_gone_does_not_help_another_one_to_outvote_the_right_one() -> None:
+    """Found by storm 8010276: b2, 20 ms ahead, died; our own clock was set 200 ms ahead, and only b3 was right."""
+    for wrong_ms in (20, 200, 400):
+        clock = MeshTime()
+        measure(clock, "b2", wrong_ms, at(0))
+        measure(clock, "b3", 0, at(0))
+        clock.turn(at(0))
+        clock.forget("b2")
+        measure(clock, "b3", -200, at(100, step_ms=200), trip_us=100)
+        assert clock.mesh_now_us(at(100, step_ms=200)) == WALL_US + 100_000 + 50
+
+
+def test_a_clock_that_is_behind_is_left_alone() -> None:
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 40, at(0))
+    assert clock.mesh_now_us(at(0)) == WALL_US
+
+
+def test_who_measures_a_broker_that_is_behind_is_told_how_late_it_is_in_the_mesh() -> None:
+    """Else a client takes the delay of a push for the mesh's, and holds a message for longer than its lease."""
+    clock = MeshTime()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 40, at(0))
+    assert clock.offset_of_mesh_us(at(0)) == 40_000
+
+
+def test_one_wrong_peer_of_two_changes_nothing() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -900, at(0))
+    measure(clock, "b3", 1, at(0))
+    assert clock.mesh_now_us(at(0)) == WALL_US
+
+
+def test_of_two_clocks_the_one_behind_counts() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0))
+    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 + 100
+
+
+def test_an_old_measurement_counts_no_longer_than_clocks_may_have_parted() -> None:
+    clock = MeshTime()
+    for ms in range(0, 6_001, 1_000):
+        measure(clock, "b2", 0, at(ms), trip_us=3_000 if ms else 200)
+        measure(clock, "b3", 0, at(ms), trip_us=3_000 if ms else 200)
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -3, at(6_000), trip_us=1_000)
+    assert clock.mesh_now_us(at(6_000)) == at(6_000).wall_us - 3_000 + 500
+
+
+def test_the_shortest_round_trip_of_the_last_seconds_counts() -> None:
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0), trip_us=100)
+    measure(clock, "b2", -55, at(1000), trip_us=30_000)
+    clock.turn(at(1000))
+    assert clock.offset_us("b2") == -40_000
+    measure(clock, "b2", -41, at(70_000), trip_us=400)
+    clock.turn(at(70_000))
+    assert clock.offset_us("b2") == -41_000
+
+
+def test_the_last_measurement_of_a_registered_broker_stays_while_it_is_silent() -> None:
+    """Found in review: cut off from the others, a clock that is ahead would be believed after ten seconds."""
+    clock = MeshTime()
+    measure(clock, "b2", -40, at(0))
+    clock.turn(at(0))
+    clock.turn(at(70_000))
+    assert clock.offset_us("b2") == -40_000
+    assert clock.mesh_now_us(at(70_000)) == WALL_US + 70_000_000 - 40_000 + 100
+    clock.forget("b2")
+    clock.turn(at(90_000))
+    assert clock.mesh_now_us(at(90_000)) == WALL_US + 90_000_000
+
+
+def started(registered: list[str], named: list[str]) -> MeshTime:
+    clock = MeshTime()
+    clock.turn(at(0))
+    assert clock.hold
+    clock.registered(registered, at(0))
+    clock.named(named, at(0))
+    return clock
+
+
+def test_who_has_just_started_holds_until_a_majority_of_the_registered_brokers_is_measured() -> None:
+    clock = started(["b2", "b3", "b4", "b5"], [])
+    measure(clock, "b2", -7_200_000, at(100))
+    clock.turn(at(100))
+    assert clock.hold
+    clock.turn(at(3_600_000))
+    assert not clock.settled, "a broker that is registered and silent may be the one that is right"
+    for peer in ("b4", "b5"):
+        clock.forget(peer)
+    clock.turn(at(3_600_100))
+    assert clock.settled
+    assert not clock.hold
+
+
+def test_a_lone_broker_goes_on_as_soon_as_it_has_read_that_it_is_alone() -> None:
+    clock = MeshTime()
+    clock.turn(at(0))
+    clock.named([], at(0))
+    clock.turn(at(5))
+    assert clock.hold, "the registrations have not been read"
+    clock.registered([], at(10))
+    clock.turn(at(10))
+    assert not clock.hold
+
+
+def test_brokers_that_topics_name_may_be_starting_too_and_are_waited_for_a_while() -> None:
+    clock = started([], ["b2", "b3"])
+    assert clock.next_deadline_us() == at(0).mono_us + ALONE_US
+    clock.turn(at(ALONE_US // 1000 - 1))
+    assert clock.hold
+    clock.turn(at(ALONE_US // 1000))
+    assert not clock.hold
+    clock = started([], ["b2", "b3"])
+    clock.registered(["b2"], at(300))
+    clock.turn(at(300))
+    assert clock.hold
+    measure(clock, "b2", -7_200_000, at(400))
+    clock.turn(at(400))
+    assert not clock.hold
+
+
+def test_a_broker_without_registration_has_no_offset_and_is_needed_for_no_majority() -> None:
+    clock = settled()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -40, at(0))
+    clock.turn(at(0))
+    for peer in ("b2", "b3"):
+        clock.forget(peer)
+    assert clock.offset_us("b2") is None
+    clock.turn(at(100, step_ms=500))
+    assert clock.hold
+    clock.turn(at(100 + LONE_HOLD_US // 1000, step_ms=500))
+    assert not clock.hold
+
+
+def test_slewing_the_own_clock_does_not_change_mesh_time() -> None:
+    clock = settled()
+    measure(clock, "b2", -40, at(0))
+    assert clock.mesh_now_us(at(1000, step_ms=30)) == WALL_US + 1_000_000 - 40_000 + 100
+
+
+def test_a_step_holds_until_a_majority_is_measured_anew() -> None:
+    clock = settled()
+    for peer in ("b2", "b3", "b4", "b5"):
+        measure(clock, peer, 0, at(0))
+    assert not clock.turn(at(0))
+    assert not clock.turn(at(10, step_ms=50))
+    assert clock.turn(at(20, step_ms=150))
+    assert clock.hold
+    assert clock.alarm(at(20, step_ms=150))
+    measure(clock, "b2", -150, at(30, step_ms=150))
+    clock.turn(at(30, step_ms=150))
+    assert clock.hold
+    measure(clock, "b3", -150, at(40, step_ms=150))
+    clock.turn(at(40, step_ms=150))
+    assert not clock.hold
+
+
+def test_a_wall_clock_that_was_set_forward_does_not_set_mesh_time_meanwhile() -> None:
+    """What is stamped before the mesh has been measured anew would wait for the set clock's time."""
+    clock = settled()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 0, at(0))
+    clock.turn(at(0))
+    clock.turn(at(10, step_ms=3_600_000))
+    assert clock.hold
+    assert clock.mesh_now_us(at(10, step_ms=3_600_000)) == at(10).wall_us + 100
+
+
+def test_frames_from_before_a_step_measure_nothing() -> None:
+    clock = settled()
+    measure(clock, "b2", 0, at(0))
+    clock.turn(at(0))
+    clock.turn(at(10, step_ms=3_600_000))
+    sent_us = at(5).wall_us
+    clock.observe("b2", sent_us, sent_us + 100, sent_us + 200, at(20, 3_600_000).wall_us, at(20, 3_600_000))
+    clock.turn(at(20, step_ms=3_600_000))
+    assert clock.hold
+    clock.turn(at(30))
+    clock.observe("b2", at(25, 3_600_000).wall_us, at(26).wall_us, at(27).wall_us, at(40).wall_us, at(40))
+    clock.turn(at(40))
+    assert clock.hold
+
+
+def test_a_lone_broker_holds_for_a_second() -> None:
+    clock = settled()
+    clock.turn(at(0))
+    clock.turn(at(10, step_ms=-500))
+    assert clock.hold
+    assert clock.next_deadline_us() == at(10).mono_us + LONE_HOLD_US
+    clock.turn(at(1009, step_ms=-500))
+    assert clock.hold
+    clock.turn(at(1010, step_ms=-500))
+    assert not clock.hold
+    assert clock.next_deadline_us() is None
+
+
+def verdicts(clock: MeshTime, offsets_ms: dict[str, int], count: int, from_ms: int = 0) -> Now:
+    now = at(from_ms)
+    for turn in range(count):
+        now = at(from_ms + turn * 1000)
+        for peer, offset_ms in offsets_ms.items():
+            measure(clock, peer, offset_ms, now)
+        clock.turn(now)
+    return now
+
+
+def test_three_measurements_against_a_majority_convict_a_clock_and_once_a_minute() -> None:
+    clock = settled()
+    now = verdicts(clock, {"b2": -600, "b3": -610}, 2)
+    assert not clock.excess(now)
+    now = verdicts(clock, {"b2": -600, "b3": -610}, 1, 2000)
+    assert "600 ms" in clock.alarm(now)
+    assert clock.excess(now)
+    assert not clock.excess(now)
+    later = verdicts(clock, {"b2": -600, "b3": -610}, 1, 2000 + limits.HANDOVER_MS)
+    assert clock.excess(later)
+    assert clock.within("b2", later)
+
+
+def test_the_clock_in_the_middle_and_the_one_of_two_stay() -> None:
+    middle = settled()
+    now = verdicts(middle, {"b2": -600, "b3": 600}, 5)
+    assert not middle.excess(now)
+    assert middle.alarm(now)
+    assert not middle.within("b2", now)
+    one_of_two = settled()
+    now = verdicts(one_of_two, {"b2": -600}, 5)
+    assert not one_of_two.excess(now)
+    assert one_of_two.alarm(now)
+
+
+def test_a_clock_that_has_come_back_is_acquitted() -> None:
+    clock = settled()
+    verdicts(clock, {"b2": -600, "b3": -610}, 3)
+    now = verdicts(clock, {"b2": 0, "b3": 1}, 1, 90_000)
+    assert not clock.excess(now)
+    assert clock.alarm(now) == ""
