@@ -324,3 +324,31 @@ def test_frames_between_brokers_that_are_lost_are_sent_again() -> None:
     stage.expect(sum(len(wall.events) for wall in lossy) > 20, "frames were lost")
     stage.expect(len(consumer.pushes) == len(messages), "each was delivered once")
     stage.finish()
+
+
+def test_an_extension_that_is_on_its_way_is_not_cut_short_by_the_one_before_it() -> None:
+    """To 300 ms, then to a minute, and the second takes long to commit: it must not be confirmed and lost at once."""
+    stage = Stage()
+    consumer = stage.hand("consumer")
+    consumer.attach("b1", lease_ms=30_000)
+    consumer.stay()
+    [message] = stage.stored(b"m", due=stage.now_ms + 50)
+    [held] = stage.delivered(consumer, message)
+    slow = stage.spindles["b2"]
+    slow.stopped = True
+    short = consumer.settle("b1", RecordKind.EXTEND, [held], amounts_ms=[300])
+    stage.run_ms(20)
+    long = consumer.settle("b1", RecordKind.EXTEND, [held], amounts_ms=[60_000])
+    stage.run_ms(20)
+    stage.step("b2 writes the first one, and the second one 700 ms later")
+    slow.go_on(1)
+    stage.until(lambda: short.final, "the first one")
+    stage.expect(not long.final, "not the second one")
+    stage.run_ms(700)
+    slow.go()
+    stage.until(lambda: long.final, "the second one")
+    stage.expect(long.outcomes == [Outcome.DONE], f"{long.outcomes}")
+    stage.run_ms(5_000)
+    stage.expect(len(consumer.pushes) == 1, "it is still held")
+    stage.acked(consumer, [held])
+    stage.finish()

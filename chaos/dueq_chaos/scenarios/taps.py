@@ -137,7 +137,11 @@ class Spindle:
     def go(self) -> None:
         """Write what has waited, and go on."""
         self.stopped = False
-        waiting, self._waiting = self._waiting, []
+        self.go_on(len(self._waiting))
+
+    def go_on(self, count: int) -> None:
+        """Write the first of what has waited."""
+        waiting, self._waiting = self._waiting[:count], self._waiting[count:]
         for life, order, done in waiting:
             if self._node.core is not None and life == self._node.incarnation:
                 self._persist(order, done)

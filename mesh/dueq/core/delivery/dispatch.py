@@ -145,6 +145,8 @@ class TopicDispatcher:
         if lane is None:
             return
         self._dirty = True
+        if record.kind == RecordKind.EXTEND:
+            lane.extended(((record.target_sequence << np.uint64(16)) | record.target_row).tolist())
         if len(applied.leased):
             if record.kind == RecordKind.LEASE:
                 self._granted(lane, applied.leased, now)
@@ -227,8 +229,11 @@ class TopicDispatcher:
             return
         leases.rewrite(slots, entries)
         held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
-        length_us = entries["lease_ms"].astype(np.int64)[held] * 1000
-        leases.act_us[slots[held]] = now.mono_us + length_us
+        slots, entries = slots[held], entries[held]
+        length_us = entries["lease_ms"].astype(np.int64) * 1000
+        # What the next one asks for stands already (see `extending`), and must not be taken back meanwhile.
+        before_us = np.where(lane.are_extending(keys_of(entries).tolist()), leases.act_us[slots], 0)
+        leases.act_us[slots] = np.maximum(now.mono_us + length_us, before_us)
         if len(length_us):
             lane.touch(now.mono_us + int(length_us.min()))
 
@@ -276,6 +281,7 @@ class TopicDispatcher:
         lane = self._lanes.get(uid)
         if lane is None:
             return
+        lane.extending(keys.tolist())
         leases = lane.leases
         for key, token, length_ms in zip(keys.tolist(), tokens.tolist(), amount_ms.tolist(), strict=True):
             slot = leases.slot_of.get(key)

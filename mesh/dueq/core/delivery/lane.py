@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heappop, heappush
 from typing import NamedTuple, Protocol
 
@@ -122,6 +123,8 @@ class Lane:
         self._pending: list[_Batch] = []
         self._orders = 0
         self._late: list[tuple[Slots, U64]] = []
+        # Rows of EXTENDs by message that are in the log and not applied yet.
+        self._extending: Counter[int] = Counter()
 
     # -------------------------------------------------------------- what is to be pushed
 
@@ -197,6 +200,23 @@ class Lane:
         self.hold_up(slots[ready == 0])
         found: Slots = slots[ready != 0]
         return found
+
+    # -------------------------------------------------------------- extending leases
+
+    def extending(self, keys: list[int]) -> None:
+        """An EXTEND of these messages is being appended."""
+        self._extending.update(keys)
+
+    def extended(self, keys: list[int]) -> None:
+        """An EXTEND of these messages was applied."""
+        for key in keys:
+            self._extending[key] -= 1
+            if self._extending[key] <= 0:
+                del self._extending[key]
+
+    def are_extending(self, keys: list[int]) -> npt.NDArray[np.bool_]:
+        """Return which of them another EXTEND is on its way for."""
+        return np.array([key in self._extending for key in keys], np.bool_)
 
     # -------------------------------------------------------------- ending leases
 
