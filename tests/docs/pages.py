@@ -12,6 +12,7 @@ _BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<why>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_MODULE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|fbs|toml|md))`")
 _LINK = re.compile(r"\[[^\]\n]*\]\((?!https?://|mailto:|#)(?P<target>[^)#\s]+)(?:#[^)\s]*)?\)")
 
 
@@ -48,3 +49,8 @@ def links(page: Path) -> list[str]:
     """Return where the page's links inside the repository point, without anchors. Code holds none."""
     text = _BLOCK.sub("", page.read_text(encoding="utf-8"))
     return [found["target"] for found in _LINK.finditer(text)]
+
+
+def files(page: Path) -> list[str]:
+    """Return the files of the repository that the page's text names, as it names them: `core/broker.py`."""
+    return sorted(set(_MODULE.findall(_BLOCK.sub("", page.read_text(encoding="utf-8")))))

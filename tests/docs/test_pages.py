@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dueq.local import LocalMesh
-from tests.docs.pages import ROOT, blocks, links
+from tests.docs.pages import ROOT, blocks, files, links
 
 BY_HAND = sorted(
     path.relative_to(ROOT)
@@ -31,6 +31,8 @@ PAPERS = sorted(
     for pattern in ("*.md", "docs/**/*.md", "chaos/*.md")
     for path in ROOT.glob(pattern)
 )
+ROOTS = (Path(), Path("mesh/dueq"), Path("codecs"), Path("chaos"), Path("chaos/dueq_chaos"), Path("tests"))
+"""From where pages name files."""
 DOCUMENTED = "tcp://127.0.0.1:7400"
 """The broker of the pages; the tests put one in its place that has the machine's ports to itself."""
 
@@ -75,6 +77,16 @@ def test_links_lead_to_something(page: Path) -> None:
     """mkdocs looks at the links of docs/ only; these are all that the repository has."""
     missing = [target for target in links(ROOT / page) if not (ROOT / page.parent / target).exists()]
     assert not missing, f"{page} links to what is not there: {missing}"
+
+
+@pytest.mark.parametrize("page", PAPERS, ids=str)
+def test_files_that_a_page_names_are_there(page: Path) -> None:
+    """A reader who looks for what a page speaks of finds it, also after modules have moved."""
+    roots = (page.parent, *ROOTS)
+    missing = [
+        name for name in files(ROOT / page) if not any((ROOT / root / name).exists() for root in roots)
+    ]
+    assert not missing, f"{page} names files that there are not: {missing}"
 
 
 def test_every_page_is_in_the_manual() -> None:
