@@ -9,89 +9,124 @@ from typing import Final
 
 # Payloads and requests
 PAYLOAD_BYTES_MAX: Final = 64 << 20
+"""Longest payload of a message; a topic may allow less."""
 CHUNK_BYTES: Final = 256 << 10
 """A payload longer than this travels and is stored in chunks of this size, ahead of the record that names it."""
 BLOCK_BYTES: Final = 32 << 10
 """Short payloads of neighbouring rows of one record are stored together in blocks of at most this size."""
 FRAME_BYTES_MAX: Final = 4 << 20
+"""Longest frame that a broker or client accepts."""
 REQUEST_BYTES_MAX: Final = 3 << 20
 """Inline payload bytes of one request; the SDK cuts longer runs."""
 REQUEST_ROWS_MAX: Final = 1024
+"""Most rows of one request."""
 RECORD_ROWS_MAX: Final = 2048
+"""Most rows of one record of the log."""
 RECORD_BYTES_MAX: Final = 3 << 20
 DUE_MS_MAX: Final = (1 << 48) - 1
+"""Latest due instant, Unix ms."""
 LEASE_MS_MIN: Final = 100
+"""Shortest lease that a consumer may ask for."""
 LEASE_MS_MAX: Final = 12 * 3600 * 1000
+"""Longest lease that a consumer may ask for."""
 DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000
+"""Longest delay of a nack."""
 
 # Ids
 UID_MAX: Final = (1 << 24) - 1
+"""Largest number of a partition; none is used again."""
 SEQUENCE_MAX: Final = (1 << 40) - 1
+"""Largest log sequence of a partition."""
 
 # Topics
 TOPIC_NAME_MAX: Final = 255
+"""Longest name of a topic, in characters."""
 PARTITIONS_MAX: Final = 1024
+"""Most partitions of a topic."""
 REPLICAS_MAX: Final = 7
+"""Most replicas of a partition."""
 
 # Deduplication (one window per client and partition)
 DEDUP_WINDOW: Final = 256
+"""Requests of a client whose answers a partition remembers."""
 DEDUP_MS: Final = 15 * 60 * 1000
+"""How long answers are remembered, in the age of the partition."""
 DEDUP_BYTES_MAX: Final = 8 << 20
+"""Most memory of the remembered answers of a partition."""
 REQUESTS_IN_FLIGHT_MAX: Final = 128
+"""Most requests of a client to one partition that may be without an answer."""
 
 # Jobs (in one partition)
 JOBS_MAX: Final = 4096
+"""Most jobs that a partition knows; beyond that inserts of new jobs get Busy."""
 JOB_HIDDEN_MS_MAX: Final = 7 * 24 * 3600 * 1000
-"""So far ahead may lie the instant by which a hidden job must be committed."""
+"""The latest instant, from now, by which a hidden job must be committed."""
 JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
-"""So long after its last record, and after that instant, is a job remembered, and the answers to its INSERTs."""
+"""How long a job is remembered after its last record and after that instant; so are the answers to its INSERTs."""
 JOB_ANSWERED_MS: Final = JOB_MEMORY_MS - 24 * 3600 * 1000
-"""So long after that instant is it certain that a job which home does not know was never committed."""
+"""How long after that instant a job that home does not know was certainly never committed."""
 JOB_DEDUP_WINDOW: Final = 65_536
+"""Requests with a job, of a client, whose answers a partition remembers."""
 JOB_DEDUP_BYTES_MAX: Final = 16 << 20
+"""Most memory of the remembered answers to requests with a job, in a partition."""
 
 # Leases and consumers
 CONSUMER_LEASES_MAX: Final = 16_384
+"""Largest credit that a consumer may ask for."""
 PARTITION_LEASES_MAX: Final = 65_536
+"""Most unfinished leases of one partition."""
 CONSUMER_CREDIT_BYTES: Final = 64 << 20
+"""Payload bytes that a consumer holds at most, unless it asks for another limit."""
 CONSUMER_SESSION_MS: Final = 10_000
+"""A consumer that has been silent for this long loses its session and its leases."""
 CONSUMER_BEAT_MS: Final = CONSUMER_SESSION_MS // 4
 SESSIONS_MAX: Final = 8192
+"""Most consumers of a topic at one leader."""
 LOOK_AHEAD_MS_MIN: Final = 30
+"""Shortest time before the due instant at which leases are committed."""
 LOOK_AHEAD_MS_MAX: Final = 250
+"""Longest time before the due instant at which leases are committed."""
 LEASE_GATHER_MS: Final = 100
-"""Beyond the look-ahead, for what is leased along with what is within it."""
+"""How far beyond the look-ahead messages are leased along with those within it."""
 ACK_LINGER_MS: Final = 100
-"""So long a consumer gathers acks that nobody waits for: each request is answered and counted on its own."""
+"""Longest wait of an ack that nobody waits for, in the consumer: each request is answered and counted on its own."""
 ACK_GATHER_MS: Final = 100
-"""So long a leader lets them wait for a record that is made anyway: each record is a sync on every replica's disk."""
+"""Longest wait of such an ack at the leader, for a record that is made anyway: each record is a sync on every disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
+"""Most payload bytes that a leader reads ahead of their instants."""
 
 # Replication
 HEARTBEAT_MS: Final = 200
+"""Longest pause between two frames to another broker."""
 LEADER_SILENCE_MS: Final = 1500
+"""A leader that has not heard from min_isr replicas for this long gives up."""
 REPLICA_LAG_MS: Final = 1500
 PUSH_CONFIRM_MS: Final = 500
+"""Age of the acks beyond which a leader does not push before it has asked again."""
 PAUSE_MS: Final = 250
+"""A turn that begins this much after its deadline means that the process stood still."""
 RESEND_MS: Final = 400
 APPEND_BYTES_MAX: Final = 4 << 20
 """Bytes of records and payloads in flight to one follower of one partition."""
 BALANCE_CALM_MS: Final = 60_000
-"""So long after the last change among the brokers do leaderships begin to go back to those that are preferred."""
+"""Time without a change among the brokers after which leaderships begin to go back to the preferred brokers."""
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
 LOG_CACHE_BYTES: Final = 4 << 20
 """Applied records of one partition that are kept in memory, by what they weigh there."""
 LOG_CACHE_TOTAL_BYTES: Final = 64 << 20
 """The same over all partitions of a broker."""
 LOG_RETAIN_BYTES: Final = 16 << 20
+"""Log that a replica keeps on disk for followers that are behind."""
 UPLOADS_BYTES_MAX: Final = 256 << 20
 UPLOAD_IDLE_MS: Final = 15 * 60 * 1000
+"""An upload that has not moved for this long is given up."""
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 SNAPSHOT_IDLE_MS: Final = 30_000
-"""A snapshot that nobody has read from for so long is closed."""
+"""A snapshot that nobody has read from for this long is closed."""
 
 # Reading
 FORECAST_SECONDS_MAX: Final = 3600
+"""How far a forecast may look ahead, in seconds."""
 
 # Browsing
 BROWSE_SNAPSHOTS_MAX: Final = 8
@@ -104,29 +139,40 @@ BROWSE_BYTES_MAX: Final = 1 << 20
 HOT_ROWS_MAX: Final = 16_384
 """Waiting messages of one partition that are kept in memory, soonest first."""
 HOT_ROWS_TOTAL: Final = 131_072
+"""The same over all partitions of a broker."""
 HOT_SCAN_ROWS: Final = 4096
 CHECKPOINT_ROWS: Final = 4096
+"""Changed rows after which a partition makes a checkpoint."""
 CHECKPOINT_MS: Final = 2000
+"""Time after which a partition that has changed makes a checkpoint."""
 
 # Clocks
 MAX_CLOCK_OFFSET_MS: Final = 250
+"""A broker whose clock is further than this from a majority's hands its leaderships over."""
 CLOCK_STEP_MS: Final = 50
+"""A wall clock that moves this much against the monotonic one has been set: pushes wait for new measurements."""
 CLOCK_DRIFT_PPM: Final = 500
-"""How fast clocks may part while one is slewed (the most that adjtimex does): an old measurement is the less worth."""
+"""How fast clocks may part while one is slewed (the most that adjtimex does): an old measurement is worth less."""
 HANDOVER_MS: Final = 60_000
+"""Shortest time between two such handovers of a broker."""
 
 # ZooKeeper
 ZOOKEEPER_SESSION_MS: Final = 3000
+"""Session timeout at ZooKeeper."""
 
 # Free space: the smaller of a share of the disk and a size
 DISK_LOW_SHARE: Final = 0.10
 DISK_LOW_BYTES: Final = 512 << 20
+"""Below this much free space, or that share, inserts are refused."""
 DISK_CRITICAL_SHARE: Final = 0.03
 DISK_CRITICAL_BYTES: Final = 128 << 20
+"""Below this much free space, or that share, leaderships are handed over."""
 BALLAST_SHARE: Final = 0.02
 BALLAST_BYTES: Final = 64 << 20
+"""Size, or share of the disk, of the file that is given up so that a full disk can be reopened."""
 
 DEFAULT_TIMEOUT_S: Final = 30.0
+"""Seconds that a client's call waits, unless it says otherwise."""
 
 assert REQUEST_ROWS_MAX <= RECORD_ROWS_MAX < 1 << 16
 assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAME_BYTES_MAX
