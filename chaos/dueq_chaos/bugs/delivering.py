@@ -88,8 +88,8 @@ DELIVERING: Final = (
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
             change(f"{_DISPATCH}.shift", "self._sessions.shift(gap_us)", "pass"),
         ),
-        seeds=2600,
-        finders=(2499, 3755),
+        seeds=3800,
+        finders=(3755,),
     ),
     Bug(
         "timers-before-input",
@@ -103,8 +103,8 @@ DELIVERING: Final = (
             ),
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
         ),
-        seeds=2600,
-        finders=(2499, 3755),
+        seeds=3800,
+        finders=(3755,),
     ),
     Bug(
         "leases-end-by-wall-clock",
