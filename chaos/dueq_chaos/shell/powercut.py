@@ -28,7 +28,7 @@ class _File:
 
     data: bytearray = field(default_factory=bytearray)
     durable: int = 0
-    """So many bytes of it were synced."""
+    """Bytes of it that were synced."""
 
 
 _Change = tuple[str, str, object]

@@ -18,9 +18,9 @@ from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
 
 _AFTERMATH_US = 3_000_000
-"""So long after it has become calm, something may still be on its way."""
+"""How long after it has become calm something may still be on its way."""
 _MEASURED_ANEW_US = 3_000_000
-"""So long after a clock was set right, each broker has measured it anew, and believes that measurement."""
+"""Time after which each broker has measured a clock that was set right, and believes the measurement."""
 
 
 class SimMesh:

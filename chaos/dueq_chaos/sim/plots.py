@@ -14,7 +14,7 @@ from dueq_chaos.sim.mesh import SimMesh
 Burst = Callable[[Random, int, int, int], None]
 """(random, requests, soonest due, latest due): the latter in ms from now."""
 _EARLY_US = 30_000
-"""So long before the instant that it waits for, a leader may fall asleep."""
+"""How long before the instant that it waits for a leader may fall asleep."""
 
 
 class Plots:

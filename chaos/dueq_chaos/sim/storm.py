@@ -16,7 +16,7 @@ from dueq_chaos.sim.workload import Workload, topic_name
 
 _QUIET_US = 120_000_000
 _LOOK_US = 20_000
-"""So often the end of the storm is looked for."""
+"""Time between two looks for the end of the storm."""
 _CLOCK_ERROR_US = 1_000
 """Half the best round trip: what remains of a clock that is ahead (mesh time)."""
 _DRIFT_ERROR_US = 10_000

@@ -16,9 +16,9 @@ from dueq_chaos.sim.plan import Step
 from dueq_chaos.sim.plots import Burst, Plots
 
 _LOOK_US = 50
-"""So often a plot looks whether its instant has come: more often than a frame takes."""
+"""Time between two looks of a plot at its instant: less than a frame takes."""
 _WITHIN_US = 4_000_000
-"""So long it waits for it."""
+"""Longest wait for it."""
 
 
 class Successions(Plots):

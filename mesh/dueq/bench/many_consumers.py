@@ -150,7 +150,7 @@ def _steady(stage: Stage, mesh: LocalMesh, client: Client, crew: Crew, size: int
 
 
 def _crowds(mesh: LocalMesh, topic: str, size: int) -> list[Crowd]:
-    """So many consumers, spread over a few processes."""
+    """Start that many consumers, spread over a few processes."""
     processes = min(_PROCESSES, size)
     credit = max(_CREDIT_TOGETHER // size, _CREDIT_MIN)
     return [

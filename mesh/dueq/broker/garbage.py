@@ -12,7 +12,7 @@ import time
 _YOUNG = 2_000
 """Fewer objects than this since the last collection are not worth one. It takes half a microsecond each."""
 _YOUNG_MAX = 20_000
-"""So many are collected even where the loop never rests."""
+"""Most young objects before a collection, even where the loop never rests."""
 _REST_US = 2_000
 """A rest."""
 _OLD_EVERY = 500

@@ -33,7 +33,7 @@ ROWS_PER_S_MAX: Final = 400_000
 IDLE_US: Final = 1_000_000
 """After so long without a push there is nobody to make room for; after so long without an insert a load begins anew."""
 AHEAD_S: Final = 0.05
-"""So much of a second's rows may be taken at once."""
+"""Share of a second's rows that may be taken at once."""
 
 
 class Pace:
@@ -109,7 +109,7 @@ class Pace:
         return math.inf if self.rows_per_s is None else self.rows_per_s * seconds
 
     def took(self, rows: int, mono_us: int) -> None:
-        """So many rows were taken."""
+        """Note how many rows were taken."""
         self._taken += rows
         self._taken_us = mono_us
         if self.rows_per_s is not None:

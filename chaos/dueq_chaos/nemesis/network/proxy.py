@@ -29,7 +29,7 @@ from typing import Any
 from dueq_chaos.nemesis.network.rules import CLIENTS, FREE, Rule, Way
 
 _BUFFER_BYTES = 4 << 20
-"""So much waits on a way until its sender is told to wait, as a socket's buffers would."""
+"""Most bytes on a way before its sender is told to wait, as a socket's buffers would."""
 _RETRANSMISSION_S = 0.2
 _RETRANSMISSION_S_MAX = 5.0
 

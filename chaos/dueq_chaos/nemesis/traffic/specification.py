@@ -49,4 +49,4 @@ CALM = "calm"
 STOP = "stop"
 """To a producer: begin nothing new, find out what is open, end. To a consumer: give back and end."""
 EVERY_S = 0.25
-"""So often a process prints its counters, as one JSON line."""
+"""Time between two prints of a process's counters, each one JSON line."""

@@ -53,7 +53,7 @@ AGAIN_ROWS: Final = 512
 """Leases of one lane that are staged at a time to be pushed again."""
 _WITHHOLDING: Final = (RecordKind.CANCEL, RecordKind.MOVE)
 WAITING_MAX: Final = 4096
-"""So far are waiting messages counted for a ConsumerReply."""
+"""Most waiting messages that are counted for a ConsumerReply."""
 
 
 class TopicDispatcher:

@@ -25,7 +25,7 @@ from dueq_codecs.records import U64
 NEVER_MS: Final = 1 << 62
 """Later than every instant."""
 SPARE_PLACES: Final = 256
-"""So many dead places are always allowed: a small heap is not made anew time and again."""
+"""Dead places that are always allowed, so that a small heap is not rebuilt again and again."""
 WAITING: Final = int(State.WAITING)
 _KEY_BITS: Final = 56
 _KEY_MASK: Final = (1 << _KEY_BITS) - 1

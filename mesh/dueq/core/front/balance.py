@@ -22,7 +22,7 @@ from dueq.instant import Now
 _APART_US: Final = 50_000
 """Between two partitions that are given up."""
 _QUIET_US: Final = 1_000_000
-"""So long a partition may wait for a moment in which nothing of it is under way."""
+"""Longest wait of a partition for a moment in which nothing of it is under way."""
 
 
 class Balance:

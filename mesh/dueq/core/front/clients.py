@@ -61,7 +61,7 @@ FOR_CONSUMERS: Final = (Push, PushChunk, ConsumerReply)
 """What a leader sends to consumers."""
 METADATA_TOPICS: Final = 200
 METADATA_PARTITIONS: Final = 500
-"""So many topics, or with so many partitions, are told in one answer: nobody's delivery waits for ten thousand."""
+"""Most topics, and partitions of them, in one answer: no delivery waits for ten thousand."""
 
 
 _REPLIES: Final[dict[type, type[ChangeReply | ChunkReply | BrowseReply]]] = {

@@ -40,7 +40,7 @@ ASK_US_MAX: Final = 5_000_000
 ASKS_MAX: Final = 64
 """Questions of one partition in one turn."""
 ABORT_AFTER_MS: Final = 4 * limits.MAX_CLOCK_OFFSET_MS
-"""So long after `until` a job is aborted: whoever commits in time by a clock that is behind is not to be surprised."""
+"""How long after `until` a job is aborted: a committer whose clock is behind must not be surprised."""
 
 _ACTION_OF: Final = {
     JobState.COMMITTED: JobAction.COMMIT,

@@ -39,7 +39,7 @@ from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, JobState, Record, RecordKind
 
 FINISHED_PER_DIRTY = 4
-"""So many finished messages weigh as much as one dirty row."""
+"""Finished messages that weigh as much as one dirty row."""
 
 AGE_STEP_MS = 60_000
 """No record makes a partition older by more than this, whatever its stamp says."""

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 Name = TypeVar("Name", str, int)
 _SPARE: Final = 64
-"""So many outdated entries are always allowed."""
+"""Outdated entries that are always allowed."""
 
 
 class Deadlines(Generic[Name]):

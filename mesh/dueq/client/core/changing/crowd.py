@@ -16,13 +16,13 @@ from dueq.client.core.ports.timers import Timer
 _OPEN: Final = 2
 """While fewer requests are open an insert of a few callers waits for no answer."""
 _MANY: Final = 8
-"""So many callers make one request at a time."""
+"""From this many callers on, one request is made at a time."""
 _ROWS: Final = 64
-"""So many rows are worth a request of their own."""
+"""Rows that are worth a request of their own."""
 _ANSWER_US: Final = 20_000
-"""So long answers are waited for: one partition without a leader shall not hold up the others."""
+"""Longest wait for answers: one partition without a leader must not hold up the others."""
 _RETURN_US: Final = 3_000
-"""So long those whose calls were answered together are waited for: they mostly call again together."""
+"""Longest wait for callers that were answered together: they mostly call again together."""
 
 
 class Crowd:

@@ -391,7 +391,7 @@ class Consumer:
 
     @property
     def _margin_us(self) -> int:
-        """So long before its end an unhandled lease is given back."""
+        """How long before its end an unhandled lease is given back, µs."""
         return min(self._lease_ms * 250, RECLAIM_US_MAX)
 
     def _look_at_leases(self, at_us: int) -> None:
