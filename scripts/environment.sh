@@ -120,6 +120,12 @@ ensure_faketime() {
         || say "faketime could not be installed: tests of wrong clocks are skipped"
 }
 
+# ensure_strace: with it tests cut the power under a real broker; without it, those tests are skipped.
+ensure_strace() {
+    command -v strace >/dev/null || apt_install strace \
+        || say "strace could not be installed: tests of power cuts are skipped"
+}
+
 use_java() {
     JAVA_HOME="$(dirname "$(dirname "$(readlink -f "$1")")")"
     PATH="$JAVA_HOME/bin:$PATH"
