@@ -40,7 +40,9 @@ from dueq_codecs.records import RecordKind
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(not traced.available(), reason="needs strace (Debian: apt install strace)"),
+    pytest.mark.skipif(
+        not traced.available(), reason="needs an strace that may trace (Debian: apt install strace)"
+    ),
 ]
 
 _PATIENCE_S = 60.0

@@ -6,8 +6,10 @@ took, `-y` which file it went to, and `-xx` what was written, byte for byte.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ CALLS = (
 )  # fmt: skip
 """What changes files, and what makes that durable."""
 _BYTES_MAX = 1 << 22
+_TRY_S = 20
 _LINE = re.compile(
     r"^(?P<at>\d+\.\d+) (?P<name>\w+)\((?P<args>.*)\) = (?P<result>-?\d+)\S*.* <(?P<took>[\d.]+)>$"
 )
@@ -59,8 +62,11 @@ class Call:
 
 
 def available() -> bool:
-    """Whether there is an strace."""
-    return shutil.which("strace") is not None
+    """Whether there is an strace, and this machine lets it trace."""
+    if shutil.which("strace") is None:
+        return False
+    tried = ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "true"]
+    return subprocess.run(tried, capture_output=True, timeout=_TRY_S, check=False).returncode == 0
 
 
 def command(record: Path, *what: str) -> list[str]:
