@@ -249,6 +249,30 @@ def test_of_a_batch_with_stale_leases_it_is_told_which_were_settled(
     assert len(caught.value.outcomes) == 2
 
 
+def test_a_batch_is_settled_without_waiting(client: Client, broker: FakeBroker) -> None:
+    told: list[Message] = []
+    with client.consumer("departures", credit=8, on_lease_lost=told.append) as consumer:
+        broker.push([b"0", b"1", b"2", b"3", b"4"])
+        batch: list[Message] = []
+        while len(batch) < 5:
+            batch += consumer.receive(timeout=5)
+        broker.rows.clear()
+        broker.push([b"5"])
+        assert consumer.ack([], wait=False) == []
+        assert consumer.ack(batch[:2], wait=False) == []
+        assert consumer.nack(batch[2:3], delay=5, wait=False) == []
+        assert consumer.release(batch[3:4], wait=False) == []
+        assert consumer.extend(batch[4:], 60, wait=False) == []
+        [last] = consumer.receive(timeout=5)
+        assert consumer.ack([last], wait=False) == []
+    kinds = [(c.kind, c.rows) for c in broker.changes]
+    assert sum(rows for kind, rows in kinds if kind is RecordKind.ACK) == 3, "close confirms what was settled"
+    refused = {message.id for message in [*batch[:3], batch[4]]}
+    assert {message.id for message in told} == refused, "whoever releases a message does not want it back"
+    with pytest.raises(ClientClosed):
+        consumer.ack([last], wait=False)
+
+
 def test_refused_leases_are_told_in_the_users_thread(client: Client, broker: FakeBroker) -> None:
     told: list[tuple[Message, int]] = []
     with client.consumer(

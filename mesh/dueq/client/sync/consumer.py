@@ -94,30 +94,55 @@ class Consumer:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
         return self._receive(number, arguments.timeout_s(timeout, self._client._timeout))
 
-    def ack(self, batch: Iterable[Message], *, timeout: float | None = None) -> list[Outcome]:
-        """Settle many messages as done; returns when committed.
+    def ack(
+        self, batch: Iterable[Message], *, wait: bool = True, timeout: float | None = None
+    ) -> list[Outcome]:
+        """Settle many messages as done.
+
+        Args:
+            batch: messages of this consumer, each in its hands.
+            wait: return when committed on the in-sync replicas. Without it, return at once: the acks are sent
+                within 100 ms, repeated until confirmed, and confirmed by `close` at the latest. A refusal (the
+                lease was over) then comes to `on_lease_lost`.
+            timeout: with `wait`: seconds to wait; None for the client's default.
+
+        Returns:
+            One outcome per message; empty without `wait`.
 
         Raises:
-            StaleLease: some leases were over; everything else is settled all the same.
-            OutcomeUnknown: no answer in time; it goes on being repeated.
+            StaleLease: with `wait`: some leases were over; everything else is settled all the same.
+            OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
+            ClientClosed: the consumer is closed.
         """
-        return self._settle(RecordKind.ACK, _deliveries(batch), 0, True, timeout)
+        return self._settle(RecordKind.ACK, _deliveries(batch), 0, wait, timeout)
 
     def nack(
-        self, batch: Iterable[Message], *, delay: Seconds = 0.0, timeout: float | None = None
+        self,
+        batch: Iterable[Message],
+        *,
+        delay: Seconds = 0.0,
+        wait: bool = True,
+        timeout: float | None = None,
     ) -> list[Outcome]:
-        """Have many messages delivered again after `delay` seconds; waits and raises as `ack`."""
-        return self._nack(_deliveries(batch), delay, True, timeout)
+        """Have many messages delivered again after `delay` seconds; waits, returns and raises as `ack`."""
+        return self._nack(_deliveries(batch), delay, wait, timeout)
 
-    def release(self, batch: Iterable[Message], *, timeout: float | None = None) -> list[Outcome]:
-        """Give many messages back uncounted; waits and raises as `ack`."""
-        return self._settle(RecordKind.RELEASE, _deliveries(batch), 0, True, timeout)
+    def release(
+        self, batch: Iterable[Message], *, wait: bool = True, timeout: float | None = None
+    ) -> list[Outcome]:
+        """Give many messages back uncounted; waits, returns and raises as `ack`."""
+        return self._settle(RecordKind.RELEASE, _deliveries(batch), 0, wait, timeout)
 
     def extend(
-        self, batch: Iterable[Message], seconds: Seconds, *, timeout: float | None = None
+        self,
+        batch: Iterable[Message],
+        seconds: Seconds,
+        *,
+        wait: bool = True,
+        timeout: float | None = None,
     ) -> list[Outcome]:
-        """Let many leases end `seconds` from now; waits and raises as `ack`."""
-        return self._extend(_deliveries(batch), seconds, True, timeout)
+        """Let many leases end `seconds` from now; waits, returns and raises as `ack`."""
+        return self._extend(_deliveries(batch), seconds, wait, timeout)
 
     def close(self, timeout: float = CLOSE_S) -> None:
         """Confirm what was settled, give back everything else at once; twice is once.
