@@ -50,7 +50,7 @@ class Links:
 
     def connect(self, broker_id: str, endpoint: str) -> None:
         """Have one fresh connection to a peer; an endpoint that is none is counted, and then there is no link."""
-        self.disconnect(broker_id)
+        self._disconnect(broker_id)
         socket = self._context.socket(zmq.DEALER)
         tune(socket)
         socket.setsockopt(zmq.IMMEDIATE, 1)
@@ -62,13 +62,6 @@ class Links:
             return
         link = self._links[broker_id] = _Link(socket)
         self._waiter.add(link.descriptor)
-
-    def disconnect(self, broker_id: str) -> None:
-        """Close the connection to a peer, with all that has not left yet."""
-        link = self._links.pop(broker_id, None)
-        if link is not None:
-            self._waiter.remove(link.descriptor)
-            link.socket.close(0)
 
     def has(self, broker_id: str) -> bool:
         """Whether there is a link to this peer."""
@@ -100,7 +93,14 @@ class Links:
     def close(self) -> None:
         """Close every link."""
         for broker_id in list(self._links):
-            self.disconnect(broker_id)
+            self._disconnect(broker_id)
+
+    def _disconnect(self, broker_id: str) -> None:
+        """Close the connection to a peer, with all that has not left yet."""
+        link = self._links.pop(broker_id, None)
+        if link is not None:
+            self._waiter.remove(link.descriptor)
+            link.socket.close(0)
 
     def _heard(self, broker_id: str, frames: list[bytes]) -> bool:
         """Say whether a Hello can mend what a peer complains about."""

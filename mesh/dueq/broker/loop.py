@@ -21,7 +21,6 @@ from dueq.broker.waiting import Waiter
 from dueq.core.ports.effects import (
     ConnectPeer,
     Coordinate,
-    DisconnectPeer,
     Effect,
     Exit,
     Log,
@@ -116,7 +115,6 @@ class Loop:
             Read: lambda effect: orders.read(effect.request),
             Coordinate: lambda effect: orders.coordinate(effect.order),
             ConnectPeer: lambda effect: sockets.connect(effect.broker_id, effect.endpoint),
-            DisconnectPeer: lambda effect: sockets.disconnect(effect.broker_id),
             Log: self._say,
             Exit: self._exit,
         }

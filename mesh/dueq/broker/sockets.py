@@ -197,10 +197,6 @@ class Sockets:
         """Have one fresh connection to a peer."""
         self._links.connect(broker_id, endpoint)
 
-    def disconnect(self, broker_id: str) -> None:
-        """Close the connection to a peer."""
-        self._links.disconnect(broker_id)
-
     def close(self) -> None:
         """Close everything at once; what has not left yet is dropped."""
         self._links.close()

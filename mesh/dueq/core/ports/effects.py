@@ -37,11 +37,6 @@ class ConnectPeer:
 
 
 @dataclass(slots=True)
-class DisconnectPeer:
-    broker_id: str
-
-
-@dataclass(slots=True)
 class Persist:
     """Write, sync, then answer Persisted(token). Tokens grow by one."""
 
@@ -77,4 +72,4 @@ class Exit:
     reason: str
 
 
-Effect = SendClient | SendPeer | ConnectPeer | DisconnectPeer | Persist | Read | Coordinate | Log | Exit
+Effect = SendClient | SendPeer | ConnectPeer | Persist | Read | Coordinate | Log | Exit

@@ -67,7 +67,6 @@ class StorePressure:
     """"" or why inserts are refused: "disk_full", "busy"."""
     hand_over: bool
     """Free space is below the last mark."""
-    garbage_rows: int = 0
 
 
 Event = (
