@@ -1,10 +1,10 @@
 """FlatBuffers for messages that are one flat table: scalars and vectors, no table inside a table.
 
-Why the generated classes in `_fb/` are not used here: the generated Builder costs a microsecond a field, and
-the generated readers trust every offset (FlatBuffers for Python has no verifier: a negative offset reads from
-the wrong end of the buffer without an error). This writer packs all scalars of a table by one `struct` call,
-and this reader checks every position against the buffer before it looks there. What they write and read are
-ordinary FlatBuffers; the tests exchange them with the generated classes in both directions.
+The product does not use the generated classes of `_fb/`, and an installed dueq does not contain them. The generated
+Builder costs a microsecond a field, and the generated readers trust every offset: FlatBuffers for Python has no
+verifier, and a negative offset reads from the wrong end of the buffer without an error. This writer packs all
+scalars of a table by one `struct` call, and this reader checks every position against the buffer before it looks
+there. They write and read ordinary FlatBuffers; the tests exchange them with the generated classes in both directions.
 
 What the writer lays out, all little-endian, positions from the start of the buffer:
 

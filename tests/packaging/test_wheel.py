@@ -48,8 +48,16 @@ def test_the_wheel_holds_three_packages_their_types_and_the_licence(wheel: Path)
     assert top == {"dueq", "dueq_codecs", "dueq_chaos", "pyspark_dueq"}
     assert {"dueq/py.typed", "dueq_codecs/py.typed"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert any(name.startswith("dueq_codecs/_fb/") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".fbs", ".bin"))]
+
+
+def test_the_wheel_holds_no_generated_classes_and_no_tests(wheel: Path) -> None:
+    """The product reads and writes FlatBuffers by itself; `_fb/` is for tests and for writers of other clients."""
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
+    assert not [name for name in names if "/_fb/" in name or Path(name).name.startswith("test_")]
+    (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+    assert b"Requires-Dist: flatbuffers" not in archive.read(metadata)
 
 
 @pytest.mark.parametrize("package", ["dueq", "dueq_codecs", "dueq_codecs.frames", "dueq_chaos"])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dueq import __version__
 
-_PACKAGES = ("pyzmq", "plyvel", "plyvel-next", "numpy", "flatbuffers", "kazoo", "pyspark")
+_PACKAGES = ("pyzmq", "plyvel", "plyvel-next", "numpy", "kazoo", "pyspark")
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _JAVA_S = 10.0
 
