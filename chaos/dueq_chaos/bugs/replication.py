@@ -331,6 +331,20 @@ REPLICATION: Final = (
         ),
     ),
     Bug(
+        "acks-outlive-the-disk",
+        "What a follower's lost disk had acked counts for the new one.",
+        "Kafka KIP-903: a broker that comes back with an empty disk",
+        (
+            change(
+                "core.replication.progress:Progress.new_life",
+                "self.match = self.told_commit = self.assured_commit = -1",
+                "self.told_commit = self.assured_commit = -1",
+            ),
+        ),
+        seeds=24,
+        finders=(1,),
+    ),
+    Bug(
         "answer-of-another-record",
         "A deposed leader keeps those who wait, and answers them when another record of that number commits.",
         "Kafka KAFKA-20634, PR apache/kafka#22444",

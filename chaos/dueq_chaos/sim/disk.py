@@ -97,6 +97,8 @@ class SimDisk:
         self.timeline: MemoryEngine = SimEngine(self.fuse)
         self.payload: MemoryEngine = SimEngine(self.fuse)
         self.store: Store | None = None
+        self._stores: dict[str, MemoryEngine] = {}
+        """The timeline/ of each store that was ever used here, by its identity: nobody writes to one that was lost."""
         self.slow_us = self.read_slow_us = 0
         self.reads_early = False
         self.part_bytes = limits.SNAPSHOT_CHUNK_BYTES
@@ -133,6 +135,7 @@ class SimDisk:
         if self.tampered:
             self.wrong.append(f"{self._owner} trusts a store that has lost a part")
             self.tampered = False
+        self._stores[self.store.store_id] = self.timeline
         return self.store
 
     def _opened(self, fresh_id: str) -> Store:
@@ -333,15 +336,23 @@ class SimDisk:
         """Whether a replica of the partition is on it."""
         return self.timeline.get(layout.head(uid, b"P")) is not None
 
-    def record(self, uid: int, sequence: int) -> bytes | None:
-        """A record of the log as it is on this disk; None: it is not there."""
-        row = self.timeline.get(layout.log_key(uid, sequence))
+    def record(self, uid: int, sequence: int, store_id: str = "") -> bytes | None:
+        """A record of the log as it is on this disk; None: it is not there.
+
+        Args:
+            uid, sequence: which.
+            store_id: look into this store, which may have been lost since; "": into the present one.
+        """
+        row = self._timeline_of(store_id).get(layout.log_key(uid, sequence))
         return None if row is None else row[layout.LINK.size :]
 
-    def trimmed_to(self, uid: int) -> int:
+    def trimmed_to(self, uid: int, store_id: str = "") -> int:
         """Where the log begins: what lies before was committed and has gone."""
-        start = self.timeline.get(layout.head(uid, b"T"))
+        start = self._timeline_of(store_id).get(layout.head(uid, b"T"))
         return 1 if start is None else int(layout.START.unpack(start)[0])
+
+    def _timeline_of(self, store_id: str) -> MemoryEngine:
+        return self.timeline if store_id in ("", self.store_id) else self._stores[store_id]
 
     def is_damaged(self, uid: int) -> bool:
         """Whether it was damaged and does not hold again, since, all that it must."""

@@ -16,6 +16,7 @@ from dueq.core.partition.partition import Partition
 from dueq.storage import layout
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
+from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import Ack, PeerFrame, Push
 from dueq_codecs.records import NO_U64, RecordKind
 
@@ -34,8 +35,8 @@ class Promises:
 
     def __init__(self, mesh: SimMesh, ledger: Ledger) -> None:
         self._mesh, self._ledger = mesh, ledger
-        self._counted: dict[tuple[str, int, int, str], int] = {}
-        """(leader, partition, epoch, follower) -> what it counts for."""
+        self._counted: dict[tuple[str, int, int, str, int], int] = {}
+        """(leader, partition, epoch, follower, its incarnation) -> what it counts for."""
         self._gathered: dict[tuple[int, int, int], tuple[int, int]] = {}
         """(partition, message, token) -> epoch and last record of the leader with which an ack of it began to wait."""
 
@@ -94,29 +95,34 @@ class Promises:
         found = self._mesh.coordinator.nodes.get(uid)
         if leading is None or found is None or found[1].epoch != leading.epoch:
             return ""
-        for name, lacking in leading.lag().items():
-            match = partition.replica.log.end - lacking
-            key = (node.name, uid, leading.epoch, name)
+        for name, progress in leading._progress.items():
+            match, key = progress.match, (node.name, uid, leading.epoch, name, progress.incarnation)
             if match <= self._counted.get(key, 0):
                 continue
             self._counted[key] = match
-            if wrong := self._differs(partition, name, match):
+            if wrong := self._differs(partition, name, match, progress.store_id):
                 return (
                     f"counts {name} for the records up to {match} of p{uid}, epoch {leading.epoch}: {wrong}"
                 )
         return ""
 
-    def _differs(self, partition: Partition, follower: str, match: int) -> str:
+    def _differs(self, partition: Partition, follower: str, match: int, store_id: str) -> str:
+        """Look on the disk that the leader means: it may read an ack, and count it, when that disk is lost already.
+
+        Nobody can know better before the loss is heard of. What the lost disk did not hold is wrong even so.
+        """
         uid, holder = partition.uid, self._mesh.nodes[follower]
-        own = partition.replica.log.get(match)
-        other = holder.core.partition(uid) if holder.core is not None else None
-        if own is None or holder.fresh_disk or holder.disk.is_damaged(uid):
+        own, disk = partition.replica.log.get(match), holder.disk
+        if own is None or disk.is_damaged(uid):
             return ""
-        if other is not None and (other.replica.installing or other.replica.epoch != partition.replica.epoch):
+        is_lost = disk.store_id != store_id
+        other = holder.core.partition(uid) if holder.core is not None and not is_lost else None
+        if other is not None and (other.replica.installing or other.replica.epoch > partition.replica.epoch):
             return ""  # it has been begun anew since, or follows another leader
-        if holder.disk.record(uid, match) is None and holder.disk.trimmed_to(uid) <= match:
-            return "that record is not on his disk"
-        epoch = other.replica.log.epoch_at(match) if other is not None else own.record.epoch
+        held = disk.record(uid, match, store_id)
+        if held is None:
+            return "" if disk.trimmed_to(uid, store_id) > match else "that record is not on his disk"
+        epoch = other.replica.log.epoch_at(match) if other is not None else decode_record(held).epoch
         if epoch not in (None, own.record.epoch):
             return f"he holds a record of epoch {epoch} there"
         return ""
