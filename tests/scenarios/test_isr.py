@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.scenarios.taps import appends
+from dueq_chaos.scenarios.taps import appends, peer_frames
 from dueq_codecs.messages import Code
 
 FAR_MS = 3_600_000
@@ -166,6 +166,33 @@ def test_a_late_expansion_does_not_count_a_broker_that_has_lost_its_disk_meanwhi
     stage.expect(stage.replica("b3").timeline.scheduled_count == 1, f"{kept} is at b3 too")
     now = {m.broker_id: m.store_id for m in stage.node_of().isr}["b3"]
     stage.expect(now != old_store, "the ISR names the new disk")
+
+
+def test_an_ack_of_a_disk_that_is_lost_by_now_commits_and_its_broker_does_not_lead() -> None:
+    """R5. b1 sleeps, and reads b2's ack when b2 is back with an empty disk: a loss just after the commit is alike."""
+    stage = Stage()
+    stage.isolate("b3")
+    stage.until(lambda: stage.isr() == ["b1", "b2"], "an ISR of two")
+    end = stage.replica("b1").replica.log.end + 1
+    acks = stage.hold("b1", peer_frames("b2"))
+    producer = stage.hand("producer")
+    request = producer.insert("b1", [b"kept"], [stage.now_ms + FAR_MS])
+    stage.until(lambda: stage.nodes["b2"].disk.record(stage.uid, end), "it is on b2's disk")
+    stage.run_ms(20)
+    stage.step("b1 falls asleep with the ack unread; b2 loses its disk")
+    stage.nodes["b1"].pause(600_000)
+    acks.let_go()
+    stage.lose_disk("b2")
+    stage.answered(request, "b1 wakes, counts what the lost disk held, and commits")
+    stage.expect(request.codes == [Code.OK], f"{request.codes}")
+    stage.step("b1 dies at once; b2 is empty and b3 was left out: neither leads")
+    stage.nodes["b1"].crash()
+    stage.network.heal()
+    stage.run_ms(8_000)
+    stage.expect(stage.leader_of(stage.uid) is None, "nobody leads without what is committed")
+    stage.nodes["b1"].start()
+    stage.finish()
+    stage.expect(stage.replica("b2").timeline.scheduled_count == 1, "it is on the new disk too")
 
 
 def test_a_broker_that_is_leaving_is_not_taken_in_again() -> None:
