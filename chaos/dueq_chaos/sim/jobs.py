@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from zlib import crc32
 
 from dueq import ids, limits
 from dueq.client import jobs, orders
@@ -22,6 +21,7 @@ from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.sdk import SimClient
 from dueq_codecs.records import JobAction, JobState, Outcome
+from dueq_codecs.rules import home_of
 
 _CALL_US = 15_000_000
 _TRIES = 4
@@ -249,5 +249,5 @@ def _home_of(mesh: SimMesh, uid: int, job: bytes) -> int:
     for topic in mesh.coordinator.topics.values():
         uids = [part.uid for part in topic.partitions]
         if uid in uids:
-            return uids[crc32(job) % len(uids)]
+            return uids[home_of(job, len(uids))]
     return 0

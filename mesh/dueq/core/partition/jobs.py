@@ -25,12 +25,13 @@ from dueq import limits
 from dueq.core.ports.entry import NO_ENTRIES, Entries, keys_of
 from dueq.core.ports.persistence import IndexScanned, ScanIndex
 from dueq.core.state.applied import Applied
-from dueq.core.state.job_table import Job, JobTable, home_of
+from dueq.core.state.job_table import Job, JobTable
 from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq_codecs.messages import JobAsk, JobTell
 from dueq_codecs.records import JobAction, JobState, Record, RecordKind
+from dueq_codecs.rules import home_of
 
 if TYPE_CHECKING:
     from dueq.core.partition.partition import Partition

@@ -20,7 +20,7 @@ from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.jobs import Jobs
-from dueq.core.partition.requests import Refusal, alike_in, check_change, check_chunk
+from dueq.core.partition.requests import Refusal, check_change, check_chunk
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
@@ -58,6 +58,7 @@ from dueq_codecs.messages import (
     UploadWanted,
 )
 from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
+from dueq_codecs.rules import batch_key
 
 _APPLY_RECORDS_MAX = 256
 """Records applied in one go; the rest follow in the next turn."""
@@ -249,10 +250,10 @@ class Partition:
 
     def _append_next(self, now: Now) -> None:
         """Gather the queue's next requests that are alike into one record."""
-        kind, alike = self._queue[0].request.kind, alike_in(self._queue[0].request)
+        kind, key = self._queue[0].request.kind, batch_key(self._queue[0].request)
         group: list[_Queued] = []
         rows = weight = 0
-        while self._queue and alike_in(self._queue[0].request) == alike:
+        while self._queue and batch_key(self._queue[0].request) == key:
             head = self._queue[0]
             rows += head.request.rows
             weight += len(head.body)

@@ -17,6 +17,7 @@ from dueq.instant import Now
 from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
+from dueq_codecs.rules import first_beyond_horizon, first_too_long
 
 CHANGES = frozenset(
     {
@@ -44,11 +45,6 @@ class Refusal(NamedTuple):
 def invalid(text: str) -> Refusal:
     """The caller's fault."""
     return Refusal(Code.INVALID_REQUEST, text)
-
-
-def alike_in(request: ChangeRequest) -> tuple[object, ...]:
-    """Return what requests must have in common to share a record."""
-    return request.kind, request.keyed, request.job, request.job_until, request.job_action
 
 
 def check_change(
@@ -86,13 +82,11 @@ def _check_due(request: ChangeRequest, topic: Topic, now: Now) -> Refusal | None
     row = _first_row(request.due > np.uint64(limits.DUE_MS_MAX))
     if row is not None:
         return invalid(f"row {row}: due {int(request.due[row])} is beyond {limits.DUE_MS_MAX} ms")
-    if topic.horizon_ms:
-        last = now.wall_ms + topic.horizon_ms
-        row = _first_row(request.due > np.uint64(last))
-        if row is not None:
-            return invalid(
-                f"row {row}: due {int(request.due[row])} is beyond the topic's horizon of {topic.horizon_ms} ms"
-            )
+    row = first_beyond_horizon(request.due, topic.horizon_ms, now.wall_ms)
+    if row is not None:
+        return invalid(
+            f"row {row}: due {int(request.due[row])} is beyond the topic's horizon of {topic.horizon_ms} ms"
+        )
     return None
 
 
@@ -103,9 +97,7 @@ def _check_insert(
     if refusal is not None:
         return refusal
     size, rows = request.size, request.rows
-    # The limit is on what comes after the key, whose length only the first byte knows.
-    allowed = topic.payload_bytes_max + (PREFIX_BYTES_MAX if request.keyed else 0)
-    row = _first_row(size > np.uint32(min(allowed, 0xFFFFFFFF)))
+    row = first_too_long(size, request.keyed, topic.payload_bytes_max)
     if row is not None:
         return Refusal(
             Code.PAYLOAD_TOO_LARGE,

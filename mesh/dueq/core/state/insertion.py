@@ -7,6 +7,7 @@ import numpy as np
 from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, block_starts
 from dueq.limits import BLOCK_BYTES
 from dueq_codecs.records import Record
+from dueq_codecs.rules import first_instants
 
 
 def inserted_entries(record: Record, job: int = 0) -> Entries:
@@ -16,10 +17,7 @@ def inserted_entries(record: Record, job: int = 0) -> Entries:
     """
     count = record.rows
     rows = np.zeros(count, ENTRY)
-    # What is hidden waits until its job is decided, at the earliest.
-    rows["wait_at"] = rows["first"] = np.maximum(
-        record.due, np.uint64(max(record.stamp, record.job_until, 0))
-    )
+    rows["wait_at"] = rows["first"] = first_instants(record.due, record.stamp, record.job_until)
     rows["due"] = record.due
     rows["sequence"] = record.sequence
     rows["size"] = record.size

@@ -20,7 +20,6 @@ import struct
 from collections import Counter
 from heapq import heappop, heappush
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +29,7 @@ from dueq.core.ports.persistence import JobRow
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import JOB_ANSWERED_MS, JOB_MEMORY_MS
 from dueq_codecs.records import U64, JobAction, JobState, Outcome, Record
+from dueq_codecs.rules import home_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -39,11 +39,6 @@ _ROW_VERSION: Final = 1
 _LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
 
 _ENDED: Final = frozenset((JobState.ABORTED, JobState.CANCELLED))
-
-
-def home_of(job: bytes, partitions: int) -> int:
-    """Return the place in the topic of the partition that decides about a job."""
-    return crc32(job) % partitions
 
 
 class Job:

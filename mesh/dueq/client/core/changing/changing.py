@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import NO_U64, RecordKind
+from dueq_codecs.rules import first_beyond_horizon, home_of
 
 
 class Changing:
@@ -151,15 +151,13 @@ class Changing:
                 f"row {row}: a payload of {size} bytes is longer than the {allowed} that topic "
                 f"{info.name!r} allows; nothing was stored"
             )
-        if info.horizon_ms:
-            last = self._context.clock.mesh_us(self._context.now) // 1000 + info.horizon_ms
-            wrong = np.flatnonzero(event.due > np.uint64(last))
-            if len(wrong):
-                row = int(wrong[0])
-                return InvalidRequest(
-                    f"row {row}: due {int(event.due[row])} is beyond the horizon of topic {info.name!r} "
-                    f"({info.horizon_ms} ms from now)"
-                )
+        mesh_ms = self._context.clock.mesh_us(self._context.now) // 1000 if info.horizon_ms else 0
+        late = first_beyond_horizon(event.due, info.horizon_ms, mesh_ms)
+        if late is not None:
+            return InvalidRequest(
+                f"row {late}: due {int(event.due[late])} is beyond the horizon of topic {info.name!r} "
+                f"({info.horizon_ms} ms from now)"
+            )
         return None
 
     def _cut_insert(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
@@ -214,7 +212,7 @@ class Changing:
 
     def _cut_job(self, event: ActOnJob, call: PartsCall, topic: Topic) -> list[Part]:
         """One row for each partition that is told."""
-        home = topic.uids[crc32(event.job) % len(topic.uids)]
+        home = topic.uids[home_of(event.job, len(topic.uids))]
         told = [home] if event.at_home else [uid for uid in topic.uids if uid != home]
         return [
             Part(

@@ -19,6 +19,7 @@ from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
 from dueq_codecs.messages import ChangeReply, ChangeRequest
 from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, JobAction, Outcome, RecordKind
+from dueq_codecs.rules import batch_key, first_instants
 
 Body = bytes | memoryview
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -155,17 +156,12 @@ class Part:
         """A request that holds it may have been appended, whatever the last answer was."""
         return self.change is not None and self.change.uncertain
 
-    @property
-    def alike(self) -> tuple[object, ...]:
-        """What parts must have in common to share a request."""
-        return self.kind, self.keyed, self.job, self.job_until
-
     def ids(self) -> list[str]:
         """The texts of an INSERT's new ids (`messages.ChangeReply` says how they follow)."""
         reply = self.reply
         assert reply is not None
         row = reply.row + self.offset
-        first = np.maximum(self.due, np.uint64(max(reply.stamp, self.job_until)))
+        first = first_instants(self.due, reply.stamp, self.job_until)
         if self.rows < _TEXTS_TOGETHER:
             return [
                 ids.to_text(ids.MessageId(instant, self.uid, reply.sequence, row + i))
@@ -285,18 +281,19 @@ class Lane:
         self.bytes += part.bytes
 
     def take(self) -> list[Part]:
-        """Take the parts of the next request: the first one, and those like it that come after it.
+        """Take the parts of the next request: the first one, and later ones of the same batch key.
 
-        Between parts that are not alike the order stays, except among decisions about leases: a consumer that acks and
+        Between parts of different keys the order stays, except among decisions about leases: a consumer that acks and
         extends by turns would else get few rows into each request. An EXTEND may overtake what ends leases, as no
         lease is extended after its end; what ends leases may not overtake an EXTEND, but each other.
         """
         head = self._pop()
         parts, rows, size = [head], head.rows, head.bytes
         passed: list[Part] = []
+        key = batch_key(head)
         while self.waiting and not head.alone:
             part = self.waiting[0]
-            if part.alone or part.alike != head.alike:
+            if part.alone or batch_key(part) != key:
                 if not _may_overtake(head, part):
                     break
                 passed.append(self.waiting.popleft())

@@ -1,0 +1,62 @@
+"""What clients and brokers must compute alike: docs/reference/protocol.md says the same in words."""
+
+from __future__ import annotations
+
+from typing import Protocol
+from zlib import crc32
+
+import numpy as np
+
+from dueq_codecs.keys import PREFIX_BYTES_MAX
+from dueq_codecs.records import U32, U64, JobAction, RecordKind
+
+
+class _Change(Protocol):
+    """What `batch_key` looks at: a request, or a part of one."""
+
+    kind: RecordKind
+    keyed: bool
+    job: bytes
+    job_until: int
+    job_action: JobAction
+
+
+def batch_key(change: _Change) -> tuple[object, ...]:
+    """Return what changes must have in common to share a request, and requests to share a record."""
+    return change.kind, change.keyed, change.job, change.job_until, change.job_action
+
+
+def home_of(job: bytes, partitions: int) -> int:
+    """Return the index in the topic of the partition that decides about a job.
+
+    Args:
+        job: the job's 16 bytes.
+        partitions: how many the topic has.
+    """
+    return crc32(job) % partitions
+
+
+def first_instants(due: U64, stamp: int, job_until: int) -> U64:
+    """Return when new messages begin to wait, Unix ms: the first 48 bits of their ids.
+
+    A message that is due already waits from its record's stamp on, and one of a hidden job not before the instant by
+    which the job must be committed.
+    """
+    return np.maximum(due, np.uint64(max(stamp, job_until, 0)))
+
+
+def first_beyond_horizon(due: U64, horizon_ms: int, mesh_ms: int) -> int | None:
+    """Return the first row that is due later than a topic allows at this mesh time; a horizon of 0 is none."""
+    return _first(due > np.uint64(mesh_ms + horizon_ms)) if horizon_ms else None
+
+
+def first_too_long(size: U32, keyed: bool, allowed: int) -> int | None:
+    """Return the first row whose payload is longer than a topic allows, whatever its key.
+
+    The limit is on what comes after the key, and only the first byte of the payload knows the key's length.
+    """
+    return _first(size > np.uint32(min(allowed + (PREFIX_BYTES_MAX if keyed else 0), 0xFFFFFFFF)))
+
+
+def _first(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None:
+    return int(wrong.argmax()) if wrong.any() else None
