@@ -589,7 +589,7 @@ class SnapshotRequest:
 
 @dataclass(slots=True)
 class SnapshotChunk:
-    """One part of a snapshot. `applied` is its sequence; body: packed rows (see dueq.storage.rows)."""
+    """One part of a snapshot. `applied` is its sequence; body: packed rows (see dueq.storage.ordered.rows)."""
 
     sender: str
     incarnation: int

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dueq.storage.engine import Engine, StoreFailed
-from dueq.storage.leveldb import LevelDbEngine
-from dueq.storage.memory import MemoryEngine
+from dueq.storage.ordered.engine import Engine
+from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.memory import MemoryEngine
+from dueq.storage.port import StoreFailed
 
 
 @pytest.fixture(params=["leveldb", "memory"])

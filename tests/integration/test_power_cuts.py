@@ -33,7 +33,7 @@ from dueq.core.ports.persistence import (
 )
 from dueq.ids import from_text
 from dueq.limits import CHUNK_BYTES
-from dueq.storage.store import Store
+from dueq.storage.ordered.store import OrderedStore
 from dueq_chaos.shell import syncs, traced
 from dueq_chaos.shell.powercut import Cut
 from dueq_codecs.records import RecordKind
@@ -51,8 +51,8 @@ _FAR_MS = 86_400_000
 _BROKER = """
 import sys
 from contextlib import ExitStack
-from dueq.storage import identity
-from dueq.storage.space import Buffers
+from dueq.storage.ordered import identity
+from dueq.storage.ordered.space import Buffers
 from dueq_chaos.bugs import BUGS
 
 # Small buffers: tables are written and compacted all the time.
@@ -152,7 +152,7 @@ def place_of(name: str) -> tuple[int, int, int]:
 def lost(found: Run, at_us: int, into: Path, random: Random | None) -> list[str]:
     """Cut the power at an instant; return what was acknowledged by then and is not there."""
     Cut(found.calls, at_us).leave(found.folder, into, random)
-    store = Store.open(into, "b1")
+    store = OrderedStore.open(into, "b1")
     try:
         wrong = [f"the store was put aside: {store.set_aside}"] if store.set_aside else []
         parts = store.recover()
@@ -174,7 +174,7 @@ def lost(found: Run, at_us: int, into: Path, random: Random | None) -> list[str]
     return wrong
 
 
-def payloads_in(store: Store, part: RecoveredPartition) -> dict[tuple[int, int], bytes]:
+def payloads_in(store: OrderedStore, part: RecoveredPartition) -> dict[tuple[int, int], bytes]:
     """Return what a replica holds, by sequence and row: its checkpoint, and the records after that."""
     held: dict[tuple[int, int], bytes] = {}
     scanned = store.read(ScanIndex(0, part.uid, 0, -1, _ALL_ROWS))
@@ -206,7 +206,7 @@ def payloads_in(store: Store, part: RecoveredPartition) -> dict[tuple[int, int],
     return held
 
 
-def uploaded(store: Store, uid: int, upload: int, size: int) -> bytes:
+def uploaded(store: OrderedStore, uid: int, upload: int, size: int) -> bytes:
     """Return a long payload, as far as it is there."""
     found = b""
     for chunk in range(-(-size // CHUNK_BYTES)):

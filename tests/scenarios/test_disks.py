@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from dueq.core.ports.events import StorePressure
-from dueq.storage import layout
-from dueq.storage.engine import Operation
-from dueq.storage.memory import MemoryEngine
-from dueq.storage.space import Pressure
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Operation
+from dueq.storage.ordered.memory import MemoryEngine
+from dueq.storage.ordered.space import judge
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Outcome
@@ -245,8 +245,8 @@ def test_a_full_disk_refuses_inserts_and_takes_what_frees_space() -> None:
 
 def test_compactions_that_fall_behind_refuse_inserts_long_before_they_stall_acks() -> None:
     """S3. One thread compacts for both databases and stops all writes at 12 files: inserts are refused at six."""
-    assert Pressure.judge(5, None).inserts_refused == ""
-    assert Pressure.judge(6, None).inserts_refused == "busy"
+    assert judge(5, None).inserts_refused == ""
+    assert judge(6, None).inserts_refused == "busy"
     stage = Stage()
     consumer, producer = stage.hand("consumer"), stage.hand("producer")
     [leased] = stage.stored(b"a", due=stage.now_ms + 20)

@@ -9,7 +9,7 @@ import pytest
 from dueq import limits
 from dueq.core.ports.membership import DeleteTopic, Topic, TopicOrderDone
 from dueq.limits import HEARTBEAT_MS
-from dueq.storage import layout
+from dueq.storage.ordered import layout
 from dueq_chaos.scenarios.hand import Hand
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.coordinator import Session

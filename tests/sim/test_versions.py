@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.storage import layout
+from dueq.storage.ordered import layout
 from dueq_chaos.scenarios.stage import Stage
 
 _TAIL = b"T", b"L", b"M"

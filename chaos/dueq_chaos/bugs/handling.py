@@ -128,7 +128,7 @@ HANDLING: Final = (
         "open-jobs-shown",
         "Browsing shows messages of jobs that are not decided yet.",
         "Kafka KIP-98: read_uncommitted where read_committed was asked for",
-        (change("storage.browsing:_page", "if request.hidden and len(entries):", "if False:"),),
+        (change("storage.ordered.browsing:_page", "if request.hidden and len(entries):", "if False:"),),
         seeds=324,
         finders=(106,),
     ),

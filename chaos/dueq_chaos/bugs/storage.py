@@ -13,7 +13,7 @@ STORAGE: Final = (
         "rocketmq-rust #9154: a position is durable before its data",
         (
             change(
-                "storage.store:Store._flush",
+                "storage.ordered.store:OrderedStore._flush",
                 "    if payload:\n        self._payload.write(payload, sync=True)\n"
                 "    if timeline:\n        self._timeline.write(timeline, sync=True)\n",
                 "    if timeline:\n        self._timeline.write(timeline, sync=True)\n"
@@ -29,7 +29,7 @@ STORAGE: Final = (
         "rocketmq-rust #9154: index and log disagree after a crash",
         (
             change(
-                "storage.store:Store._checkpoint",
+                "storage.ordered.store:OrderedStore._checkpoint",
                 "    if len(write.unwait):",
                 "    self._flush()\n"
                 "    epoch = self._logs[uid].epoch_at(write.applied)\n"
@@ -48,7 +48,7 @@ STORAGE: Final = (
         "nats-server #7556: a snapshot of less than the state",
         (
             change(
-                "storage.snapshots:_Open._all_rows",
+                "storage.ordered.snapshots:_Open._all_rows",
                 "for tag in _TIMELINE_TAGS:",
                 "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'l']:",
             ),
@@ -62,7 +62,7 @@ STORAGE: Final = (
         "Pulsar PR #26230: what was not loaded is not in the rebuilt index",
         (
             change(
-                "storage.snapshots:_Open._all_rows",
+                "storage.ordered.snapshots:_Open._all_rows",
                 "in self._timeline.scan(prefix, layout.after(prefix)):",
                 "in list(self._timeline.scan(prefix, layout.after(prefix)))[: 16 if tag == b'i' else None]:",
             ),
@@ -76,7 +76,7 @@ STORAGE: Final = (
         "Kafka KIP-890: producer state lost on reassignment",
         (
             change(
-                "storage.snapshots:_Open._all_rows",
+                "storage.ordered.snapshots:_Open._all_rows",
                 "for tag in _TIMELINE_TAGS:",
                 "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'd']:",
             ),
@@ -89,8 +89,12 @@ STORAGE: Final = (
         "A replica that is being filled does not say so on its disk.",
         "nats-server #7549: a node with part of the data becomes leader",
         (
-            change("storage.store:Store._install_begin", "(mark, layout.INSTALLING),", ""),
-            change("storage.store:Store._install_begin", "keep=(mark, topic, meta)", "keep=(topic, meta)"),
+            change("storage.ordered.store:OrderedStore._install_begin", "(mark, layout.INSTALLING),", ""),
+            change(
+                "storage.ordered.store:OrderedStore._install_begin",
+                "keep=(mark, topic, meta)",
+                "keep=(topic, meta)",
+            ),
         ),
         seeds=2400,
         finders=(1101,),
@@ -149,7 +153,7 @@ STORAGE: Final = (
         "block-deleted-with-first-row",
         "A block of payloads is garbage when the first of its messages ends.",
         "RocketMQ #6984: the fate of one decides for its batch",
-        (change("storage.store:Store._count_down", "    if left > 0:", "    if False:"),),
+        (change("storage.ordered.store:OrderedStore._count_down", "    if left > 0:", "    if False:"),),
         seeds=24,
         finders=(19,),
     ),
@@ -159,7 +163,7 @@ STORAGE: Final = (
         "RocketMQ: a cleaned commit log that a lagging replica still needs",
         (
             change(
-                "storage.store:Store._count_down",
+                "storage.ordered.store:OrderedStore._count_down",
                 '    self._timeline_batch.append((garbage, b""))',
                 "    self._payload_batch.append((layout.block_key(uid, sequence, block_row), None))",
             ),
@@ -186,13 +190,17 @@ STORAGE: Final = (
         "Recovery takes a log that has a hole, and records that have lost their payloads, as they are.",
         "LevelDB skips damaged blocks unless paranoid_checks is set; nats-server #7549",
         (
-            change("storage.recovery:Recovery._verify_log", "if sequence != log.end + 1:", "if False:"),
             change(
-                "storage.recovery:Recovery._verify_log",
+                "storage.ordered.recovery:Recovery._verify_log", "if sequence != log.end + 1:", "if False:"
+            ),
+            change(
+                "storage.ordered.recovery:Recovery._verify_log",
                 "if LINK.unpack_from(row)[0] != crc32(encoded, log.link):",
                 "if False:",
             ),
-            change("storage.recovery:Recovery._verify_log", "self._cut_payloads(uid, log.end)", "pass"),
+            change(
+                "storage.ordered.recovery:Recovery._verify_log", "self._cut_payloads(uid, log.end)", "pass"
+            ),
         ),
         seeds=210,
         finders=(69,),
@@ -232,7 +240,7 @@ STORAGE: Final = (
         "payload-position-not-compared",
         "A payload/ that is older than timeline/ is trusted.",
         "RocketMQ #6984; a restored backup of one volume of two",
-        (change("storage.pair:_misfit", "if payload.at < timeline.needs:", "if False:"),),
+        (change("storage.ordered.pair:_misfit", "if payload.at < timeline.needs:", "if False:"),),
         seeds=24,
         finders=(3, 1),
     ),
@@ -240,7 +248,7 @@ STORAGE: Final = (
         "timeline-position-not-compared",
         "A timeline/ that is older than payload/ is trusted.",
         "KIP-966: a replica whose log went back is counted as it was",
-        (change("storage.pair:_misfit", "if timeline.at < payload.needs:", "if False:"),),
+        (change("storage.ordered.pair:_misfit", "if timeline.at < payload.needs:", "if False:"),),
         seeds=243,
         finders=(81, 71),
     ),
@@ -248,7 +256,7 @@ STORAGE: Final = (
         "payload-identity-not-compared",
         "A payload/ of another store is trusted.",
         "Kafka KIP-858: a log directory that belongs to another broker",
-        (change("storage.pair:_misfit", "if other != store:", "if False:"),),
+        (change("storage.ordered.pair:_misfit", "if other != store:", "if False:"),),
         seeds=372,
         finders=(48, 124),
     ),
@@ -257,8 +265,8 @@ STORAGE: Final = (
         "A payload/ that is gone counts as one that nothing was ever written to.",
         "rocketmq-rust #9154: a position is durable before its data",
         (
-            change("storage.pair:_misfit", "if timeline.stamped else", "if False else"),
-            change("storage.pair:_misfit", "if payload.at < timeline.needs:", "if False:"),
+            change("storage.ordered.pair:_misfit", "if timeline.stamped else", "if False else"),
+            change("storage.ordered.pair:_misfit", "if payload.at < timeline.needs:", "if False:"),
         ),
         seeds=24,
         finders=(3, 1),
@@ -269,7 +277,7 @@ STORAGE: Final = (
         "LevelDB's RepairDB: what is not understood is dropped",
         (
             change(
-                "storage.identity:_trusted",
+                "storage.ordered.identity:_trusted",
                 "    halves = paired(timeline, payload)\n",
                 "    verify(Half(timeline), Half(payload))\n    halves = paired(timeline, payload)\n",
             ),
@@ -283,7 +291,7 @@ STORAGE: Final = (
         "rocketmq-rust #9154: a position is durable before its data",
         (
             change(
-                "storage.store:Store._flush",
+                "storage.ordered.store:OrderedStore._flush",
                 "self._payload.write(payload, sync=True)",
                 "self._payload.write(payload, sync=False)",
             ),
@@ -297,7 +305,7 @@ STORAGE: Final = (
         "Kafka without flush.messages: what is acknowledged lies in the page cache",
         (
             change(
-                "storage.store:Store._flush",
+                "storage.ordered.store:OrderedStore._flush",
                 "self._timeline.write(timeline, sync=True)",
                 "self._timeline.write(timeline, sync=False)",
             ),

@@ -12,10 +12,11 @@ from dueq.core.ports.effects import Persist
 from dueq.core.ports.events import Event, Persisted
 from dueq.core.ports.events import StoreFailed as StoreHasFailed
 from dueq.core.ports.persistence import InstallBegin, ReadSnapshot, StoreRead, StoreWrite
-from dueq.storage import layout
-from dueq.storage.engine import EngineDamaged, Operation, Reader, StoreFailed
-from dueq.storage.memory import MemoryEngine
-from dueq.storage.store import Store
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import EngineDamaged, Operation, Reader
+from dueq.storage.ordered.memory import MemoryEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import StoreFailed
 from dueq_chaos.sim.world import World
 
 
@@ -96,7 +97,7 @@ class SimDisk:
         self.killed: Callable[[], None] = lambda: None
         self.timeline: MemoryEngine = SimEngine(self.fuse)
         self.payload: MemoryEngine = SimEngine(self.fuse)
-        self.store: Store | None = None
+        self.store: OrderedStore | None = None
         self._stores: dict[str, MemoryEngine] = {}
         """The timeline/ of each store that was ever used here, by its identity: nobody writes to one that was lost."""
         self.slow_us = self.read_slow_us = 0
@@ -117,7 +118,7 @@ class SimDisk:
         self._group = 0
         self._life = 0
 
-    def open(self) -> Store:
+    def open(self) -> OrderedStore:
         """Begin a new life of the process on what is there.
 
         Raises:
@@ -138,8 +139,8 @@ class SimDisk:
         self._stores[self.store.store_id] = self.timeline
         return self.store
 
-    def _opened(self, fresh_id: str) -> Store:
-        return Store.on(
+    def _opened(self, fresh_id: str) -> OrderedStore:
+        return OrderedStore.on(
             self.timeline, self.payload, broker_id=self._owner, cluster_id="sim", store_id=fresh_id
         )
 
@@ -254,7 +255,7 @@ class SimDisk:
         if self._newer:
             self._refilled.update(write.uid for write in writes if isinstance(write, InstallBegin))
 
-    def _leave_some(self, store: Store, writes: list[StoreWrite]) -> None:
+    def _leave_some(self, store: OrderedStore, writes: list[StoreWrite]) -> None:
         """Nothing, everything, or all up to one of the writes to the databases."""
         random = self._world.random
         choice = random.randint(0, 3)

@@ -20,13 +20,13 @@ from dueq.core.ports.persistence import (
 )
 from dueq.core.state.timeline import Timeline, canonical
 from dueq.limits import CHUNK_BYTES
-from dueq.storage.store import Store
+from dueq.storage.ordered.store import OrderedStore
 
 _ALL_ROWS = 1 << 30
 _DIFFERING = ("tombstones", "window")
 
 
-def differences(store: Store, partition: Partition, reference: Timeline, *, reopen: bool) -> list[str]:
+def differences(store: OrderedStore, partition: Partition, reference: Timeline, *, reopen: bool) -> list[str]:
     """Compare one replica with the reference state.
 
     Args:
@@ -50,7 +50,9 @@ def differences(store: Store, partition: Partition, reference: Timeline, *, reop
     return wrong + _unreadable(store, partition.uid, _live(reference))
 
 
-def _reopened(store: Store, partition: Partition, waiting: Entries, expected: dict[str, Any]) -> list[str]:
+def _reopened(
+    store: OrderedStore, partition: Partition, waiting: Entries, expected: dict[str, Any]
+) -> list[str]:
     reopened = store.read(ReadPartition(0, partition.uid))
     assert isinstance(reopened, PartitionRead)
     if reopened.recovered.damaged:
@@ -102,7 +104,7 @@ def _shown(value: object) -> str:
     return text if len(text) < 400 else text[:400] + "…"
 
 
-def _waiting_on_disk(store: Store, uid: int) -> Entries:
+def _waiting_on_disk(store: OrderedStore, uid: int) -> Entries:
     answer = store.read(ScanIndex(0, uid, 0, -1, _ALL_ROWS))
     assert isinstance(answer, IndexScanned)
     return answer.entries
@@ -112,7 +114,7 @@ def _live(reference: Timeline) -> Entries:
     return np.concatenate([reference.waiting_hot(), reference.leased()])
 
 
-def _unreadable(store: Store, uid: int, entries: Entries) -> list[str]:
+def _unreadable(store: OrderedStore, uid: int, entries: Entries) -> list[str]:
     """Every live message's payload is there, and its checksum is right (invariant 2)."""
     if not len(entries):
         return []

@@ -17,7 +17,7 @@ from dueq.core.partition.partition import Partition
 from dueq.core.ports.effects import Effect, Persist, SendClient, SendPeer
 from dueq.core.ports.persistence import DropPartition, StoreWrite
 from dueq.limits import PUSH_CONFIRM_MS
-from dueq.storage import layout
+from dueq.storage.ordered import layout
 from dueq_chaos.sim import jobs, memory
 from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from dueq.storage.engine import Reader
-from dueq.storage.memory import MemoryEngine
+from dueq.storage.ordered.engine import Reader
+from dueq.storage.ordered.memory import MemoryEngine
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.node import Node
 from dueq_chaos.sim.plots import Burst, Plots

@@ -33,7 +33,7 @@ from dueq.core.ports.membership import CoordinatorEvent, Registration
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
-from dueq.storage.engine import StoreFailed
+from dueq.storage.port import StoreFailed
 from dueq_chaos.sim.builds import lacking
 from dueq_chaos.sim.coordinator import Session, SimCoordinator
 from dueq_chaos.sim.disk import Killed, SimDisk

@@ -13,7 +13,7 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.partition.partition import Partition
-from dueq.storage import layout
+from dueq.storage.ordered import layout
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
 from dueq_codecs.frames import decode_record

@@ -24,7 +24,7 @@ from dueq.bench.stage import Stage
 from dueq.bench.tasks import PAYLOAD_BYTES
 from dueq.bench.workers import Crew, Worker
 from dueq.ports import free_ports
-from dueq.storage.leveldb import LevelDbEngine
+from dueq.storage.ordered.leveldb import LevelDbEngine
 
 Measured = tuple[float, float]
 """Messages per second, and the median of how long a batch took, in ms."""

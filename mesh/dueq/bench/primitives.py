@@ -17,7 +17,7 @@ from dueq.bench.stage import Stage
 from dueq.bench.tasks import PAYLOAD_BYTES, now_ms
 from dueq.bench.workers import Crew
 from dueq.ports import free_ports
-from dueq.storage.leveldb import LevelDbEngine
+from dueq.storage.ordered.leveldb import LevelDbEngine
 from dueq_codecs.frames import encode
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.records import RecordKind

@@ -37,8 +37,8 @@ from dueq.core.ports.persistence import StoreRead
 from dueq.core.turn.settings import CoreSettings
 from dueq.errors import DueqError, InvalidRequest
 from dueq.instant import Now
-from dueq.storage.engine import StoreFailed
-from dueq.storage.store import Store
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import Store, StoreFailed
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
@@ -84,7 +84,7 @@ def run(config: BrokerConfig) -> int:
     _prepare_process()
     with Stopping() as stopping:
         try:
-            broker = _Broker(config, Store.open(config.data, config.id), log)
+            broker = _Broker(config, OrderedStore.open(config.data, config.id), log)
             with broker.resources:
                 broker.start()
                 stopping.call(broker.loop.stop)
@@ -172,7 +172,7 @@ class _Broker:
         self._coordinator.stop()
         ended = [self._writer.stop(_STOP_S), self._reader.stop(_STOP_S)]
         if self.loop.exit_reason:
-            self._store.release_ballast()
+            self._store.release_reserve()
             self._log.error("broker.stopped", reason=self.loop.exit_reason, exit_code=EXIT_STORE_FAILED)
         self._hung = not all(ended)
         if broken:

@@ -8,8 +8,7 @@ from queue import Empty, SimpleQueue
 from dueq.broker.inbox import Inbox
 from dueq.broker.worker import Worker
 from dueq.core.ports.persistence import StoreRead
-from dueq.storage.engine import StoreFailed
-from dueq.storage.store import Store
+from dueq.storage.port import Store, StoreFailed
 
 _EXPIRE_S = 5.0
 

@@ -12,9 +12,8 @@ from dueq.core.ports.effects import Persist
 from dueq.core.ports.events import Persisted, StorePressure
 from dueq.core.ports.persistence import StoreWrite
 from dueq.core.turn.metrics import COMMIT_BUCKETS_US, Histogram
-from dueq.storage.engine import StoreFailed as EngineFailed
-from dueq.storage.space import Pressure
-from dueq.storage.store import Store
+from dueq.storage.port import Pressure, Store
+from dueq.storage.port import StoreFailed as Refused
 
 _GROUP_MAX = 256
 _PRESSURE_S = 0.01
@@ -57,7 +56,7 @@ class Writer(Worker):
                     self._commit(group)
                 elif self._stopping:
                     return ""
-        except (EngineFailed, OSError) as error:
+        except (Refused, OSError) as error:
             return str(error)
 
     def _next_group(self) -> list[Persist]:

@@ -33,14 +33,14 @@ from dueq.core.ports.persistence import (
     SaveCheckpoint,
     SaveMeta,
 )
-from dueq.storage import identity, layout
-from dueq.storage.engine import Engine, Operation
-from dueq.storage.engine import StoreFailed as Refused
-from dueq.storage.leveldb import LevelDbEngine
-from dueq.storage.store import Store
+from dueq.storage.ordered import identity, layout
+from dueq.storage.ordered.engine import Engine, Operation
+from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import StoreFailed as Refused
 from dueq_chaos.bugs.bug import change
 from dueq_chaos.bugs.patching import Rewrite, rewritten
-from tests.unit.storage.test_store import barrier, insert
+from tests.unit.storage.ordered.test_store import barrier, insert
 
 UID = 9
 ORDERS = 60
@@ -119,7 +119,7 @@ class Shell:
             return tap
 
         monkeypatch.setattr(identity, "LevelDbEngine", tapped)
-        self.store = Store.open(folder, "b1", "one")
+        self.store = OrderedStore.open(folder, "b1", "one")
         self.store.commit([CreatePartition(UID, "t")])
         self.inbox = TellingInbox(self.journal)
         self.writer = Writer(self.store, self.inbox)
@@ -231,7 +231,7 @@ def test_after_a_refused_write_nothing_is_said_that_is_not_on_the_disk(
     said = shell.said()
     shell.close()
     shell.journal.left = 1 << 40
-    again = Store.open(shell.folder, "b1", "one")
+    again = OrderedStore.open(shell.folder, "b1", "one")
     (found,) = again.recover()
     assert (again.set_aside, found.damaged) == ("", "")
     assert found.log_end >= said
@@ -297,7 +297,7 @@ def test_a_replica_is_read_back_while_nothing_is_written(begin: Callable[[], She
 
 # ---------------------------------------------------------------- the judge is judged
 
-_FLUSH = "storage.store:Store._flush"
+_FLUSH = "storage.ordered.store:OrderedStore._flush"
 _PAYLOAD, _TIMELINE = "self._payload.write(payload, sync=True)", "self._timeline.write(timeline, sync=True)"
 _BOTH = f"    if payload:\n        {_PAYLOAD}\n    if timeline:\n        {_TIMELINE}\n"
 _IN_REVERSE = f"    if timeline:\n        {_TIMELINE}\n    if payload:\n        {_PAYLOAD}\n"
@@ -306,7 +306,7 @@ _SAY = "    self._inbox.put(Persisted(group[-1].token, took_us))\n"
 WRITING: dict[str, tuple[Rewrite, ...]] = {
     "payloads not synced": (change(_FLUSH, _PAYLOAD, "self._payload.write(payload, sync=False)"),),
     "records not synced": (change(_FLUSH, _TIMELINE, "self._timeline.write(timeline, sync=False)"),),
-    "flag dropped on the way": (change("storage.pair:Half.write", "sync=sync", "sync=False"),),
+    "flag dropped on the way": (change("storage.ordered.pair:Half.write", "sync=sync", "sync=False"),),
     "records before payloads": (change(_FLUSH, _BOTH, _IN_REVERSE),),
     "said before it is written": (
         change("broker.writer:Writer._commit", _SAY, ""),
@@ -334,8 +334,11 @@ def test_the_judge_finds(begin: Callable[[], Shell], bug: str) -> None:
 @pytest.mark.parametrize(
     ("target", "read"),
     [
-        ("storage.snapshots:Snapshots._begin", ReadSnapshot(1, UID, 0, 0, 1 << 16)),
-        ("storage.browsing:Browsing.read", ReadPage(1, UID, 1, True, 0, 0, (0, 0), 10, 1 << 16, True)),
+        ("storage.ordered.snapshots:Snapshots._begin", ReadSnapshot(1, UID, 0, 0, 1 << 16)),
+        (
+            "storage.ordered.browsing:Browsing.read",
+            ReadPage(1, UID, 1, True, 0, 0, (0, 0), 10, 1 << 16, True),
+        ),
     ],
     ids=["a follower's", "who browses"],
 )

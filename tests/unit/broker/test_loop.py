@@ -26,8 +26,8 @@ from dueq.core.ports.events import ClientFrameReceived, Event, PeerFrameReceived
 from dueq.core.ports.membership import ReadNode
 from dueq.core.ports.persistence import CreatePartition, ReadLog
 from dueq.instant import Now
-from dueq.storage.memory import MemoryEngine
-from dueq.storage.store import Store
+from dueq.storage.ordered.memory import MemoryEngine
+from dueq.storage.ordered.store import OrderedStore
 from dueq_codecs.messages import (
     ChangeRequest,
     Code,
@@ -109,7 +109,7 @@ def test_effects_are_carried_out_in_order() -> None:
 
 
 def test_what_is_persisted_comes_back_as_an_event() -> None:
-    store = Store.on(MemoryEngine(), MemoryEngine(), "b1", "c1", "s1")
+    store = OrderedStore.on(MemoryEngine(), MemoryEngine(), "b1", "c1", "s1")
     writers: list[Writer] = []
 
     class Orders(Noted):

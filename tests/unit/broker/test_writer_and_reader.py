@@ -13,9 +13,9 @@ from dueq.broker.writer import Writer
 from dueq.core.ports.effects import Persist
 from dueq.core.ports.events import Event, Persisted, StoreFailed, StorePressure
 from dueq.core.ports.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
-from dueq.storage.memory import MemoryEngine
-from dueq.storage.space import Pressure
-from dueq.storage.store import Store
+from dueq.storage.ordered.memory import MemoryEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import Pressure
 
 
 class Disk:
@@ -23,7 +23,7 @@ class Disk:
 
     def __init__(self) -> None:
         self.timeline = MemoryEngine()
-        self.store = Store.on(self.timeline, MemoryEngine(), "b1", "cluster", "s1")
+        self.store = OrderedStore.on(self.timeline, MemoryEngine(), "b1", "cluster", "s1")
         self.inbox = Inbox()
 
     def wait_for(self, kind: type[Event]) -> list[Event]:

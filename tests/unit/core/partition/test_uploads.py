@@ -11,7 +11,7 @@ import pytest
 from dueq import limits
 from dueq.core.ports.events import Event, PeerFrameReceived
 from dueq.core.ports.persistence import StoreRead
-from dueq.storage import layout
+from dueq.storage.ordered import layout
 from dueq_chaos.scenarios.hand import Bodies, Hand
 from dueq_chaos.scenarios.stage import Stage
 from dueq_codecs.digest import request_digest

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 from zlib import crc32
 
 from dueq import limits
+from dueq.storage.port import Pressure
 
 _COMPACTION_BYTES = 16 << 20
 _SMALLER_MAX = 0.4
@@ -82,23 +82,10 @@ def _ballast(folder: Path) -> Path:
     return folder / "ballast"
 
 
-@dataclass(frozen=True, slots=True)
-class Pressure:
-    """How the disk stands.
-
-    Attributes:
-        inserts_refused: "" or "disk_full", "busy".
-        hand_over: free space is below the last mark.
-    """
-
-    inserts_refused: str
-    hand_over: bool
-
-    @classmethod
-    def judge(cls, level0_files: int, space: Space | None) -> Pressure:
-        """Judge the marks."""
-        if space is not None:
-            free, total = space.free()
-            if free < space.low_mark(total):
-                return cls("disk_full", free < space.critical_mark(total))
-        return cls("busy" if level0_files >= _LEVEL0_BUSY else "", False)
+def judge(level0_files: int, space: Space | None) -> Pressure:
+    """Return how the disk and the compactions stand."""
+    if space is not None:
+        free, total = space.free()
+        if free < space.low_mark(total):
+            return Pressure("disk_full", free < space.critical_mark(total))
+    return Pressure("busy" if level0_files >= _LEVEL0_BUSY else "", False)

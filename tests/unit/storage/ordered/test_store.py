@@ -37,10 +37,11 @@ from dueq.core.ports.persistence import (
     TruncateLog,
 )
 from dueq.errors import InvalidRequest, StoreDamaged
-from dueq.storage import layout
-from dueq.storage.engine import Operation, StoreFailed
-from dueq.storage.memory import MemoryEngine
-from dueq.storage.store import Store
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Operation
+from dueq.storage.ordered.memory import MemoryEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import StoreFailed
 from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
 
 UID = 9
@@ -54,8 +55,8 @@ class Disk:
         self.store = self.open()
         self.store.commit([CreatePartition(UID, "t")])
 
-    def open(self) -> Store:
-        self.store = Store.on(self.timeline, self.payload, "b1", "cluster", "store")
+    def open(self) -> OrderedStore:
+        self.store = OrderedStore.on(self.timeline, self.payload, "b1", "cluster", "store")
         return self.store
 
 
@@ -429,15 +430,15 @@ def test_a_dropped_partition_leaves_nothing(disk: Disk) -> None:
 
 
 def test_a_folder_is_held_by_one_process_and_belongs_to_one_broker_and_cluster(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "d", "b1", "one")
+    store = OrderedStore.open(tmp_path / "d", "b1", "one")
     with pytest.raises(InvalidRequest, match="in use"):
-        Store.open(tmp_path / "d", "b1", "one")
+        OrderedStore.open(tmp_path / "d", "b1", "one")
     store.close()
     with pytest.raises(InvalidRequest, match="belongs to broker 'b1', not to 'b2'"):
-        Store.open(tmp_path / "d", "b2", "one")
+        OrderedStore.open(tmp_path / "d", "b2", "one")
     with pytest.raises(InvalidRequest, match="belongs to cluster one, not to two"):
-        Store.open(tmp_path / "d", "b1", "two")
-    again = Store.open(tmp_path / "d", "b1")
+        OrderedStore.open(tmp_path / "d", "b1", "two")
+    again = OrderedStore.open(tmp_path / "d", "b1")
     assert again.store_id == store.store_id
     with pytest.raises(InvalidRequest, match="belongs to cluster one"):
         again.bind_cluster("two")
@@ -446,25 +447,25 @@ def test_a_folder_is_held_by_one_process_and_belongs_to_one_broker_and_cluster(t
 
 def test_what_cannot_be_read_fails_the_store_and_is_found_at_the_next_opening(tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     store.commit([CreatePartition(UID, "t"), AppendLog(UID, [barrier(1, 1)])])
     for base in range(0, 40_000, 4_000):
         put = entries(*[(1, 0, 1_000 + base + at) for at in range(4_000)])
         put["sequence"] = np.arange(4_000) + base + 1
         store.commit([SaveCheckpoint(UID, 1, 0, put=put)])
     store.close()
-    Store.open(folder, "b1", "one").close()
+    OrderedStore.open(folder, "b1", "one").close()
     table = max((folder / "timeline").glob("*.ldb"), key=lambda file: file.stat().st_size)
     data = bytearray(table.read_bytes())
     for at in range(len(data) // 3, len(data) // 2, 500):
         data[at] ^= 0xFF
     table.write_bytes(data)
-    again = Store.open(folder, "b1", "one")
+    again = OrderedStore.open(folder, "b1", "one")
     assert not again.set_aside
     with pytest.raises(StoreFailed):
         again.read(ScanIndex(1, UID, 0, 0, 40_000))
     again.close()
-    fresh = Store.open(folder, "b1", "one")
+    fresh = OrderedStore.open(folder, "b1", "one")
     assert fresh.set_aside
     fresh.close()
 
@@ -472,7 +473,7 @@ def test_what_cannot_be_read_fails_the_store_and_is_found_at_the_next_opening(tm
 @pytest.mark.parametrize("suffix", ["log", "ldb"])
 def test_a_store_with_a_damaged_file_is_set_aside_and_begun_anew(tmp_path: Path, suffix: str) -> None:
     folder = tmp_path / "d"
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     store.commit([CreatePartition(UID, "t")])
     for sequence in range(1, 400):
         store.commit([AppendLog(UID, [insert(sequence, [b"x" * 100] * 20)])])
@@ -480,13 +481,13 @@ def test_a_store_with_a_damaged_file_is_set_aside_and_begun_anew(tmp_path: Path,
     store.close()
     if suffix == "ldb":
         # Opening moves the log into a table.
-        Store.open(folder, "b1", "one").close()
+        OrderedStore.open(folder, "b1", "one").close()
     files = sorted((folder / "timeline").glob(f"*.{suffix}"), key=lambda file: file.stat().st_size)
     data = bytearray(files[-1].read_bytes())
     for at in range(200, len(data) - 200, 211):
         data[at] ^= 0xFF
     files[-1].write_bytes(data)
-    again = Store.open(folder, "b1", "one")
+    again = OrderedStore.open(folder, "b1", "one")
     assert again.set_aside
     assert again.store_id != first_id
     assert again.recover() == []
@@ -496,18 +497,18 @@ def test_a_store_with_a_damaged_file_is_set_aside_and_begun_anew(tmp_path: Path,
 
 def test_a_damaged_payload_block_costs_its_own_messages_only(tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     store.commit([CreatePartition(UID, "t")])
     for sequence in range(1, 40):
         store.commit([AppendLog(UID, [insert(sequence, [b"%05d" % sequence * 2_000])])])
     store.commit([SaveCheckpoint(UID, 39, 0)])
     store.close()
-    Store.open(folder, "b1", "one").close()
+    OrderedStore.open(folder, "b1", "one").close()
     (table,) = (folder / "payload").glob("*.ldb")
     data = bytearray(table.read_bytes())
     data[len(data) // 2] ^= 0xFF
     table.write_bytes(data)
-    again = Store.open(folder, "b1", "one")
+    again = OrderedStore.open(folder, "b1", "one")
     wanted = np.concatenate([entries((n, 0, 1_000), payload=b"%05d" % n * 2_000) for n in range(1, 40)])
     found = again.read(ReadPayloads(1, UID, wanted))
     assert isinstance(found, PayloadsRead)

@@ -14,9 +14,9 @@ from typing import Any
 from dueq.core.ports.persistence import CloseSnapshot, ReadSnapshot, SnapshotRead, StoreRead
 from dueq.errors import StoreDamaged
 from dueq.limits import SNAPSHOT_IDLE_MS
-from dueq.storage import layout
-from dueq.storage.engine import Engine, Operation, Snapshot
-from dueq.storage.rows import pack_row, read_rows
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Engine, Operation, Snapshot
+from dueq.storage.ordered.rows import pack_row, read_rows
 
 _TIMELINE_TAGS = (b"C", b"a", b"d", b"f", b"g", b"i", b"j", b"l", b"n", b"o", b"v")
 

@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dueq.storage.space import Buffers
+from dueq.storage.ordered.space import Buffers
 
 _OPEN_TWO = """
 import json, os, sys, time
 from contextlib import suppress
 from pathlib import Path
-from dueq.storage.leveldb import LevelDbEngine
+from dueq.storage.ordered.leveldb import LevelDbEngine
 for name in ("timeline", "payload"):
     engine = LevelDbEngine(Path(sys.argv[1]) / name, write_buffer_bytes=1 << 20)
     engine.write([(b"key", b"value")], sync=True)

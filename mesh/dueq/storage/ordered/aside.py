@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from dueq.storage.engine import StoreFailed
+from dueq.storage.port import StoreFailed
 
 _DATABASES: Final = ("timeline", "payload")
 _UNDER_WAY: Final = "putting-aside"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.test_store import UID, Disk, barrier, bodies, insert
+from tests.unit.storage.ordered.test_store import UID, Disk, barrier, bodies, insert
 
 from dueq.core.ports.persistence import (
     AppendLog,
@@ -18,16 +18,17 @@ from dueq.core.ports.persistence import (
     SaveMeta,
 )
 from dueq.errors import InvalidRequest
-from dueq.storage import aside, layout
-from dueq.storage.engine import EngineDamaged, Operation, StoreFailed
-from dueq.storage.leveldb import LevelDbEngine
-from dueq.storage.store import Store
+from dueq.storage.ordered import aside, layout
+from dueq.storage.ordered.engine import EngineDamaged, Operation
+from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import StoreFailed
 
 Loss = Callable[[Path, Path, Path], None]
 """(the folder, a backup of it from before, another store's folder)."""
 
 
-def fill(store: Store, first: int = 1, count: int = 3) -> None:
+def fill(store: OrderedStore, first: int = 1, count: int = 3) -> None:
     """Some group commits with payloads."""
     for sequence in range(first, first + count):
         store.commit([AppendLog(UID, [insert(sequence, [b"%d" % sequence])]), SaveMeta(UID, 1, sequence)])
@@ -35,7 +36,7 @@ def fill(store: Store, first: int = 1, count: int = 3) -> None:
 
 def filled(folder: Path) -> str:
     """A folder with a store in it; returns its id."""
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     store.commit([CreatePartition(UID, "t")])
     fill(store)
     store.close()
@@ -84,12 +85,12 @@ def test_a_store_that_has_lost_one_of_both_is_put_aside(tmp_path: Path, loss: Lo
     first_id = filled(folder)
     filled(other)
     shutil.copytree(folder, backup)
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     fill(store, 4, 2)
     store.close()
     loss(folder, backup, other)
     before = {name: _rows(folder / name) for name in ("timeline", "payload")}
-    again = Store.open(folder, "b1", "one")
+    again = OrderedStore.open(folder, "b1", "one")
     assert again.set_aside
     assert again.store_id != first_id
     assert again.recover() == []
@@ -113,12 +114,12 @@ def test_an_older_timeline_is_noticed_although_no_payload_was_written_since(tmp_
     filled(folder)
     shutil.copytree(folder, backup)
     for sequence in (4, 5):
-        store = Store.open(folder, "b1", "one")
+        store = OrderedStore.open(folder, "b1", "one")
         store.commit([AppendLog(UID, [barrier(sequence, 1)])])
         store.close()
     shutil.rmtree(folder / "timeline")
     shutil.copytree(backup / "timeline", folder / "timeline")
-    again = Store.open(folder, "b1", "one")
+    again = OrderedStore.open(folder, "b1", "one")
     assert "timeline/ is older" in again.set_aside
     again.close()
 
@@ -128,12 +129,12 @@ def test_both_restored_together_are_one_store(tmp_path: Path) -> None:
     folder, backup = tmp_path / "d", tmp_path / "backup"
     filled(folder)
     shutil.copytree(folder, backup)
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     fill(store, 4, 2)
     store.close()
     shutil.rmtree(folder)
     shutil.copytree(backup, folder)
-    again = Store.open(folder, "b1", "one")
+    again = OrderedStore.open(folder, "b1", "one")
     assert not again.set_aside
     assert again.recover()[0].log_end == 3
     again.close()
@@ -146,12 +147,12 @@ def test_a_store_of_before_there_were_stamps_opens_and_is_stamped(tmp_path: Path
         engine = LevelDbEngine(folder / name, write_buffer_bytes=1 << 20)
         engine.write([(key, None) for key in rows], sync=True)
         engine.close()
-    again = Store.open(folder, "b1", "one")
+    again = OrderedStore.open(folder, "b1", "one")
     assert (again.store_id, again.set_aside) == (first_id, "")
     assert bodies(again.recover()[0].tail)[2] == (3, 1, b"3")
     again.close()
     shutil.rmtree(folder / "payload")
-    once_more = Store.open(folder, "b1", "one")
+    once_more = OrderedStore.open(folder, "b1", "one")
     assert "payload/ of the store" in once_more.set_aside
     once_more.close()
 
@@ -161,7 +162,7 @@ def test_another_brokers_folder_is_refused_whatever_it_has_lost(tmp_path: Path) 
     filled(folder)
     shutil.rmtree(folder / "payload")
     with pytest.raises(InvalidRequest, match="belongs to broker 'b1'"):
-        Store.open(folder, "b2", "one")
+        OrderedStore.open(folder, "b2", "one")
     assert not list(folder.glob("*.damaged-*"))
 
 
@@ -193,7 +194,7 @@ def test_a_crash_before_any_write_leaves_one_store() -> None:
     assert writes > 15
 
 
-def _opened(disk: Disk) -> Store:
+def _opened(disk: Disk) -> OrderedStore:
     store = disk.open()
     if UID not in {found.uid for found in store.recover()}:
         store.commit([CreatePartition(UID, "t")])
@@ -256,11 +257,11 @@ def test_a_crash_while_a_store_is_put_aside_loses_nothing_of_it(
         patched.setattr(Path, "rename", rename)
         if renames < 2:
             with pytest.raises(KeyboardInterrupt):
-                Store.open(folder, "b1", "one")
+                OrderedStore.open(folder, "b1", "one")
         else:
             patched.setattr(aside, "_sync", lambda folder: None)
-            Store.open(folder, "b1", "one").close()
-    again = Store.open(folder, "b1", "one")
+            OrderedStore.open(folder, "b1", "one").close()
+    again = OrderedStore.open(folder, "b1", "one")
     assert renames == 2 or "kept as" in again.set_aside
     assert again.recover() == []
     again.close()

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.storage.test_store import insert
+from tests.unit.storage.ordered.test_store import insert
 
 from dueq.core.ports.persistence import AppendLog, CreatePartition
 from dueq.errors import UnknownVersion
-from dueq.storage import layout
-from dueq.storage.engine import StoreFailed
-from dueq.storage.leveldb import LevelDbEngine
-from dueq.storage.store import Store
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import StoreFailed
 from dueq_codecs.envelope import seal
 from dueq_codecs.layouts import Kind
 from dueq_codecs.log import RECORD
@@ -47,7 +47,7 @@ def lowest_free_descriptor() -> int:
 def folder(tmp_path: Path) -> Path:
     """A store that holds something, and whose reserve has been given up."""
     folder = tmp_path / "d"
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     store.commit([CreatePartition(UID, "t")])
     for sequence in range(1, 40):
         store.commit([AppendLog(UID, [insert(sequence, [b"x" * 1_000] * 20)])])
@@ -59,7 +59,7 @@ def test_without_room_on_the_disk_nothing_is_set_aside(folder: Path) -> None:
     """A broker that was started again on a full disk dropped all that it had."""
     # What LevelDB meets is EFBIG here, and ENOSPC on a full disk.
     with limit(resource.RLIMIT_FSIZE, 16), pytest.raises(StoreFailed, match="File too large"):
-        Store.open(folder, "b1", "one")
+        OrderedStore.open(folder, "b1", "one")
     assert_whole(folder)
 
 
@@ -68,7 +68,7 @@ def test_without_files_to_open_nothing_is_set_aside(folder: Path) -> None:
     for files in range(3, 12):
         with limit(resource.RLIMIT_NOFILE, lowest_free_descriptor() + files):
             try:
-                Store.open(folder, "b1", "one").close()
+                OrderedStore.open(folder, "b1", "one").close()
             except StoreFailed as error:
                 assert "Too many open files" in str(error)  # noqa: PT017 (with many it opens)
                 refused += 1
@@ -79,12 +79,12 @@ def test_without_files_to_open_nothing_is_set_aside(folder: Path) -> None:
 def test_a_store_that_cannot_be_opened_gives_up_its_reserve(folder: Path) -> None:
     (folder / "ballast").write_bytes(b"reserve")
     with limit(resource.RLIMIT_FSIZE, 16), pytest.raises(StoreFailed):
-        Store.open(folder, "b1", "one")
+        OrderedStore.open(folder, "b1", "one")
     assert not (folder / "ballast").exists()
 
 
 def test_half_a_copy_of_a_damaged_replica_does_not_stay(folder: Path) -> None:
-    Store.open(folder, "b1", "one").close()  # what is in LevelDB's log is in a table from now on
+    OrderedStore.open(folder, "b1", "one").close()  # what is in LevelDB's log is in a table from now on
     timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=1 << 20)
     timeline.write([(layout.log_key(UID, 2), None)], sync=True)
     timeline.close()
@@ -92,9 +92,9 @@ def test_half_a_copy_of_a_damaged_replica_does_not_stay(folder: Path) -> None:
         limit(resource.RLIMIT_FSIZE, 100_000),
         pytest.raises(StoreFailed, match=r"partition-9\.damaged-1: File"),
     ):
-        Store.open(folder, "b1", "one")
+        OrderedStore.open(folder, "b1", "one")
     assert not list(folder.glob("*.damaged-*"))
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     assert store.recover()[0].damaged
     assert (folder / "partition-9.damaged-1").stat().st_size > 100_000
     store.close()
@@ -102,7 +102,7 @@ def test_half_a_copy_of_a_damaged_replica_does_not_stay(folder: Path) -> None:
 
 def assert_whole(folder: Path) -> None:
     """Everything is there, and nothing was put aside."""
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     [found] = store.recover()
     assert (store.set_aside, found.damaged, found.log_end) == ("", "", 39)
     assert not list(folder.glob("*.damaged-*"))
@@ -111,14 +111,14 @@ def assert_whole(folder: Path) -> None:
 
 def test_a_record_that_only_a_newer_build_can_read_is_no_damage(folder: Path) -> None:
     """A broker that was taken back to an older build put its replicas aside and began them anew."""
-    store = Store.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
     kind = max(RecordKind) + 1
     record = Record(kind, UID, 40, 1, 500)  # type: ignore[arg-type]
     record.encoded = seal(Kind.RECORD, RECORD.write(record))
     store.commit([AppendLog(UID, [LogEntry(record)])])
     store.close()
     with pytest.raises(UnknownVersion, match=f"kind {kind}, which is not known; a newer build"):
-        Store.open(folder, "b1", "one")
+        OrderedStore.open(folder, "b1", "one")
     assert not list(folder.glob("*.damaged-*"))
     timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=1 << 20)
     assert timeline.get(layout.log_key(UID, 40)) is not None

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from dueq.errors import InvalidRequest, UnknownVersion
-from dueq.storage import layout
-from dueq.storage.aside import go_on_putting_aside, put_aside
-from dueq.storage.engine import Engine, EngineDamaged, Operation
-from dueq.storage.leveldb import LevelDbEngine
-from dueq.storage.pair import Half, claim, paired
-from dueq.storage.space import Buffers
+from dueq.errors import InvalidRequest
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.aside import go_on_putting_aside, put_aside
+from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation
+from dueq.storage.ordered.format import check_format, format_row
+from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq.storage.ordered.pair import Half, claim, paired
+from dueq.storage.ordered.space import Buffers
 
 
 class Identity:
@@ -43,11 +44,11 @@ class Identity:
         """Lock the folder, open both databases, check whose they are and that they belong together.
 
         Args:
-            folder, broker_id, cluster_id: see Store.open.
+            folder, broker_id, cluster_id: see OrderedStore.open.
             verify: reads what a start needs; raises what it has met.
 
         Raises:
-            InvalidRequest, UnknownVersion, StoreFailed: see Store.open.
+            InvalidRequest, UnknownVersion, StoreFailed: see OrderedStore.open.
         """
         folder.mkdir(parents=True, exist_ok=True)
         lock = _lock(folder)
@@ -85,7 +86,7 @@ class Identity:
         return cls(_claim(*halves, broker_id, cluster_id, store_id), None, None), *halves
 
     def bind_cluster(self, timeline: Engine, cluster_id: str) -> None:
-        """See Store.bind_cluster."""
+        """See OrderedStore.bind_cluster."""
         _check_cluster(timeline, cluster_id)
 
     def close(self) -> None:
@@ -144,9 +145,7 @@ def _trusted(
 def _check_owner(timeline: Engine, broker_id: str, cluster_id: str) -> None:
     if timeline.get(layout.STORE_ID) is None:
         return
-    found = timeline.get(layout.STORE_FORMAT) or b"?"
-    if found != str(layout.FORMAT).encode():
-        raise UnknownVersion(f"the store has format {found.decode()!r}; this build knows {layout.FORMAT}")
+    check_format(timeline)
     owner = (timeline.get(layout.BROKER_ID) or b"").decode()
     if owner != broker_id:
         raise InvalidRequest(f"the data folder belongs to broker {owner!r}, not to {broker_id!r}")
@@ -160,7 +159,7 @@ def _claim(timeline: Half, payload: Half, broker_id: str, cluster_id: str, fresh
     rows: list[Operation] = []
     if store_id is None:
         rows = [
-            (layout.STORE_FORMAT, str(layout.FORMAT).encode()),
+            format_row(),
             (layout.BROKER_ID, broker_id.encode()),
         ]
     if cluster_id and timeline.get(layout.CLUSTER_ID) is None:

@@ -30,8 +30,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-FORMAT: Final = 1
-
 META: Final = Struct(">QQ")
 """Value of the row M: epoch, commit."""
 CHECKPOINT: Final = Struct(">QQQ")

@@ -23,9 +23,9 @@ from dueq.core.ports.persistence import (
     StoreReadDone,
 )
 from dueq.limits import HOT_SCAN_ROWS
-from dueq.storage import layout
-from dueq.storage.engine import Engine, EngineDamaged, Reader
-from dueq.storage.layout import LINK
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Engine, EngineDamaged, Reader
+from dueq.storage.ordered.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
 from dueq_codecs.records import LogEntry, RecordKind
 

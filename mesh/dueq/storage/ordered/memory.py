@@ -7,7 +7,8 @@ from itertools import islice
 
 from sortedcontainers import SortedDict
 
-from dueq.storage.engine import Operation, StoreFailed
+from dueq.storage.ordered.engine import Operation
+from dueq.storage.port import StoreFailed
 
 
 class MemoryEngine:

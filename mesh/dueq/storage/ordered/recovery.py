@@ -14,12 +14,13 @@ from zlib import crc32
 from dueq.core.ports.entry import ENTRY, NO_ENTRIES
 from dueq.core.ports.persistence import DedupRow, JobRow, RecoveredPartition
 from dueq.errors import UnknownVersion
-from dueq.storage import layout
-from dueq.storage.engine import Engine, Operation, StoreFailed
-from dueq.storage.layout import CHECKPOINT, LINK, META, START
-from dueq.storage.logs import LogState
-from dueq.storage.reading import as_entries, read_entry
-from dueq.storage.rows import pack_row
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Engine, Operation
+from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
+from dueq.storage.ordered.logs import LogState
+from dueq.storage.ordered.reading import as_entries, read_entry
+from dueq.storage.ordered.rows import pack_row
+from dueq.storage.port import StoreFailed
 from dueq_codecs.frames import FrameError, decode_record
 from dueq_codecs.messages import Code
 from dueq_codecs.records import LogEntry

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from dueq.storage.layout import LINK
+from dueq.storage.ordered.layout import LINK
 
 
 @dataclass(slots=True)

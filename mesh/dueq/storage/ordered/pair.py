@@ -18,8 +18,8 @@ from itertools import chain
 from struct import Struct
 from typing import Final
 
-from dueq.storage import layout
-from dueq.storage.engine import Engine, EngineDamaged, Operation
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation
 
 _STAMP: Final = Struct(">QQ")
 """Own position, the other's."""

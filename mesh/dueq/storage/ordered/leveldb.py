@@ -19,7 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from dueq.storage.engine import EngineDamaged, Operation, StoreFailed
+from dueq.storage.ordered.engine import EngineDamaged, Operation
+from dueq.storage.port import StoreFailed
 
 if sys.version_info >= (3, 13):
     import plyvel_next as plyvel

@@ -59,10 +59,3 @@ class Engine(Reader, Protocol):
 
 class EngineDamaged(Exception):
     """What was read is not what was written: a file of the database is damaged."""
-
-
-class StoreFailed(Exception):
-    """The machine refuses: a write or sync failed, or the database cannot be opened for want of space or files.
-
-    What is on disk is unknown until the store is opened again; it is not known to be damaged.
-    """

@@ -42,16 +42,17 @@ from dueq.core.ports.persistence import (
     TruncateLog,
 )
 from dueq.limits import BLOCK_BYTES
-from dueq.storage import layout
-from dueq.storage.browsing import Browsing
-from dueq.storage.engine import Engine, EngineDamaged, Operation, StoreFailed
-from dueq.storage.identity import Identity
-from dueq.storage.layout import CHECKPOINT, LINK, META, START
-from dueq.storage.logs import LogState
-from dueq.storage.reading import Reading
-from dueq.storage.recovery import Recovery
-from dueq.storage.snapshots import Snapshots, unpack_rows
-from dueq.storage.space import Pressure, Space, release_ballast
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.browsing import Browsing
+from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation
+from dueq.storage.ordered.identity import Identity
+from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
+from dueq.storage.ordered.logs import LogState
+from dueq.storage.ordered.reading import Reading
+from dueq.storage.ordered.recovery import Recovery
+from dueq.storage.ordered.snapshots import Snapshots, unpack_rows
+from dueq.storage.ordered.space import Space, judge, release_ballast
+from dueq.storage.port import Pressure, StoreFailed
 from dueq_codecs.frames import encode_record
 from dueq_codecs.records import LogEntry, RecordKind
 
@@ -60,7 +61,7 @@ _SUSPECT = "suspect"
 """A file of this name says that something could not be read."""
 
 
-class Store:
+class OrderedStore:
     """Everything that a broker keeps on disk.
 
     One thread commits; reads may come from another. No thread or clock of its own.
@@ -109,7 +110,7 @@ class Store:
         }
 
     @classmethod
-    def open(cls, folder: Path, broker_id: str, cluster_id: str = "") -> Store:
+    def open(cls, folder: Path, broker_id: str, cluster_id: str = "") -> OrderedStore:
         """Open (or begin) the store in a folder, and hold the folder until `close`.
 
         Args:
@@ -138,7 +139,9 @@ class Store:
         return cls(timeline, payload, identity, found[-1], Space(folder))
 
     @classmethod
-    def on(cls, timeline: Engine, payload: Engine, broker_id: str, cluster_id: str, store_id: str) -> Store:
+    def on(
+        cls, timeline: Engine, payload: Engine, broker_id: str, cluster_id: str, store_id: str
+    ) -> OrderedStore:
         """Open a store on engines that are there already (in tests and simulations).
 
         Args:
@@ -201,10 +204,10 @@ class Store:
     def pressure(self) -> Pressure:
         """Return how the disk and the compactions stand."""
         level0 = max(self._timeline.level0_files(), self._payload.level0_files())
-        return Pressure.judge(level0, self._space)
+        return judge(level0, self._space)
 
-    def release_ballast(self) -> None:
-        """Give up the reserve of disk space, so that the store can be closed and opened again."""
+    def release_reserve(self) -> None:
+        """See Store."""
         if self._identity.folder is not None:
             release_ballast(self._identity.folder)
 

@@ -11,9 +11,10 @@ import pytest
 
 from dueq.core.ports.entry import ENTRY
 from dueq.core.state import answers, checkpoint, dedup, job_table
-from dueq.storage import layout
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.format import FORMAT
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 PAGE = (ROOT / "docs/reference/storage-format.md").read_text(encoding="utf-8")
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "u64 big-endian": 8}
 
@@ -40,7 +41,9 @@ def table(title: str, column: str) -> list[Row]:
 
 
 def test_every_tag_of_a_key_is_there() -> None:
-    listed = re.search(r'^"""Keys\..*?"""', (ROOT / "mesh/dueq/storage/layout.py").read_text(), re.DOTALL)
+    listed = re.search(
+        r'^"""Keys\..*?"""', (ROOT / "mesh/dueq/storage/ordered/layout.py").read_text(), re.DOTALL
+    )
     assert listed
     tags = set(re.findall(r"\buid (\w)\b", listed[0]))
     assert {row["tag"].strip("`") for row in table("Keys", "tag")} == tags
@@ -78,7 +81,7 @@ def test_the_rows_of_the_store_itself() -> None:
     keys = (layout.STORE_FORMAT, layout.STORE_ID, layout.BROKER_ID, layout.CLUSTER_ID, layout.STAMP)
     assert {row["name"].strip("`").encode() for row in table("Keys", "name")} == {key[3:] for key in keys}
     said = next(row["value"] for row in table("Keys", "name") if row["name"] == "`format`")
-    assert f"`{layout.FORMAT}`" in said
+    assert f"`{FORMAT}`" in said
 
 
 def test_entries() -> None:

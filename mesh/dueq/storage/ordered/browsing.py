@@ -14,9 +14,9 @@ import numpy as np
 from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD, Entries, keys_of
 from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage, StoreRead
 from dueq.limits import CHUNK_BYTES
-from dueq.storage import layout
-from dueq.storage.engine import Engine, Snapshot
-from dueq.storage.reading import as_entries, index_after, inline_payloads, payload_row
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Engine, Snapshot
+from dueq.storage.ordered.reading import as_entries, index_after, inline_payloads, payload_row
 from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import U32
 

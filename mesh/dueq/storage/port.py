@@ -1,0 +1,107 @@
+"""The port of a store: what a broker asks of whatever keeps its partitions.
+
+The words are those of `dueq.core.ports.persistence`: writes, reads and their answers. How a store keeps them is its own
+business: it needs no ordered keys and no snapshots of a database, only the promises below.
+
+**Commits.** The writes of one `commit` take effect in order. When it returns, they are durable, where the store is.
+After a crash the store holds all commits that have returned, and of the one that was under way some of its writes; of
+these, what one partition's log names is there as a whole (a record is held with its payloads or not at all), and a
+checkpoint is there as a whole or not at all.
+
+**Reads** show the state after some commit, one that returned before the read was asked for or a later one. `ReadPage`
+and `ReadSnapshot` go on at the state that their first read has opened.
+
+**Snapshots** travel between brokers whose stores may be of different kinds, so their bytes are the wire's: the rows of
+`dueq.storage.ordered.rows`, with the keys of `dueq.storage.ordered.layout`. A store of another layout converts.
+
+**Threads.** One thread commits; another one reads and expires snapshots. `pressure` belongs to the one that commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dueq.core.ports.persistence import RecoveredPartition, StoreRead, StoreReadDone, StoreWrite
+
+
+class StoreFailed(Exception):
+    """The machine refuses: a write or sync failed, or the store cannot be opened for want of space or files.
+
+    What is stored is unknown until the store is opened again; it is not known to be damaged.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """How full a store is, and how far behind with its own work.
+
+    Attributes:
+        inserts_refused: "" or why it wants no inserts: "disk_full", "busy".
+        hand_over: so little room is left that this broker should lead nothing.
+    """
+
+    inserts_refused: str
+    hand_over: bool
+
+
+class Store(Protocol):
+    """Everything that a broker keeps. No thread or clock of its own.
+
+    Attributes:
+        store_id: 16 hex digits, drawn when the store was begun: to the mesh, the identity of what it holds. A store
+            that has lost what it held has a new one, and so is a stranger that catches up from the others.
+        set_aside: why an older store in the same place was put aside, "" if none was.
+    """
+
+    store_id: str
+    set_aside: str
+
+    def bind_cluster(self, cluster_id: str) -> None:
+        """Note which mesh the store belongs to, once that is known.
+
+        Raises:
+            InvalidRequest: it belongs to another cluster.
+        """
+        ...
+
+    def recover(self) -> list[RecoveredPartition]:
+        """Return every replica, verified; called once, before anything else."""
+        ...
+
+    def commit(self, writes: Sequence[StoreWrite]) -> None:
+        """Carry out one group of writes, in order; durable when this returns.
+
+        Raises:
+            StoreFailed: the machine refused. The store takes no more writes until it is opened again.
+        """
+        ...
+
+    def read(self, request: StoreRead) -> StoreReadDone | None:
+        """Answer a read; None for those that have no answer.
+
+        Raises:
+            StoreFailed: the store cannot be read.
+        """
+        ...
+
+    def expire_snapshots(self, mono_us: int) -> None:
+        """Close snapshots that nobody has read from for `SNAPSHOT_IDLE_MS`; called every few seconds.
+
+        Args:
+            mono_us: the monotonic clock.
+        """
+        ...
+
+    def pressure(self) -> Pressure:
+        """Return how full the store is; called before commits, up to a hundred times a second."""
+        ...
+
+    def release_reserve(self) -> None:
+        """Give up what is kept back for the time when the store is full, so that it can be opened again."""
+        ...
+
+    def close(self) -> None:
+        """Close it; nothing may be called afterwards."""
+        ...
