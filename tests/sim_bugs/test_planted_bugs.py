@@ -38,8 +38,8 @@ def test_a_bug_fits_the_product_and_leaves_it_as_it_was(bug: Bug) -> None:
     [
         ("dueq.core.replication.replica:Replica.no_such_method", "pass"),
         ("dueq.core.no_such_module:function", "pass"),
-        ("dueq.core.replication.replica:Replica._truncate", "a text that is not there"),
-        ("dueq.core.replication.replica:Replica._truncate", "self."),
+        ("dueq.core.replication.following:Following._truncate", "a text that is not there"),
+        ("dueq.core.replication.following:Following._truncate", "self."),
         ("dueq.limits:RECORD_ROWS_MAX", "2048"),
     ],
     ids=["method gone", "module gone", "text gone", "text there more than once", "no function"],
@@ -50,7 +50,7 @@ def test_a_bug_whose_place_is_gone_fails_loudly(target: str, old: str) -> None:
 
 
 def test_a_bug_that_does_not_fit_changes_nothing() -> None:
-    fits = Rewrite("dueq.core.replication.replica:Replica.in_isr", "self.ctx.me in self.node.isr", "True")
+    fits = Rewrite("dueq.core.replication.standing:Standing.in_isr", "self.ctx.me in self.node.isr", "True")
     before = function_of(fits.target).__code__
     with pytest.raises(BugRotten), rewritten([fits, Rewrite(fits.target, "not there", "")]):
         pass

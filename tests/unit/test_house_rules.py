@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import warnings
@@ -15,6 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("mesh", "codecs", "chaos")
 LINES_MAX = 700
 LINES_TO_THINK_AT = 400
+
+OWNED = {
+    "replica": ("core/replication", {"leading", "log", "following", "standing", "stopped", "node"}),
+}
+"""What an owner has for itself: the name by which others know the owner, the folder of its own, and its parts."""
 
 # Put together from pieces, so that this file keeps its own rules.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
@@ -108,3 +114,43 @@ def test_no_property_is_judged_by_the_clock() -> None:
     """A busy machine fails none: neither deadlines nor health checks that look at time."""
     assert settings().deadline is None
     assert HealthCheck.too_slow in settings().suppress_health_check
+
+
+def reaches_through(source: str, folder: str) -> list[tuple[int, str]]:
+    """Lines in which a file of this folder names a part of something that another folder owns."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Attribute):
+            continue
+        owner = node.value
+        name = (
+            owner.attr
+            if isinstance(owner, ast.Attribute)
+            else owner.id
+            if isinstance(owner, ast.Name)
+            else ""
+        )
+        home, parts = OWNED.get(name.lstrip("_"), ("", set()))
+        if node.attr in parts and not folder.endswith(home):
+            found.append((node.lineno, f"{name}.{node.attr}"))
+    return sorted(found)
+
+
+def test_nobody_reaches_through_an_owner() -> None:
+    """Ask the owner (`replica.append(…)`), so that what it is made of stays its own business."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {what}"
+        for path in python_files("mesh")
+        for line, what in reaches_through(path.read_text(encoding="utf-8"), path.parent.as_posix())
+    ]
+    assert not found, f"ask the owner instead: {found}"
+
+
+def test_reaching_through_is_seen_however_it_is_spelt() -> None:
+    """The rule above sees chains and what was taken out of one before; the owner's own folder is free."""
+    source = "self._partition.replica.leading.serve()\nreplica = partition.replica\nreplica.log.end\nctx.log('info')"
+    assert [what for _, what in reaches_through(source, "mesh/dueq/core/front")] == [
+        "replica.leading",
+        "replica.log",
+    ]
+    assert not reaches_through(source, "mesh/dueq/core/replication")

@@ -54,8 +54,8 @@ DELIVERING: Final = (
         (
             change(
                 "core.partition.partition:Partition.confirmed",
-                "return leading is not None and leading.confirmed(now)",
-                "return leading is not None",
+                "return self.replica.confirmed(now)",
+                "return self.replica.is_leader",
             ),
             change(
                 "core.broker:BrokerCore.step",
@@ -73,8 +73,8 @@ DELIVERING: Final = (
         (
             change(
                 "core.partition.partition:Partition.confirmed",
-                "return leading is not None and leading.confirmed(now)",
-                "return leading is not None",
+                "return self.replica.confirmed(now)",
+                "return self.replica.is_leader",
             ),
         ),
         seeds=465,

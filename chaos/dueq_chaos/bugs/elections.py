@@ -7,6 +7,8 @@ from typing import Final
 from dueq_chaos.bugs.bug import Bug, change
 
 _REPLICA = "core.replication.replica:Replica"
+_LOG = "core.replication.durable_log:DurableLog"
+_STANDING = "core.replication.standing:Standing"
 _LEADING = "core.replication.leading:Leading"
 _CANDIDACY = "core.replication.election:Candidacy"
 
@@ -15,7 +17,7 @@ ELECTIONS: Final = (
         "epoch-not-durable",
         "A replica that starts knows only the epoch of its last record.",
         "Raft §5.1: currentTerm is on stable storage; ZooKeeper ZOOKEEPER-4646",
-        (change(f"{_REPLICA}.reset", "max(recovered.epoch, self.log.last_epoch)", "self.log.last_epoch"),),
+        (change(f"{_LOG}.__init__", "max(recovered.epoch, self.last_epoch)", "self.last_epoch"),),
         seeds=24,
         finders=(5,),
     ),
@@ -24,7 +26,7 @@ ELECTIONS: Final = (
         "A replica outside the ISR takes over without asking anybody.",
         "Kafka unclean.leader.election, Jepsen Kafka 2013",
         (
-            change(f"{_REPLICA}._may_lead", "self.in_isr and", ""),
+            change(f"{_STANDING}._may_lead", "self.in_isr\n", "True\n"),
             change(
                 f"{_CANDIDACY}._decide",
                 "consenting = {broker_id for broker_id, vote in self._votes.items() if vote.consent}",
@@ -62,7 +64,7 @@ ELECTIONS: Final = (
                 f"{_LEADING}._must_hold", "progress.best if progress.best_store == peer.store_id else 0", "0"
             ),
             change(
-                f"{_REPLICA}.in_isr",
+                f"{_STANDING}.in_isr",
                 "self.ctx.me in self.node.isr",
                 "self.ctx.me[0] in [member.broker_id for member in self.node.isr]",
             ),
@@ -103,7 +105,8 @@ ELECTIONS: Final = (
                 f"{_LEADING}._set_ended",
                 "    if done.outcome is SetOutcome.DONE:",
                 "    if done.outcome is SetOutcome.UNKNOWN:\n"
-                "        done = CompareAndSetDone(done.token, done.uid, SetOutcome.DONE, replica.node_version + 1)\n"
+                "        version = self._standing.node_version + 1\n"
+                "        done = CompareAndSetDone(done.token, done.uid, SetOutcome.DONE, version)\n"
                 "    if done.outcome is SetOutcome.DONE:",
             ),
         ),
@@ -116,7 +119,7 @@ ELECTIONS: Final = (
         "Kafka KAFKA-9307: a change of roles that ended half-way is taken for done",
         (
             change(
-                f"{_REPLICA}.candidacy_ended",
+                f"{_STANDING}.candidacy_ended",
                 "    if done.outcome is SetOutcome.DONE:",
                 "    if done.outcome is SetOutcome.UNKNOWN:\n"
                 "        done = CompareAndSetDone(done.token, done.uid, SetOutcome.DONE, self.node_version + 1)\n"
@@ -138,9 +141,10 @@ ELECTIONS: Final = (
             ),
             change(
                 "core.partition.partition:Partition._applied_leading",
-                "        leading.serve()\n        self.dispatcher.lead(self, now)\n",
+                "        self.dispatcher.lead(self, now)\n",
                 "",
             ),
+            change(f"{_REPLICA}.barrier_applied", "leading.serve()", "pass"),
         ),
         seeds=27,
         finders=(9,),

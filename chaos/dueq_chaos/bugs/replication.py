@@ -7,11 +7,14 @@ from typing import Final
 from dueq_chaos.bugs.bug import Bug, change
 
 _REPLICA = "core.replication.replica:Replica"
+_LOG = "core.replication.durable_log:DurableLog"
+_FOLLOWING = "core.replication.following:Following"
+_STANDING = "core.replication.standing:Standing"
 _LEADING = "core.replication.leading:Leading"
 
 _NO_ASSERTIONS = (
-    change(f"{_REPLICA}._truncate", 'from_sequence > self.commit, "a', 'True, "a'),
-    change(f"{_REPLICA}._truncate", "self.log.epoch_at(from_sequence) != self.epoch", "True"),
+    change(f"{_LOG}.truncate", 'from_sequence > self.commit, "a', 'True, "a'),
+    change(f"{_LOG}.truncate", "self.epoch_at(from_sequence) != self.epoch", "True"),
 )
 """The product's own assertions would tell at once: the simulator has to see the harm itself."""
 
@@ -59,8 +62,8 @@ REPLICATION: Final = (
         "A follower acknowledges records that are not on its disk yet.",
         "Jepsen NATS 2.12.1, nats-server #7567; Kafka KIP-966",
         (
-            change(f"{_REPLICA}._ack", "min(self.synced, self.verified)", "self.verified"),
-            change(f"{_REPLICA}.append_received", "if not self._dirty:", "if True:"),
+            change(f"{_FOLLOWING}.ack", "min(log.synced, self.verified)", "self.verified"),
+            change(f"{_FOLLOWING}.append_received", "if not log.dirty:", "if True:"),
         ),
         seeds=24,
         finders=(0,),
@@ -79,15 +82,15 @@ REPLICATION: Final = (
         "Kafka KIP-101",
         (
             change(
-                f"{_REPLICA}.reset",
-                "        self.log = self._restored_log(recovered)",
+                f"{_LOG}.__init__",
+                "        held_from = recovered",
                 "        keep = max(recovered.commit, recovered.applied)\n"
                 "        if keep < recovered.log_end:\n"
-                "            self.ctx.persist(TruncateLog(self.uid, keep + 1))\n"
+                "            self._ctx.persist(TruncateLog(self._uid, keep + 1))\n"
                 "        recovered.tail[:] = [e for e in recovered.tail if e.record.sequence <= keep]\n"
                 "        recovered.epochs[:] = [p for p in recovered.epochs if p[1] <= keep] or [(0, 0)]\n"
                 "        recovered.log_end = keep\n"
-                "        self.log = self._restored_log(recovered)",
+                "        held_from = recovered",
             ),
         ),
         seeds=24,
@@ -102,10 +105,10 @@ REPLICATION: Final = (
         "Raft, figure 2: entries are deleted only where they conflict",
         (
             change(
-                f"{_REPLICA}._take",
+                f"{_FOLLOWING}._take",
                 "    end = previous\n",
                 "    end = previous\n"
-                "    if entries and entries[-1].record.sequence < self.log.end:\n"
+                "    if entries and entries[-1].record.sequence < log.end:\n"
                 "        self._truncate(entries[-1].record.sequence + 1)\n",
             ),
             *_NO_ASSERTIONS,
@@ -119,9 +122,9 @@ REPLICATION: Final = (
         "Kafka KAFKA-13141, PR apache/kafka#11136",
         (
             change(
-                f"{_REPLICA}.append_received",
+                f"{_FOLLOWING}.append_received",
                 "self.verified = max(self.verified, grown)",
-                "self.verified = max(grown, self.log.end)",
+                "self.verified = max(grown, log.end)",
             ),
             *_EMPTY_PROBES,
         ),
@@ -134,9 +137,9 @@ REPLICATION: Final = (
         "Raft, figure 2: commitIndex = min(leaderCommit, index of last new entry)",
         (
             change(
-                f"{_REPLICA}._follow_commit",
+                f"{_FOLLOWING}._follow_commit",
                 "min(told, self.verified)",
-                "min(told, self.log.end)",
+                "min(told, self._replica.log.end)",
             ),
             *_EMPTY_PROBES,
         ),
@@ -226,8 +229,8 @@ REPLICATION: Final = (
         "camunda PR #4451: the log of the next leader no longer holds what a follower lacks",
         (
             change(
-                "core.partition.partition:Partition._trim",
-                "if self.replica.leading is not None:",
+                f"{_REPLICA}.trim",
+                "if self.leading is not None:",
                 "if False:",
             ),
             change(
@@ -249,8 +252,8 @@ REPLICATION: Final = (
         "nats-server #7556",
         (
             change(
-                "core.partition.partition:Partition._trim",
-                "if self.replica.leading is not None:",
+                f"{_REPLICA}.trim",
+                "if self.leading is not None:",
                 "if False:",
             ),
             change(
@@ -260,7 +263,7 @@ REPLICATION: Final = (
             ),
             change(
                 "core.partition.partition:Partition.snapshot_received",
-                "if self._can_go_on_from(chunk.applied, chunk.applied_epoch):",
+                "if self.replica.can_go_on_from(chunk.applied, chunk.applied_epoch):",
                 "if False:",
             ),
         ),
@@ -274,7 +277,7 @@ REPLICATION: Final = (
         "filled-member-leads",
         "A member whose lost data was filled from a snapshot leads before it holds again what its disk had acked.",
         "a bug that the storms have found here",
-        (change("core.replication.replica:Replica._may_lead", "whole = not self.unproven and", "whole ="),),
+        (change(f"{_STANDING}._may_lead", "whole = not replica.unproven and", "whole ="),),
         seeds=800,
         finders=(141,),
     ),

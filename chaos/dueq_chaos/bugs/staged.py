@@ -40,9 +40,9 @@ STAGED: Final = (
         "etcd raft: an unstable entry that is dropped before it is stable cannot be read back",
         (
             change(
-                "core.partition.partition:Partition._shrink_cache",
-                "min(self.timeline.applied, self.replica.synced)",
-                "self.timeline.applied",
+                "core.replication.replica:Replica.shrink_cache",
+                "min(applied, self.synced)",
+                "applied",
             ),
         ),
         seeds=0,

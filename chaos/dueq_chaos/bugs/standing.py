@@ -6,7 +6,7 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_REPLICA = "core.replication.replica:Replica"
+_STANDING = "core.replication.standing:Standing"
 _CLOCK = "core.turn.mesh_time:MeshTime"
 _STOPPED = "core.replication.stopped:Stopped"
 
@@ -16,7 +16,7 @@ STANDING: Final = (
         "A broker that has just started stands for election, and pushes, by its own clock.",
         "CockroachDB max-offset; a node must not serve before its clock is checked against the others",
         (
-            change(f"{_REPLICA}._may_lead", "and self.ctx.clock.settled", ""),
+            change(f"{_STANDING}._may_lead", "and self.ctx.clock.settled", ""),
             change(
                 "core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=self._clock.steps > 0"
             ),
@@ -51,8 +51,8 @@ STANDING: Final = (
         "A replica that has met a record of a newer build stands for election, and leads without serving.",
         "Kafka KAFKA-13649: a broker with an older metadata version becomes controller",
         (
-            change(f"{_REPLICA}._may_lead", "and not self._owner.broken", ""),
-            change(f"{_STOPPED}.tick", "if replica.leading.has_heir() and", "if False and"),
+            change(f"{_STANDING}._may_lead", "and not replica.is_stopped", ""),
+            change(f"{_STOPPED}.tick", "    replica.hand_over(now,", "    (now,"),
         ),
         seeds=632,
         finders=(158,),
@@ -67,7 +67,7 @@ STANDING: Final = (
                 'replica.give_up(now, "a record of an unknown version")',
                 "pass",
             ),
-            change(f"{_STOPPED}.tick", "if replica.leading.has_heir() and", "if False and"),
+            change(f"{_STOPPED}.tick", "    replica.hand_over(now,", "    (now,"),
         ),
         seeds=984,
         finders=(246,),

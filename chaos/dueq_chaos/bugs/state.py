@@ -48,8 +48,9 @@ STATE: Final = (
         (
             change(
                 "core.partition.partition:Partition._applied_leading",
-                "        leading.serve()\n",
-                "        leading.serve()\n        self.timeline._dedup = type(self.timeline._dedup)()\n",
+                "        self.dispatcher.lead(self, now)\n",
+                "        self.timeline._dedup = type(self.timeline._dedup)()\n"
+                "        self.dispatcher.lead(self, now)\n",
             ),
         ),
         seeds=24,

@@ -62,9 +62,9 @@ UNSEEN: Final = (
             *_PINGS,
             change(
                 "core.front.peer_messages:PeerMessages._leadership",
-                "leading = partition.replica.leading\n",
-                "leading = partition.replica.leading\n"
-                "        if leading is not None and leadership.epoch > partition.epoch:\n"
+                "self._ctx.attend(leadership.uid)\n",
+                "self._ctx.attend(leadership.uid)\n"
+                "        if partition.replica.is_leader and leadership.epoch > partition.epoch:\n"
                 "            partition.replica.give_up(self._ctx.turn, 'told')\n",
             ),
         ),

@@ -42,7 +42,7 @@ _FIXED: Final = frozenset(
 """As long as they are made, or as their owner's capacity."""
 _OWN_BOUNDS: Final = frozenset(
     (
-        "DueQueue._heap", "ReplicaLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
+        "DueQueue._heap", "DurableLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
         "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
         "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
         "_Client.sequences", "_Client.slots",

@@ -30,10 +30,13 @@ from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.partition import Partition
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.membership import SetOutcome
+from dueq.core.replication.durable_log import DurableLog
 from dueq.core.replication.election import Candidacy
+from dueq.core.replication.following import Following
 from dueq.core.replication.installing import Installation
 from dueq.core.replication.leading import Leading
 from dueq.core.replication.replica import Replica
+from dueq.core.replication.standing import Standing
 from dueq.core.state.dedup import Deduplication
 from dueq.core.state.live import LiveMessages
 from dueq.core.state.residency import Residency
@@ -102,8 +105,8 @@ def _other_lease(stager: Any, done: Any) -> bool:
     return asked is not None and not asked[0].leases.same(asked[1], asked[2]).all()
 
 
-def _same_length(replica: Any, peer: Any, request: Any, now: Any) -> bool:
-    own = (replica.log.last_epoch, replica.log.end)
+def _same_length(standing: Any, peer: Any, request: Any, now: Any) -> bool:
+    own = standing.last()
     return bool((request.last_epoch, request.last_sequence) < own and request.last_sequence >= own[1])
 
 
@@ -120,25 +123,25 @@ def _asks_stale_page(browsing: Any, route: Any, request: Any, partition: Any, no
 
 SITUATIONS: Final = (
     # The log and who leads.
-    Situation("a truncation while a sync is under way", Replica, "_truncate", lambda r, at: bool(r._pending)),
-    Situation("a truncation of what was synced", Replica, "_truncate", lambda r, at: r.synced >= at),
+    Situation("a truncation while a sync is under way", DurableLog, "truncate", lambda log, at: bool(log._pending)),
+    Situation("a truncation of what was synced", DurableLog, "truncate", lambda log, at: log.synced >= at),
     Situation(
-        "a truncation of what was verified for another leader", Replica, "_truncate", lambda r, at: r.verified >= at
+        "a truncation of what was verified for another leader", Following, "_truncate", lambda f, at: f.verified >= at
     ),
     Situation(
-        "a truncation with records of this turn", Replica, "_truncate", lambda r, at: bool(r._new_entries)
+        "a truncation with records of this turn", DurableLog, "truncate", lambda log, at: bool(log._new_entries)
     ),
-    Situation("a truncation of two epochs at once", Replica, "_truncate",
-              lambda r, at: r.log.epoch_at(at) != r.log.last_epoch),
+    Situation("a truncation of two epochs at once", DurableLog, "truncate",
+              lambda log, at: log.epoch_at(at) != log.last_epoch),
     Situation("a leader that is fenced", Replica, "fenced",
               lambda r, fence, now: r.leading is not None and fence.epoch > r.leading.epoch),
-    Situation("a vote asked for by a longer log of an older epoch", Replica, "vote_requested", _same_length),
+    Situation("a vote asked for by a longer log of an older epoch", Standing, "vote_requested", _same_length),
     Situation("a vote of an earlier round", Candidacy, "vote_received",
               lambda c, peer, vote, now: vote.round != c._round),
     Situation("a node that changes under a candidacy", Candidacy, "_decide",
               lambda c, now, final: c._replica.node_version != c._version),
-    Situation("a takeover of unknown outcome", Replica, "candidacy_ended",
-              lambda r, done, version, wanted, now: done.outcome is SetOutcome.UNKNOWN),
+    Situation("a takeover of unknown outcome", Standing, "candidacy_ended",
+              lambda s, done, version, wanted, now: done.outcome is SetOutcome.UNKNOWN),
     Situation("a takeover of which only the node tells", Replica, "node_seen", _lost_takeover),
     Situation("an ack of an earlier epoch", Leading, "ack_received",
               lambda lead, peer, ack, *rest: ack.epoch < lead.epoch),
@@ -154,8 +157,7 @@ SITUATIONS: Final = (
     Situation("a part of another snapshot", Installation, "chunk_received",
               lambda i, chunk, body, now: i._snapshot not in (0, chunk.snapshot)),
     Situation("an offer of a snapshot while standing", Partition, "snapshot_received",
-              lambda p, peer, chunk, body, now: not chunk.snapshot and p.replica.candidacy is not None
-              and not p.replica.candidacy.idle),
+              lambda p, peer, chunk, body, now: not chunk.snapshot and p.replica.is_standing),
     Situation("an upload that is incomplete when its leader goes", Uploads, "leadership_lost",
               lambda u: any(upload.open for upload in u._led.values())),
     Situation("a record of which an upload lacks some chunks", Uploads, "_ask",

@@ -62,7 +62,6 @@ from dueq.core.turn.metrics import CoreMetrics
 from dueq.core.turn.peers import Peer
 from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
-from dueq_codecs.messages import Leadership
 
 _TICK_US = 50_000
 _CARE_AT_ONCE = 256
@@ -222,8 +221,7 @@ class BrokerCore:
         for peer in self._ctx.peers.values():
             peer.heard_at_us += gap_us
         for partition in self._partitions.values():
-            if partition.replica.leading is not None:
-                partition.replica.leading.shift(gap_us)
+            partition.replica.shift(gap_us)
         for dispatcher in self._dispatchers.values():
             dispatcher.shift(gap_us, now)
         self._ctx.log("warning", "process.paused", gap_ms=gap_us // 1000)
@@ -331,13 +329,7 @@ class BrokerCore:
         self._ctx.step_aside_until_us = now.mono_us + limits.HANDOVER_MS * 1000
         self._ctx.log("error", "broker.stepped_aside", reason=why)
         for partition in self._partitions.values():
-            self._hand_over(partition, now, why)
-
-    @staticmethod
-    def _hand_over(partition: Partition, now: Now, why: str) -> None:
-        leading = partition.replica.leading
-        if leading is not None and leading.has_heir() and leading.healthy(now):
-            partition.replica.give_up(now, why)
+            partition.replica.hand_over(now, why)
 
     def _payload_unreadable(self, partition: Partition, now: Now) -> None:
         """Let another replica deliver what this disk has lost: once in a while, as it may have lost it, too."""
@@ -349,7 +341,7 @@ class BrokerCore:
         aside_us = now.mono_us + limits.HANDOVER_MS * 1000
         self._ctx.step_aside_until_us = max(self._ctx.step_aside_until_us, aside_us)
         self._ctx.log("error", "payload.unreadable", uid=partition.uid)
-        self._hand_over(partition, now, "a payload cannot be read")
+        partition.replica.hand_over(now, "a payload cannot be read")
 
     # -------------------------------------------------------------- store and reads
 
@@ -414,9 +406,7 @@ class BrokerCore:
     def _introduce(self, peer: Peer) -> None:
         """Tell a new life of a peer what this broker leads."""
         for partition in self._partitions.values():
-            leading = partition.replica.leading
-            if leading is not None:
-                peer.tell_leadership(Leadership(partition.uid, leading.epoch, True, leading.serving))
+            partition.replica.introduce(peer)
 
     def _on_topics(self, event: TopicsSeen, now: Now) -> None:
         named: set[str] = set()

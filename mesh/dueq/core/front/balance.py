@@ -55,24 +55,19 @@ class Balance:
             return
         self._at_us = now.mono_us + _APART_US
         partition = self._partitions.get(self._round[0])
-        leading = partition.replica.leading if partition is not None else None
-        if leading is not None and leading.busy and now.mono_us - self._waited_since_us < _QUIET_US:
+        busy = partition is not None and partition.replica.busy
+        if busy and now.mono_us - self._waited_since_us < _QUIET_US:
             return
         uid = self._round.popleft()
         self._waited_since_us = now.mono_us
         if partition is not None and self._is_misplaced(uid, now):
             self._given_up.add(uid)
-            partition.replica.give_up(now, f"{partition.replica.replicas[0]} is preferred")
+            partition.replica.give_up(now, f"{partition.replicas[0]} is preferred")
 
     def _is_misplaced(self, uid: int, now: Now) -> bool:
         """Whether this broker leads it, and the preferred replica could at once."""
         partition = self._partitions.get(uid)
         if partition is None or uid in self._given_up:
             return False
-        leading, preferred = partition.replica.leading, partition.replica.replicas[0]
-        return (
-            leading is not None
-            and leading.serving
-            and leading.could_lead(preferred, now)
-            and self._ctx.clock.within(preferred, now)
-        )
+        preferred = partition.replicas[0]
+        return partition.replica.could_pass_to(preferred, now) and self._ctx.clock.within(preferred, now)

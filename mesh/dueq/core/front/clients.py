@@ -209,9 +209,9 @@ class Clients:
 
     def _partition_info(self, uid: int, replicas: tuple[str, ...]) -> PartitionInfo:
         partition = self._partitions.get(uid)
-        if partition is not None and partition.replica.leading is not None:
-            leading = partition.replica.leading
-            return PartitionInfo(uid, self._ctx.settings.broker_id, leading.epoch, leading.serving, replicas)
+        if partition is not None and partition.replica.is_leader:
+            me, serving = self._ctx.settings.broker_id, partition.replica.serving
+            return PartitionInfo(uid, me, partition.epoch, serving, replicas)
         seen = self._routing.leader_of(uid)
         leader = seen.broker_id if seen.broker_id != self._ctx.settings.broker_id else ""
         return PartitionInfo(uid, leader, seen.epoch, bool(leader) and seen.stage == 1, replicas)
@@ -298,7 +298,7 @@ class Clients:
         partition = self._partitions.get(uid)
         if partition is not None and partition.topic.name != name:
             return invalid(f"partition {uid} is not of topic {name!r}")
-        if partition is not None and partition.replica.leading is not None:
+        if partition is not None and partition.replica.is_leader:
             return Refusal(Code.OK, "")
         topic = self._topics.by_name.get(name)
         if uid in self._topics.tombstones:

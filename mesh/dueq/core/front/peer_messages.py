@@ -88,22 +88,17 @@ class PeerMessages:
         partition = self._partitions.get(leadership.uid)
         if partition is not None:
             self._ctx.attend(leadership.uid)
-            leading = partition.replica.leading
-            if leading is not None and not leadership.leads and leadership.epoch == leading.epoch:
-                leading.declined(peer)
+            if partition.replica.declined(peer, leadership):
                 return
         self._routing.heard(peer.broker_id, leadership)
 
     def _answers(self, peer: Peer, frame: PeerFrame, now: Now) -> None:
         for ack in frame.acks:
-            partition = self._partitions.get(ack.uid)
-            if partition is not None and partition.replica.leading is not None:
-                partition.replica.leading.ack_received(peer, ack, frame.echo_mono_us, now)
-                self._ctx.touch(partition)
+            if (partition := self._partitions.get(ack.uid)) is not None:
+                partition.ack_received(peer, ack, frame.echo_mono_us, now)
         for mismatch in frame.mismatches:
-            partition = self._partitions.get(mismatch.uid)
-            if partition is not None and partition.replica.leading is not None:
-                partition.replica.leading.mismatch_received(peer, mismatch, now)
+            if (partition := self._partitions.get(mismatch.uid)) is not None:
+                partition.replica.mismatch_received(peer, mismatch, now)
         for request in frame.vote_requests:
             if (partition := self._partitions.get(request.uid)) is not None:
                 partition.replica.vote_requested(peer, request, now)

@@ -151,13 +151,14 @@ class Status:
             serving=replica.serving,
             replicas=list(partition.replicas),
             min_isr=partition.topic.min_isr,
-            end=replica.log.end,
-            last_epoch=replica.log.last_epoch,
+            end=replica.end,
+            last_epoch=replica.last_epoch,
             commit=replica.commit,
             broken=partition.broken,
         )
-        if replica.leading is not None:
-            document["lag"] = replica.leading.lag()
+        lag = replica.lag()
+        if lag is not None:
+            document["lag"] = lag
             from_ms = self._clock.mesh_now_us(now) // 1000
             counts = [0] * 60
             for second_ms, count in partition.timeline.forecast(from_ms, 60):
@@ -199,7 +200,7 @@ class Status:
             **partition.describe(now),
             "topic": partition.topic.name,
             "role": partition.replica.role,
-            "end": partition.replica.log.end,
+            "end": partition.replica.end,
             "commit": partition.replica.commit,
         }
 

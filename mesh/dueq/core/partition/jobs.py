@@ -183,8 +183,11 @@ class Jobs:
         """
         if 8 * len(self._table.by_key) < limits.JOBS_MAX:
             return False
-        timeline, log = self._partition.timeline, self._partition.replica.log
-        if timeline.applied == log.end and self._mesh_ms(now) - timeline.stamp >= AGE_STEP_MS:
+        timeline = self._partition.timeline
+        if (
+            timeline.applied == self._partition.replica.end
+            and self._mesh_ms(now) - timeline.stamp >= AGE_STEP_MS
+        ):
             self._partition.propose(Record(RecordKind.BARRIER, self._partition.uid, 0, 0, 0), now)
         return True
 

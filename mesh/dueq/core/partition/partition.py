@@ -24,7 +24,7 @@ from dueq.core.partition.requests import Refusal, check_change, check_chunk
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
-from dueq.core.ports.membership import Member, PartitionAssignment, Topic
+from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.core.ports.persistence import (
     CreatePartition,
     EntriesRead,
@@ -32,7 +32,6 @@ from dueq.core.ports.persistence import (
     ReadEntries,
     RecoveredPartition,
     ScanIndex,
-    TrimLog,
 )
 from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import Installation, SnapshotService
@@ -46,6 +45,7 @@ from dueq.core.turn.peers import Peer
 from dueq.errors import UnknownVersion
 from dueq.instant import Now
 from dueq_codecs.messages import (
+    Ack,
     Append,
     ChangeReply,
     ChangeRequest,
@@ -140,7 +140,7 @@ class Partition:
     def _stop(self, reason: str) -> None:
         self.broken = reason
         self.ctx.log("error", "partition.stopped", uid=self.uid, reason=reason)
-        self.replica.stopped.decline()
+        self.replica.decline()
         self.ctx.attend(self.uid)
 
     def _orphans(self, recovered: RecoveredPartition | None) -> list[int]:
@@ -180,10 +180,9 @@ class Partition:
 
     def _cannot_take(self, request: ChangeRequest, now: Now) -> Refusal | None:
         """Why the mesh cannot take it just now, however well formed it is."""
-        leading = self.replica.leading
-        if leading is None or not leading.serving:
+        if not self.replica.serving:
             return Refusal(Code.NOT_LEADER, f"partition {self.uid} is not served here (yet)", 50)
-        if not leading.healthy(now):
+        if not self.replica.healthy(now):
             return Refusal(
                 Code.NOT_ENOUGH_REPLICAS,
                 f"fewer than {self.topic.min_isr} replicas of partition {self.uid} are within reach", 500,
@@ -241,8 +240,7 @@ class Partition:
         # A follower may have applied what comes with this turn: the log goes first, then the checkpoint.
         self.replica.end_turn(now)
         self._maintain(now)
-        if self.replica.leading is not None:
-            self.replica.leading.send_all(now)
+        self.replica.send(now)
 
     def _append_queue(self, now: Now) -> None:
         while self._queue and self.uid not in self.ctx.gathering:
@@ -306,17 +304,9 @@ class Partition:
         return b""
 
     def _append(self, record: Record, body: bytes | memoryview, now: Now) -> int:
-        record.sequence = self.replica.log.end + 1
-        record.epoch = self.replica.epoch
-        # Mesh time: a clock that is ahead must not make messages wait for it.
-        record.stamp = self.ctx.clock.mesh_now_us(now) // 1000
-        entry = LogEntry(record, body)
-        weight = resident_bytes(entry)
+        weight = resident_bytes(self.replica.append(record, body, now))
         self._weights.append((record.sequence, weight))
         self._uncommitted_bytes += weight
-        self.replica.append_own(entry, now)
-        assert self.replica.leading is not None
-        self.replica.leading.appended(record.sequence, now)
         return record.sequence
 
     def propose(self, record: Record, now: Now) -> int:
@@ -330,18 +320,15 @@ class Partition:
 
     def confirmed(self, now: Now) -> bool:
         """Whether it is certain that nobody else has led until lately, so that a push is allowed."""
-        leading = self.replica.leading
-        return leading is not None and leading.confirmed(now)
+        return self.replica.confirmed(now)
 
     def ask(self, now: Now) -> None:
         """Something waits until that is certain."""
-        if self.replica.leading is not None:
-            self.replica.leading.ask(now)
+        self.replica.ask(now)
 
     def in_touch(self, now: Now) -> bool:
         """Whether every ISR member has answered lately, so that a lease may soon be committed."""
-        leading = self.replica.leading
-        return leading is not None and leading.in_touch(now)
+        return self.replica.in_touch(now)
 
     @property
     def leases_from_us(self) -> int:
@@ -368,7 +355,7 @@ class Partition:
         return payloads
 
     def _body_of(self, sequence: int) -> tuple[memoryview, npt.NDArray[np.int64]] | None:
-        entry = self.replica.log.get(sequence)
+        entry = self.replica.entry(sequence)
         if entry is None:
             return None
         record = entry.record
@@ -457,7 +444,7 @@ class Partition:
         for _ in range(_APPLY_RECORDS_MAX):
             if timeline.applied >= replica.commit or self.broken or replica.installing:
                 break
-            entry = replica.log.get(timeline.applied + 1)
+            entry = replica.entry(timeline.applied + 1)
             if entry is None or not timeline.ready(entry.record):
                 break
             try:
@@ -466,7 +453,7 @@ class Partition:
                 self._stop(str(error))
                 replica.give_up(now, "a record of an unknown version")
                 break
-            if replica.leading is not None:
+            if replica.is_leader:
                 self._applied_leading(entry.record, applied, now)
         else:
             self.ctx.again = True
@@ -474,14 +461,11 @@ class Partition:
         self.ctx.touch(self)
 
     def _applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
-        leading = self.replica.leading
-        assert leading is not None
-        if record.sequence == leading.barrier and record.epoch == leading.epoch:
-            leading.serve()
+        if self.replica.barrier_applied(record):
             self.dispatcher.lead(self, now)
             self.jobs.begin()
             self.ctx.log(
-                "info", "partition.served", uid=self.uid, epoch=leading.epoch, sequence=record.sequence
+                "info", "partition.served", uid=self.uid, epoch=record.epoch, sequence=record.sequence
             )
             return
         waiting = self._waiting.pop(record.sequence, None)
@@ -492,7 +476,7 @@ class Partition:
             self.ctx.metrics.messages[operation, self.topic.name] += record.rows
             if record.kind == RecordKind.INSERT:
                 self._count_senders(record, applied)
-        if leading.serving:
+        if self.replica.serving:
             self.dispatcher.applied(self.uid, record, applied, now)
             self.jobs.applied(record, applied, now)
 
@@ -523,7 +507,7 @@ class Partition:
         if self.replica.installing:
             return
         if self.broken:
-            self.replica.log.shrink_cache(self.replica.log.end + 1, limits.LOG_CACHE_BYTES)
+            self.replica.shrink_cache(self.replica.end, limits.LOG_CACHE_BYTES)
             return
         checkpoint = self.checkpoints.make(now)
         if checkpoint is not None:
@@ -540,9 +524,7 @@ class Partition:
         self._shrink_cache()  # nothing else may happen here for a long time
 
     def _shrink_cache(self) -> None:
-        # What is committed may not be on this disk yet: then nobody could read it back.
-        done = min(self.timeline.applied, self.replica.synced)
-        self.replica.log.shrink_cache(done + 1, self.log_cache_bytes)
+        self.replica.shrink_cache(self.timeline.applied, self.log_cache_bytes)
 
     def _scan(self, wanted: ScanWanted) -> None:
         generation = self._generation
@@ -564,16 +546,11 @@ class Partition:
     def _trim(self, applied: int, now: Now) -> None:
         """Give up the log before the checkpoint, but for what followers need and a bounded reserve."""
         limit = applied + 1
-        if self.replica.leading is not None:
-            limit = min(limit, self.replica.leading.lowest_needed(now))
         reading = self._snapshots.needed_from(now)
         if reading is not None:
             limit = min(limit, reading)
-        below = self.replica.log.trimmable(limit, self.ctx.settings.log_retain_bytes)
-        if below > self.replica.log.start:
-            self.ctx.persist(TrimLog(self.uid, below))
-            self.replica.log.trim(below)
-            self.uploads.trimmed(below)
+        if held_from := self.replica.trim(limit, now):
+            self.uploads.trimmed(held_from)
 
     def tick(self, now: Now) -> bool:
         """Periodic care; returns whether more is wanted soon."""
@@ -588,6 +565,12 @@ class Partition:
         return self.jobs.tick(now) or wants
 
     # -------------------------------------------------------------- messages of peers
+
+    def ack_received(self, peer: Peer, ack: Ack, asked_us: int, now: Now) -> None:
+        """A follower has synced records; `asked_us`: (mono) when the latest of our frames left that it had then."""
+        if self.replica.is_leader:
+            self.replica.ack_received(peer, ack, asked_us, now)
+            self.ctx.touch(self)
 
     def append_received(self, peer: Peer, append: Append, now: Now) -> None:
         """Records (or a probe) from whoever leads."""
@@ -609,12 +592,12 @@ class Partition:
             return
         if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
             return
-        if self.replica.candidacy is not None and not self.replica.candidacy.idle:
+        if self.replica.is_standing:
             return  # what would be wiped may be about to lead; the offer is repeated
-        if self._can_go_on_from(chunk.applied, chunk.applied_epoch):
+        if self.replica.can_go_on_from(chunk.applied, chunk.applied_epoch):
             # Offered long ago, and what this replica holds may be counted on by now; or no answer of it has reached
             # the leader, which must learn of it to go on.
-            self.replica.tell_position(peer, chunk.epoch, chunk.epoch)
+            self.replica.tell_position(peer, chunk.epoch)
             return
         self._generation += 1
         self.checkpoints.void()
@@ -624,20 +607,12 @@ class Partition:
         )
         self.ctx.attend(self.uid)
 
-    def _can_go_on_from(self, sequence: int, epoch: int) -> bool:
-        """Whether this replica holds the record before the leader's log."""
-        log = self.replica.log
-        if self.replica.installing or sequence > log.end:
-            return False
-        return sequence < log.start - 1 or log.epoch_at(sequence) == epoch
-
     def _installed(self, recovered: RecoveredPartition, now: Now) -> None:
         self._generation += 1
         self._installation = None
         self.broken = ""
         epoch = self.replica.epoch
-        self.replica.reset(recovered)
-        self.replica.raise_epoch(epoch)
+        self.replica.installed(recovered)
         self.timeline = self._timeline_of(recovered)
         self.uploads.recovered(self._orphans(recovered), now)
         self.checkpoints.begin(self.timeline)
@@ -649,7 +624,7 @@ class Partition:
 
     def upload_wanted(self, peer: Peer, message: UploadWanted) -> None:
         """A follower lacks an upload."""
-        if self.replica.leading is not None:
+        if self.replica.is_leader:
             self.uploads.wanted(peer, message.upload)
 
     def upload_acked(self, peer: Peer, ack: UploadAck) -> None:
@@ -668,10 +643,6 @@ class Partition:
 
     # -------------------------------------------------------------- reading
 
-    def isr(self) -> tuple[Member, ...]:
-        """The ISR as last seen."""
-        return self.replica.node.isr if self.replica.node is not None else ()
-
     def describe(self, now: Now) -> dict[str, object]:
         """The partition's counts, as applied here; epoch and sequence say how fresh they are."""
         ready = self.dispatcher.ready_count(self.uid, now) if self.replica.serving else 0
@@ -681,7 +652,7 @@ class Partition:
             "leader": self.ctx.settings.broker_id if self.replica.is_leader else self.replica.leader,
             "epoch": self.epoch,
             "sequence": self.timeline.applied,
-            "isr": [member.broker_id for member in self.isr()],
+            "isr": [member.broker_id for member in self.replica.isr],
             "scheduled": max(self.timeline.scheduled_count - ready, 0),
             "ready": ready,
             "leased": self.timeline.leased_count,

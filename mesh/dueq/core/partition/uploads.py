@@ -175,11 +175,11 @@ class Uploads:
 
     def _check(self, number: int, index: int) -> None:
         """Answer who waits for the chunk once every member of the maximal ISR has it."""
-        upload, leading = self._led.get(number), self._replica.leading
-        if upload is None or leading is None or index not in upload.open:
+        upload = self._led.get(number)
+        if upload is None or not self._replica.is_leader or index not in upload.open:
             return
         chunk = upload.open[index]
-        needed = {member.broker_id for member in leading.maximal_isr() if member != self._ctx.me}
+        needed = {member.broker_id for member in self._replica.waited_on() if member != self._ctx.me}
         if not chunk.synced or not needed <= chunk.acked:
             return
         del upload.open[index]
@@ -260,7 +260,7 @@ class Uploads:
 
         def chunk_read(answer: object, now: Now) -> None:
             assert isinstance(answer, ChunkRead)
-            gone = replica.leading is None or self._ctx.is_silent(peer, now)
+            gone = not replica.is_leader or self._ctx.is_silent(peer, now)
             if answer.data is not None and not gone:
                 self._send_read(peer, number, answer.chunk, answer.data)
                 if len(answer.data) == limits.CHUNK_BYTES:

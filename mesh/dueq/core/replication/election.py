@@ -16,7 +16,6 @@ from dueq.core.ports.membership import (
     Member,
     PartitionNode,
 )
-from dueq.core.replication.log import ReplicaLog
 from dueq.core.turn.context import Context
 from dueq.core.turn.peers import Peer
 from dueq.instant import Now
@@ -32,16 +31,21 @@ _ROUND_US = 300_000
 
 
 class Contender(Protocol):
-    """The replica that wants to lead, as far as a candidacy deals with it."""
+    """The replica that wants to lead, as far as a candidacy deals with it (see `Standing`)."""
 
     ctx: Context
     uid: int
     replicas: tuple[str, ...]
-    min_isr: int
-    log: ReplicaLog
     node: PartitionNode | None
     node_version: int
     candidacy: Candidacy | None
+
+    @property
+    def min_isr(self) -> int: ...
+
+    def last(self) -> tuple[int, int]:
+        """Epoch and sequence of the log's last record."""
+        ...
 
     def leader_gone(self) -> bool:
         """Whether the leader has given up, or its registration is gone or is another life's."""
@@ -129,9 +133,7 @@ class Candidacy:
         replica = self._replica
         epoch = replica.node.epoch if replica.node is not None else 0
         for peer in voters:
-            peer.vote_requests.append(
-                VoteRequest(replica.uid, self._round, epoch, replica.log.last_epoch, replica.log.end)
-            )
+            peer.vote_requests.append(VoteRequest(replica.uid, self._round, epoch, *replica.last()))
 
     def _missing(self, now: Now) -> list[Peer]:
         """Voters within reach that have not answered."""

@@ -124,17 +124,17 @@ class SnapshotService:
     def requested(self, peer: Peer, request: SnapshotRequest, now: Now) -> None:
         """Read the part and send it."""
         replica = self._replica
-        if replica.leading is None or request.epoch != replica.epoch:
+        if not replica.is_leader or request.epoch != replica.epoch:
             return
 
         def read(answer: object, then: Now) -> None:
             assert isinstance(answer, SnapshotRead)
-            if replica.leading is None or request.epoch != replica.epoch:
+            if not replica.is_leader or request.epoch != replica.epoch:
                 return  # deposed meanwhile
             self._readers[peer.broker_id] = (answer.applied, then.mono_us)
             self._send(peer.broker_id, request.epoch, answer)
             if answer.last:
-                replica.leading.installed_to(peer.broker_id, answer.applied)
+                replica.installed_to(peer.broker_id, answer.applied)
 
         self._ctx.read(
             lambda token: ReadSnapshot(

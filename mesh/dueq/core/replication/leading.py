@@ -21,8 +21,9 @@ from dueq.core.ports.membership import (
 )
 from dueq.core.ports.persistence import LogRead, ReadLog
 from dueq.core.replication.confirming import Confirmation
-from dueq.core.replication.log import ReplicaLog
+from dueq.core.replication.durable_log import DurableLog
 from dueq.core.replication.progress import Progress
+from dueq.core.replication.standing import Standing
 from dueq.core.turn.context import Context
 from dueq.core.turn.peers import Peer
 from dueq.instant import Now
@@ -42,19 +43,21 @@ class LedReplica(Protocol):
     uid: int
     replicas: tuple[str, ...]
     min_isr: int
-    log: ReplicaLog
-    node: PartitionNode | None
-    node_version: int
-    commit: int
-    synced: int
-    durable_epoch: int
+    log: DurableLog
     leading: Leading | None
+
+    @property
+    def commit(self) -> int: ...
+    @property
+    def synced(self) -> int: ...
+    @property
+    def durable_epoch(self) -> int: ...
 
     def append_own(self, entry: LogEntry, now: Now) -> None:
         """Append to the log as its leader."""
         ...
 
-    def leader_commit(self, sequence: int, now: Now) -> None:
+    def commit_to(self, sequence: int, now: Now) -> None:
         """Everything up to here is committed."""
         ...
 
@@ -64,10 +67,6 @@ class LedReplica(Protocol):
 
     def give_up(self, now: Now, why: str) -> None:
         """Lead no longer."""
-        ...
-
-    def node_set(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
-        """A compare-and-set of the node has succeeded."""
         ...
 
     def offer_snapshot(self, peer: Peer) -> None:
@@ -85,8 +84,8 @@ class Leading:
         confirmation: whether it may push, and answer consumers.
     """
 
-    def __init__(self, replica: LedReplica, epoch: int, now: Now) -> None:
-        self._replica = replica
+    def __init__(self, replica: LedReplica, standing: Standing, epoch: int, now: Now) -> None:
+        self._replica, self._standing = replica, standing
         self._ctx = replica.ctx
         self.epoch = epoch
         self.barrier = 0
@@ -139,7 +138,7 @@ class Leading:
     @property
     def node(self) -> PartitionNode:
         """The node as this leader last knew it."""
-        node = self._replica.node
+        node = self._standing.node
         assert node is not None
         return node
 
@@ -173,7 +172,7 @@ class Leading:
         if lowest >= self.barrier and lowest > replica.commit:
             while self._appended and self._appended[0][0] <= lowest:
                 self._ctx.metrics.committed(now.mono_us - self._appended.popleft()[1])
-            replica.leader_commit(lowest, now)
+            replica.commit_to(lowest, now)
 
     def healthy(self, now: Now) -> bool:
         """Whether min_isr replicas of the maximal ISR are within reach, so that a new record could commit soon."""
@@ -567,7 +566,7 @@ class Leading:
                 self.confirmation.node_was_ours(asked_us)
             self._set_ended(node, done, now)
 
-        self._ctx.compare_and_set(replica.uid, replica.node_version, node, ended)
+        self._ctx.compare_and_set(replica.uid, self._standing.node_version, node, ended)
         self._ctx.attend(replica.uid)
 
     def _set_ended(self, node: PartitionNode, done: CompareAndSetDone, now: Now) -> None:
@@ -576,7 +575,7 @@ class Leading:
         if done.outcome is SetOutcome.DONE:
             self._unknown.clear()
             self._settle = False
-            replica.node_set(done, node, now)
+            self._standing.node_set(done, node)
             self._ctx.log(
                 "info", "partition.isr_changed", uid=replica.uid, epoch=self.epoch, leader=node.leader,
                 isr=[member.broker_id for member in node.isr],

@@ -16,7 +16,7 @@ from dueq.core.ports.membership import (
     ReadNode,
     SetOutcome,
 )
-from dueq.core.replication.leading import Leading
+from dueq.core.replication.standing import Standing
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq_codecs.messages import Leadership
@@ -27,40 +27,36 @@ class StoppedReplica(Protocol):
 
     ctx: Context
     uid: int
-    epoch: int
     leader: str
-    leading: Leading | None
-    node: PartitionNode | None
-    node_version: int
 
-    def give_up(self, now: Now, why: str) -> None:
-        """Lead no longer."""
-        ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def is_leader(self) -> bool: ...
 
-    def node_set(self, done: CompareAndSetDone, wanted: PartitionNode, now: Now) -> None:
-        """A compare-and-set of the node has succeeded."""
+    def hand_over(self, now: Now, why: str) -> None:
+        """Give up where another member of the ISR could take over."""
         ...
 
 
 class Stopped:
     """What a stopped replica does in place of leading."""
 
-    def __init__(self, replica: StoppedReplica) -> None:
-        self._replica = replica
+    def __init__(self, replica: StoppedReplica, standing: Standing) -> None:
+        self._replica, self._standing = replica, standing
         self._resigning = False
 
     def decline(self) -> None:
         """Tell the leader not to hand the partition over to this broker: as if it had given up this epoch already."""
         replica = self._replica
-        if replica.leading is None and (peer := replica.ctx.peers.get(replica.leader)) is not None:
+        if not replica.is_leader and (peer := replica.ctx.peers.get(replica.leader)) is not None:
             peer.tell_leadership(Leadership(replica.uid, replica.epoch, leads=False, serving=False))
 
     def tick(self, now: Now) -> bool:
         """Hand over, or have the node no longer name this broker; returns whether that is still under way."""
         replica = self._replica
-        if replica.leading is not None:
-            if replica.leading.has_heir() and replica.leading.healthy(now):
-                replica.give_up(now, "it is stopped, and another member of the ISR is not")
+        if replica.is_leader:
+            replica.hand_over(now, "it is stopped, and another member of the ISR is not")
             return True
         if not self._is_named():
             return False
@@ -70,14 +66,14 @@ class Stopped:
 
     def _is_named(self) -> bool:
         """Whether others must take this broker for the leader: what it gave up was not taken by the coordinator."""
-        node, settings = self._replica.node, self._replica.ctx.settings
+        node, settings = self._standing.node, self._replica.ctx.settings
         return node is not None and (node.leader, node.incarnation) == (
             settings.broker_id,
             settings.incarnation,
         )
 
     def _resign(self) -> None:
-        replica, node = self._replica, self._replica.node
+        replica, standing, node = self._replica, self._standing, self._standing.node
         assert node is not None
         nobody = PartitionNode("", 0, node.epoch, node.isr)
         self._resigning = True
@@ -85,9 +81,9 @@ class Stopped:
         def ended(done: CompareAndSetDone, now: Now) -> None:
             self._resigning = False
             if done.outcome is SetOutcome.DONE:
-                replica.node_set(done, nobody, now)
+                standing.node_set(done, nobody)
             elif done.outcome is not SetOutcome.REFUSED:
                 replica.ctx.coordinate(ReadNode(replica.uid))
             replica.ctx.attend(replica.uid)
 
-        replica.ctx.compare_and_set(replica.uid, replica.node_version, nobody, ended)
+        replica.ctx.compare_and_set(replica.uid, standing.node_version, nobody, ended)

@@ -66,7 +66,7 @@ def test_a_sole_member_needs_its_node_after_a_pause(stage: Stage) -> None:
     """Another replica may have been made the only member by hand, and have nothing to tell it."""
     leading = _leading(stage, "b2")
     stage.acked_by("b2", 1)
-    stage.replica.node = PartitionNode("b1", leading.node.incarnation, 1, (stage.ctx.me,))
+    stage.replica.standing.node = PartitionNode("b1", leading.node.incarnation, 1, (stage.ctx.me,))
     stage.replica.min_isr = 1
     stage.peer("b2").registered = stage.peer("b3").registered = False
     assert leading.confirmed(stage.now)
@@ -86,7 +86,7 @@ def test_an_ack_of_the_epoch_before_does_not_leave_with_a_later_echo(stage: Stag
     """It was true when it was made; the frame that it leaves with answers what came after."""
     stage.node("b2", 1, "b1", "b2", "b3")
     stage.peer("b2").acks[UID] = Ack(UID, 1, 1)
-    stage.replica.leader, stage.replica.epoch = "b2", 1
+    stage.replica.leader, stage.replica.log.epoch = "b2", 1
     record = Record(RecordKind.BARRIER, UID, 1, 2, 0)
     stage.replica.append_received(stage.peer("b3"), Append(UID, 2, 0, 0, 0, [LogEntry(record)]), stage.now)
     assert stage.ack_to("b2") is None

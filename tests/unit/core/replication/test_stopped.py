@@ -33,7 +33,7 @@ def test_it_does_not_stand() -> None:
     stage = stopped()
     stage.node("", 1, "b1", "b2")
     assert not stage.replica.tick(stage.now)
-    assert stage.replica.candidacy is None
+    assert stage.replica.standing.candidacy is None
     assert stage.replica.role == "stopped"
 
 
