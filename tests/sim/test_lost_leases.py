@@ -76,3 +76,24 @@ def test_a_leader_that_gives_more_than_the_credit_is_found_out(monkeypatch: pyte
     _forgetful(stage)
     stage.until(lambda: stage.history.wrong, "a verdict")
     stage.expect("holds 3 messages, of 2 at most" in stage.history.wrong[0], f"{stage.history.wrong}")
+
+
+def test_what_another_leader_has_given_is_not_counted() -> None:
+    """b1 gives b3 its partition back: it counts the leases there no longer, and gives as many of its own anew."""
+    stage = Stage(partitions=3, replicas=2, min_isr=1)
+    own, _, moved = stage.uids
+    stage.nodes["b3"].crash()
+    stage.until(lambda: stage.leader_of(moved) == "b1", "b1 leads in b3's place")
+    stage.nodes["b3"].start()
+    user = ConsumingUser(stage.sdk("user"), stage.history, stage.topic, credit=4, lease_ms=300_000, seed=1)
+    user.habits = Habits(forget=1.0)
+    user.weather, user.led_by = (lambda uid: "fine"), stage.led_by
+    stage.run_ms(5_000)
+    for uid in (moved, own):
+        stage.stored(*[b"%d of %d" % (n, uid) for n in range(8)], due=stage.now_ms + 100, uid=uid)
+        stage.run_ms(1_000)
+    stage.expect(any(delivery.uid == moved for delivery in user.held), "it holds some of b3's")
+    stage.until(lambda: stage.leader_of(moved) == "b3", "b3 leads again", within_ms=120_000)
+    stage.run_ms(1_000)
+    stage.expect(len(user.held) > 4, f"it holds more: {len(user.held)}")
+    stage.expect(not stage.history.wrong, f"{stage.history.wrong}")

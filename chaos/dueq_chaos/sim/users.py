@@ -5,7 +5,7 @@ They do what the SDK's synchronous face does for a program, and note in the hist
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -207,6 +207,7 @@ class ConsumingUser:
         habits: may be changed at any time.
         weather: of a partition: None while anything may hold up what travels; else what names the leadership and
             the last change of the weather, so that two equal answers mean that nothing has happened between.
+        led_by: of a partition: what names the leadership.
         open: whether a consumer is open or being opened.
         gone: the consumers that it has closed.
     """
@@ -218,12 +219,15 @@ class ConsumingUser:
         self.credit, self.lease_ms = credit, lease_ms
         self.habits = Habits()
         self.weather: Callable[[int], object] = lambda uid: None
+        self.led_by: Callable[[int], object] = lambda uid: None
         self.random = Random(seed)
         self.careless = Random(seed * 0x9E3779B1 + 2)
         self.open = False
         self.gone: list[bytes] = []
         self._id = b""
         self._inbox: list[Delivery] = []
+        self._came_by: dict[Delivery, object] = {}
+        """The leadership by which each has come; pruned now and then."""
         self._given_up: dict[tuple[int, int, int, int], None] = {}
         self._held: dict[Delivery, told.Delivery] = {}
         self._unsure: list[tuple[MessageKey, Delivery]] = []
@@ -336,6 +340,7 @@ class ConsumingUser:
         if isinstance(effect, effects.Deliver):
             if not self.open:
                 return  # it has come while the user left the `with`, and goes back with the goodbye
+            self._note_leaders(effect.deliveries)
             self._inbox.extend(effect.deliveries)
             if all(self.weather(delivery.uid) is not None for delivery in effect.deliveries):
                 self._within_credit()
@@ -355,14 +360,24 @@ class ConsumingUser:
             if not isinstance(effect.error, TopicNotFound):
                 self._later(500_000, self._reopen)
 
-    def _within_credit(self) -> None:
-        """What it has and has not decided about is no more than it asked for, unless leaders have just changed.
+    def _note_leaders(self, deliveries: Sequence[Delivery]) -> None:
+        if len(self._came_by) > 4 * self.credit:
+            self._came_by = {delivery: self._came_by[delivery] for delivery in [*self._inbox, *self._held]}
+        self._came_by |= {delivery: self.led_by(delivery.uid) for delivery in deliveries}
 
-        A lease that is over by its own count, and that it is about to be told of, has been the leader's to give again.
+    def _within_credit(self) -> None:
+        """What it has and has not decided about is no more than it asked for, but for what other leaders have given.
+
+        A leader that has given up a partition counts the leases of the others only, and gives as many anew (a planned
+        move needs no fault). A lease that is over by its own count, and that it is about to be told of, has been the
+        leader's to give again.
         """
         if len(self._inbox) + len(self._held) > self.credit:
             now_us = self.client.world.now_us
-            held = sum(delivery.deadline_us > now_us for delivery in [*self._inbox, *self._held])
+            held = sum(
+                delivery.deadline_us > now_us and self._came_by[delivery] == self.led_by(delivery.uid)
+                for delivery in [*self._inbox, *self._held]
+            )
             if held > self.credit:
                 self.history.wrong.append(
                     f"{self.client.name} holds {held} messages, of {self.credit} at most"
