@@ -23,7 +23,7 @@ from dueq.core.ports.persistence import (
     SaveCheckpoint,
     TrimLog,
 )
-from dueq.core.state.checkpoint import Summary
+from dueq.core.state.summary import Summary
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered.engine import Engine
 from dueq.storage.ordered.leveldb import LevelDbEngine

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dueq.core.ports.entry import ENTRY, FLAG_FAR, Entries, State, keys_of
-from dueq.core.ports.persistence import DedupRow, JobRow, RecoveredPartition, SaveCheckpoint
+from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
+from dueq.core.ports.tables import TableRow
 from dueq.core.state.applied import Applied
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS, HOUR_MS
@@ -39,10 +40,7 @@ class Disk:
         self.index: dict[tuple[int, int], Entries] = {}
         self.moved: dict[int, int] = {}
         self.leased: dict[int, Entries] = {}
-        self.dedup: dict[tuple[bytes, int], bytes] = {}
-        self.job_answers: dict[tuple[bytes, int], bytes] = {}
-        self.jobs: dict[bytes, bytes] = {}
-        self.days: dict[int, bytes] = {}
+        self.tables: dict[bytes, dict[bytes, bytes]] = {}
         self.applied = self.low_water = 0
         self.summary = b""
         self.finished: list[int] = []
@@ -63,19 +61,15 @@ class Disk:
             self.index[wait_at, key] = row
             if wait_at != row["first"][0]:
                 self.moved[key] = wait_at
-        for entry in save.dedup:
-            if entry.value is None:
-                del self.dedup[entry.client_id, entry.sequence]
-            else:
-                self.dedup[entry.client_id, entry.sequence] = entry.value
-        for job in save.jobs:
-            assert job.value is not None
-            self.jobs[job.job] = job.value
-        for entry in save.job_answers:
-            assert entry.value is not None
-            self.job_answers[entry.client_id, entry.sequence] = entry.value
-        for day, packed in save.days:
-            self.days[day] = packed
+        for tag, changed in save.tables.items():
+            table = self.tables.setdefault(tag, {})
+            for row_key, value in changed:
+                if value is not None:
+                    table[row_key] = value
+                elif tag == b"f":
+                    table.pop(row_key, None)  # who comes and goes between two checkpoints leaves nothing
+                else:
+                    del table[row_key]
         self.applied, self.low_water, self.summary = save.applied, save.low_water, save.summary
         self.finished += keys_of(save.finished).tolist()
         assert all(wait_at >= self.low_water for wait_at, _ in self.index)
@@ -103,15 +97,13 @@ class Disk:
         return found, len(after) <= limit, seen[-1][0] if seen else None, frozenset(left_out)
 
     def recover(self) -> RecoveredPartition:
-        dedup = [DedupRow(client, sequence, value) for (client, sequence), value in self.dedup.items()]
-        random.Random(self.applied).shuffle(dedup)
+        tables = {tag: [TableRow(*row) for row in table.items()] for tag, table in self.tables.items()}
+        for rows in tables.values():
+            random.Random(self.applied).shuffle(rows)
         leased = np.concatenate(list(self.leased.values())) if self.leased else np.empty(0, ENTRY)
-        days = [(day, packed) for day, packed in self.days.items() if packed]
         return RecoveredPartition(
             UID, "topic", 1, 0, self.applied, self.applied + 1, self.applied, [(0, 0)], [],
-            self.low_water, leased, dedup, days, self.summary, [],
-            jobs=[JobRow(*row) for row in self.jobs.items()],
-            job_answers=[DedupRow(*name, value) for name, value in self.job_answers.items()],
+            self.low_water, leased, tables, self.summary, [],
         )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from dueq.core.state.job_table import Job
+from dueq.core.state.job import Job
 from dueq_chaos.scenarios.hand import Hand, Stored
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim import scale

@@ -100,7 +100,7 @@ RULES: Final = (
         "job-forgets-its-leases",
         "What a job has leased is not counted out when its leases end.",
         "a transaction that never drains, and is never forgotten",
-        (change(f"{_LIVE}._end_leases", "self.jobs.count(rows, 0, -1)", "pass"),),
+        (change(f"{_LIVE}._end_leases", "self._count(rows, 0, -1)", "pass"),),
         seeds=24,
         finders=(5,),
     ),

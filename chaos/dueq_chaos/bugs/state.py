@@ -35,7 +35,7 @@ STATE: Final = (
             change(
                 "core.partition.partition:Partition._pump",
                 "        try:\n",
-                "        timeline._dedup.expire(now.wall_us // 1000)\n        try:\n",
+                "        timeline.dedup.expire(now.wall_us // 1000)\n        try:\n",
             ),
         ),
         seeds=63,
@@ -49,8 +49,7 @@ STATE: Final = (
             change(
                 "core.partition.partition:Partition._applied_leading",
                 "        self.dispatcher.lead(self, now)\n",
-                "        self.timeline._dedup = type(self.timeline._dedup)()\n"
-                "        self.dispatcher.lead(self, now)\n",
+                "        self.timeline.dedup.__init__()\n        self.dispatcher.lead(self, now)\n",
             ),
         ),
         seeds=24,

@@ -49,8 +49,8 @@ STORAGE: Final = (
         (
             change(
                 "storage.ordered.snapshots:_Open._all_rows",
-                "for tag in _TIMELINE_TAGS:",
-                "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'l']:",
+                "yield 0, key, value",
+                "if key[3:4] != b'l':\n                    yield 0, key, value",
             ),
         ),
         seeds=24,
@@ -63,8 +63,12 @@ STORAGE: Final = (
         (
             change(
                 "storage.ordered.snapshots:_Open._all_rows",
-                "in self._timeline.scan(prefix, layout.after(prefix)):",
-                "in list(self._timeline.scan(prefix, layout.after(prefix)))[: 16 if tag == b'i' else None]:",
+                "        for key, value in self._timeline.scan(*bounds):\n",
+                "        of_index = 0\n"
+                "        for key, value in self._timeline.scan(*bounds):\n"
+                "            of_index += key[3:4] == b'i'\n"
+                "            if key[3:4] == b'i' and of_index > 16:\n"
+                "                continue\n",
             ),
         ),
         seeds=24,
@@ -77,8 +81,8 @@ STORAGE: Final = (
         (
             change(
                 "storage.ordered.snapshots:_Open._all_rows",
-                "for tag in _TIMELINE_TAGS:",
-                "for tag in [tag for tag in _TIMELINE_TAGS if tag != b'd']:",
+                "yield 0, key, value",
+                "if key[3:4] != b'd':\n                    yield 0, key, value",
             ),
         ),
         seeds=24,
@@ -229,7 +233,7 @@ STORAGE: Final = (
                 "    except UnknownVersion as error:\n        self._stop(str(error))\n"
                 "        return Timeline(self.uid, None, self.hot_rows_max, place=place)",
                 "    except UnknownVersion as error:\n"
-                "        recovered.summary, recovered.days = b'', []\n"
+                "        recovered.summary, recovered.tables = b'', {}\n"
                 "        return Timeline(self.uid, recovered, self.hot_rows_max, place=place)",
             ),
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.state.job_table import Job
+from dueq.core.state.job import Job
 from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.twins import deed_differs, state_differs

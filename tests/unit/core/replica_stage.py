@@ -32,7 +32,7 @@ def entry(sequence: int, epoch: int) -> LogEntry:
 def filled(applied: int, epoch: int) -> RecoveredPartition:
     """A replica that was filled from a snapshot and has not caught up with a leader since."""
     return RecoveredPartition(
-        UID, "t", epoch, applied, applied, applied + 1, applied, [(epoch, applied)], [], 0, NO_ENTRIES, [], [], b"", [],
+        UID, "t", epoch, applied, applied, applied + 1, applied, [(epoch, applied)], [], 0, NO_ENTRIES, {}, b"", [],
         unproven=True,
     )  # fmt: skip
 

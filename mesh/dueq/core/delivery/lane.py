@@ -13,7 +13,7 @@ from dueq import limits
 from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES, DueQueue
 from dueq.core.delivery.leases import FEW, NEVER_US, LeaseTable, Phase, Slots
 from dueq.core.ports.entry import Entries, State
-from dueq.core.state.job_table import Job
+from dueq.core.state.job import Job
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
 

@@ -23,7 +23,7 @@ from dueq.core.ports.effects import Read
 from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage
-from dueq.core.state.checkpoint import Summary
+from dueq.core.state.summary import Summary
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq_codecs.messages import BrowseReply, BrowseRequest, Code

@@ -25,7 +25,8 @@ from dueq import limits
 from dueq.core.ports.entry import NO_ENTRIES, Entries, keys_of
 from dueq.core.ports.persistence import IndexScanned, ScanIndex
 from dueq.core.state.applied import Applied
-from dueq.core.state.job_table import Job, JobTable
+from dueq.core.state.job import Job
+from dueq.core.state.job_table import JobTable
 from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.core.turn.context import Context
 from dueq.instant import Now

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq.core.ports.tables import Tables
 from dueq_codecs.records import LogEntry
 
 # ---------------------------------------------------------------- writes
@@ -67,23 +68,6 @@ class SaveMeta:
 
 
 @dataclass(slots=True)
-class DedupRow:
-    """One remembered answer: `value` is the core's own packing; None deletes the row."""
-
-    client_id: bytes
-    sequence: int
-    value: bytes | None
-
-
-@dataclass(slots=True)
-class JobRow:
-    """What is known of one job: `value` is the core's own packing; None deletes the row."""
-
-    job: bytes
-    value: bytes | None
-
-
-@dataclass(slots=True)
 class SaveCheckpoint:
     """All rows of one partition's state that changed since its last checkpoint: one atomic batch."""
 
@@ -101,12 +85,8 @@ class SaveCheckpoint:
     finished: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Messages that ended since the last checkpoint: their payloads are garbage (sequence, row, place,
     block_rows, flags and size matter)."""
-    dedup: list[DedupRow] = field(default_factory=list)
-    jobs: list[JobRow] = field(default_factory=list)
-    job_answers: list[DedupRow] = field(default_factory=list)
-    """As `dedup`, of INSERTs that name a job."""
-    days: list[tuple[int, bytes]] = field(default_factory=list)
-    """Forecast: (day number since 1970, 24 little-endian uint32 counts by hour); empty bytes delete it."""
+    tables: Tables = field(default_factory=dict)
+    """Rows of side tables that changed."""
     summary: bytes = b""
     """Small fixed part of the state (counts), the core's own packing."""
 
@@ -395,8 +375,8 @@ class RecoveredPartition:
     """Records after `applied`, to replay (bodies included)."""
     low_water: int
     leased: Entries
-    dedup: list[DedupRow]
-    days: list[tuple[int, bytes]]
+    tables: Tables
+    """All rows of all side tables, those of tables that this build does not know included."""
     summary: bytes
     uploads: list[int]
     """Upload numbers that have chunks on disk."""
@@ -407,8 +387,6 @@ class RecoveredPartition:
     """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
     unknown: str = ""
     """What a newer build must have written: this one cannot read the replica, which stays as it is."""
-    jobs: list[JobRow] = field(default_factory=list)
-    job_answers: list[DedupRow] = field(default_factory=list)
 
 
 @dataclass(slots=True)

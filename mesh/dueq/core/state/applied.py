@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries
-from dueq.core.state.job_table import Job
+from dueq.core.state.job import Job
 from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, NO_U64, U8, U64
 

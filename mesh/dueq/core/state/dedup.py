@@ -21,7 +21,7 @@ from array import array
 from bisect import bisect_left
 from typing import Final, NamedTuple
 
-from dueq.core.ports.persistence import DedupRow
+from dueq.core.ports.tables import TableRow
 from dueq.core.state.answers import KIND_ALIKE, KIND_MIXED, NO_SLOT, Answer, Answers
 from dueq.errors import UnknownVersion
 from dueq.limits import (
@@ -38,12 +38,18 @@ from dueq_codecs.records import U8, Record, RecordKind, RequestRef
 _FLOOR = struct.Struct("<BQ")
 _KIND_FLOOR = 3
 
+CLIENT_ID_BYTES: Final = 16
 ANSWER_BYTES = 128
 """What one answer weighs, beside its outcomes."""
 CLIENT_BYTES = 384
 """What one client weighs."""
 _NOTHING: Final = array("Q")
 """Of clients without answers; never changed."""
+
+
+def row_key(client_id: bytes, sequence: int) -> bytes:
+    """Return the key of a request's row."""
+    return client_id + sequence.to_bytes(8, "big")
 
 
 class DedupLimits(NamedTuple):
@@ -91,7 +97,7 @@ class Verdict(NamedTuple):
 class Deduplication:
     """The windows of all clients of one partition."""
 
-    def __init__(self, limits: DedupLimits = DEDUP_LIMITS, rows: list[DedupRow] | None = None) -> None:
+    def __init__(self, limits: DedupLimits = DEDUP_LIMITS) -> None:
         self.limits = limits
         self.bytes = 0
         self._answers = Answers()
@@ -100,20 +106,24 @@ class Deduplication:
         self._numbers: list[int] = []  # that are free
         self._empty: list[tuple[int, bytes]] = []  # heap of (floor_age_ms, client) without answers
         self._changed: dict[tuple[bytes, int], None] = {}
-        self._load(rows or [])
 
-    def _load(self, rows: list[DedupRow]) -> None:
+    def recover(self, rows: list[TableRow]) -> None:
+        """Begin with what the last checkpoint left.
+
+        Raises:
+            UnknownVersion: a newer build wrote a row.
+        """
         answers = []
-        for row in rows:
-            if row.value is None:
-                continue
-            kind = row.value[0]
+        for key, value in rows:
+            assert value is not None
+            client_id, sequence = key[:CLIENT_ID_BYTES], int.from_bytes(key[CLIENT_ID_BYTES:], "big")
+            kind = value[0]
             if kind == _KIND_FLOOR:
-                client = self._client(row.client_id)
-                client.floor, client.floor_saved = row.sequence, True
-                client.floor_age_ms = _FLOOR.unpack(row.value)[1]
+                client = self._client(client_id)
+                client.floor, client.floor_saved = sequence, True
+                client.floor_age_ms = _FLOOR.unpack(value)[1]
             elif kind in (KIND_ALIKE, KIND_MIXED):
-                answers.append((row.client_id, row.sequence, Answer.unpack(row.value)))
+                answers.append((client_id, sequence, Answer.unpack(value)))
             else:
                 raise UnknownVersion(f"a remembered answer of kind {kind}; this build knows 1 to 3")
         answers.sort(key=lambda found: (found[2].sequence, found[2].position))
@@ -194,7 +204,7 @@ class Deduplication:
         answers = self._answers
         return answers.age_ms(answers.oldest) if answers else None
 
-    def expire(self, age_ms: int) -> None:
+    def expire(self, age_ms: int, stamp: int = 0) -> None:
         """Forget what is too old at this age of the partition."""
         before = age_ms - self.limits.age_ms
         answers = self._answers
@@ -269,7 +279,7 @@ class Deduplication:
         """Whether `changed_rows` has anything to say."""
         return bool(self._changed)
 
-    def changed_rows(self) -> list[DedupRow]:
+    def changed_rows(self) -> list[TableRow]:
         """Return the rows that changed since the last call; from now on they count as being on disk."""
         rows = []
         for client_id, sequence in self._changed:
@@ -281,7 +291,7 @@ class Deduplication:
                 self._answers.set_saved(slot)
             elif client is not None and sequence == client.floor:
                 value, client.floor_saved = _FLOOR.pack(_KIND_FLOOR, client.floor_age_ms), True
-            rows.append(DedupRow(client_id, sequence, value))
+            rows.append(TableRow(row_key(client_id, sequence), value))
         self._changed.clear()
         return rows
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dueq.core.ports.entry import FLAG_FAR, Entries
+from dueq.core.ports.tables import TableRow
 from dueq.errors import invariant
 from dueq_codecs.records import U64
 
@@ -29,14 +30,22 @@ class Forecast:
         far: messages in the open-ended bucket.
     """
 
-    def __init__(self, days: list[tuple[int, bytes]] | None = None, far: int = 0) -> None:
+    def __init__(self, far: int = 0) -> None:
         self.hours: dict[int, int] = {}
         self.far = far
         self._changed_days: set[int] = set()
-        for day, packed in days or ():
+
+    def recover(self, rows: list[TableRow]) -> None:
+        """Begin with what the last checkpoint left."""
+        for key, packed in rows:
+            assert packed is not None
+            day = int.from_bytes(key, "big")
             for hour, count in enumerate(np.frombuffer(packed, "<u4").tolist()):
                 if count:
                     self.hours[day * DAY_HOURS + hour] = count
+
+    def expire(self, age_ms: int, stamp: int) -> None:
+        """Nothing: who stops to wait is counted out."""
 
     @property
     def total(self) -> int:
@@ -93,19 +102,19 @@ class Forecast:
             del self.hours[hour]
         self._changed_days.add(hour // DAY_HOURS)
 
-    @property
-    def changed(self) -> bool:
-        """Whether `changed_days` has anything to say."""
-        return bool(self._changed_days)
-
-    def changed_days(self) -> list[tuple[int, bytes]]:
-        """Return the rows of the days that changed since the last call; empty bytes: nothing waits then."""
+    def changed_rows(self) -> list[TableRow]:
+        """Return the rows of the days that changed since the last call, oldest first; None: nothing waits then."""
         rows = []
         for day in sorted(self._changed_days):
             counts = [self.hours.get(day * DAY_HOURS + hour, 0) for hour in range(DAY_HOURS)]
-            rows.append((day, np.array(counts, "<u4").tobytes() if any(counts) else b""))
+            packed = np.array(counts, "<u4").tobytes() if any(counts) else None
+            rows.append(TableRow(day.to_bytes(4, "big"), packed))
         self._changed_days.clear()
         return rows
+
+    def export(self) -> list[tuple[int, int]]:
+        """Return (hour since 1970, count), sorted; `far` is not in it."""
+        return sorted(self.hours.items())
 
     def by_second(
         self, hot: Entries, known_until_ms: int | None, from_ms: int, seconds: int

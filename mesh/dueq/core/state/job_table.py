@@ -16,7 +16,6 @@ When the first of these is over it is looked at, and then once a day: so nobody 
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from heapq import heappop, heappush
 from typing import Final
@@ -25,83 +24,18 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import Entries
-from dueq.core.ports.persistence import JobRow
-from dueq.errors import UnknownVersion, invariant
+from dueq.core.ports.tables import TableRow
+from dueq.core.state.applied import Applied
+from dueq.core.state.job import Job
+from dueq.core.state.side_table import Messages
+from dueq.errors import invariant
 from dueq.limits import JOB_ANSWERED_MS, JOB_MEMORY_MS
-from dueq_codecs.records import U64, JobAction, JobState, Outcome, Record
+from dueq_codecs.records import U8, U64, JobAction, JobState, Outcome, Record
 from dueq_codecs.rules import home_of
 
 Mask = npt.NDArray[np.bool_]
 
-_ROW: Final = struct.Struct("<BBBIQQQQQ")
-"""version, state, cleared, number, until, stamp, look at, waiting, leased."""
-_ROW_VERSION: Final = 1
 _LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
-
-_ENDED: Final = frozenset((JobState.ABORTED, JobState.CANCELLED))
-
-
-class Job:
-    """One job, as far as this partition knows.
-
-    Attributes:
-        key: its 16 bytes.
-        number: in this partition.
-        state: what has been decided.
-        until: the instant (Unix ms) by which it must be committed; 0: it was never hidden.
-        stamp: of the last record about it, Unix ms.
-        look_at_ms: age of the partition at which to look whether the job may be forgotten.
-        waiting, leased: messages of it that are left.
-        saved: it has a row on disk.
-    """
-
-    __slots__ = (
-        "cleared_flag", "key", "leased", "look_at_ms", "number", "saved", "stamp", "state", "until", "waiting",
-    )  # fmt: skip
-
-    def __init__(self, key: bytes, number: int, state: JobState, until: int) -> None:
-        self.key, self.number, self.state, self.until = key, number, state, until
-        self.stamp = self.look_at_ms = self.waiting = self.leased = 0
-        self.cleared_flag = self.saved = False
-
-    @property
-    def messages(self) -> int:
-        """Messages that are left."""
-        return self.waiting + self.leased
-
-    @property
-    def ended(self) -> bool:
-        """Whether its messages are not to be delivered any more."""
-        return self.state in _ENDED
-
-    @property
-    def cleared(self) -> bool:
-        """Whether the decision is worked off: everything is revealed, or withdrawn."""
-        if self.state == JobState.COMMITTED:
-            return self.cleared_flag or not self.until or not self.waiting
-        return self.ended and not self.waiting
-
-    def pack(self) -> bytes:
-        """Return the job's row."""
-        return _ROW.pack(
-            _ROW_VERSION, self.state, self.cleared_flag, self.number, self.until, self.stamp, self.look_at_ms,
-            self.waiting, self.leased,
-        )  # fmt: skip
-
-    @classmethod
-    def unpack(cls, key: bytes, value: bytes) -> Job:
-        """Read what `pack` wrote.
-
-        Raises:
-            UnknownVersion: a newer build wrote it.
-        """
-        if value[0] != _ROW_VERSION:
-            raise UnknownVersion(f"a job's row of version {value[0]}; this build knows {_ROW_VERSION}")
-        _, state, cleared, number, until, stamp, look_at_ms, waiting, leased = _ROW.unpack(value)
-        job = cls(key, number, JobState(state), until)
-        job.stamp, job.look_at_ms, job.waiting, job.leased = stamp, look_at_ms, waiting, leased
-        job.cleared_flag, job.saved = bool(cleared), True
-        return job
 
 
 class JobTable:
@@ -110,8 +44,7 @@ class JobTable:
     Args:
         index: the partition's place in its topic.
         partitions: how many the topic has.
-        rows: of the last checkpoint.
-        given: how many numbers had been given out by then.
+        given: how many numbers had been given out by the last checkpoint.
 
     Attributes:
         by_key: every job, the oldest first.
@@ -119,9 +52,7 @@ class JobTable:
         closed: number -> job of those whose messages must not be delivered: open, aborted, cancelled.
     """
 
-    def __init__(
-        self, index: int = 0, partitions: int = 1, rows: list[JobRow] | None = None, given: int = 0
-    ) -> None:
+    def __init__(self, index: int = 0, partitions: int = 1, given: int = 0) -> None:
         self._index, self._partitions = index, partitions
         self.given = given
         self.by_key: dict[bytes, Job] = {}
@@ -130,7 +61,14 @@ class JobTable:
         self._unfinished: dict[int, Job] = {}
         self._changed: dict[bytes, None] = {}
         self._looks: list[tuple[int, int]] = []  # heap: (not after its `look_at_ms`, number) of each job
-        jobs = [Job.unpack(row.job, row.value) for row in rows or () if row.value is not None]
+
+    def recover(self, rows: list[TableRow]) -> None:
+        """Begin with what the last checkpoint left.
+
+        Raises:
+            UnknownVersion: a newer build wrote a row.
+        """
+        jobs = [Job.unpack(key, value) for key, value in rows if value is not None]
         for job in sorted(jobs, key=lambda job: job.number):
             self._add(job)
 
@@ -159,8 +97,17 @@ class JobTable:
         self._concerns(job, record, age_ms)
         return job.number
 
+    def apply(self, record: Record, age_ms: int, messages: Messages, applied: Applied) -> U8:
+        """Apply a JOB record; where it decides, the job's messages may be delivered from now on, or no more."""
+        before = self.by_key.get(record.job)
+        state = before.state if before is not None else JobState.OPEN
+        outcome, applied.job = self.act(record, age_ms)
+        if applied.job is not None and applied.job.state != state:
+            applied.waiting = messages.decided(applied.job)
+        return np.array([outcome], np.uint8)
+
     def act(self, record: Record, age_ms: int) -> tuple[Outcome, Job | None]:
-        """Apply a JOB record; returns its outcome and the job as it is now."""
+        """Decide what a JOB record asks for; returns its outcome and the job as it is now."""
         job = self.by_key.get(record.job)
         if job is None:
             if record.job_action == JobAction.CLEARED:
@@ -328,12 +275,12 @@ class JobTable:
 
     # ------------------------------------------------------------ checkpoints
 
-    def changed_rows(self) -> list[JobRow]:
+    def changed_rows(self) -> list[TableRow]:
         """Return the rows that changed since the last call; from now on they count as being on disk."""
         rows = []
         for key in self._changed:
             job = self.by_key.get(key)
-            rows.append(JobRow(key, job.pack() if job is not None else None))
+            rows.append(TableRow(key, job.pack() if job is not None else None))
             if job is not None:
                 job.saved = True
         self._changed.clear()

@@ -28,10 +28,9 @@ import numpy.typing as npt
 
 from dueq.core.ports.entry import Entries, State, keys_of
 from dueq.core.state.applied import Applied
-from dueq.core.state.forecast import Forecast
 from dueq.core.state.insertion import inserted_entries
-from dueq.core.state.job_table import JobTable
 from dueq.core.state.residency import keys_named
+from dueq.core.state.side_tables import SideTables
 from dueq.core.state.table import OnDisk, Slots, Table, joined
 from dueq.core.state.window import HotWindow
 from dueq.errors import UnknownVersion
@@ -56,13 +55,12 @@ class LiveMessages:
         finished_count: how many they are.
     """
 
-    def __init__(
-        self, table: Table, window: HotWindow, forecast: Forecast, jobs: JobTable, scheduled: int
-    ) -> None:
+    def __init__(self, table: Table, window: HotWindow, tables: SideTables, scheduled: int) -> None:
         self.table = table
         self.window = window
-        self.forecast = forecast
-        self.jobs = jobs
+        self.forecast = tables.forecast
+        self.jobs = tables.jobs
+        self._counting = tables.counting
         self.scheduled = scheduled
         self.leased = 0
         self.finished: list[Entries] = []
@@ -94,7 +92,7 @@ class LiveMessages:
         slots = self._insert_rows(rows)
         self.table.mark(slots)
         self.scheduled += len(rows)
-        self.jobs.count(rows, 1, 0)
+        self._count(rows, 1, 0)
         applied.waiting = self.window.begin(rows)
 
     def lease(self, record: Record, slots: Slots, applied: Applied) -> None:
@@ -173,7 +171,7 @@ class LiveMessages:
         self.table.put(slots, rows)
         self.table.mark(slots)
         self.leased += len(rows)
-        self.jobs.count(rows, 0, 1)
+        self._count(rows, 0, 1)
         applied.leased = _joined(applied.leased, rows)
 
     def _refuse(self, keys: U64, slots: Slots, rows: Entries, applied: Applied) -> None:
@@ -296,19 +294,24 @@ class LiveMessages:
         self.table.put(slots, rows)
         self.table.mark(slots)
         self.scheduled += len(rows)
-        self.jobs.count(rows, 1, 0)
+        self._count(rows, 1, 0)
         applied.waiting = _joined(applied.waiting, self.window.begin(rows))
 
     def _stop_waiting(self, rows: Entries) -> None:
         self.forecast.end(rows)
         self.window.leave(rows)
         self.scheduled -= len(rows)
-        self.jobs.count(rows, -1, 0)
+        self._count(rows, -1, 0)
 
     def _end_leases(self, rows: Entries, applied: Applied) -> None:
         self.leased -= len(rows)
-        self.jobs.count(rows, 0, -1)
+        self._count(rows, 0, -1)
         applied.ended = _joined(applied.ended, rows)
+
+    def _count(self, rows: Entries, waiting: int, leased: int) -> None:
+        """Tell the side tables of messages that begin (1) or stop (-1) to wait, or to be leased."""
+        for count in self._counting:
+            count(rows, waiting, leased)
 
     def _finish(self, slots: Slots, rows: Entries) -> None:
         """Let messages go: those that the disk has become tombstones, the others are forgotten at once."""

@@ -18,7 +18,8 @@ import numpy as np
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
 from dueq.core.state.cold import ColdIds, ColdReads, Hold
-from dueq.core.state.job_table import Job, JobTable
+from dueq.core.state.job import Job
+from dueq.core.state.job_table import JobTable
 from dueq.core.state.table import OnDisk, Slots, Table
 from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import invariant

@@ -24,19 +24,19 @@ from dueq.core.ports.entry import Entries, State, keys_of
 from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup
 from dueq.core.state.applied import Applied, RequestResult
-from dueq.core.state.checkpoint import Summary, low_water_of, write_rows
+from dueq.core.state.checkpoint import low_water_of, write_rows
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
-from dueq.core.state.forecast import Forecast
-from dueq.core.state.job_table import JobTable
 from dueq.core.state.live import Index, LiveMessages
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
+from dueq.core.state.side_tables import SideTables
+from dueq.core.state.summary import Summary
 from dueq.core.state.table import OnDisk, Slots, Table, joined
 from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
 from dueq_codecs.messages import Code
-from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, JobState, Record, RecordKind
+from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, Record, RecordKind
 
 FINISHED_PER_DIRTY = 4
 """Finished messages that weigh as much as one dirty row."""
@@ -86,14 +86,12 @@ class Timeline:
         self._age_ms = summary.age_ms
         self.low_water = recovered.low_water if recovered else 0
         self._table = Table(uid)
-        self._forecast = Forecast(recovered.days if recovered else None, summary.far)
-        self._dedup = Deduplication(
-            dedup_limits or dedup.DEDUP_LIMITS, recovered.dedup if recovered else None
+        self._tables = SideTables(
+            recovered.tables if recovered else {}, summary, place, dedup_limits or dedup.DEDUP_LIMITS
         )
-        self._job_dedup = Deduplication(dedup.JOB_DEDUP_LIMITS, recovered.job_answers if recovered else None)
-        self.jobs = JobTable(*place, recovered.jobs if recovered else None, summary.jobs_given)
+        self.jobs, self._forecast = self._tables.jobs, self._tables.forecast
         self._window = HotWindow((self.low_water, 0) if summary.scheduled else None, self.jobs)
-        self._live = LiveMessages(self._table, self._window, self._forecast, self.jobs, summary.scheduled)
+        self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled)
         self._residency = Residency(self._table, self._window, self.jobs, hot_rows_max)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
@@ -128,12 +126,12 @@ class Timeline:
     @property
     def dedup(self) -> Deduplication:
         """What is remembered of past requests; for reading only."""
-        return self._dedup
+        return self._tables.dedup
 
     @property
     def job_dedup(self) -> Deduplication:
         """The same of INSERTs that name a job."""
-        return self._job_dedup
+        return self._tables.job_dedup
 
     @property
     def live_count(self) -> int:
@@ -252,9 +250,7 @@ class Timeline:
         self._age_ms += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
         self.stamp = record.stamp
         self.applied = record.sequence
-        self._dedup.expire(self._age_ms)
-        self._job_dedup.expire(self._age_ms)
-        self.jobs.expire(self._age_ms, record.stamp)
+        self._tables.expire(self._age_ms, record.stamp)
         verdicts, chosen = self._judge(record)
         applied = Applied()
         outcomes = self._change(record, hold, chosen, applied)
@@ -287,7 +283,7 @@ class Timeline:
     def _judge(self, record: Record) -> tuple[list[Verdict], Index | None]:
         """Decide which requests take effect, and so which rows (None: all of them)."""
         of_job = bool(record.job) and record.kind == RecordKind.INSERT
-        memory = self._job_dedup if of_job else self._dedup
+        memory = self._tables.job_dedup if of_job else self._tables.dedup
         refused = of_job and self.jobs.refuses(record)
         verdicts = []
         chosen: list[Index] = []
@@ -314,15 +310,11 @@ class Timeline:
                 number = self.jobs.insert(record, self._age_ms)
             self._live.insert(record, chosen, number, applied)
             return NO_U8
-        if record.kind == RecordKind.JOB:
-            if chosen is not None:
-                return NO_U8
-            before = self.jobs.by_key.get(record.job)
-            state = before.state if before is not None else JobState.OPEN
-            outcome, applied.job = self.jobs.act(record, self._age_ms)
-            if applied.job is not None and applied.job.state != state:
-                applied.waiting = self._residency.decided(applied.job)
-            return np.array([outcome], np.uint8)
+        table = self._tables.of_kind.get(record.kind)
+        if table is not None:
+            return (
+                NO_U8 if chosen is not None else table.apply(record, self._age_ms, self._residency, applied)
+            )
         slots = hold.slots if hold is not None else self._table.find(keys_named(record))
         if record.kind == RecordKind.LEASE:
             self._live.lease(record, slots, applied)
@@ -331,7 +323,8 @@ class Timeline:
 
     def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
         """Fill in the answers of what took effect, then answer every request."""
-        memory = self._job_dedup if record.job and record.kind == RecordKind.INSERT else self._dedup
+        of_job = bool(record.job) and record.kind == RecordKind.INSERT
+        memory = self._tables.job_dedup if of_job else self._tables.dedup
         row = 0
         for request, verdict in zip(record.requests, verdicts, strict=True):
             if verdict.fresh and verdict.answer is not None and len(outcomes):
@@ -412,10 +405,7 @@ class Timeline:
             save.finished = joined(self._live.finished)
             self._live.finished = []
             self._live.finished_count = 0
-        save.dedup = self._dedup.changed_rows()
-        save.jobs = self.jobs.changed_rows()
-        save.job_answers = self._job_dedup.changed_rows()
-        save.days = self._forecast.changed_days()
+        save.tables = self._tables.changed_rows()
         save.summary = Summary(
             self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given
         ).pack()
@@ -458,12 +448,9 @@ class Timeline:
             "entries": canonical(alive),
             "tombstones": sorted(keys_of(self._table.rows[ended]).tolist()),
             "window": self._window.end,
-            "hours": sorted(self._forecast.hours.items()),
             "far": self._forecast.far,
-            "dedup": self._dedup.export(),
-            "jobs": self.jobs.export(),
             "jobs_given": self.jobs.given,
-            "job_answers": self._job_dedup.export(),
+            **self._tables.export(),
         }
 
 

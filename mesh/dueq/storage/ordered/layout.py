@@ -10,13 +10,12 @@ timeline/                                            payload/
     uid i wait_at(6) sequence(5) row(2)   waiting entry
     uid o sequence(5) row(2)              wait_at(6), where it is not `first`
     uid l sequence(5) row(2)              leased entry
-    uid d client(16) sequence(8)          remembered answer
-    uid a client(16) sequence(8)          remembered answer to an insert of a job
-    uid j job(16)                         what is known of a job
-    uid f day(4)                          forecast counts
     uid n sequence(5) block_row(2)        rows of a block that are still live
     uid g sequence(5) …payload key        garbage: to go from payload/ once the log is past `sequence`
     uid v upload(8)                       the upload is named by a live entry of `sequence`
+
+Every other lower-case letter is the tag of a side table, of which the store knows nothing: its rows are `uid tag key`,
+and the core makes the keys (`core/state/side_tables.py`).
 
 Uid 0 belongs to the store itself: format, store id, broker id, cluster id; store id and stamp (see `pair`) are in both.
 Integers are big-endian, so keys sort as the numbers do.
@@ -43,6 +42,22 @@ INSTALLING: Final = b"1"
 """Value of the row X: the replica holds nothing, or a part of a snapshot."""
 UNPROVEN: Final = b"2"
 """Value of the row X: it holds a whole snapshot, perhaps not yet all that was committed after it."""
+
+STATE_TAGS: Final = frozenset((b"g", b"i", b"l", b"n", b"o", b"v"))
+"""Lower-case tags of rows in timeline/ that the store makes and reads itself."""
+TABLE_TAGS: Final = frozenset(bytes([letter]) for letter in range(ord("a"), ord("z") + 1)) - STATE_TAGS
+"""Tags of side tables."""
+_BEHIND_TAGS: Final = bytes([ord("z") + 1])
+
+
+def _ranges_between(tags: frozenset[bytes]) -> list[tuple[bytes, bytes]]:
+    """Return (first letter, the one behind the last) of every run of lower-case letters without these."""
+    edges = [b"a", *(edge for tag in sorted(tags) for edge in (tag, bytes([tag[0] + 1]))), _BEHIND_TAGS]
+    runs = zip(edges[::2], edges[1::2], strict=True)
+    return [(first, behind) for first, behind in runs if first < behind]
+
+
+_TABLE_RANGES: Final = _ranges_between(STATE_TAGS)
 
 STORE_FORMAT: Final = b"\0\0\0format"
 STORE_ID: Final = b"\0\0\0store_id"
@@ -95,19 +110,20 @@ def garbage_key(uid: int, sequence: int, payload_key: bytes) -> bytes:
     return head(uid, b"g") + sequence.to_bytes(5, "big") + payload_key[3:]
 
 
-def dedup_key(uid: int, client_id: bytes, sequence: int, tag: bytes = b"d") -> bytes:
-    """Return the key of a remembered answer; tag `a`: to an insert of a job."""
-    return head(uid, tag) + client_id + sequence.to_bytes(8, "big")
+def table_head(uid: int, tag: bytes) -> bytes:
+    """Return what every key of one side table begins with."""
+    assert tag in TABLE_TAGS, f"the tag {tag!r} is no side table's"
+    return head(uid, tag)
 
 
-def job_key(uid: int, job: bytes) -> bytes:
-    """Return the key of what is known of a job."""
-    return head(uid, b"j") + job
+def table_ranges(uid: int) -> list[tuple[bytes, bytes]]:
+    """Return the ranges of all side tables, those of newer builds included."""
+    return [(head(uid, first), head(uid, behind)) for first, behind in _TABLE_RANGES]
 
 
-def day_key(uid: int, day: int) -> bytes:
-    """Return the key of a day's forecast counts."""
-    return head(uid, b"f") + day.to_bytes(4, "big")
+def state_range(uid: int) -> tuple[bytes, bytes]:
+    """Return the range of all rows that a checkpoint writes, but its own: the store's and those of side tables."""
+    return head(uid, b"a"), head(uid, _BEHIND_TAGS)
 
 
 def named_key(uid: int, upload: int) -> bytes:

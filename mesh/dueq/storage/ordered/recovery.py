@@ -12,7 +12,8 @@ from pathlib import Path
 from zlib import crc32
 
 from dueq.core.ports.entry import ENTRY, NO_ENTRIES
-from dueq.core.ports.persistence import DedupRow, JobRow, RecoveredPartition
+from dueq.core.ports.persistence import RecoveredPartition
+from dueq.core.ports.tables import TableRow, Tables
 from dueq.errors import UnknownVersion
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Operation
@@ -94,9 +95,7 @@ class Recovery:
         topic = (self._timeline.get(layout.head(uid, b"P")) or b"").decode()
         meta = self._timeline.get(layout.head(uid, b"M"))
         epoch, commit = META.unpack(meta) if meta is not None else (0, 0)
-        blank = RecoveredPartition(
-            uid, topic, epoch, 0, 0, 1, 0, [(0, 0)], [], 0, NO_ENTRIES, [], [], b"", []
-        )
+        blank = RecoveredPartition(uid, topic, epoch, 0, 0, 1, 0, [(0, 0)], [], 0, NO_ENTRIES, {}, b"", [])
         mark = self._timeline.get(layout.head(uid, b"X"))
         if mark not in (None, layout.UNPROVEN):
             self.logs[uid] = LogState()
@@ -132,19 +131,19 @@ class Recovery:
         return RecoveredPartition(
             uid, topic, epoch, min(commit, log.end), applied, log.start, log.end, list(log.epochs), tail, low_water,
             NO_ENTRIES if unknown else as_entries(leased),
-            self._answers(uid, b"d"),
-            [(int.from_bytes(key[4:], "big"), value) for key, value in self._rows(uid, b"f")],
+            self._tables(uid),
             summary,
             self._orphans(uid, tail),
             unknown=unknown,
-            jobs=[JobRow(key[4:], value) for key, value in self._rows(uid, b"j")],
-            job_answers=self._answers(uid, b"a"),
         )  # fmt: skip
 
-    def _answers(self, uid: int, tag: bytes) -> list[DedupRow]:
-        return [
-            DedupRow(key[4:20], int.from_bytes(key[20:], "big"), value) for key, value in self._rows(uid, tag)
-        ]
+    def _tables(self, uid: int) -> Tables:
+        """Everything that is not the store's own: it need not know which side tables there are."""
+        tables: Tables = {}
+        for first, behind in layout.table_ranges(uid):
+            for key, value in self._timeline.scan(first, behind):
+                tables.setdefault(key[3:4], []).append(TableRow(key[4:], value))
+        return tables
 
     def _rows(self, uid: int, tag: bytes) -> list[tuple[bytes, bytes]]:
         prefix = layout.head(uid, tag)

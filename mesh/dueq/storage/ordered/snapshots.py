@@ -18,8 +18,6 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Operation, Snapshot
 from dueq.storage.ordered.rows import pack_row, read_rows
 
-_TIMELINE_TAGS = (b"C", b"a", b"d", b"f", b"g", b"i", b"j", b"l", b"n", b"o", b"v")
-
 
 class _Open:
     """One snapshot that is being read."""
@@ -38,9 +36,9 @@ class _Open:
         self.used_us = 0
 
     def _all_rows(self) -> Iterator[tuple[int, bytes, bytes]]:
-        for tag in _TIMELINE_TAGS:
-            prefix = layout.head(self.uid, tag)
-            for key, value in self._timeline.scan(prefix, layout.after(prefix)):
+        checkpoint = layout.head(self.uid, b"C")
+        for bounds in ((checkpoint, layout.after(checkpoint)), layout.state_range(self.uid)):
+            for key, value in self._timeline.scan(*bounds):
                 yield 0, key, value
         first = layout.block_key(self.uid, 0, 0)
         behind = layout.block_key(self.uid, self.applied + 1, 0)
@@ -146,13 +144,12 @@ def unpack_rows(uid: int, data: bytes | memoryview) -> tuple[list[Operation], li
         StoreDamaged: it is not what a leader sends: cut short, or rows of another partition.
     """
     puts: tuple[list[Operation], list[Operation]] = ([], [])
-    allowed = [
-        [layout.head(uid, tag) for tag in _TIMELINE_TAGS],
-        [layout.head(uid, b"b"), layout.head(uid, b"u")],
-    ]
+    checkpoint, (first, behind) = layout.head(uid, b"C"), layout.state_range(uid)
+    bodies = layout.head(uid, b"b"), layout.head(uid, b"u")
     try:
         for database, key, value in read_rows(data):
-            if key[:4] not in allowed[database]:
+            known = first <= key < behind or key == checkpoint if database == 0 else key[:4] in bodies
+            if not known:
                 raise StoreDamaged(f"a snapshot of partition {uid} holds the key {key.hex()}")
             puts[database].append((key, value))
     except ValueError as error:

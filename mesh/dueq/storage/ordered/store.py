@@ -349,13 +349,9 @@ class OrderedStore:
         batch.extend((gone, None) for gone in layout.message_keys(uid, b"l", write.unlease))
         self._put_entries(uid, write.put)
         self._finish(uid, write.finished)
-        for row in write.dedup:
-            batch.append((layout.dedup_key(uid, row.client_id, row.sequence), row.value))
-        for row in write.job_answers:
-            batch.append((layout.dedup_key(uid, row.client_id, row.sequence, b"a"), row.value))
-        batch.extend((layout.job_key(uid, job.job), job.value) for job in write.jobs)
-        for day, counts in write.days:
-            batch.append((layout.day_key(uid, day), counts or None))
+        for tag, rows in write.tables.items():
+            prefix = layout.table_head(uid, tag)
+            batch.extend((prefix + key, value) for key, value in rows)
         epoch = self._logs[uid].epoch_at(write.applied)
         value = CHECKPOINT.pack(write.applied, epoch, write.low_water) + write.summary
         batch.append((layout.head(uid, b"C"), value))

@@ -41,7 +41,7 @@ def test_what_has_been_forgotten_takes_nothing() -> None:
     dedup.expire(1001)
     dedup.expire(2002)
     assert (dedup.bytes, len(dedup._answers), len(dedup._answers._data)) == (0, 0, 0)
-    assert not dedup.changed
+    assert dedup.changed_rows() == []
 
 
 def test_a_row_is_deleted_though_its_client_came_back_and_went_within_one_checkpoint() -> None:
@@ -55,7 +55,7 @@ def test_a_row_is_deleted_though_its_client_came_back_and_went_within_one_checkp
     insert(dedup, 1, 7, 2, age_ms=2002)
     dedup.expire(3003)
     dedup.expire(4004)
-    assert [(row.sequence, row.value) for row in dedup.changed_rows()] == [(7, None)]
+    assert dedup.changed_rows() == [(row.key, None)]
 
 
 def test_a_client_whose_answers_leave_time_and_again_is_noted_a_bounded_number_of_times() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import Entries
-from dueq.core.ports.persistence import JobRow
+from dueq.core.ports.tables import TableRow
 from dueq.core.state.applied import Applied
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.timeline import AGE_STEP_MS, Timeline
@@ -165,4 +165,4 @@ def test_home_does_not_decide_again_what_it_may_have_forgotten() -> None:
 
 def test_a_row_of_a_newer_build_is_refused() -> None:
     with pytest.raises(UnknownVersion):
-        JobTable(rows=[JobRow(AWAY, b"\xff" * 48)])
+        JobTable().recover([TableRow(AWAY, b"\xff" * 48)])

@@ -13,6 +13,7 @@ import pytest
 
 from dueq.core.ports.entry import FLAG_UPLOAD, NO_ENTRIES, Entries, State, keys_of
 from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
+from dueq.core.ports.tables import TableRow
 from dueq.core.state.applied import Applied
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.timeline import Timeline
@@ -104,9 +105,10 @@ class Shelf:
         save = self.last
         assert save is not None
         leased = [row for row in self.rows.values() if row["state"][0] == State.LEASED]
+        tables = {tag: [row for row in rows if row.value is not None] for tag, rows in save.tables.items()}
         return RecoveredPartition(
             UID, "topic", 1, 0, save.applied, save.applied + 1, save.applied, [(0, 0)], [], save.low_water,
-            np.concatenate(leased) if leased else NO_ENTRIES, save.dedup, save.days, save.summary, [],
+            np.concatenate(leased) if leased else NO_ENTRIES, tables, save.summary, [],
         )  # fmt: skip
 
 
@@ -582,9 +584,17 @@ def trace() -> str:
         if turn % 5 == 0:
             shelf.save(story.timeline)
             assert shelf.last is not None
-            seen.update(repr((shelf.last.put.tobytes(), shelf.last.dedup, shelf.last.days)).encode())
+            seen.update(repr((shelf.last.put.tobytes(), shelf.last.tables)).encode())
         seen.update(repr(story.timeline.export()).encode())
     return seen.hexdigest()
+
+
+def test_a_side_table_of_a_newer_build_is_refused_rather_than_lost() -> None:
+    _, shelf, _ = cold_story()
+    found = shelf.recover()
+    found.tables[b"z"] = [TableRow(b"key", b"value")]
+    with pytest.raises(UnknownVersion, match="side tables that this build does not know: 'z'"):
+        Timeline(UID, found)
 
 
 def test_the_state_does_not_depend_on_the_hash_seed() -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import ENTRY
-from dueq.core.state import answers, checkpoint, dedup, job_table
+from dueq.core.state import answers, dedup, job, summary
+from dueq.core.state.side_tables import SideTables
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.format import FORMAT
 
@@ -46,7 +47,10 @@ def test_every_tag_of_a_key_is_there() -> None:
     )
     assert listed
     tags = set(re.findall(r"\buid (\w)\b", listed[0]))
-    assert {row["tag"].strip("`") for row in table("Keys", "tag")} == tags
+    side = set(SideTables({}, summary.Summary(), (0, 1), dedup.DEDUP_LIMITS).tags.values())
+    assert len(side) == 4, "no two have one tag"
+    assert side <= layout.TABLE_TAGS
+    assert {row["tag"].strip("`") for row in table("Keys", "tag")} == tags | {tag.decode() for tag in side}
 
 
 @pytest.mark.parametrize(
@@ -56,10 +60,8 @@ def test_every_tag_of_a_key_is_there() -> None:
         ("i", layout.index_keys(1, np.array([5], np.uint64), np.array([2 << 16 | 3], np.uint64))[0]),
         ("o", layout.message_keys(1, b"o", np.array([2 << 16 | 3], np.uint64))[0]),
         ("l", layout.message_keys(1, b"l", np.array([2 << 16 | 3], np.uint64))[0]),
-        ("d", layout.dedup_key(1, bytes(16), 3)),
-        ("a", layout.dedup_key(1, bytes(16), 3, b"a")),
-        ("j", layout.job_key(1, bytes(16))),
-        ("f", layout.day_key(1, 4)),
+        ("d", layout.table_head(1, b"d") + dedup.row_key(bytes(16), 3)),
+        ("a", layout.table_head(1, b"a") + dedup.row_key(bytes(16), 3)),
         ("n", layout.counter_key(1, 2, 3)),
         ("v", layout.named_key(1, 2)),
         ("b", layout.block_key(1, 2, 3)),
@@ -100,9 +102,9 @@ def test_entries() -> None:
 @pytest.mark.parametrize(
     ("title", "form", "version"),
     [
-        ("Checkpoints", checkpoint._SUMMARY, checkpoint._SUMMARY_VERSION),
+        ("Checkpoints", summary._SUMMARY, summary._SUMMARY_VERSION),
         ("Answers", answers._ROW, None),
-        ("Jobs", job_table._ROW, job_table._ROW_VERSION),
+        ("Jobs", job._ROW, job._ROW_VERSION),
     ],
 )
 def test_the_rows_that_the_core_packs(title: str, form: struct.Struct, version: int | None) -> None:

@@ -36,6 +36,7 @@ from dueq.core.ports.persistence import (
     TrimLog,
     TruncateLog,
 )
+from dueq.core.ports.tables import TableRow
 from dueq.errors import InvalidRequest, StoreDamaged
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Operation
@@ -382,7 +383,8 @@ def test_an_upload_is_dropped_only_when_neither_a_live_message_nor_the_sweep_nee
 def test_a_snapshot_makes_an_equal_replica(disk: Disk) -> None:
     disk.store.commit([AppendLog(UID, [insert(n, [b"xy"] * 2) for n in range(1, 40)]), SaveMeta(UID, 1, 39)])
     put = entries(*[(n, row, 1_000 + n) for n in range(1, 40) for row in (0, 1)], block_rows=2)
-    disk.store.commit([SaveCheckpoint(UID, 39, 1_000, put=put, summary=b"sum", days=[(5, b"\1\0\0\0" * 24)])])
+    tables = {b"f": [TableRow(b"\0\0\0\5", b"\1\0\0\0" * 24)], b"z": [TableRow(b"of a newer build", b"")]}
+    disk.store.commit([SaveCheckpoint(UID, 39, 1_000, put=put, summary=b"sum", tables=tables)])
     other = Disk()
     other.store.commit([InstallBegin(UID, "t", 6)])
     number, part, last = 0, 0, False
@@ -401,7 +403,7 @@ def test_a_snapshot_makes_an_equal_replica(disk: Disk) -> None:
     assert filled.unproven
     assert not filled.installing
     assert (filled.applied, filled.epoch, filled.log_start, filled.log_end) == (39, 6, 40, 39)
-    assert (filled.summary, filled.days, filled.epochs) == (b"sum", [(5, b"\1\0\0\0" * 24)], [(1, 39)])
+    assert (filled.summary, filled.tables, filled.epochs) == (b"sum", tables, [(1, 39)])
     scans = [store.read(ScanIndex(1, UID, 0, 0, 999)) for store in (disk.store, other.store)]
     assert scans[0].entries.tobytes() == scans[1].entries.tobytes()  # type: ignore[union-attr]
     payloads = other.store.read(ReadPayloads(1, UID, put))

@@ -1,0 +1,78 @@
+"""One job, as far as a partition knows, and its row on the disk."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from dueq.errors import UnknownVersion
+from dueq_codecs.records import JobState
+
+_ROW: Final = struct.Struct("<BBBIQQQQQ")
+"""version, state, cleared, number, until, stamp, look at, waiting, leased."""
+_ROW_VERSION: Final = 1
+
+_ENDED: Final = frozenset((JobState.ABORTED, JobState.CANCELLED))
+
+
+class Job:
+    """One job, as far as this partition knows.
+
+    Attributes:
+        key: its 16 bytes.
+        number: in this partition.
+        state: what has been decided.
+        until: the instant (Unix ms) by which it must be committed; 0: it was never hidden.
+        stamp: of the last record about it, Unix ms.
+        look_at_ms: age of the partition at which to look whether the job may be forgotten.
+        waiting, leased: messages of it that are left.
+        saved: it has a row on disk.
+    """
+
+    __slots__ = (
+        "cleared_flag", "key", "leased", "look_at_ms", "number", "saved", "stamp", "state", "until", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, key: bytes, number: int, state: JobState, until: int) -> None:
+        self.key, self.number, self.state, self.until = key, number, state, until
+        self.stamp = self.look_at_ms = self.waiting = self.leased = 0
+        self.cleared_flag = self.saved = False
+
+    @property
+    def messages(self) -> int:
+        """Messages that are left."""
+        return self.waiting + self.leased
+
+    @property
+    def ended(self) -> bool:
+        """Whether its messages are not to be delivered any more."""
+        return self.state in _ENDED
+
+    @property
+    def cleared(self) -> bool:
+        """Whether the decision is worked off: everything is revealed, or withdrawn."""
+        if self.state == JobState.COMMITTED:
+            return self.cleared_flag or not self.until or not self.waiting
+        return self.ended and not self.waiting
+
+    def pack(self) -> bytes:
+        """Return the job's row."""
+        return _ROW.pack(
+            _ROW_VERSION, self.state, self.cleared_flag, self.number, self.until, self.stamp, self.look_at_ms,
+            self.waiting, self.leased,
+        )  # fmt: skip
+
+    @classmethod
+    def unpack(cls, key: bytes, value: bytes) -> Job:
+        """Read what `pack` wrote.
+
+        Raises:
+            UnknownVersion: a newer build wrote it.
+        """
+        if value[0] != _ROW_VERSION:
+            raise UnknownVersion(f"a job's row of version {value[0]}; this build knows {_ROW_VERSION}")
+        _, state, cleared, number, until, stamp, look_at_ms, waiting, leased = _ROW.unpack(value)
+        job = cls(key, number, JobState(state), until)
+        job.stamp, job.look_at_ms, job.waiting, job.leased = stamp, look_at_ms, waiting, leased
+        job.cleared_flag, job.saved = bool(cleared), True
+        return job
