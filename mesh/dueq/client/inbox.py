@@ -17,13 +17,18 @@ class Inbox:
 
     Args:
         wake: called in the I/O thread, without the lock, when something has come.
+
+    Attributes:
+        lost: messages in the user's hands whose leases were lost, and of which he was not told yet.
+        failure: why nothing more will come.
+        closed: the user takes nothing more.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._lock = threading.Lock()
         self._buffer: deque[Delivery] = deque()
-        self._lost: deque[Delivery] = deque()
+        self.lost: deque[Delivery] = deque()
         self.failure: DueqError | None = None
         self.closed = False
 
@@ -49,7 +54,7 @@ class Inbox:
         """Leases are over: take back what is here and return it; keep for the user what he has."""
         with self._lock:
             unhandled = [delivery for delivery in deliveries if not delivery.handed]
-            self._lost.extend(delivery for delivery in deliveries if delivery.handed)
+            self.lost.extend(delivery for delivery in deliveries if delivery.handed)
             self._take_out(unhandled)
         self._wake()
         return unhandled
@@ -83,11 +88,11 @@ class Inbox:
 
     def take_lost(self) -> list[Delivery]:
         """Leases lost since the last time, of messages that the user has."""
-        if not self._lost:
+        if not self.lost:
             return []
         with self._lock:
-            lost = list(self._lost)
-            self._lost.clear()
+            lost = list(self.lost)
+            self.lost.clear()
         return lost
 
     def close(self) -> list[Delivery]:

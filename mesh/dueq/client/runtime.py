@@ -11,6 +11,7 @@ import os
 import random
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -34,6 +35,16 @@ LAZY_US: Final = 2_000
 
 _contexts: dict[int, zmq.Context[Any]] = {}
 _contexts_lock = threading.Lock()
+_runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
+
+
+def _leave_behind() -> None:
+    """In a forked process: its parent's runtimes do not work here. Noted once, so that no call asks for its process."""
+    for runtime in list(_runtimes):
+        runtime.forked = True
+
+
+os.register_at_fork(after_in_child=_leave_behind)
 
 
 def mono_us() -> int:
@@ -57,10 +68,16 @@ def _context() -> zmq.Context[Any]:
 
 
 class Runtime:
-    """One client's session machine at work. Thread-safe."""
+    """One client's session machine at work. Thread-safe.
+
+    Attributes:
+        client_id: 16 random bytes.
+        forked: this process is a fork of the one that made it, and the thread did not follow.
+    """
 
     def __init__(self, endpoints: Sequence[str]) -> None:
-        self.pid = os.getpid()
+        self.forked = False
+        _runtimes.add(self)
         self.client_id = os.urandom(16)
         self._core = ClientCore(self.client_id, endpoints, random.Random())
         self._calls = itertools.count(1)
@@ -130,7 +147,7 @@ class Runtime:
     def stop(self, timeout: float = 5.0) -> None:
         """Close the links and end the thread; calls that wait fail with ClientClosed."""
         self._stopping = True
-        if self.pid == os.getpid() and not self._ended:
+        if not self.forked and not self._ended:
             self.submit(Close())
             self._wake()
             if threading.current_thread() is not self._thread:

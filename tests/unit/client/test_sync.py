@@ -322,6 +322,28 @@ def test_a_forked_child_begins_anew(client: Client, broker: FakeBroker) -> None:
     assert len(broker.rows) == 3
 
 
+def test_a_consumer_does_not_follow_into_a_forked_child(client: Client, broker: FakeBroker) -> None:
+    with client.consumer("departures") as consumer:
+        assert consumer.receive(timeout=0) == []
+        broker.push([b"one"])
+        (message,) = consumer.receive(1, timeout=5)
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                for call in (consumer.receive, message.ack):
+                    with pytest.raises(ClientClosed, match="forked"):
+                        call()
+                os.write(write, b"refused")
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        os.close(write)
+        assert os.read(read, 100) == b"refused"
+        os.close(read)
+        message.ack(wait=True)
+
+
 def test_endpoints_come_from_the_environment(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUEQ_ENDPOINTS", broker.endpoint)
     with Client() as client:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -64,7 +63,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
         self._closed = True
         runtime = self._runtime
         if runtime is not None:
-            if runtime.pid == os.getpid():
+            if not runtime.forked:
                 for consumer in list(self._consumers):
                     await consumer.close()
             await stop(runtime)
@@ -194,7 +193,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
         if self._closed:
             raise ClientClosed("the client is closed")
         runtime = self._runtime
-        if runtime is not None and runtime.pid == os.getpid():
+        if runtime is not None and not runtime.forked:
             return runtime
         if runtime is not None:
             self._lock = threading.Lock()  # after a fork somebody who is not here may hold it

@@ -155,7 +155,7 @@ class Consumer:
         self._closed = True
         unhandled = self._inbox.close()
         runtime = self._runtime
-        if runtime is None or runtime.pid != os.getpid():
+        if runtime is None or runtime.forked:
             return
         try:
             self._client._run_on(runtime, orders.close_consumer(self.consumer_id, unhandled), timeout)
@@ -167,17 +167,12 @@ class Consumer:
 
     # -------------------------------------------------------------- inside
 
-    def _attached(self) -> Runtime | None:
-        """The runtime, if there is one already."""
-        runtime = self._runtime
-        if runtime is not None and runtime.pid != os.getpid():
-            raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
-        return runtime
-
     def _live(self) -> Runtime:
         """Attach on first use."""
+        if self._runtime is not None and self._runtime.forked:
+            raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
         with self._opening:
-            return self._attached() or self._open()
+            return self._runtime or self._open()
 
     def _open(self) -> Runtime:
         if self._closed:
@@ -198,17 +193,24 @@ class Consumer:
         return runtime
 
     def _receive(self, number: int, timeout: float | None) -> list[Message]:
-        if self._attached() is None:
+        # The usual case first, and nothing but it: this costs each message of a loop that takes them one by one.
+        runtime, inbox = self._runtime, self._inbox
+        if runtime is None or runtime.forked:
             self._live()
+        if inbox.lost:
+            self._tell_of_lost()
+        taken = inbox.take(number, mono_us()) or self._wait(number, timeout)
+        return [Message(self, delivery) for delivery in taken]
+
+    def _wait(self, number: int, timeout: float | None) -> list[Delivery]:
+        """Take at least one message; none when time is over or the consumer was closed."""
         until_us = None if timeout is None else mono_us() + int(timeout * 1e6)
         while True:
             self._arrivals.clear()
             self._tell_of_lost()
             taken = self._inbox.take(number, mono_us())
-            if taken:
-                return [Message(self, delivery) for delivery in taken]
-            if self._inbox.closed:
-                return []
+            if taken or self._inbox.closed:
+                return taken
             if self._inbox.failure is not None:
                 raise self._inbox.failure
             rest = None if until_us is None else (until_us - mono_us()) / 1e6
@@ -245,7 +247,9 @@ class Consumer:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
             return self._client._run(orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
-        runtime = self._attached() or self._live()
+        runtime = self._runtime
+        if runtime is None or runtime.forked:
+            runtime = self._live()
         runtime.submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
         return []
 
