@@ -61,6 +61,7 @@ REGRESSIONS = {
     306796886651: "a member that was being installed refused its vote, and the one that held everything never led",
     131: "home forgot a job before another partition, of which more was left, did (the simulator's own fault)",
     20108: "a partition that was full of jobs took no more, and as nothing was logged it forgot none",
+    70138: "a clock that was set ahead on a slow network was set back by too little: a message was early",
     40342: "a broker that was alone was given the disk of another one (the simulator's own fault)",
     70156: "an ack of a disk that was lost before its leader woke and read it (the simulator's own fault)",
     72010: "what two leaders of one partition gave, before and after a move, was held against one credit",

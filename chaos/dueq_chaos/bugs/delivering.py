@@ -25,7 +25,7 @@ DELIVERING: Final = (
         (
             change(
                 "core.turn.mesh_time:MeshTime.mesh_now_us",
-                "now.wall_us + min(0, correction_us + trip_us // 2)",
+                "now.wall_us + correction_us",
                 "now.wall_us",
             ),
         ),

@@ -28,8 +28,8 @@ STAGED: Final = (
             change("core.broker:BrokerCore._dispatch", "paused=self._clock.hold", "paused=False"),
             change(
                 "core.turn.mesh_time:MeshTime.mesh_now_us",
-                "correction_us, trip_us = self._median(now)",
-                "correction_us, trip_us = (0, 0) if self.hold else self._median(now)",
+                "correction_us = _correction(known)",
+                "correction_us = 0 if self.hold else _correction(known)",
             ),
         ),
         seeds=0,

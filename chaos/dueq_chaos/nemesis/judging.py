@@ -63,7 +63,7 @@ def judge(history: History, emptied: bool, clocks_off_s: float = 0) -> Judgement
 def stamped_ahead(history: History, delayed_s: float = 0) -> int:
     """How many deliveries say that they were released after they arrived.
 
-    Mesh time is ahead of the true time by half the best round trip between brokers at most.
+    Mesh time is ahead of the true time by the best round trip between brokers at most.
 
     Args:
         history: of all clients.

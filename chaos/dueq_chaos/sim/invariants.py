@@ -67,14 +67,19 @@ class _Seen:
 class Invariants:
     """Watches every broker of a mesh.
 
+    Args:
+        mesh: its brokers.
+        clock_error_us: how early a push may be because clocks are compared by frames.
+        unproved_us: how long frames take on this network. A clock that is ahead by no more may look right.
+
     Attributes:
         steps: broker turns so far.
         ledger: what has been committed.
     """
 
-    def __init__(self, mesh: SimMesh, clock_error_us: int) -> None:
+    def __init__(self, mesh: SimMesh, clock_error_us: int, unproved_us: int = 0) -> None:
         self.mesh = mesh
-        self.clock_error_us = clock_error_us
+        self.clock_error_us, self.unproved_us = clock_error_us, unproved_us
         self.steps = 0
         self.ledger = Ledger()
         self.copies = Copies(mesh, self.ledger)
@@ -275,7 +280,7 @@ class Invariants:
         """Invariant 3: never early, and only under a lease that was committed for this consumer, half of it left."""
         if push.leader == name and (little := self.promises.too_little_left(push)):
             self._fail(f"{name} pushes {little}")
-        wall_us = self.mesh.world.wall_us + self.clock_error_us
+        wall_us = self.mesh.world.wall_us + self._may_be_ahead_us(push.leader)
         rows = zip(
             push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), push.token.tolist(), push.due.tolist(),
             push.lease_left_ms.tolist(), strict=True,
@@ -293,6 +298,11 @@ class Invariants:
                 self._fail(f"{what}: {wrong}")
             if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):
                 self._fail(f"{what}: there is no committed lease of it for this consumer")
+
+    def _may_be_ahead_us(self, leader: str) -> int:
+        """How far a leader's view of mesh time may be ahead: by all of an error that frames cannot show."""
+        ahead_us = self.mesh.nodes[leader].wall_error_us
+        return self.clock_error_us + (ahead_us if 0 < ahead_us <= self.unproved_us else 0)
 
     def _not_longer(self, name: str, key: MessageKey, left_ms: int, what: str) -> None:
         """Nobody is told that a lease lasts longer than it is long."""

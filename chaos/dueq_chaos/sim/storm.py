@@ -18,7 +18,7 @@ _QUIET_US = 120_000_000
 _LOOK_US = 20_000
 """Time between two looks for the end of the storm."""
 _CLOCK_ERROR_US = 1_000
-"""Half the best round trip: what remains of a clock that is ahead (mesh time)."""
+"""A clock that is ahead by less than a frame takes on the usual network is not known to be."""
 _DRIFT_ERROR_US = 10_000
 """What a clock that is slewed by 500 ppm may gain on a slow network before a newer measurement counts for more."""
 _TRACE_LINES = 4_000
@@ -83,7 +83,8 @@ class Storm:
             )  # fmt: skip
         self.random = self.mesh.world.random
         self._clock_error_us = _clock_error_us(self.plan)
-        self.invariants = Invariants(self.mesh, clock_error_us=self._clock_error_us)
+        self._unproved_us = options.delay_us[1] if options.delay_us and self._clock_error_us else 0
+        self.invariants = Invariants(self.mesh, self._clock_error_us, self._unproved_us)
         self._faults = Faults(self.mesh, self._burst, self._users)
         self._workload: Workload | None = None
         self.uids: list[int] = []
@@ -197,7 +198,8 @@ class Storm:
         unreceived = punctuality.unreceived(mesh, self.invariants.ledger, workload.consumers)
         workload.calm()
         mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
-        verdicts = unreceived + mesh.history.verdicts(clock_error_us=self._clock_error_us) + mesh.failures()
+        early = mesh.history.verdicts(clock_error_us=self._clock_error_us + self._unproved_us)
+        verdicts = unreceived + early + mesh.failures()
         if not (whole and mesh.whole()):
             waiting = {name: len(client.calls) for name, client in mesh.sdks.items()}
             verdicts.append(

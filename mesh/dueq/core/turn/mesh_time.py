@@ -1,17 +1,22 @@
 """Mesh time: what this broker compares due instants with, and how far its own clock may be trusted.
 
 A broker's wall clock may be ahead; a message pushed by it would be early, irrevocably. So every broker
-measures the others' offsets (four timestamps each, as NTP does) and takes
+measures the others' offsets (four timestamps each, as NTP does). A measurement proves that an offset lies within
+half a round trip of the one it gives, so each has a lowest and a highest value; the own offset, 0, is certain. With
+the medians of the lowest and of the highest values
 
-    mesh time = min(own clock, own clock + median offset + half the round trip of that measurement)
+    mesh time = own clock                        where the highest is 0 or more: nothing proves that it is ahead
+                own clock + the median lowest    where a majority proves that it is ahead
 
-over all brokers' offsets, its own 0 included. Of an even number the lower one of the two middle values is the
-median: between two clocks nobody can say which is right, and late can be mended while early cannot. A clock
-that is behind is left alone. What remains is bounded by half a round trip.
+So while a majority is right, a clock that is proved wrong makes nothing early, and one that is right is never set
+back. A clock may be ahead unproved by no more than a round trip. Of an even number the lower one of the two middle
+values is the median: between two clocks nobody can say which is right, and late can be mended while early cannot. A
+clock that is behind is left alone.
 
 An offset is kept as *peer's wall clock minus own monotonic clock*, so when the own wall clock is slewed or
-set, what was measured before stays right. A step is held against the clock all the same (see `turn`):
-pushes wait until a majority has been measured anew. A broker that knows no peer has nothing to measure
+set, what was measured before stays right. A step is held against the clock all the same (see `turn`), as the
+monotonic clock may have stood still with its machine: pushes wait until a majority has been measured anew, and what
+that disproves is dropped. A broker that knows no peer has nothing to measure
 against: it holds for `LONE_HOLD_US`, so that a clock set twice in a row has settled.
 
 A broker that has just started knows nothing of its clock. Until it has measured a majority of the registered
@@ -36,6 +41,8 @@ ALONE_US: Final = 10_000_000
 SLOT_US: Final = 1_000_000
 SLOTS: Final = 10
 """The best measurement of each slot is kept, for 10 s in all."""
+DRIFT_US: Final = 2 * SLOT_US * limits.CLOCK_DRIFT_PPM // 1_000_000
+"""How far two clocks may part in the time of a slot."""
 VERDICT_US: Final = 1_000_000
 """Least time between two of the three measurements that convict a clock."""
 VERDICTS: Final = 3
@@ -62,10 +69,11 @@ class _Peer:
     def add(self, trip_us: int, base_us: int, mono_us: int) -> None:
         """Keep a measurement if it is the best of its slot."""
         self.fresh = self.judged = True
+        slot = mono_us // SLOT_US
         if self._stale:
             self._stale = False
-            self._slots.clear()
-        slot = mono_us // SLOT_US
+            self._slots = deque(old for old in self._slots if _agree(old, (slot, trip_us, base_us)))
+            self.expire(mono_us)
         if self._slots and self._slots[-1][0] == slot:
             if trip_us >= self._slots[-1][1]:
                 return
@@ -82,8 +90,7 @@ class _Peer:
         latest = mono_us // SLOT_US
         while len(self._slots) > least and self._slots[0][0] <= latest - SLOTS:
             self._slots.popleft()
-        drift_us = 2 * SLOT_US * limits.CLOCK_DRIFT_PPM // 1_000_000
-        ranked = [(trip + (latest - slot) * drift_us, trip, base) for slot, trip, base in self._slots]
+        ranked = [(trip + (latest - slot) * DRIFT_US, trip, base) for slot, trip, base in self._slots]
         self.best = min(ranked)[1:] if ranked else None
 
     def doubt(self) -> None:
@@ -187,26 +194,26 @@ class MeshTime:
     # -------------------------------------------------------------- reading
 
     def mesh_now_us(self, now: Now) -> int:
-        """Return mesh time as Unix µs: never ahead of the own wall clock."""
-        correction_us, trip_us = self._median(now)
-        return now.wall_us + min(0, correction_us + trip_us // 2)
+        """Return mesh time as Unix µs: never ahead of the own wall clock.
+
+        Brokers that are gone count where that makes it later.
+        """
+        base_us = now.wall_us - now.mono_us
+        known = _clocks(self._peers, base_us)
+        correction_us = _correction(known)
+        if self._gone:
+            correction_us = min(correction_us, _correction(known + _clocks(self._gone, base_us)))
+        return now.wall_us + correction_us
 
     def offset_of_mesh_us(self, now: Now) -> int:
         """Return the best guess, on neither side, of mesh time minus the own wall clock: for those who measure us.
 
         Who is told `mesh_now_us` of a broker that is behind believes that the whole mesh is.
         """
-        return self._median(now)[0]
-
-    def _median(self, now: Now) -> tuple[int, int]:
-        """Return the median offset (own clock included as 0) and the round trip of its measurement.
-
-        Brokers that are gone count where that makes mesh time later.
-        """
         base_us = now.wall_us - now.mono_us
-        known = _clocks(self._peers, base_us)
-        gone = _clocks(self._gone, base_us)
-        return min(_middle(known), _middle(known + gone))
+        known = [offset for offset, _ in _clocks(self._peers, base_us)]
+        gone = [offset for offset, _ in _clocks(self._gone, base_us)]
+        return min(_median(known), _median(known + gone))
 
     # -------------------------------------------------------------- judging the own clock
 
@@ -317,7 +324,7 @@ class MeshTime:
         if known is None or known.best is None:
             return False
         offset_us = known.best[1] - (now.wall_us - now.mono_us)
-        return abs(offset_us - self._median(now)[0]) <= self._max_offset_us
+        return abs(offset_us - self.offset_of_mesh_us(now)) <= self._max_offset_us
 
     def alarm(self, now: Now) -> str:
         """Return what is wrong with the clock, for the log and the status; empty when nothing is."""
@@ -327,7 +334,7 @@ class MeshTime:
             return "the wall clock has stepped: pushes are held until the mesh has been measured anew"
         if self._verdicts >= VERDICTS:
             return (
-                f"the wall clock is {-self._median(now)[0] // 1000} ms from the mesh's median; "
+                f"the wall clock is {-self.offset_of_mesh_us(now) // 1000} ms from the mesh's median; "
                 f"the limit is {self._max_offset_us // 1000} ms"
             )
         if self._beyond(now):
@@ -340,6 +347,19 @@ def _clocks(peers: dict[str, _Peer], base_us: int) -> list[tuple[int, int]]:
     return [(best[1] - base_us, best[0]) for peer in peers.values() if (best := peer.best)]
 
 
-def _middle(clocks: list[tuple[int, int]]) -> tuple[int, int]:
-    """Return the median of these and of the own clock; of two in the middle the lower one."""
-    return sorted([*clocks, (0, 0)])[len(clocks) // 2]
+def _correction(clocks: list[tuple[int, int]]) -> int:
+    """Return what is to be added to the own clock: nothing, unless a majority proves that it is ahead."""
+    if _median([offset + trip // 2 for offset, trip in clocks]) >= 0:
+        return 0
+    return _median([offset - trip // 2 for offset, trip in clocks])
+
+
+def _median(offsets_us: list[int]) -> int:
+    """Return the median of these and of the own clock's 0; of two in the middle the lower one."""
+    return sorted([*offsets_us, 0])[len(offsets_us) // 2]
+
+
+def _agree(old: tuple[int, int, int], new: tuple[int, int, int]) -> bool:
+    """Return whether two measurements (slot, round trip, base) may both be right."""
+    apart_us = (old[1] + new[1]) // 2 + (new[0] - old[0] + 1) * DRIFT_US
+    return abs(new[2] - old[2]) <= apart_us

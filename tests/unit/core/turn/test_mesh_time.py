@@ -24,10 +24,12 @@ def settled() -> MeshTime:
     return clock
 
 
-def measure(clock: MeshTime, peer: str, offset_ms: int, now: Now, trip_us: int = 200) -> None:
-    """The peer's clock is ahead by `offset_ms`; the frames took `trip_us` in all, half each way."""
+def measure(
+    clock: MeshTime, peer: str, offset_ms: int, now: Now, trip_us: int = 200, there_us: int | None = None
+) -> None:
+    """The peer's clock is ahead by `offset_ms`; the frames took `trip_us` in all, `there_us` of it to the peer."""
     sent_us = now.wall_us - trip_us - 1000
-    came_us = sent_us + trip_us // 2 + offset_ms * 1000
+    came_us = sent_us + (trip_us // 2 if there_us is None else there_us) + offset_ms * 1000
     clock.observe(peer, sent_us, came_us, came_us + 1000, now.wall_us, now)
 
 
@@ -36,13 +38,41 @@ def test_without_peers_mesh_time_is_the_own_clock() -> None:
     assert clock.mesh_now_us(at(0)) == WALL_US
 
 
-def test_a_clock_that_is_ahead_of_the_majority_is_set_back_but_for_half_a_round_trip() -> None:
+def test_a_clock_that_is_ahead_of_the_majority_is_set_back_and_half_a_round_trip_more() -> None:
     clock = MeshTime()
     for peer in ("b2", "b3"):
         measure(clock, peer, -40, at(0))
     clock.turn(at(0))
     assert clock.offset_us("b2") == -40_000
-    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 + 100
+    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 - 100
+
+
+def test_a_clock_that_is_proved_to_be_ahead_makes_nothing_early_however_slow_the_network_is() -> None:
+    """Found by storm 70138: b2, an hour ahead, pushed early by what its own frame had taken to the others."""
+    for there_us in (0, 20_000, 39_000, 40_000):
+        clock = MeshTime()
+        measure(clock, "b2", -3_600_000, at(0), trip_us=40_000, there_us=there_us)
+        measure(clock, "b3", -3_600_000, at(0), trip_us=10_000, there_us=there_us // 4)
+        mesh_us = clock.mesh_now_us(at(0))
+        assert WALL_US - 3_600_000_000 - 40_000 <= mesh_us <= WALL_US - 3_600_000_000
+
+
+def test_a_clock_that_is_right_is_not_set_back_however_slow_the_network_is() -> None:
+    for there_us in (0, 20_000, 40_000):
+        clock = MeshTime()
+        for peer in ("b2", "b3"):
+            measure(clock, peer, 0, at(0), trip_us=40_000, there_us=there_us)
+        assert clock.mesh_now_us(at(0)) == WALL_US
+
+
+def test_the_bounds_of_a_majority_count_and_not_those_of_the_clock_in_the_middle() -> None:
+    """Of three clocks the one in the middle may be the wrong one, and its measurement the better one."""
+    clock = MeshTime()
+    measure(clock, "b2", -100, at(0), trip_us=60_000, there_us=60_000)
+    measure(clock, "b3", -80, at(0), trip_us=200)
+    assert clock.mesh_now_us(at(0)) <= WALL_US - 80_000
+    measure(clock, "b3", -60, at(1), trip_us=100)
+    assert clock.mesh_now_us(at(1)) <= at(1).wall_us - 60_000
 
 
 def test_mesh_time_does_not_leap_to_a_clock_that_is_ahead_when_the_last_measured_peer_dies() -> None:
@@ -51,7 +81,7 @@ def test_mesh_time_does_not_leap_to_a_clock_that_is_ahead_when_the_last_measured
     measure(clock, "b2", -20_000, at(0))
     clock.turn(at(0))
     clock.forget("b2")
-    assert clock.mesh_now_us(at(3)) == WALL_US + 3_000 - 20_000_000 + 100
+    assert clock.mesh_now_us(at(3)) == WALL_US + 3_000 - 20_000_000 - 100
     for second in range(1, 30):
         clock.turn(at(second * 1000))
     assert clock.mesh_now_us(at(30_000)) == WALL_US + 30_000_000
@@ -66,7 +96,7 @@ def test_a_wrong_clock_that_is_gone_does_not_help_another_one_to_outvote_the_rig
         clock.turn(at(0))
         clock.forget("b2")
         measure(clock, "b3", -200, at(100, step_ms=200), trip_us=100)
-        assert clock.mesh_now_us(at(100, step_ms=200)) == WALL_US + 100_000 + 50
+        assert clock.mesh_now_us(at(100, step_ms=200)) == WALL_US + 100_000 - 50
 
 
 def test_a_clock_that_is_behind_is_left_alone() -> None:
@@ -94,7 +124,7 @@ def test_one_wrong_peer_of_two_changes_nothing() -> None:
 def test_of_two_clocks_the_one_behind_counts() -> None:
     clock = MeshTime()
     measure(clock, "b2", -40, at(0))
-    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 + 100
+    assert clock.mesh_now_us(at(0)) == WALL_US - 40_000 - 100
 
 
 def test_an_old_measurement_counts_no_longer_than_clocks_may_have_parted() -> None:
@@ -104,7 +134,7 @@ def test_an_old_measurement_counts_no_longer_than_clocks_may_have_parted() -> No
         measure(clock, "b3", 0, at(ms), trip_us=3_000 if ms else 200)
     for peer in ("b2", "b3"):
         measure(clock, peer, -3, at(6_000), trip_us=1_000)
-    assert clock.mesh_now_us(at(6_000)) == at(6_000).wall_us - 3_000 + 500
+    assert clock.mesh_now_us(at(6_000)) == at(6_000).wall_us - 3_000 - 500
 
 
 def test_the_shortest_round_trip_of_the_last_seconds_counts() -> None:
@@ -125,7 +155,7 @@ def test_the_last_measurement_of_a_registered_broker_stays_while_it_is_silent() 
     clock.turn(at(0))
     clock.turn(at(70_000))
     assert clock.offset_us("b2") == -40_000
-    assert clock.mesh_now_us(at(70_000)) == WALL_US + 70_000_000 - 40_000 + 100
+    assert clock.mesh_now_us(at(70_000)) == WALL_US + 70_000_000 - 40_000 - 100
     clock.forget("b2")
     clock.turn(at(90_000))
     assert clock.mesh_now_us(at(90_000)) == WALL_US + 90_000_000
@@ -198,7 +228,7 @@ def test_a_broker_without_registration_has_no_offset_and_is_needed_for_no_majori
 def test_slewing_the_own_clock_does_not_change_mesh_time() -> None:
     clock = settled()
     measure(clock, "b2", -40, at(0))
-    assert clock.mesh_now_us(at(1000, step_ms=30)) == WALL_US + 1_000_000 - 40_000 + 100
+    assert clock.mesh_now_us(at(1000, step_ms=30)) == WALL_US + 1_000_000 - 40_000 - 100
 
 
 def test_a_step_holds_until_a_majority_is_measured_anew() -> None:
@@ -226,7 +256,37 @@ def test_a_wall_clock_that_was_set_forward_does_not_set_mesh_time_meanwhile() ->
     clock.turn(at(0))
     clock.turn(at(10, step_ms=3_600_000))
     assert clock.hold
-    assert clock.mesh_now_us(at(10, step_ms=3_600_000)) == at(10).wall_us + 100
+    assert clock.mesh_now_us(at(10, step_ms=3_600_000)) == at(10).wall_us - 100
+
+
+def test_after_a_step_good_measurements_are_not_given_up_for_a_bad_one() -> None:
+    """Found by storm 70138: what was measured before a clock was set is as right as ever, and was better."""
+    clock = settled()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 0, at(0))
+    clock.turn(at(0))
+    clock.turn(at(10, step_ms=90))
+    for peer in ("b2", "b3"):
+        measure(clock, peer, -90, at(300, step_ms=90), trip_us=200_000, there_us=200_000)
+    clock.turn(at(300, step_ms=90))
+    assert not clock.hold
+    assert clock.mesh_now_us(at(300, step_ms=90)) == at(300).wall_us - 100
+
+
+def test_after_a_step_measurements_that_the_first_new_one_disproves_are_given_up() -> None:
+    """The monotonic clock stood still with the machine: all that was measured against it is behind."""
+    clock = settled()
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 0, at(0))
+    clock.turn(at(0))
+    slept = at(10, step_ms=60_000)
+    clock.turn(slept)
+    assert clock.mesh_now_us(slept) == at(10).wall_us - 100
+    awake = at(40, step_ms=60_000)
+    for peer in ("b2", "b3"):
+        measure(clock, peer, 0, awake, trip_us=5_000)
+    clock.turn(awake)
+    assert clock.mesh_now_us(awake) == awake.wall_us
 
 
 def test_frames_from_before_a_step_measure_nothing() -> None:
