@@ -83,6 +83,19 @@ def test_a_snapshot_stays_as_it_was(engine: Engine) -> None:
     assert list(engine.keys(b"a", b"z")) == [b"b", b"c"]
 
 
+def test_snapshots_in_memory_part_from_their_engine_when_either_is_written_to() -> None:
+    engine = MemoryEngine()
+    engine.write([(b"a", b"1")], sync=True)
+    first, second, closed = engine.snapshot(), engine.snapshot(), engine.snapshot()
+    closed.close()
+    first.write([(b"a", b"2")], sync=True)
+    assert [one.get(b"a") for one in (engine, first, second)] == [b"1", b"2", b"1"]
+    engine.write([(b"a", b"3")], sync=False)
+    third = engine.snapshot()
+    engine.crash()
+    assert [one.get(b"a") for one in (engine, first, second, third)] == [b"1", b"2", b"1", b"3"]
+
+
 def test_the_memory_engine_forgets_what_was_not_synced() -> None:
     engine = MemoryEngine()
     engine.write([(b"a", b"1")], sync=True)

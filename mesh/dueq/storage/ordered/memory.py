@@ -22,6 +22,8 @@ class MemoryEngine:
         self._rows: SortedDict[bytes, bytes] = SortedDict()
         # What undoes the batches since the last sync, oldest first.
         self._undo: list[list[tuple[bytes, bytes | None]]] = []
+        self._lent: list[MemorySnapshot] = []
+        """Open snapshots, which have the rows in common with it until it is written to."""
         self.fail_next = False
 
     def get(self, key: bytes) -> bytes | None:
@@ -42,6 +44,7 @@ class MemoryEngine:
         """See Engine."""
         if self.fail_next:
             raise StoreFailed("no space left on device")
+        self._part()
         undo: list[tuple[bytes, bytes | None]] = []
         for key, value in operations:
             undo.append((key, self._rows.get(key)))
@@ -56,6 +59,7 @@ class MemoryEngine:
 
     def crash(self, keep: int = 0) -> None:
         """Forget every batch since the last sync but the first `keep`."""
+        self._part()
         while len(self._undo) > keep:
             for key, value in reversed(self._undo.pop()):
                 if value is None:
@@ -72,7 +76,24 @@ class MemoryEngine:
 
     def snapshot(self) -> MemorySnapshot:
         """See Engine."""
-        return MemorySnapshot(self._rows)
+        snapshot = MemorySnapshot(self._rows, self)
+        self._lent.append(snapshot)
+        return snapshot
+
+    def _part(self) -> None:
+        """Leave the rows as they are to the open snapshots: what is written next is not for them."""
+        if self._lent:
+            kept = self._rows.copy()
+            for snapshot in self._lent:
+                snapshot._rows = kept
+            self._lent.clear()
+
+    def gave_back(self, snapshot: MemorySnapshot) -> bool:
+        """A snapshot needs the rows no more; returns whether it had them in common until now."""
+        shared = snapshot in self._lent
+        if shared:
+            self._lent.remove(snapshot)
+        return shared
 
     def level0_files(self) -> int:
         """See Engine."""
@@ -83,8 +104,18 @@ class MemoryEngine:
 
 
 class MemorySnapshot(MemoryEngine):
-    """A copy."""
+    """The rows as they were: copied when its engine is written to, as most are closed before that."""
 
-    def __init__(self, rows: SortedDict[bytes, bytes]) -> None:
+    def __init__(self, rows: SortedDict[bytes, bytes], owner: MemoryEngine) -> None:
         super().__init__()
-        self._rows = rows.copy()
+        self._rows, self._owner = rows, owner
+
+    def close(self) -> None:
+        """See Snapshot."""
+        self._owner.gave_back(self)
+
+    def _part(self) -> None:
+        """Whoever writes to a snapshot has it for his own from then on."""
+        super()._part()
+        if self._owner.gave_back(self):
+            self._rows = self._rows.copy()
