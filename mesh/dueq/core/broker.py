@@ -196,22 +196,26 @@ class BrokerCore:
         self._overviews.work(now)
         self._send_frames(now)
         ctx.close_writes()
-        self._armed_us = self.next_deadline_us(now)
+        self._armed_us = self._deadline_us(now)
         return ctx.take()
 
     def next_deadline_us(self, now: Now) -> int:
         """Return the monotonic instant (µs) at which `step` must be called even if nothing happens."""
+        return now.mono_us if self._armed_us is None else max(self._armed_us, now.mono_us)
+
+    def _deadline_us(self, now: Now) -> int:
+        """The same, of what there is at the end of a turn: nothing changes between two of them."""
         if self._ctx.again:
             return now.mono_us
         at_us = self._tick_at_us
         for peer in self._ctx.peers.values():
             if peer.incarnation:
-                at_us = min(at_us, peer.ping_at_us)
+                at_us = peer.ping_at_us if peer.ping_at_us < at_us else at_us
         for due_us in (
             self._deadlines.next_us(), self._clock.next_deadline_us(), self._ctx.gathering.until_us
         ):  # fmt: skip
-            if due_us is not None:
-                at_us = min(at_us, due_us)
+            if due_us is not None and due_us < at_us:
+                at_us = due_us
         return max(at_us, now.mono_us)
 
     def _woke(self, gap_us: int, now: Now) -> None:
@@ -241,6 +245,8 @@ class BrokerCore:
             assert isinstance(partition, Partition)
             if partition.replica.serving:
                 names[partition.topic.name] = None
+        if not names:
+            return
         look_ahead_ms = min(
             max(limits.LOOK_AHEAD_MS_MIN, 3 * self._ctx.metrics.commit_p99_us // 1000),
             limits.LOOK_AHEAD_MS_MAX,
