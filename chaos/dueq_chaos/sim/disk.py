@@ -276,7 +276,7 @@ class SimDisk:
             return
         life, group = self._life, len(self._waiting)
         self._group = group
-        took_us = self._world.random.randint(150, 600) + self.slow_us
+        took_us = self._world.between(150, 600) + self.slow_us
 
         def finish() -> None:
             if life == self._life:
@@ -324,7 +324,7 @@ class SimDisk:
                 if answer is not None:
                     done(answer)
 
-        self._world.after(self._world.random.randint(30, 800 + self.read_slow_us), finish)
+        self._world.after(self._world.between(30, 800 + self.read_slow_us), finish)
 
     # -------------------------------------------------------------- looking
 

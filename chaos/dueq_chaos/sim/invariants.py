@@ -114,11 +114,12 @@ class Invariants:
         core, name = node.core, node.name
         if core is None:
             return
+        held, known = core.partition, self._seen
         for uid in self.mesh.coordinator.nodes:
-            partition = core.partition(uid)
+            partition = held(uid)
             if partition is None:
                 continue
-            seen = self._seen.get((name, uid))
+            seen = known.get((name, uid))
             if seen is None:
                 seen = self._seen[name, uid] = _Seen()
                 self.ledger.opened(uid, (partition.index, len(partition.topic.partitions)))

@@ -126,7 +126,7 @@ class Network:
         self.sent += 1
         random, weather = self._world.random, self.weather
         bad = random.random() < weather.slow_share + weather.lost_share
-        delay_us = random.randint(*(weather.slow_us if bad else weather.delay_us))
+        delay_us = self._world.between(*(weather.slow_us if bad else weather.delay_us))
         if weather.held_share and random.random() < weather.held_share:
             delay_us = random.randint(*weather.held_us)
         stream.last_us = max(stream.last_us, self._world.now_us + delay_us)
@@ -154,7 +154,7 @@ class Network:
         copies = 2 if random.random() < weather.twice_share else 1
         for _ in range(copies):
             slow = random.random() < weather.slow_share
-            delay_us = random.randint(*(weather.slow_us if slow else weather.delay_us))
+            delay_us = self._world.between(*(weather.slow_us if slow else weather.delay_us))
             self._world.after(delay_us, self._arrival(source, target, deliver))
 
     def _arrival(self, source: str, target: str, deliver: Callable[[], None]) -> Callable[[], None]:

