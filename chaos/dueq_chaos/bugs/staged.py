@@ -35,6 +35,14 @@ STAGED: Final = (
         seeds=0,
     ),
     Bug(
+        "set-back-by-too-little",
+        "A clock that is ahead is set back so far that it may still be ahead by a round trip.",
+        "CockroachDB and Spanner: a clock that is read without its uncertainty",
+        (change("core.turn.mesh_time:_correction", "offset - trip // 2", "offset + trip // 2"),),
+        seeds=0,
+        finders=(5184, 70138),
+    ),
+    Bug(
         "cache-drops-what-the-disk-lacks",
         "A record that is committed leaves memory although this replica has not written it yet.",
         "etcd raft: an unstable entry that is dropped before it is stable cannot be read back",
