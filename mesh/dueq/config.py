@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 from dueq import limits
 from dueq.errors import InvalidRequest
+from dueq.storage.kinds import DEFAULT, is_durable
 
 _PREFIX: Final = "DUEQ_"
 _OTHERS: Final = frozenset({"DUEQ_ENDPOINTS", "DUEQ_PARENT_PID"})
@@ -21,6 +22,7 @@ _SERVICE_LINK: Final = re.compile(r"DUEQ_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 _HOT_ROWS: Final = range(64, (1 << 24) + 1)
+_STORE_MEMORY: Final = range(16 << 20, 1 << 50)
 _OFFSET_MS: Final = range(1, 60_001)
 
 
@@ -30,7 +32,7 @@ class BrokerConfig:
 
     Attributes:
         id: the broker's name in the mesh, 1–64 of A-Z a-z 0-9 . _ -.
-        data: its data folder.
+        data: its data folder; a store in memory needs none.
         zookeeper: `HOST:PORT[,HOST:PORT…][/ROOT]`; empty: the in-process stand-in of a single broker.
         listen: where to bind, `tcp://ADDRESS:PORT`; port 0: any that is free.
         advertise: where clients and peers reach it, `tcp://HOST:PORT`; empty: where it is bound (with the host's name
@@ -40,10 +42,13 @@ class BrokerConfig:
         log_format: auto (readable on a terminal, JSON otherwise), console or json.
         max_clock_offset_ms: a clock further from the mesh's than this hands its leaderships over; 1–60,000.
         hot_rows_total: waiting messages kept in memory over all partitions; 64–16,777,216.
+        store: the kind of store that keeps everything: leveldb, memory, or one that another package brings. In `memory`
+            nothing survives the process: a broker that starts again catches up from the others.
+        store_memory_bytes: how much a store in memory may hold, as it counts; from 16 MiB.
     """
 
     id: str
-    data: Path
+    data: Path | None = None
     zookeeper: str = ""
     listen: str = "tcp://127.0.0.1:7400"
     advertise: str = ""
@@ -52,6 +57,8 @@ class BrokerConfig:
     log_format: str = "auto"
     max_clock_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS
     hot_rows_total: int = limits.HOT_ROWS_TOTAL
+    store: str = DEFAULT
+    store_memory_bytes: int = limits.STORE_MEMORY_BYTES
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -63,6 +70,9 @@ class BrokerConfig:
             raise InvalidRequest(f"id has 1 to 64 characters of A-Z a-z 0-9 . _ -, not {self.id!r}")
         if self.data == Path():
             raise InvalidRequest("data names a folder, not nothing")
+        if is_durable(self.store) and self.data is None:
+            raise InvalidRequest("the setting 'data' is missing")
+        _within("store_memory_bytes", self.store_memory_bytes, _STORE_MEMORY)
         _endpoint("listen", self.listen, port_min=0)
         if self.advertise:
             _endpoint("advertise", self.advertise, port_min=1)
@@ -125,7 +135,7 @@ def _typed(name: str, wanted: str, value: Any) -> Any:
         raise InvalidRequest(f"{name} is a whole number, not {value!r}")
     if not isinstance(value, str | Path):
         raise InvalidRequest(f"{name} is a text, not {value!r}")
-    return Path(value) if wanted == "Path" else str(value)
+    return Path(value) if wanted.startswith("Path") else str(value)
 
 
 def _endpoint(name: str, value: str, port_min: int) -> None:

@@ -171,6 +171,14 @@ BALLAST_SHARE: Final = 0.02
 BALLAST_BYTES: Final = 64 << 20
 """Size, or share of the disk, of the file that is given up so that a full disk can be reopened."""
 
+# A store in memory
+STORE_MEMORY_BYTES: Final = 1 << 30
+"""How much it holds, if nothing else is configured."""
+MEMORY_LOW_SHARE: Final = 0.20
+"""Below this share that is free, inserts are refused."""
+MEMORY_CRITICAL_SHARE: Final = 0.10
+"""Below this share that is free, leaderships are handed over."""
+
 DEFAULT_TIMEOUT_S: Final = 30.0
 """Seconds that a client's call waits, unless it says otherwise."""
 

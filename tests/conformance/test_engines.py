@@ -11,15 +11,16 @@ from dueq.storage.ordered.engine import Engine
 from dueq.storage.ordered.leveldb import LevelDbEngine
 from dueq.storage.ordered.memory import MemoryEngine
 from dueq.storage.port import StoreFailed
+from dueq_chaos.sim.engine import ForgetfulEngine
 
 
-@pytest.fixture(params=["leveldb", "memory"])
+@pytest.fixture(params=["leveldb", "memory", "forgetful"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     found: Engine
     if request.param == "leveldb":
         found = LevelDbEngine(tmp_path / "db", write_buffer_bytes=1 << 20)
     else:
-        found = MemoryEngine()
+        found = MemoryEngine() if request.param == "memory" else ForgetfulEngine()
     yield found
     found.close()
 
@@ -83,21 +84,8 @@ def test_a_snapshot_stays_as_it_was(engine: Engine) -> None:
     assert list(engine.keys(b"a", b"z")) == [b"b", b"c"]
 
 
-def test_snapshots_in_memory_part_from_their_engine_when_either_is_written_to() -> None:
-    engine = MemoryEngine()
-    engine.write([(b"a", b"1")], sync=True)
-    first, second, closed = engine.snapshot(), engine.snapshot(), engine.snapshot()
-    closed.close()
-    first.write([(b"a", b"2")], sync=True)
-    assert [one.get(b"a") for one in (engine, first, second)] == [b"1", b"2", b"1"]
-    engine.write([(b"a", b"3")], sync=False)
-    third = engine.snapshot()
-    engine.crash()
-    assert [one.get(b"a") for one in (engine, first, second, third)] == [b"1", b"2", b"1", b"3"]
-
-
-def test_the_memory_engine_forgets_what_was_not_synced() -> None:
-    engine = MemoryEngine()
+def test_the_simulated_engine_forgets_what_was_not_synced() -> None:
+    engine = ForgetfulEngine()
     engine.write([(b"a", b"1")], sync=True)
     engine.write([(b"a", b"2")], sync=False)
     engine.write([(b"a", None), (b"b", b"1")], sync=False)
@@ -106,8 +94,8 @@ def test_the_memory_engine_forgets_what_was_not_synced() -> None:
     assert list(engine.scan(b"a", b"z")) == [(b"a", b"2")]
 
 
-def test_a_memory_engine_that_has_failed_fails() -> None:
-    engine = MemoryEngine()
+def test_a_simulated_engine_that_has_failed_fails() -> None:
+    engine = ForgetfulEngine()
     engine.fail_next = True
     with pytest.raises(StoreFailed):
         engine.write([(b"a", b"1")], sync=True)

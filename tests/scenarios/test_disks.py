@@ -9,9 +9,9 @@ import pytest
 from dueq.core.ports.events import StorePressure
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Operation
-from dueq.storage.ordered.memory import MemoryEngine
 from dueq.storage.ordered.space import judge
 from dueq_chaos.scenarios.stage import Stage
+from dueq_chaos.sim.engine import ForgetfulEngine
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Outcome
 
@@ -59,7 +59,7 @@ def test_nothing_is_written_without_a_sync() -> None:
     stage.finish()
 
 
-def _record_syncs(engine: MemoryEngine, writes: list[bool]) -> None:
+def _record_syncs(engine: ForgetfulEngine, writes: list[bool]) -> None:
     plain = engine.write
 
     def write(operations: Iterable[Operation], *, sync: bool) -> None:

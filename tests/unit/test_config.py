@@ -87,6 +87,12 @@ def test_a_value_out_of_its_range_is_refused_by_name(name: str, value: object) -
         ({"id": "b1", "data": "/d", "max_clock_offset_ms": 0}, "max_clock_offset_ms is 1 to 60000, not 0"),
         ({"id": "b1", "data": "/d", "log_level": "loud"}, "log_level is one of"),
         ({"id": "b1", "data": "/d", "metrics": "here"}, "metrics is ADDRESS:PORT"),
+        ({"id": "b1"}, "the setting 'data' is missing"),
+        (
+            {"id": "b1", "data": "/d", "store": "redis"},
+            "there is no store 'redis'; there are leveldb, memory",
+        ),
+        ({"id": "b1", "store": "memory", "store_memory_bytes": 7}, "store_memory_bytes is 16777216 to"),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value(flags: dict[str, object], text: str) -> None:
@@ -115,3 +121,8 @@ def test_a_file_that_is_not_toml_is_refused_by_name(tmp_path: Path) -> None:
             BrokerConfig.load({}, file, {})
     with pytest.raises(InvalidRequest, match=r"missing\.toml"):
         BrokerConfig.load({}, tmp_path / "missing.toml", {})
+
+
+def test_a_store_in_memory_needs_no_folder() -> None:
+    config = BrokerConfig.load({"id": "b1"}, None, {"DUEQ_STORE": "memory"})
+    assert (config.store, config.data) == ("memory", None)

@@ -14,9 +14,9 @@ from dueq.core.ports.events import StoreFailed as StoreHasFailed
 from dueq.core.ports.persistence import InstallBegin, ReadSnapshot, StoreRead, StoreWrite
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import EngineDamaged, Operation, Reader
-from dueq.storage.ordered.memory import MemoryEngine
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
+from dueq_chaos.sim.engine import ForgetfulEngine
 from dueq_chaos.sim.world import World
 
 
@@ -37,7 +37,7 @@ class Fuse:
         self.torn = False
 
 
-class SimEngine(MemoryEngine):
+class SimEngine(ForgetfulEngine):
     """One database of a simulated disk."""
 
     def __init__(self, fuse: Fuse) -> None:
@@ -57,10 +57,10 @@ class SimEngine(MemoryEngine):
             raise Killed
 
 
-def _belongs_to_another(timeline: MemoryEngine, payload: MemoryEngine) -> bool:
+def _belongs_to_another(timeline: ForgetfulEngine, payload: ForgetfulEngine) -> bool:
     """Whether one of the two lacks something that the other one builds on: by the stamps that they carry."""
 
-    def stamp(engine: MemoryEngine) -> tuple[int, int]:
+    def stamp(engine: ForgetfulEngine) -> tuple[int, int]:
         found = engine.get(layout.STAMP)
         return (int.from_bytes(found[:8], "big"), int.from_bytes(found[8:], "big")) if found else (0, 0)
 
@@ -71,7 +71,7 @@ def _belongs_to_another(timeline: MemoryEngine, payload: MemoryEngine) -> bool:
     return strange or payload_at < payload_needed or timeline_at < timeline_needed
 
 
-def _rows_in(engine: MemoryEngine) -> int:
+def _rows_in(engine: ForgetfulEngine) -> int:
     return sum(1 for _ in engine.keys(layout.FIRST_UID, layout.BEHIND_ALL))
 
 
@@ -95,10 +95,10 @@ class SimDisk:
         self._world, self._owner = world, owner
         self.fuse = Fuse()
         self.killed: Callable[[], None] = lambda: None
-        self.timeline: MemoryEngine = SimEngine(self.fuse)
-        self.payload: MemoryEngine = SimEngine(self.fuse)
+        self.timeline: ForgetfulEngine = SimEngine(self.fuse)
+        self.payload: ForgetfulEngine = SimEngine(self.fuse)
         self.store: OrderedStore | None = None
-        self._stores: dict[str, MemoryEngine] = {}
+        self._stores: dict[str, ForgetfulEngine] = {}
         """The timeline/ of each store that was ever used here, by its identity: nobody writes to one that was lost."""
         self.slow_us = self.read_slow_us = 0
         self.reads_early = False
@@ -352,7 +352,7 @@ class SimDisk:
         start = self._timeline_of(store_id).get(layout.head(uid, b"T"))
         return 1 if start is None else int(layout.START.unpack(start)[0])
 
-    def _timeline_of(self, store_id: str) -> MemoryEngine:
+    def _timeline_of(self, store_id: str) -> ForgetfulEngine:
         return self.timeline if store_id in ("", self.store_id) else self._stores[store_id]
 
     def is_damaged(self, uid: int) -> bool:

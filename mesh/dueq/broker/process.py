@@ -11,6 +11,7 @@ import secrets
 import socket
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 
 import structlog
 
@@ -37,7 +38,7 @@ from dueq.core.ports.persistence import StoreRead
 from dueq.core.turn.settings import CoreSettings
 from dueq.errors import DueqError, InvalidRequest
 from dueq.instant import Now
-from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.kinds import Opening, is_durable, kind_of, open_store
 from dueq.storage.port import Store, StoreFailed
 
 EXIT_OK = 0
@@ -69,7 +70,7 @@ class _Orders:
 def run(config: BrokerConfig) -> int:
     """Run a broker until it is told to stop.
 
-    SIGINT and SIGTERM tell it to, when this is the main thread. All that was acknowledged is on the disk at any
+    SIGINT and SIGTERM tell it to, when this is the main thread. All that was acknowledged is in the store at any
     instant; stopping in order only makes the others take over sooner.
 
     Args:
@@ -77,14 +78,14 @@ def run(config: BrokerConfig) -> int:
 
     Returns:
         The process's exit code: 0 after SIGINT or SIGTERM; 1 where it could not start; 70 after a bug; 75 after
-        the store has failed or the disk is full (start it again: it recovers).
+        the store has failed or is full (start it again: it recovers).
     """
     log = configure(config.log_level, config.log_format, config.id)
     log_broken_threads(log)
     _prepare_process()
     with Stopping() as stopping:
         try:
-            broker = _Broker(config, OrderedStore.open(config.data, config.id), log)
+            broker = _Broker(config, _opened(config, log), log)
             with broker.resources:
                 broker.start()
                 stopping.call(broker.loop.stop)
@@ -137,7 +138,7 @@ class _Broker:
             config.max_clock_offset_ms, config.hot_rows_total,
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
-        self._statistics = StatisticsFile(config.data, self._core.metrics.statistics, self._log)
+        self._statistics = StatisticsFile(_folder(config), self._core.metrics.statistics, self._log)
         close(self._statistics.close)
         self._assemble()
         self._log.info(
@@ -211,7 +212,20 @@ def _coordinator(config: BrokerConfig) -> Coordinator:
             return ZooKeeperCoordinator(config.zookeeper)
         except ValueError as error:
             raise InvalidRequest(f"zookeeper: {error}") from error
-    return StandaloneCoordinator(config.data / "coordinator.json")
+    folder = _folder(config)
+    return StandaloneCoordinator(folder / "coordinator.json" if folder is not None else None)
+
+
+def _opened(config: BrokerConfig, log: structlog.stdlib.BoundLogger) -> Store:
+    kind = kind_of(config.store)
+    if not kind.durable:
+        log.warning("store.not_durable", store=kind.name, bytes_max=config.store_memory_bytes)
+    return open_store(kind, Opening(config.id, config.data, config.store_memory_bytes))
+
+
+def _folder(config: BrokerConfig) -> Path | None:
+    """Where the broker's own files go; nowhere, if what they speak of ends with the process."""
+    return config.data if is_durable(config.store) else None
 
 
 def _advertised(advertise: str, bound: str) -> str:

@@ -28,34 +28,39 @@ class StatisticsFile:
     """Keeps one broker's statistics.
 
     Args:
-        folder: the broker's data folder.
+        folder: the broker's data folder; None: nothing is kept.
         statistics: of the core; what the file holds is put into it.
         log: for what goes wrong.
     """
 
-    def __init__(self, folder: Path, statistics: Statistics, log: structlog.stdlib.BoundLogger) -> None:
-        self._path = folder / NAME
+    def __init__(
+        self, folder: Path | None, statistics: Statistics, log: structlog.stdlib.BoundLogger
+    ) -> None:
+        self._path = folder / NAME if folder is not None else None
         self._statistics, self._log = statistics, log
         self._lines: dict[tuple[int, str], tuple[int, bytes]] = {}
         self._thread: Thread | None = None
         self._next_us: int | None = None
-        self._load()
+        if self._path is not None:
+            self._load(self._path)
 
     def each_second(self, mono_us: int) -> None:
         """Write in the background, if it is time to; called by the loop."""
+        if self._path is None:
+            return
         if self._next_us is None:
             self._next_us = mono_us + _EVERY_US
         if mono_us >= self._next_us and not self._writing:
             self._next_us = mono_us + _EVERY_US
-            self._thread = Thread(target=self._save, name="dueq-statistics", daemon=True)
+            self._thread = Thread(target=self._save, args=(self._path,), name="dueq-statistics", daemon=True)
             self._thread.start()
 
     def close(self) -> None:
         """Write a last time, once nothing is counted any more."""
         if self._thread is not None:
             self._thread.join(_JOIN_S)
-        if not self._writing:
-            self._save()
+        if self._path is not None and not self._writing:
+            self._save(self._path)
 
     @property
     def _writing(self) -> bool:
@@ -63,9 +68,9 @@ class StatisticsFile:
 
     # -------------------------------------------------------------- the file
 
-    def _load(self) -> None:
+    def _load(self, path: Path) -> None:
         try:
-            lines = self._path.read_bytes().splitlines()
+            lines = path.read_bytes().splitlines()
             if not lines or json.loads(lines[0]) != _HEAD:
                 raise ValueError("another format")
             for line in lines[1:]:
@@ -74,21 +79,21 @@ class StatisticsFile:
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
-            self._log.warning("statistics.not_read", path=str(self._path), reason=str(error))
+            self._log.warning("statistics.not_read", path=str(path), reason=str(error))
 
-    def _save(self) -> None:
+    def _save(self, path: Path) -> None:
         if not self._changed():
             return
-        beside = self._path.with_suffix(".new")
+        beside = path.with_suffix(".new")
         try:
             with beside.open("wb") as file:
                 file.write(json.dumps(_HEAD).encode() + b"\n")
                 file.writelines(line for _, line in self._lines.values())
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(self._path)
+            beside.replace(path)
         except OSError as error:
-            self._log.warning("statistics.not_written", path=str(self._path), reason=str(error))
+            self._log.warning("statistics.not_written", path=str(path), reason=str(error))
             self._lines.clear()
 
     def _changed(self) -> bool:

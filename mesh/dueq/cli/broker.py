@@ -22,8 +22,16 @@ from dueq.errors import InvalidRequest
 )
 @click.option("--advertise", metavar="tcp://HOST:PORT", help="Where others reach it.  [default: as --listen]")
 @click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), help="Folder that keeps everything."
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder that keeps everything; not for --store memory.",
 )
+@click.option(
+    "--store",
+    metavar="KIND",
+    help="What keeps everything: leveldb, or memory (nothing survives).  [default: leveldb]",
+)
+@click.option("--store-memory-bytes", type=int, help="How much a store in memory holds.  [default: 1 GiB]")
 @click.option("--metrics", metavar="ADDRESS:PORT", help="Where to serve Prometheus.  [default: nowhere]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--log-format", type=click.Choice(["auto", "console", "json"]), help="[default: auto]")

@@ -13,8 +13,9 @@ from types import FrameType
 
 import click
 
-from dueq.errors import DueqError
+from dueq.errors import DueqError, InvalidRequest
 from dueq.local import BrokerChild, LocalMesh
+from dueq.storage.kinds import DEFAULT, is_durable
 
 _WATCH_S = 0.2
 _STOP_S = 10.0
@@ -32,18 +33,38 @@ _RESTART_S_MAX = 30.0
     help="Of the first broker; the others follow. 0: any that are free.",
 )  # fmt: skip
 @click.option("--no-zookeeper", is_flag=True, help="One broker without ZooKeeper, and so without Java.")
+@click.option(
+    "--store",
+    default=DEFAULT,
+    metavar="KIND",
+    help="leveldb, or memory: nothing is kept.  [default: leveldb]",
+)
+@click.option("--store-memory-bytes", type=int, help="How much a store in memory holds.  [default: 1 GiB]")
 @click.option("--restart", is_flag=True, help="Start a broker again when it dies.")
-def up(brokers: int | None, data: Path | None, port: int, no_zookeeper: bool, restart: bool) -> int:
+def up(
+    brokers: int | None,
+    data: Path | None,
+    port: int,
+    no_zookeeper: bool,
+    store: str,
+    store_memory_bytes: int | None,
+    restart: bool,
+) -> int:
     """Run a local mesh in the foreground, its own ZooKeeper included.
 
     Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. Ctrl-C
     or SIGTERM ends it cleanly, a second one at once. Started again on the same folder, it goes on where it
     was.
+
+    With --store memory the brokers keep everything in memory. One that dies comes back empty and catches up from the
+    others; when all have ended, everything is gone. ZooKeeper and the logs are in a temporary folder until then.
     """
     if no_zookeeper and brokers not in (None, 1):
         raise click.UsageError("--no-zookeeper is for --brokers 1.")
     count = brokers or (1 if no_zookeeper else 3)
-    mesh = LocalMesh(data or default_data(not no_zookeeper), count, port, zookeeper=not no_zookeeper)
+    arguments = () if store_memory_bytes is None else ("--store-memory-bytes", str(store_memory_bytes))
+    folder = _folder(data, store, zookeeper=not no_zookeeper)
+    mesh = LocalMesh(folder, count, port, zookeeper=not no_zookeeper, arguments=arguments, store=store)
     with _signals(mesh) as stop:
         try:
             mesh.start()
@@ -54,6 +75,20 @@ def up(brokers: int | None, data: Path | None, port: int, no_zookeeper: bool, re
         finally:
             stop.ending = True
             mesh.stop(_STOP_S)
+
+
+def _folder(data: Path | None, store: str, zookeeper: bool) -> Path | None:
+    """Where the mesh is kept; None: in a temporary folder.
+
+    ZooKeeper must not remember topics whose messages are gone.
+    """
+    try:
+        durable = is_durable(store)
+    except InvalidRequest as error:
+        raise click.UsageError(str(error)) from error
+    if not durable and data is not None:
+        raise click.UsageError(f"--store {store} keeps nothing, so it takes no --data.")
+    return (data or default_data(zookeeper)) if durable else None
 
 
 def default_data(zookeeper: bool) -> Path:

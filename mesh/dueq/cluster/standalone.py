@@ -1,5 +1,6 @@
 """The coordinator of a mesh of one: the same facts, versions and answers, in a file of the data folder.
 
+Beside a store that is not durable there is no file, and the facts end with the process.
 The file is replaced as a whole and synced before anything that it says is confirmed, so what was answered
 survives a crash at any point. The lock on the data folder keeps other processes away from it.
 """
@@ -77,9 +78,9 @@ class _Facts:
 class StandaloneCoordinator:
     """The in-process stand-in for ZooKeeper, for one broker; see `Coordinator`."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Take the file; it is read, or made, by `start`."""
-        self._path = Path(path)
+    def __init__(self, path: str | Path | None) -> None:
+        """Take the file; it is read, or made, by `start`. None: nothing is kept, as the store keeps nothing."""
+        self._path = Path(path) if path is not None else None
         self._cluster_id = ""
         self._inbox: queue.SimpleQueue[CoordinatorOrder | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -95,11 +96,11 @@ class StandaloneCoordinator:
         assert self._thread is None, "a coordinator is started once"
         self._deliver = deliver
         try:
-            if self._path.exists():
+            if self._path is not None and self._path.exists():
                 self._facts = _read(self._path)
             else:
                 self._facts = _Facts(uuid.uuid4().hex, min(FEATURE_LEVEL, registration.feature_level))
-                _write(self._path, self._facts)
+                self._save()
         except OSError as error:
             raise CoordinatorUnavailable(f"{self._path} cannot be used: {error}") from error
         check_feature_level(self._facts.cluster_id, self._facts.feature_level, registration)
@@ -142,13 +143,17 @@ class StandaloneCoordinator:
         events = [event for order in orders for event in self._carry_out(order)]
         if self._facts.changes != before.changes:
             try:
-                _write(self._path, self._facts)
+                self._save()
             except OSError as error:
                 # Perhaps the file is the new one already: nothing more is known than that.
                 _log.error("coordinator.write_failed", path=str(self._path), error=str(error))
                 self._facts = before
                 events = [event for order in orders for event in self._failed(order, error)]
         return events
+
+    def _save(self) -> None:
+        if self._path is not None:
+            _write(self._path, self._facts)
 
     def _carry_out(self, order: CoordinatorOrder) -> list[CoordinatorEvent]:
         if isinstance(order, CompareAndSet):

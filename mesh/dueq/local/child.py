@@ -25,6 +25,7 @@ class BrokerChild:
         data: its data folder.
         log: the file that gets its standard error, appended.
         arguments: further arguments of `dueq broker`.
+        durable: whether it keeps anything in its data folder.
     """
 
     broker_id: str
@@ -33,6 +34,7 @@ class BrokerChild:
     data: Path
     log: Path
     arguments: Sequence[str] = ()
+    durable: bool = True
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -57,7 +59,8 @@ class BrokerChild:
             OSError: the process cannot be started.
         """
         assert not self.running, f"{self.broker_id} runs already as {self.pid}"
-        self.data.mkdir(parents=True, exist_ok=True)
+        if self.durable:
+            self.data.mkdir(parents=True, exist_ok=True)
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             # A session of its own: Ctrl-C at the terminal is for the supervisor, which stops all in order.
@@ -68,9 +71,10 @@ class BrokerChild:
 
     def command(self) -> list[str]:
         """The command line of the process."""
+        data = ["--data", str(self.data)] if self.durable else []
         return [
             sys.executable, "-m", "dueq.cli.main", "broker", "--id", self.broker_id,
-            "--listen", self.endpoint, "--data", str(self.data), "--metrics", self.metrics, *self.arguments,
+            "--listen", self.endpoint, *data, "--metrics", self.metrics, *self.arguments,
         ]  # fmt: skip
 
     def send(self, number: signal.Signals) -> None:

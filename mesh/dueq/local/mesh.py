@@ -19,6 +19,7 @@ from dueq.cluster.server import ZooKeeperServer
 from dueq.errors import DueqError
 from dueq.local.child import BrokerChild
 from dueq.ports import free_ports, is_free
+from dueq.storage.kinds import DEFAULT, is_durable
 
 _HOST = "127.0.0.1"
 _METRICS_OFFSET = 100
@@ -50,6 +51,7 @@ class LocalMesh:
         zookeeper: bool = True,
         arguments: Sequence[str] = (),
         ready_timeout: float = 120.0,
+        store: str = DEFAULT,
     ) -> None:
         """Choose ports and folders; nothing is started yet.
 
@@ -61,14 +63,17 @@ class LocalMesh:
             zookeeper: whether a real ZooKeeper serves; without it there can be one broker only.
             arguments: further arguments of each `dueq broker`.
             ready_timeout: seconds within which the mesh must serve.
+            store: the kind of store of each broker, as in `dueq broker --store`.
 
         Raises:
             LocalMeshError: the numbers do not fit, or a port is taken.
+            InvalidRequest: there is no such kind of store.
         """
         if brokers < 1:
             raise LocalMeshError(f"a mesh has at least one broker, not {brokers}")
         if not zookeeper and brokers != 1:
             raise LocalMeshError(f"without ZooKeeper a mesh has one broker, not {brokers}")
+        self._durable, self._store = is_durable(store), store
         self._with_zookeeper = zookeeper
         self._ready_timeout = ready_timeout
         self._lock: IO[str] | None = None
@@ -296,7 +301,8 @@ class LocalMesh:
             metrics=f"{_HOST}:{metrics}",
             data=self.folder / "brokers" / broker_id,
             log=self.folder / "logs" / f"{broker_id}.log",
-            arguments=(*where, *arguments),
+            arguments=(*where, "--store", self._store, *arguments),
+            durable=self._durable,
         )
 
     def _take_folder(self) -> None:

@@ -38,7 +38,7 @@ class Pressure:
     """How full a store is, and how far behind with its own work.
 
     Attributes:
-        inserts_refused: "" or why it wants no inserts: "disk_full", "busy".
+        inserts_refused: "" or why it wants no inserts: "disk_full", "memory_full", "busy".
         hand_over: so little room is left that this broker should lead nothing.
     """
 

@@ -18,7 +18,7 @@ CLIENT = b"c" * 16
 MINUTE_US = 60_000_000
 
 
-def opened(folder: Path) -> tuple[StatisticsFile, Statistics]:
+def opened(folder: Path | None) -> tuple[StatisticsFile, Statistics]:
     statistics = Statistics()
     return StatisticsFile(folder, statistics, structlog.get_logger()), statistics
 
@@ -107,3 +107,13 @@ def test_what_cannot_be_written_is_said_and_tried_again(tmp_path: Path) -> None:
     (tmp_path / "statistics.new").rmdir()
     kept.close()
     assert len(rows(opened(tmp_path)[1])) == 1
+
+
+def test_beside_a_store_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept, statistics = opened(None)
+    statistics.scheduled("t", CLIENT, 3, NOW_MS)
+    kept.each_second(0)
+    kept.each_second(MINUTE_US)
+    kept.close()
+    assert list(tmp_path.iterdir()) == []

@@ -13,17 +13,17 @@ from dueq.broker.writer import Writer
 from dueq.core.ports.effects import Persist
 from dueq.core.ports.events import Event, Persisted, StoreFailed, StorePressure
 from dueq.core.ports.persistence import CreatePartition, LogRead, ReadLog, SaveMeta
-from dueq.storage.ordered.memory import MemoryEngine
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import Pressure
+from dueq_chaos.sim.engine import ForgetfulEngine
 
 
 class Disk:
     """A store on memory engines, and the inbox of a loop that is not there."""
 
     def __init__(self) -> None:
-        self.timeline = MemoryEngine()
-        self.store = OrderedStore.on(self.timeline, MemoryEngine(), "b1", "cluster", "s1")
+        self.timeline = ForgetfulEngine()
+        self.store = OrderedStore.on(self.timeline, ForgetfulEngine(), "b1", "cluster", "s1")
         self.inbox = Inbox()
 
     def wait_for(self, kind: type[Event]) -> list[Event]:

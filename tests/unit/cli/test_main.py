@@ -93,3 +93,20 @@ def test_endpoints_come_from_flags_then_environment_then_default(monkeypatch: py
     assert endpoints(()) == ["tcp://a:1", "tcp://b:2"]
     monkeypatch.delenv("DUEQ_ENDPOINTS")
     assert endpoints(()) == ["tcp://127.0.0.1:7400"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["up", "--store", "redis"], "there is no store 'redis'; there are leveldb, memory"),
+        (["up", "--store", "memory", "--data", "somewhere"], "--store memory keeps nothing, so it takes no --data"),
+        (["broker", "--id", "b1", "--no-zookeeper", "--store", "redis"], "there are leveldb, memory"),
+        (["broker", "--id", "b1", "--no-zookeeper"], "the setting 'data' is missing"),
+    ],
+)  # fmt: skip
+def test_a_store_that_cannot_be_is_a_wrong_usage(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(arguments) == 2
+    assert text in " ".join(capsys.readouterr().err.split())

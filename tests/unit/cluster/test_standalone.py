@@ -31,7 +31,7 @@ NODE = PartitionNode("b1", 1, 1, (Member("b1", "s1"),))
 
 
 class Standalone:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.events: queue.Queue[CoordinatorEvent] = queue.Queue()
         self.coordinator = StandaloneCoordinator(path)
         self.coordinator.start(REGISTRATION, self.events.put)
@@ -104,3 +104,12 @@ def test_a_half_written_file_beside_it_is_ignored(tmp_path: Path) -> None:
     second = Standalone(path)
     assert second.coordinator.cluster_id == cluster_id
     second.coordinator.stop()
+
+
+def test_without_a_file_the_facts_end_with_the_process() -> None:
+    standalone, again = Standalone(None), Standalone(None)
+    assert standalone.create(1, "a").topic is not None
+    assert again.create(2, "a").error == ""
+    assert standalone.coordinator.cluster_id != again.coordinator.cluster_id
+    for each in (standalone, again):
+        each.coordinator.stop()

@@ -202,8 +202,9 @@ class Partition:
 
     def _no_inserts(self) -> Refusal | None:
         """Why the store takes no new payloads just now."""
-        if self.ctx.inserts_refused == "disk_full":
-            return Refusal(Code.DISK_FULL, "the broker's disk is nearly full: acks and cancels only", 2000)
+        full = {"disk_full": "disk", "memory_full": "memory store"}.get(self.ctx.inserts_refused)
+        if full:
+            return Refusal(Code.DISK_FULL, f"the broker's {full} is nearly full: acks and cancels only", 2000)
         if self.ctx.inserts_refused:
             return Refusal(Code.BUSY, "the store is behind with its compactions", 200)
         return None

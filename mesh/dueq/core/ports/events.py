@@ -64,7 +64,7 @@ class StorePressure:
     """The store's state, measured before each group commit."""
 
     inserts_refused: str
-    """"" or why inserts are refused: "disk_full", "busy"."""
+    """"" or why inserts are refused: "disk_full", "memory_full", "busy"."""
     hand_over: bool
     """Free space is below the last mark."""
 

@@ -50,7 +50,7 @@ class Context:
         metrics: counters.
         coordinator: state of the connection to the coordinator.
         confirm_floor_us: (mono) a peer's confirmation older than this does not count: set on waking from a pause.
-        inserts_refused: "" or why the store wants no inserts ("disk_full", "busy").
+        inserts_refused: "" or why the store wants no inserts ("disk_full", "memory_full", "busy").
         step_aside_until_us: (mono) until then this broker leads only what nobody else will.
         attention: uids of partitions that want periodic care.
         wanting: how many wanted it at the beginning of the present round.

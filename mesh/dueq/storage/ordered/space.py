@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 from zlib import crc32
 
 from dueq import limits
@@ -37,6 +37,14 @@ class Buffers(NamedTuple):
         """Make each a little smaller: replicas get the same rows, and would write full buffers down together."""
         share = 1 - _SMALLER_MAX * crc32(broker_id.encode()) / 2**32
         return type(self)(int(self.timeline * share), int(self.payload * share))
+
+
+class Room(Protocol):
+    """What a store may fill."""
+
+    def pressure(self) -> Pressure:
+        """Return how full it is."""
+        ...
 
 
 class Space:
@@ -67,10 +75,12 @@ class Space:
         """Free bytes below which leadership is handed over."""
         return int(min(total * limits.DISK_CRITICAL_SHARE, limits.DISK_CRITICAL_BYTES))
 
-    def free(self) -> tuple[int, int]:
-        """Return (free, total) bytes."""
+    def pressure(self) -> Pressure:
+        """Judge the marks."""
         usage = shutil.disk_usage(self._folder)
-        return usage.free, usage.total
+        if usage.free >= self.low_mark(usage.total):
+            return Pressure("", False)
+        return Pressure("disk_full", usage.free < self.critical_mark(usage.total))
 
 
 def release_ballast(folder: Path) -> None:
@@ -82,10 +92,10 @@ def _ballast(folder: Path) -> Path:
     return folder / "ballast"
 
 
-def judge(level0_files: int, space: Space | None) -> Pressure:
-    """Return how the disk and the compactions stand."""
-    if space is not None:
-        free, total = space.free()
-        if free < space.low_mark(total):
-            return Pressure("disk_full", free < space.critical_mark(total))
+def judge(level0_files: int, room: Room | None) -> Pressure:
+    """Return how the room and the compactions stand."""
+    if room is not None:
+        pressure = room.pressure()
+        if pressure.inserts_refused:
+            return pressure
     return Pressure("busy" if level0_files >= _LEVEL0_BUSY else "", False)

@@ -51,7 +51,7 @@ from dueq.storage.ordered.logs import LogState
 from dueq.storage.ordered.reading import Reading
 from dueq.storage.ordered.recovery import Recovery
 from dueq.storage.ordered.snapshots import Snapshots, unpack_rows
-from dueq.storage.ordered.space import Space, judge, release_ballast
+from dueq.storage.ordered.space import Room, Space, judge, release_ballast
 from dueq.storage.port import Pressure, StoreFailed
 from dueq_codecs.frames import encode_record
 from dueq_codecs.records import LogEntry, RecordKind
@@ -77,10 +77,10 @@ class OrderedStore:
         payload: Engine,
         identity: Identity,
         recovery: Recovery,
-        space: Space | None = None,
+        room: Room | None = None,
     ) -> None:
         self._timeline, self._payload = timeline, payload
-        self._identity, self._space = identity, space
+        self._identity, self._room = identity, room
         self.store_id = identity.store_id
         self.set_aside = identity.set_aside
         self._lock = Lock()
@@ -140,15 +140,22 @@ class OrderedStore:
 
     @classmethod
     def on(
-        cls, timeline: Engine, payload: Engine, broker_id: str, cluster_id: str, store_id: str
+        cls,
+        timeline: Engine,
+        payload: Engine,
+        broker_id: str,
+        cluster_id: str,
+        store_id: str,
+        room: Room | None = None,
     ) -> OrderedStore:
-        """Open a store on engines that are there already (in tests and simulations).
+        """Open a store on engines that are there already, and in no folder.
 
         Args:
             timeline, payload: the two databases.
             broker_id: whose it is.
             cluster_id: which mesh's.
             store_id: the id to give it if it is empty.
+            room: what the engines may fill; None: there is no bound.
 
         Raises:
             EngineDamaged: the two do not belong together.
@@ -160,7 +167,7 @@ class OrderedStore:
             found[-1].verify(thoroughly=False)
 
         identity, timeline, payload = Identity.on(timeline, payload, broker_id, cluster_id, store_id, verify)
-        return cls(timeline, payload, identity, found[-1])
+        return cls(timeline, payload, identity, found[-1], room)
 
     def bind_cluster(self, cluster_id: str) -> None:
         """Tie a fresh store to its cluster; refuse a store of another one.
@@ -202,9 +209,9 @@ class OrderedStore:
         self._snapshots.expire(mono_us)
 
     def pressure(self) -> Pressure:
-        """Return how the disk and the compactions stand."""
+        """See Store."""
         level0 = max(self._timeline.level0_files(), self._payload.level0_files())
-        return judge(level0, self._space)
+        return judge(level0, self._room)
 
     def release_reserve(self) -> None:
         """See Store."""

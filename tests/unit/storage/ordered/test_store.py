@@ -40,9 +40,9 @@ from dueq.core.ports.tables import TableRow
 from dueq.errors import InvalidRequest, StoreDamaged
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Operation
-from dueq.storage.ordered.memory import MemoryEngine
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
+from dueq_chaos.sim.engine import ForgetfulEngine
 from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
 
 UID = 9
@@ -52,7 +52,7 @@ class Disk:
     """Two memory engines that outlive their stores."""
 
     def __init__(self) -> None:
-        self.timeline, self.payload = MemoryEngine(), MemoryEngine()
+        self.timeline, self.payload = ForgetfulEngine(), ForgetfulEngine()
         self.store = self.open()
         self.store.commit([CreatePartition(UID, "t")])
 
