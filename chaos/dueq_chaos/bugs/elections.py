@@ -9,6 +9,7 @@ from dueq_chaos.bugs.bug import Bug, change
 _REPLICA = "core.replication.replica:Replica"
 _LOG = "core.replication.durable_log:DurableLog"
 _STANDING = "core.replication.standing:Standing"
+_ISR = "core.replication.isr:Isr"
 _LEADING = "core.replication.leading:Leading"
 _CANDIDACY = "core.replication.election:Candidacy"
 
@@ -58,10 +59,12 @@ ELECTIONS: Final = (
         "A broker that comes back with an empty disk is still the member that it was.",
         "Kafka KIP-903",
         (
-            change(f"{_LEADING}._is_out", "or peer.store_id != member.store_id", ""),
+            change(f"{_ISR}._is_out", "or peer.store_id != member.store_id", ""),
             change(f"{_LEADING}.advance", "or progress.store_id != member.store_id", ""),
             change(
-                f"{_LEADING}._must_hold", "progress.best if progress.best_store == peer.store_id else 0", "0"
+                "core.replication.followers:Followers._must_hold",
+                "progress.best if progress.best_store == peer.store_id else 0",
+                "0",
             ),
             change(
                 f"{_STANDING}.in_isr",
@@ -78,7 +81,7 @@ ELECTIONS: Final = (
         "unknown-set-taken-for-failed",
         "A change of the ISR whose outcome is unknown counts as not made.",
         "python-zk/kazoo lock recipe, Curator: a set may have happened though its answer was lost",
-        (change(f"{_LEADING}._set_ended", "self._unknown.update(node.isr)", "pass"),),
+        (change(f"{_ISR}._set_ended", "self._unknown.update(node.isr)", "pass"),),
         seeds=714,
         finders=(237,),
     ),
@@ -90,7 +93,7 @@ ELECTIONS: Final = (
             change(
                 f"{_LEADING}.node_read",
                 "    self.advance(now)",
-                "    self._unknown.clear()\n    self.advance(now)",
+                "    self.isr._unknown.clear()\n    self.advance(now)",
             ),
         ),
         seeds=2301,
@@ -102,7 +105,7 @@ ELECTIONS: Final = (
         "python-zk/kazoo: ConnectionLoss does not say what has happened",
         (
             change(
-                f"{_LEADING}._set_ended",
+                f"{_ISR}._set_ended",
                 "    if done.outcome is SetOutcome.DONE:",
                 "    if done.outcome is SetOutcome.UNKNOWN:\n"
                 "        version = self._standing.node_version + 1\n"

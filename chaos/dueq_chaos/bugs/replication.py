@@ -10,6 +10,8 @@ _REPLICA = "core.replication.replica:Replica"
 _LOG = "core.replication.durable_log:DurableLog"
 _FOLLOWING = "core.replication.following:Following"
 _STANDING = "core.replication.standing:Standing"
+_ISR = "core.replication.isr:Isr"
+_FOLLOWERS = "core.replication.followers:Followers"
 _LEADING = "core.replication.leading:Leading"
 
 _NO_ASSERTIONS = (
@@ -20,15 +22,15 @@ _NO_ASSERTIONS = (
 
 _EMPTY_PROBES = (
     change(
-        f"{_LEADING}._send",
+        f"{_FOLLOWERS}._send",
         "entries = log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)",
         "entries = (\n"
         "            log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)\n"
-        "            if progress.match >= 0 or progress.next == 1\n"
+        "            if not probes or progress.next == 1\n"
         "            else []\n"
         "        )",
     ),
-    change(f"{_LEADING}._send", "if entries:", "if entries or progress.match < 0:"),
+    change(f"{_FOLLOWERS}._send", "if entries:", "if entries or probes:"),
 )
 """A leader asks with an append without records, as etcd's does, where a follower's log equals its own.
 
@@ -152,15 +154,15 @@ REPLICATION: Final = (
         "Kafka KIP-497: ISR changes applied before they are confirmed",
         (
             change(
-                f"{_LEADING}.maximal_isr",
+                f"{_ISR}.maximal",
                 "members.update(self._in_flight.isr)",
                 "members = set(self._in_flight.isr)",
             ),
             change(
-                f"{_LEADING}._change_isr",
-                "self.set_node(PartitionNode(node.leader, node.incarnation, self.epoch, wanted))",
-                "self.set_node(PartitionNode(node.leader, node.incarnation, self.epoch, wanted))\n"
-                "        self.advance(now)",
+                f"{_ISR}.tick",
+                "self.set_node(PartitionNode(node.leader, node.incarnation, self._epoch, wanted))",
+                "self.set_node(PartitionNode(node.leader, node.incarnation, self._epoch, wanted))\n"
+                "        self._ended(now)",
             ),
         ),
         seeds=24,
@@ -170,7 +172,7 @@ REPLICATION: Final = (
         "grown-isr-counts-late",
         "A leader commits without a joining member until it has heard that it has joined.",
         "Kafka KIP-497: the maximal ISR",
-        (change(f"{_LEADING}.maximal_isr", "members.update(self._in_flight.isr)", "pass"),),
+        (change(f"{_ISR}.maximal", "members.update(self._in_flight.isr)", "pass"),),
         seeds=717,
         finders=(237,),
     ),
@@ -180,8 +182,8 @@ REPLICATION: Final = (
         "Kafka KAFKA-19996, PR apache/kafka#23024: a follower at a stale high watermark joins",
         (
             change(
-                f"{_LEADING}._is_level",
-                "max(self.barrier, self._replica.commit)",
+                f"{_ISR}.is_level",
+                "max(self._barrier, self._replica.commit)",
                 "self._replica.commit",
             ),
         ),
@@ -197,8 +199,8 @@ REPLICATION: Final = (
         "nats-server #7545, PR nats-io/nats-server#7040: a member that counts before it has caught up",
         (
             change(
-                f"{_LEADING}._is_level",
-                "progress.match >= max(self.barrier, self._replica.commit)",
+                f"{_ISR}.is_level",
+                "progress.match >= max(self._barrier, self._replica.commit)",
                 "progress.match >= 0",
             ),
         ),
@@ -210,10 +212,8 @@ REPLICATION: Final = (
         "The ISR shrinks below min_isr, so one disk is enough for a commit.",
         "Jepsen Kafka 2013; Kafka KIP-966",
         (
-            change(
-                f"{_LEADING}._change_isr", "if len(wanted) < self._replica.min_isr:", "if len(wanted) < 1:"
-            ),
-            change(f"{_LEADING}.advance", "if len(self.node.isr) < replica.min_isr:", "if False:"),
+            change(f"{_ISR}.tick", "if len(wanted) < self._replica.min_isr:", "if len(wanted) < 1:"),
+            change(f"{_LEADING}.advance", "if len(self.isr.members) < replica.min_isr:", "if False:"),
             change(f"{_LEADING}._enough_replicas", "return heard >= self._replica.min_isr", "return True"),
             change(f"{_LEADING}.healthy", "return alive >= self._replica.min_isr", "return True"),
         ),
@@ -257,7 +257,7 @@ REPLICATION: Final = (
                 "if False:",
             ),
             change(
-                f"{_LEADING}._offer_snapshot",
+                f"{_FOLLOWERS}._offer_snapshot",
                 "and not progress.untrusted",
                 "and False",
             ),
@@ -287,9 +287,9 @@ REPLICATION: Final = (
         "a bug that the storms have found here; Kafka KAFKA-19996: a stale high watermark",
         (
             change(
-                f"{_LEADING}._tell_commits",
-                "peer.tell_commit(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
-                "peer.appends.append(Append(replica.uid, self.epoch, match, epoch, replica.commit, []))",
+                f"{_FOLLOWERS}.tell_commits",
+                "peer.tell_commit(Append(replica.uid, self._epoch, match, epoch, replica.commit, []))",
+                "peer.appends.append(Append(replica.uid, self._epoch, match, epoch, replica.commit, []))",
             ),
         ),
         seeds=69,
@@ -300,12 +300,14 @@ REPLICATION: Final = (
         "Each unanswered probe of a silent follower goes on where the last one would have ended, until none is sent.",
         "a bug that the storms have found here; etcd raft: a follower in state probe gets one message at a time",
         (
-            change(f"{_LEADING}._send_entries", "if progress.match >= 0:\n", "if True:\n"),
+            change(
+                "core.replication.progress:Progress.sent", "if self.state is State.REPLICATE:\n", "if True:\n"
+            ),
             # As it was: what may be sent to one of whom nothing is known is not bounded by a window today, so a probe
             # that has run away comes back with the first answer.
             change(
-                f"{_LEADING}._send",
-                "elif progress.match < 0 or progress.next - progress.match <= _WINDOW_RECORDS:",
+                f"{_FOLLOWERS}._send",
+                "elif probes or progress.next - progress.match <= _WINDOW_RECORDS:",
                 "elif progress.next - progress.match <= _WINDOW_RECORDS:",
             ),
         ),
@@ -320,11 +322,11 @@ REPLICATION: Final = (
         "A new leader trims its log though a member has not said what it holds, and takes its first word for that.",
         "a bug that the storms have found here; camunda PR #4451",
         (
-            change(f"{_LEADING}.lowest_needed", "return self._replica.log.start", "continue"),
+            change(f"{_FOLLOWERS}.lowest_needed", "return self._log.start", "continue"),
             change(
-                f"{_LEADING}.ack_received",
-                "if ack.sequence > max(progress.match, 0):",
-                "if ack.sequence > progress.match:",
+                f"{_FOLLOWERS}.ack_received",
+                "if ack.sequence <= max(progress.match, 0):",
+                "if ack.sequence <= progress.match:",
             ),
         ),
         seeds=762,

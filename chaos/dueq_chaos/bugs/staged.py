@@ -13,7 +13,7 @@ STAGED: Final = (
         "Kafka KIP-279, KAFKA-6361",
         (
             change(
-                "core.replication.leading:Leading.mismatch_received",
+                "core.replication.followers:Followers.mismatch_received",
                 "previous = min(mismatch.known_end, own_end, log.end)",
                 "previous = min(mismatch.end, log.end)",
             ),

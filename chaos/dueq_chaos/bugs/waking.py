@@ -28,7 +28,7 @@ WAKING: Final = (
         "leader leases counted from the answer: Raft §6.4.1 counts from the heartbeat's departure",
         (
             change(
-                f"{_LEADING}.ack_received",
+                "core.replication.followers:Followers.ack_received",
                 "max(progress.confirmed_at_us, asked_us)",
                 "now.mono_us",
             ),
@@ -76,9 +76,9 @@ UNSEEN: Final = (
         "KIP-497: a pending ISR change counts; the model of when a leader may push",
         (
             change(
-                f"{_LEADING}.__init__",
-                "Confirmation(self._ctx, self._progress, self.maximal_isr)",
-                "Confirmation(self._ctx, self._progress, lambda: set(self.node.isr))",
+                "core.replication.isr:Isr.__init__",
+                "Confirmation(self._ctx, progress, self.maximal)",
+                "Confirmation(self._ctx, progress, lambda: set(self.members))",
             ),
         ),
         seeds=0,

@@ -34,6 +34,7 @@ from dueq.core.replication.durable_log import DurableLog
 from dueq.core.replication.election import Candidacy
 from dueq.core.replication.following import Following
 from dueq.core.replication.installing import Installation
+from dueq.core.replication.isr import Isr
 from dueq.core.replication.leading import Leading
 from dueq.core.replication.replica import Replica
 from dueq.core.replication.standing import Standing
@@ -145,10 +146,10 @@ SITUATIONS: Final = (
     Situation("a takeover of which only the node tells", Replica, "node_seen", _lost_takeover),
     Situation("an ack of an earlier epoch", Leading, "ack_received",
               lambda lead, peer, ack, *rest: ack.epoch < lead.epoch),
-    Situation("a change of the ISR of unknown outcome", Leading, "_set_ended",
-              lambda lead, node, done, now: done.outcome is SetOutcome.UNKNOWN),
-    Situation("a change of the ISR after one of unknown outcome", Leading, "_set_ended",
-              lambda lead, node, done, now: done.outcome is SetOutcome.DONE and bool(lead._unknown)),
+    Situation("a change of the ISR of unknown outcome", Isr, "_set_ended",
+              lambda isr, node, done, now: done.outcome is SetOutcome.UNKNOWN),
+    Situation("a change of the ISR after one of unknown outcome", Isr, "_set_ended",
+              lambda isr, node, done, now: done.outcome is SetOutcome.DONE and bool(isr._unknown)),
     Situation("a leadership given back to who is preferred", Balance, "tick",
               lambda b, now: bool(b._round) and now.mono_us >= b._at_us),
     # Snapshots and uploads.

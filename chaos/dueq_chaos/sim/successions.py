@@ -182,7 +182,7 @@ class Successions(Plots):
             replica = self._replica(leader, uid)
             if replica is None or replica.leading is None:
                 return False
-            counted = [member.broker_id for member in replica.leading.maximal_isr()]
+            counted = [member.broker_id for member in replica.waited_on()]
             return late in counted and late not in self._isr(uid)
 
         def cut_off() -> None:

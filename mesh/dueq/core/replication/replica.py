@@ -191,7 +191,7 @@ class Replica:
             The first sequence that is still held; 0 when nothing was given up.
         """
         if self.leading is not None:
-            limit = min(limit, self.leading.lowest_needed(now))
+            limit = min(limit, self.leading.followers.lowest_needed(now))
         return self.log.trim_to(limit)
 
     def shrink_cache(self, applied: int, bytes_max: int) -> None:
@@ -319,7 +319,7 @@ class Replica:
     def send(self, now: Now) -> None:
         """Leader: send each follower what it lacks; called at the end of a turn."""
         if self.leading is not None:
-            self.leading.send_all(now)
+            self.leading.followers.send_all(now)
 
     def healthy(self, now: Now) -> bool:
         """Whether it leads, and a new record could commit soon."""
@@ -356,11 +356,11 @@ class Replica:
 
     def waited_on(self) -> set[Member]:
         """Whose acks a commit needs here; nobody's where it does not lead."""
-        return self.leading.maximal_isr() if self.leading is not None else set()
+        return self.leading.isr.maximal() if self.leading is not None else set()
 
     def lag(self) -> dict[str, int] | None:
         """Return how many records each follower lacks; None where it does not lead."""
-        return self.leading.lag() if self.leading is not None else None
+        return self.leading.followers.lag() if self.leading is not None else None
 
     def shift(self, gap_us: int) -> None:
         """The process was paused."""
@@ -388,7 +388,7 @@ class Replica:
     def installed_to(self, broker_id: str, applied: int) -> None:
         """Leader: the last part of a snapshot of record `applied` was read out for this follower."""
         if self.leading is not None:
-            self.leading.installed_to(broker_id, applied)
+            self.leading.followers.installed_to(broker_id, applied)
 
     def introduce(self, peer: Peer) -> None:
         """Tell a new life of a peer, if it leads."""
@@ -420,9 +420,7 @@ class Replica:
         leading = self.leading
         if leading is None:
             return
-        if self.node is not None:
-            given_up = PartitionNode("", 0, leading.epoch, self.node.isr)
-            leading.set_node(given_up)
+        leading.isr.give_up()
         self._lose_leadership(now, why)
 
     def tell_leadership(self, epoch: int, *, leads: bool, serving: bool) -> None:

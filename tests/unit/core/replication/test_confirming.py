@@ -29,8 +29,8 @@ def test_a_member_that_is_about_to_join_must_have_acked_too(stage: Stage) -> Non
     stage.acked_by("b2", 1)
     assert leading.confirmed(stage.now)
     stage.ctx.coordinator = CoordinatorState.CONNECTED
-    isr = (*leading.node.isr, Member("b3", "s3"))
-    leading.set_node(PartitionNode("b1", leading.node.incarnation, leading.epoch, isr))
+    isr = (*leading.isr.members, Member("b3", "s3"))
+    leading.isr.set_node(PartitionNode("b1", 11, leading.epoch, isr))
     assert not leading.confirmed(stage.now)
     stage.pass_ms(0)
     stage.orders.clear()
@@ -66,7 +66,7 @@ def test_a_sole_member_needs_its_node_after_a_pause(stage: Stage) -> None:
     """Another replica may have been made the only member by hand, and have nothing to tell it."""
     leading = _leading(stage, "b2")
     stage.acked_by("b2", 1)
-    stage.replica.standing.node = PartitionNode("b1", leading.node.incarnation, 1, (stage.ctx.me,))
+    stage.replica.standing.node = PartitionNode("b1", 11, 1, (stage.ctx.me,))
     stage.replica.min_isr = 1
     stage.peer("b2").registered = stage.peer("b3").registered = False
     assert leading.confirmed(stage.now)

@@ -89,7 +89,7 @@ def test_an_expansion_of_unknown_outcome_commits_nothing_before_it_is_settled(st
     stage.pass_ms(100, "b2", "b3")
     stage.answer(SetOutcome.UNKNOWN)
     assert stage.replica.commit == 1
-    assert leading.maximal_isr() == {B1, B2}
+    assert leading.isr.maximal() == {B1, B2}
     stage.pass_ms(100, "b2", "b3")
     stage.answer(SetOutcome.DONE)
     assert stage.replica.commit == 3

@@ -230,10 +230,10 @@ def test_nothing_of_an_epoch_is_sent_before_the_epoch_is_synced(stage: Stage) ->
     stage.votes(b2=True, b3=True)
     stage.answer(SetOutcome.DONE)
     assert stage.replica.leading is not None
-    stage.replica.leading.send_all(stage.now)
+    stage.replica.leading.followers.send_all(stage.now)
     assert stage.peer("b2").appends == []
     stage.sync()
-    stage.replica.leading.send_all(stage.now)
+    stage.replica.leading.followers.send_all(stage.now)
     assert len(stage.peer("b2").appends) == 1
 
 
@@ -265,7 +265,7 @@ def test_a_shrink_of_unknown_outcome_shrinks_nothing(stage: Stage) -> None:
     stage.node("b1", 1, "b1", "b2", version=5, incarnation=11)
     leading = stage.replica.leading
     assert leading is not None
-    assert leading.maximal_isr() >= {B1, B2}
+    assert leading.isr.maximal() >= {B1, B2}
     stage.pass_ms(100, "b2")
     assert stage.orders[0].version == 5
 
@@ -277,9 +277,9 @@ def test_an_expansion_counts_before_it_is_sent(stage: Stage) -> None:
     stage.pass_ms(100, "b2", "b3")
     leading = stage.replica.leading
     assert leading is not None
-    assert leading.maximal_isr() == {B1, B2, B3}
+    assert leading.isr.maximal() == {B1, B2, B3}
     stage.answer(SetOutcome.UNKNOWN)
-    assert leading.maximal_isr() == {B1, B2, B3}
+    assert leading.isr.maximal() == {B1, B2, B3}
 
 
 def test_a_follower_is_not_level_before_it_has_the_barrier(stage: Stage) -> None:
@@ -513,7 +513,7 @@ def test_a_member_that_has_verified_nothing_yet_is_not_sent_what_the_log_no_long
     stage.pass_ms(1_000, "b2", "b3")
     assert {append.previous_sequence for append in stage.peer("b2").appends} == {1}
     assert stage.replica.leading is not None
-    assert stage.replica.leading.lowest_needed(stage.now) == 2
+    assert stage.replica.leading.followers.lowest_needed(stage.now) == 2
 
 
 def test_the_last_commit_position_is_told_until_it_was_heard(stage: Stage) -> None:
@@ -546,7 +546,7 @@ def test_a_leader_of_a_dead_replica_is_at_rest_once_the_others_are_level(stage: 
     stage.peer("b3").registered = False
     stage.pass_ms(50, "b2")
     stage.answer(SetOutcome.DONE)
-    assert [member.broker_id for member in stage.replica.leading.node.isr] == ["b1", "b2"]
+    assert [member.broker_id for member in stage.replica.leading.isr.members] == ["b1", "b2"]
     assert not stage.replica.tick(stage.now)
     stage.peer("b3").registered = True
     assert stage.replica.tick(stage.now)
