@@ -14,7 +14,8 @@ knowledge: limits, whether rows and topics exist, who may do what.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -24,10 +25,19 @@ from dueq_codecs.envelope import seal, unseal
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import KINDS, LAYOUTS, Kind
 from dueq_codecs.log import decode_record, encode_record
-from dueq_codecs.messages import BrowseReply, ChangeRequest, ConsumerFrame, Message, PeerFrame, Push, Relay
+from dueq_codecs.messages import (
+    BrowseReply,
+    ChangeRequest,
+    Code,
+    ConsumerFrame,
+    Message,
+    PeerFrame,
+    Push,
+    Relay,
+)
 from dueq_codecs.metadata import build_metadata_reply
 from dueq_codecs.peer import build_peer_frame, entry_count
-from dueq_codecs.records import LogEntry, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, LogEntry, RecordKind
 from dueq_codecs.shape import fault_of_payloads, fault_of_request
 
 __all__ = ["FrameError", "decode", "decode_record", "encode", "encode_record"]
@@ -129,22 +139,42 @@ def _build(kind: Kind, values: dict[str, Any], bodies: list[Body]) -> tuple[Mess
     return message, bodies
 
 
-def _entries(values: dict[str, Any], bodies: list[Body]) -> list[LogEntry]:
-    """Read the log entries behind a PeerFrame."""
+def _entries(values: dict[str, Any], bodies: list[Body]) -> Iterator[tuple[list[LogEntry], str]]:
+    """Read the log entries behind a PeerFrame.
+
+    Returns:
+        Of each append its entries, up to the first one that only a newer build can read, and why that is so. It
+        concerns one partition: what the frame brings for the others is none the worse for it.
+    """
     expected = entry_count(values)
     if len(bodies) != 2 * expected:
         raise FrameError(f"a PeerFrame of {expected} entries is followed by {len(bodies)} frames")
-    entries = []
-    for data, body in zip(bodies[::2], bodies[1::2], strict=True):
-        record = decode_record(data)
-        if record.kind == RecordKind.INSERT:
-            fault = fault_of_payloads(record, body)
-        else:
-            fault = f"a {record.kind.name} record has payloads" if len(body) else None
-        if fault is not None:
-            raise FrameError(fault)
-        entries.append(LogEntry(record, body))
-    return entries
+    rows = zip(bodies[::2], bodies[1::2], strict=True)
+    return (_entries_of_one(list(islice(rows, count))) for count in values["append_entries"])
+
+
+def _entries_of_one(rows: list[tuple[Body, Body]]) -> tuple[list[LogEntry], str]:
+    entries: list[LogEntry] = []
+    for data, body in rows:
+        try:
+            entries.append(_entry(data, body))
+        except FrameError as error:
+            if error.code != Code.WRONG_VERSION:
+                raise
+            return entries, error.reason
+    return entries, ""
+
+
+def _entry(data: Body, body: Body) -> LogEntry:
+    record = decode_record(data)
+    if record.kind == RecordKind.INSERT:
+        fault = fault_of_payloads(record, body)
+    else:
+        fault = f"a {record.kind.name} record has payloads" if len(body) else None
+    if fault is not None:
+        newer = record.version > FEATURE_LEVEL
+        raise FrameError(fault, Code.WRONG_VERSION if newer else Code.BAD_FRAME)
+    return LogEntry(record, body)
 
 
 def _build_relay(values: dict[str, Any], frames: list[Body]) -> Relay:

@@ -11,7 +11,7 @@ from dueq_codecs.flat import Layout
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import Kind
 from dueq_codecs.messages import Code
-from dueq_codecs.records import JobAction, Record, RecordKind, RequestRef
+from dueq_codecs.records import FEATURE_LEVEL, JobAction, Record, RecordKind, RequestRef
 from dueq_codecs.shape import RECORD_COLUMNS, fault_of_record
 
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
@@ -75,17 +75,32 @@ def encode_record(record: Record) -> bytes:
 def decode_record(data: bytes | memoryview) -> Record:
     """Read a record; its columns are read-only views of `data` (of a copy, unless `data` is bytes).
 
-    A record of a later apply version is read too, as long as its kind is known: what to do about it is the
-    reader's decision.
+    A record of a later version is read too, as long as it has the form of one that this build knows: what to do
+    about it is the reader's decision.
 
     Raises:
-        FrameError: the bytes are not a record; WRONG_VERSION when they are one of another format.
+        FrameError: the bytes are not a record; WRONG_VERSION when they are one that only a newer build can read.
     """
     encoded = bytes(data)
     number, body = unseal(encoded)
     if number != Kind.RECORD:
         raise FrameError(f"kind {number} is not a record")
     values: dict[str, Any] = {}
+    try:
+        return _record(body, values, encoded)
+    except FrameError as error:
+        version = values.get("version", 0)
+        if error.code == Code.WRONG_VERSION or version <= FEATURE_LEVEL:
+            raise
+        # Its envelope is whole, so this is no damage: the form has changed with the version.
+        raise FrameError(
+            f"a record of feature level {version}, this build has {FEATURE_LEVEL}: {error.reason}",
+            Code.WRONG_VERSION,
+        ) from error
+
+
+def _record(body: memoryview, values: dict[str, Any], encoded: bytes) -> Record:
+    """Make a record of its table, which is read into `values`; see `decode_record`."""
     RECORD.read(body, values)
     kind = _KINDS.get(values["kind"])
     if kind is None:

@@ -416,6 +416,8 @@ class Append:
     previous_epoch: int
     commit: int
     entries: list[LogEntry] = field(default_factory=list)
+    unreadable: str = ""
+    """Not on the wire: why the entries that followed these could not be read; a newer build wrote them."""
 
 
 @dataclass(slots=True)

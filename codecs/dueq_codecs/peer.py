@@ -132,8 +132,8 @@ def entry_count(values: dict[str, Any]) -> int:
     return sum(values["append_entries"])
 
 
-def build_peer_frame(values: dict[str, Any], entries: Iterable[LogEntry]) -> m.PeerFrame:
-    """Make the message from its table and the entries of its appends, in order.
+def build_peer_frame(values: dict[str, Any], entries: Iterable[tuple[list[LogEntry], str]]) -> m.PeerFrame:
+    """Make the message from its table and, for each of its appends, the entries and why there are no more.
 
     Raises:
         FrameError: the columns of a section are not of one length.
@@ -147,8 +147,7 @@ def build_peer_frame(values: dict[str, Any], entries: Iterable[LogEntry]) -> m.P
         if len(set(map(len, columns))) != 1:
             raise FrameError(f"the columns of {section.attribute} are not of one length")
         lists.append(list(map(section.item, *columns)))
-    source = iter(entries)
-    for append in lists[0]:
-        # Until here `entries` holds their number, which is how the column is called.
-        append.entries = [next(source) for _ in range(append.entries)]
+    # Until here `entries` holds their number, which is how the column is called.
+    for append, (held, unreadable) in zip(lists[0], entries, strict=True):
+        append.entries, append.unreadable = held, unreadable
     return m.PeerFrame(*_head(values), *lists)

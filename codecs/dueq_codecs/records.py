@@ -17,7 +17,7 @@ Which columns a kind has (n rows; every other column is empty):
     EXPIRE    first, sequence, row, token        (the lease ran out: the attempt counts)
     REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
     JOB       - (one row)                        (job_action is done to `job`)
-    BARRIER   -
+    BARRIER   -                                  (a new leader's first record; raises the level to its version)
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`: each
@@ -43,8 +43,8 @@ NO_U32: Final[U32] = np.empty(0, np.uint32)
 NO_U64: Final[U64] = np.empty(0, np.uint64)
 NO_U8: Final[U8] = np.empty(0, np.uint8)
 
-RECORD_VERSION: Final = 1
-"""The apply version that this build writes and knows."""
+FEATURE_LEVEL: Final = 1
+"""The feature level of this build: the largest version of a record that it can read and apply."""
 
 
 class RecordKind(IntEnum):
@@ -129,7 +129,8 @@ class Record:
     epoch: int
     stamp: int
     """Mesh time at append, as its leader measures it, Unix ms: the only time that apply knows."""
-    version: int = RECORD_VERSION
+    version: int = 1
+    """The feature level whose rules apply it: the one that its partition had reached when it was appended."""
     requests: tuple[RequestRef, ...] = ()
     first: U64 = field(default_factory=lambda: NO_U64)
     target_sequence: U64 = field(default_factory=lambda: NO_U64)

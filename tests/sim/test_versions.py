@@ -30,7 +30,7 @@ def test_a_newer_checkpoint_stops_one_partition_and_not_the_broker() -> None:
     untouched = _state_rows(stage, "b3")
     stage.nodes["b3"].start()
     stage.run_ms(2_000)
-    stage.expect("version 4" in stage.replica("b3").broken, f"it says why: {stage.replica('b3').broken!r}")
+    stage.expect("version 131" in stage.replica("b3").broken, f"it says why: {stage.replica('b3').broken!r}")
     stage.expect(not stage.replica("b3", stage.uids[1]).broken, "the other partition goes on")
     for number in range(40):
         stage.stored(b"%d" % number * 300)
@@ -85,7 +85,7 @@ def test_a_newer_snapshot_stops_the_partition_that_it_fills() -> None:
     filled = stage.nodes["b3"].disk.timeline.get(layout.head(stage.uid, b"C"))
     assert filled is not None
     at = layout.CHECKPOINT.size
-    known = filled[:at] + bytes([filled[at] - 1]) + filled[at + 1 :]
+    known = filled[:at] + bytes([filled[at] & 0x7F]) + filled[at + 1 :]
     stage.nodes["b3"].disk.timeline.write([(layout.head(stage.uid, b"C"), known)], sync=True)
     stage.nodes["b3"].start()
     stage.finish()

@@ -1,4 +1,4 @@
-"""Planted bugs of users, leaders, memory and rules are found, and without them the same seeds find nothing."""
+"""Planted bugs of users, leaders, memory, rules and upgrades are found; without them their seeds find nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.rules import RULES
 from dueq_chaos.bugs.standing import STANDING
+from dueq_chaos.bugs.upgrading import UPGRADING
 from dueq_chaos.bugs.waking import WAKING
 
 from .proof import first_finders, is_found
 
-BUGS = (*STANDING, *WAKING, *HANDLING, *MEMORY, *RULES)
+BUGS = (*STANDING, *WAKING, *HANDLING, *MEMORY, *RULES, *UPGRADING)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))

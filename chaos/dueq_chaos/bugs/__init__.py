@@ -20,6 +20,7 @@ from dueq_chaos.bugs.rules import RULES
 from dueq_chaos.bugs.standing import STANDING
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
+from dueq_chaos.bugs.upgrading import UPGRADING
 from dueq_chaos.bugs.waking import WAKING
 
 BUGS: Final[dict[str, Bug]] = {
@@ -37,6 +38,7 @@ BUGS: Final[dict[str, Bug]] = {
         *HANDLING,
         *MEMORY,
         *RULES,
+        *UPGRADING,
     )
 }
 """Every planted bug by its name."""

@@ -231,10 +231,10 @@ STORAGE: Final = (
             change(
                 "core.partition.partition:Partition._timeline_of",
                 "    except UnknownVersion as error:\n        self._stop(str(error))\n"
-                "        return Timeline(self.uid, None, self.hot_rows_max, place=place)",
+                "        return Timeline(self.uid, None, self.hot_rows_max, place=place, build_level=level)",
                 "    except UnknownVersion as error:\n"
                 "        recovered.summary, recovered.tables = b'', {}\n"
-                "        return Timeline(self.uid, recovered, self.hot_rows_max, place=place)",
+                "        return Timeline(self.uid, recovered, self.hot_rows_max, place=place, build_level=level)",
             ),
         ),
         seeds=24,

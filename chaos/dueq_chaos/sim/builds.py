@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.records import RecordKind
 
+ANY_LEVEL = 1_000
+"""Of who looks at a mesh from outside: it applies the records of every build."""
+
 
 @contextmanager
 def lacking(kinds: frozenset[RecordKind]) -> Iterator[None]:

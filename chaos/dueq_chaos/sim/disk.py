@@ -206,7 +206,7 @@ class SimDisk:
         at = layout.CHECKPOINT.size
         if row is None or len(row) == at or uid in self._newer:
             return False
-        self._newer[uid] = row[:at] + bytes([row[at] + 1]) + row[at + 1 :], row
+        self._newer[uid] = row[:at] + bytes([row[at] | 0x80]) + row[at + 1 :], row
         self.timeline.write([(key, self._newer[uid][0])], sync=True)
         return True
 

@@ -21,6 +21,7 @@ from dueq.core.ports.persistence import (
 from dueq.core.state.timeline import Timeline, canonical
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered.store import OrderedStore
+from dueq_chaos.sim.builds import ANY_LEVEL
 
 _ALL_ROWS = 1 << 30
 _DIFFERING = ("tombstones", "window")
@@ -55,12 +56,14 @@ def _reopened(
 ) -> list[str]:
     reopened = store.read(ReadPartition(0, partition.uid))
     assert isinstance(reopened, PartitionRead)
+    if reopened.recovered.unreadable:
+        return [f"the disk cannot be read: {reopened.recovered.unreadable}"]
     if reopened.recovered.damaged:
         return [f"the disk is damaged: {reopened.recovered.damaged}"]
     if reopened.recovered.applied != partition.timeline.applied:
         return []
     place = partition.index, len(partition.topic.partitions)
-    again = Timeline(partition.uid, reopened.recovered, place=place)
+    again = Timeline(partition.uid, reopened.recovered, place=place, build_level=ANY_LEVEL)
     return _compare("the disk", completed(again.export(), waiting), expected)
 
 

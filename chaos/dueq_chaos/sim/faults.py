@@ -15,6 +15,7 @@ from dueq_chaos.sim.plots import Burst, Plots
 from dueq_chaos.sim.seldom import Seldom
 from dueq_chaos.sim.sleepers import Sleepers
 from dueq_chaos.sim.successions import Successions
+from dueq_chaos.sim.upgrades import Upgrades
 
 _HARMLESS_TO_FRAMES = ("pause", "naps", "set clock", "drift clock")
 """What holds up nothing that travels: whoever was asleep finds it when it wakes."""
@@ -73,6 +74,7 @@ class Faults:
             **losses.kinds,
             "asleep on leases": sleepers.asleep_on_leases,
             **seldom.kinds,
+            **Upgrades(mesh, burst).kinds,
             **directed.kinds,
             **Mishaps(mesh, burst).kinds,
         }

@@ -15,7 +15,7 @@ import numpy as np
 
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.effects import Effect, Persist, SendClient, SendPeer
-from dueq.core.ports.persistence import DropPartition, StoreWrite
+from dueq.core.ports.persistence import AppendLog, DropPartition, StoreWrite
 from dueq.limits import PUSH_CONFIRM_MS
 from dueq.storage.ordered import layout
 from dueq_chaos.sim import jobs, memory
@@ -137,12 +137,24 @@ class Invariants:
                 self._framed(node, effect.message)
             elif isinstance(effect, Persist):
                 self._deleted(name, effect.writes)
+                self._appended(node, effect.writes)
 
     def _deleted(self, name: str, writes: list[StoreWrite]) -> None:
         """Only a tombstone permits deleting a replica."""
         for write in writes:
             if isinstance(write, DropPartition) and write.uid not in self.mesh.coordinator.tombstones:
                 self._fail(f"{name} deletes p{write.uid}, of which there is no tombstone")
+
+    def _appended(self, node: Node, writes: list[StoreWrite]) -> None:
+        """No record is of a feature level that some assigned replica has not got."""
+        for write in writes:
+            if isinstance(write, AppendLog) and (level := max(e.record.version for e in write.entries)) > 1:
+                for name in self.mesh.assigned(write.uid):
+                    if self.mesh.nodes[name].level < level:
+                        self._fail(
+                            f"{node.name} p{write.uid}: a record of level {level}, and {name} has a replica and is at"
+                            f" {self.mesh.nodes[name].level}"
+                        )
 
     def _buried(self, uid: int) -> None:
         """A tombstone goes when nobody needs it any more."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from dueq.core.state.job import Job
 from dueq.core.state.timeline import Timeline
+from dueq_chaos.sim.builds import ANY_LEVEL
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.twins import deed_differs, state_differs
 from dueq_codecs.frames import encode_record
@@ -27,6 +28,7 @@ class _Partition:
         end: the last of them.
         summaries: of the reference after each record.
         consumers: of each LEASE, who got which row.
+        level: the largest version of any record, which is the partition's feature level.
         decided: job -> what the last JOB record about it came to, also when the job is forgotten.
     """
 
@@ -38,13 +40,14 @@ class _Partition:
         self.summaries: dict[int, Summary] = {0: (0, 0, 0, 0)}
         self.leases: dict[int, dict[tuple[int, int], bytes]] = {}
         self.decided: dict[bytes, JobState] = {}
+        self.level = 1
         self.place = place
         self.reference = self.begin()
         self.naive = Naive(place)
 
     def begin(self) -> Timeline:
         """Return the state before the first record."""
-        return Timeline(self.uid, None, _HOT_ROWS, place=self.place)
+        return Timeline(self.uid, None, _HOT_ROWS, place=self.place, build_level=ANY_LEVEL)
 
 
 class Ledger:
@@ -134,6 +137,9 @@ class Ledger:
             reference.cold(record)
             applied, told = reference.apply(record), naive.apply(record)
             partition.summaries[record.sequence] = _summary(reference)
+            partition.level = max(partition.level, record.version)
+            if reference.level != partition.level:
+                return f"record {record.sequence}: level {reference.level}, {partition.level} was reached"
             if applied.job is not None:
                 wrong = _goes_back(partition, applied.job)
                 if wrong:

@@ -162,6 +162,14 @@ class SimMesh:
                 return False
         return True
 
+    def assigned(self, uid: int) -> tuple[str, ...]:
+        """The brokers that have a replica of a partition, by its topic; nobody, once that is deleted."""
+        for topic in self.coordinator.topics.values():
+            for part in topic.partitions:
+                if part.uid == uid:
+                    return part.replicas
+        return ()
+
     def quiet(self) -> bool:
         """Whether no client waits for an answer."""
         return all(not client.calls for client in self.clients.values()) and all(

@@ -40,7 +40,7 @@ from dueq_chaos.sim.disk import Killed, SimDisk
 from dueq_chaos.sim.network import Network
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, RecordKind
 
 READ_LATE_US = 2_000
 """Longest time after waking until a process reads what came while it slept: waking instant modulo this."""
@@ -68,6 +68,7 @@ class Node:
         wall_error_us: how far its wall clock is ahead of the truth.
         drift_ppm: how much faster than the truth both of its clocks run.
         lacks: kinds of records that its build does not know.
+        level: the feature level of its build; another one takes effect with its next life.
         pressure: how its disk stands; kept over restarts.
         failures: invariant violations and other exceptions that its core has raised.
         died: called with its name when its process ends.
@@ -100,6 +101,7 @@ class Node:
         self.drift_ppm = 0
         self._drift_since_us, self._drifted_us = 0, 0
         self.lacks: frozenset[RecordKind] = frozenset()
+        self.level = FEATURE_LEVEL
         self.pressure: StorePressure | None = None
         self.disk.killed = self.crash
         self.died: Callable[[str], None] = lambda name: None
@@ -152,12 +154,15 @@ class Node:
         settings = CoreSettings(
             self.name, self.incarnation, store.store_id, "sim", f"sim://{self.name}",
             hot_rows_total=self.hot_rows_total, log_retain_bytes=self.log_retain_bytes,
+            feature_level=self.level,
         )  # fmt: skip
         self.recovered = {replica.uid: replica for replica in recovered}
         self.fresh_disk, self._store_id = store.store_id != self._store_id, store.store_id
         with lacking(self.lacks):
             self.core = BrokerCore(settings, recovered, self.now())
-        registration = Registration(self.name, self.incarnation, store.store_id, f"sim://{self.name}")
+        registration = Registration(
+            self.name, self.incarnation, store.store_id, f"sim://{self.name}", feature_level=self.level
+        )
         life = self.incarnation
         self._session = self._coordinator.connect(registration, lambda event: self._coordinated(life, event))
         self._world.tell(self.name, f"started, incarnation {self.incarnation:x}, store {store.store_id}")

@@ -97,8 +97,10 @@ SELDOM: dict[int, tuple[str, dict[str, Any]]] = {
         "acks of long ago",
         {"partitions": 1, "lost": 0.0, "slow": 0.0, "lose_answer": 0.0, "watch_us": 3_000},
     ),
+    6: ("rolling upgrade", {}),
+    7: ("upgrade without one", {"log_retain_bytes": 2_000}),
 }
-"""More of these (see `seldom`), by slot: they share another of every so many seeds."""
+"""More of these (see `seldom`, `upgrades`), by slot: they share another of every so many seeds."""
 _SELDOM_AT, _SELDOM_SLOTS = 4, 8
 _EXTREME = (0, 8, 10, 12)
 """And in these, but for the first few, something is extreme (see `extremes`)."""

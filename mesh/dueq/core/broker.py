@@ -387,6 +387,7 @@ class BrokerCore:
     def _on_registrations(self, event: RegistrationsSeen, now: Now) -> None:
         self._topics.registrations = event.registrations
         for broker_id, seen in event.registrations.items():
+            self._ctx.levels[broker_id] = seen.feature_level
             if broker_id == self._settings.broker_id:
                 continue
             peer = self._ctx.peers.get(broker_id)
@@ -430,6 +431,7 @@ class BrokerCore:
             self._drop(uid, now)
         for uid in [uid for uid in self._recovered if uid in event.tombstones]:
             del self._recovered[uid]
+            self._ctx.unopened.pop(uid, None)
             self._ctx.persist(DropPartition(uid))
         self._deletions.confirm(event.tombstones)
         self._deletions.seen(self._recovered, event.topics)
@@ -437,6 +439,11 @@ class BrokerCore:
 
     def _open(self, topic: Topic, index: int, now: Now) -> None:
         uid = topic.partitions[index].uid
+        if (found := self._recovered.get(uid)) is not None and found.unreadable:
+            if uid not in self._ctx.unopened:
+                self._ctx.log("error", "partition.stopped", uid=uid, reason=found.unreadable)
+            self._ctx.unopened[uid] = found.unreadable
+            return
         dispatcher = self._dispatchers.get(topic.name)
         if dispatcher is None:
             dispatcher = TopicDispatcher(

@@ -151,6 +151,50 @@ def test_a_peer_frame_brings_its_entries_with_the_bytes_that_the_log_keeps() -> 
     assert (second.record.encoded, second.body) == (frames[3], b"")
 
 
+def _frame_of(*records: list[bytes]) -> list[bytes | memoryview]:
+    """A PeerFrame with an append for each list, of these records' bytes."""
+    appends = [
+        m.Append(uid, 1, 0, 0, 0, [LogEntry(Record(RecordKind.BARRIER, uid, 1, 1, 5)) for _ in held])
+        for uid, held in enumerate(records, start=1)
+    ]
+    frames = encode(m.PeerFrame("b1", 1, "b2", 2, 3, 4, appends=appends))
+    data = [row for held in records for row in held]
+    return [frames[0], *(frame for row in data for frame in (row, b""))]
+
+
+def _barrier(uid: int, sequence: int, **fields: Any) -> bytes:
+    record = Record(RecordKind.BARRIER, uid, sequence, 1, 5)
+    return seal(Kind.RECORD, RECORD.write(dataclasses.replace(record, **fields)))
+
+
+def test_a_record_that_only_a_newer_build_can_read_concerns_its_own_partition() -> None:
+    newer = _barrier(2, 2, kind=99)
+    frame, _ = decode(_frame_of([_barrier(1, 1)], [_barrier(2, 1), newer, _barrier(2, 3)], [_barrier(3, 1)]))
+    assert isinstance(frame, m.PeerFrame)
+    first, second, third = frame.appends
+    assert ([len(append.entries) for append in frame.appends], first.unreadable) == ([1, 1, 1], "")
+    assert second.entries[0].record.sequence == 1
+    assert "kind 99" in second.unreadable
+    assert (third.unreadable, third.entries[0].record.uid) == ("", 3)
+
+
+def test_a_record_of_a_later_level_may_have_another_form() -> None:
+    strange = _barrier(1, 1, version=9, due=np.array([7], np.uint64))
+    with pytest.raises(FrameError, match="feature level 9, this build has 1: column due") as caught:
+        decode_record(strange)
+    assert caught.value.code == m.Code.WRONG_VERSION
+    with pytest.raises(FrameError) as caught:
+        decode_record(_barrier(1, 1, due=np.array([7], np.uint64)))
+    assert caught.value.code == m.Code.BAD_FRAME
+
+
+def test_damage_behind_a_peer_frame_still_refuses_all_of_it() -> None:
+    damaged = bytearray(_barrier(2, 1))
+    damaged[-1] ^= 1
+    with pytest.raises(FrameError, match="CRC"):
+        decode(_frame_of([_barrier(1, 1)], [bytes(damaged)]))
+
+
 def test_entries_whose_payloads_are_not_as_long_as_their_sizes_are_refused() -> None:
     frame = SAMPLES["messages"]()["peer_frame"][0]
     frames = encode(frame)

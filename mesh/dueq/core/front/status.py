@@ -86,6 +86,7 @@ class Status:
             "broker": {
                 "id": settings.broker_id,
                 "incarnation": settings.incarnation,
+                "feature_level": settings.feature_level,
                 "endpoint": settings.endpoint,
                 "metrics": settings.metrics,
                 "store_id": settings.store_id,
@@ -94,6 +95,7 @@ class Status:
                 "degraded": self.degraded(),
                 "inserts_refused": self._ctx.inserts_refused,
                 "orphans": {str(uid): topic for uid, topic in sorted(self._deletions.orphans.items())},
+                "unopened": {str(uid): why for uid, why in sorted(self._ctx.unopened.items())},
                 "leaderships": sum(partition.replica.is_leader for partition in self._partitions.values()),
                 "clock": self._clock_document(now),
             },
@@ -102,6 +104,7 @@ class Status:
                     "endpoint": seen.endpoint,
                     "metrics": seen.metrics,
                     "incarnation": seen.incarnation,
+                    "feature_level": seen.feature_level,
                 }
                 for broker_id, seen in sorted(self._topics.registrations.items())
             },
@@ -154,7 +157,7 @@ class Status:
             end=replica.end,
             last_epoch=replica.last_epoch,
             commit=replica.commit,
-            broken=partition.broken,
+            broken=replica.trouble,
         )
         lag = replica.lag()
         if lag is not None:

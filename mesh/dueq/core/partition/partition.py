@@ -20,6 +20,7 @@ from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.jobs import Jobs
+from dueq.core.partition.levels import Levels
 from dueq.core.partition.requests import Refusal, check_change, check_chunk
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries
@@ -110,6 +111,7 @@ class Partition:
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
         self.timeline = self._timeline_of(usable)
         self.jobs = Jobs(ctx, self)
+        self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
         self._installation: Installation | None = None
@@ -128,14 +130,14 @@ class Partition:
 
     def _timeline_of(self, recovered: RecoveredPartition | None) -> Timeline:
         """Return the state of the checkpoint, or an empty one: a newer build's stays on the disk as it is."""
-        place = self.index, len(self.topic.partitions)
+        place, level = (self.index, len(self.topic.partitions)), self.ctx.settings.feature_level
         try:
             if recovered is not None and recovered.unknown:
                 raise UnknownVersion(recovered.unknown)
-            return Timeline(self.uid, recovered, self.hot_rows_max, place=place)
+            return Timeline(self.uid, recovered, self.hot_rows_max, place=place, build_level=level)
         except UnknownVersion as error:
             self._stop(str(error))
-            return Timeline(self.uid, None, self.hot_rows_max, place=place)
+            return Timeline(self.uid, None, self.hot_rows_max, place=place, build_level=level)
 
     def _stop(self, reason: str) -> None:
         self.broken = reason
@@ -305,6 +307,7 @@ class Partition:
         return b""
 
     def _append(self, record: Record, body: bytes | memoryview, now: Now) -> int:
+        record.version = max(record.version, self.timeline.level)
         weight = resident_bytes(self.replica.append(record, body, now))
         self._weights.append((record.sequence, weight))
         self._uncommitted_bytes += weight
@@ -416,6 +419,7 @@ class Partition:
         self._weights.clear()
         self.checkpoints.leadership_lost()
         self.jobs.end()
+        self.levels.leadership_lost()
         self._uncommitted_bytes = 0
         self.uploads.leadership_lost()
         self.dispatcher.unlead(self.uid, now)
@@ -563,6 +567,7 @@ class Partition:
             self.uploads.tick(now)
             wants = True
         self._pump(now)
+        wants = self.levels.tick(now) or wants
         return self.jobs.tick(now) or wants
 
     # -------------------------------------------------------------- messages of peers
@@ -657,6 +662,7 @@ class Partition:
             "scheduled": max(self.timeline.scheduled_count - ready, 0),
             "ready": ready,
             "leased": self.timeline.leased_count,
+            "feature_level": self.timeline.level,
         }
 
 

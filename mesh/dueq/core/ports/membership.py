@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from dueq_codecs.records import FEATURE_LEVEL
+
 
 class Member(NamedTuple):
     """A replica that counts: a broker *and* the disk it had when it joined."""
@@ -28,7 +30,7 @@ class Registration:
     store_id: str
     endpoint: str
     metrics: str = ""
-    feature_level: int = 1
+    feature_level: int = FEATURE_LEVEL
 
 
 @dataclass(frozen=True, slots=True)

@@ -386,7 +386,9 @@ class RecoveredPartition:
     damaged: str = ""
     """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
     unknown: str = ""
-    """What a newer build must have written: this one cannot read the replica, which stays as it is."""
+    """What a newer build must have written: this one cannot read the state. The log is read, and goes on."""
+    unreadable: str = ""
+    """Why the log cannot be read: a newer build wrote a part of it. The replica is not opened, and stays as it is."""
 
 
 @dataclass(slots=True)

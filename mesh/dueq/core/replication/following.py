@@ -60,6 +60,7 @@ class Following:
 
     Attributes:
         verified: records up to here are known to equal those of the leader of the present epoch.
+        unreadable: why the leader's next record cannot be taken, which a newer build wrote; "" while it can.
         acked_at_us: (mono) its last ack; at the latest its start, as nothing is known of the life before.
     """
 
@@ -71,11 +72,13 @@ class Following:
     def begin_anew(self) -> None:
         """The log is another one: at the start, and after a snapshot was installed."""
         self.verified = 0
+        self.unreadable = ""
         self._acked = (0, 0, 0)
 
     def forget_leader(self) -> None:
         """Another epoch, or an own leadership that has ended: nothing is known of the next leader's log."""
         self.verified = 0
+        self.unreadable = ""
 
     def append_received(self, peer: Peer, append: Append, now: Now) -> None:
         """Verify, truncate only what differs, append, follow the commit position. The peer leads in this epoch."""
@@ -83,6 +86,8 @@ class Following:
         if replica.installing:
             self.tell_position(peer, append.epoch, append.previous_epoch)
             return
+        if append.entries or append.unreadable:
+            self._note_unreadable(append)
         previous, entries = self._above_start(append)
         held = log.epoch_at(previous)
         skipped = previous > append.previous_sequence
@@ -102,6 +107,15 @@ class Following:
             replica.prove()
         if not log.dirty:
             self.ack(now, asked=bool(append.entries))
+
+    def _note_unreadable(self, append: Append) -> None:
+        """What follows these entries is of a newer build: this replica stays behind, and leaves the ISR in the end."""
+        if append.unreadable and append.unreadable != self.unreadable:
+            replica = self._replica
+            self._ctx.log(
+                "error", "partition.stopped", uid=replica.uid, reason=append.unreadable, leader=replica.leader
+            )
+        self.unreadable = append.unreadable
 
     def _above_start(self, append: Append) -> tuple[int, list[LogEntry]]:
         """Skip what lies before the log's start: it was committed, so every leader's records equal ours."""

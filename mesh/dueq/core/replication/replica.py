@@ -106,7 +106,7 @@ class Replica:
     @property
     def role(self) -> str:
         """What it is just now, as one word for people."""
-        if self._owner.broken:
+        if self.trouble:
             return "stopped"
         if self.is_leader:
             return "leader"
@@ -121,6 +121,11 @@ class Replica:
     def is_stopped(self) -> bool:
         """Whether it has met a record that it cannot apply."""
         return bool(self._owner.broken)
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not go on with what a newer build wrote; "" while it does."""
+        return self._owner.broken or ("" if self.is_leader else self.following.unreadable)
 
     @property
     def is_standing(self) -> bool:

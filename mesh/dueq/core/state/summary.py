@@ -9,6 +9,9 @@ from dueq.errors import UnknownVersion
 
 _SUMMARY = struct.Struct("<BQQQQQ")
 _SUMMARY_VERSION = 3
+"""What a partition of level 1 has: a build that knows no levels reads it."""
+_WITH_LEVEL = struct.Struct("<BQQQQQH")
+_WITH_LEVEL_VERSION = 4
 
 
 class Summary(NamedTuple):
@@ -23,10 +26,14 @@ class Summary(NamedTuple):
     """Of the partition (see `dedup`)."""
     jobs_given: int = 0
     """Numbers of jobs that were given out (see `job_table`)."""
+    level: int = 1
+    """The feature level that the partition has reached."""
 
     def pack(self) -> bytes:
         """Return the summary's bytes."""
-        return _SUMMARY.pack(_SUMMARY_VERSION, *self)
+        if self.level == 1:
+            return _SUMMARY.pack(_SUMMARY_VERSION, *self[:-1])
+        return _WITH_LEVEL.pack(_WITH_LEVEL_VERSION, *self)
 
     @classmethod
     def unpack(cls, value: bytes) -> Summary:
@@ -37,6 +44,10 @@ class Summary(NamedTuple):
         """
         if not value:
             return cls()
-        if value[0] != _SUMMARY_VERSION:
-            raise UnknownVersion(f"a summary of version {value[0]}; this build knows {_SUMMARY_VERSION}")
-        return cls(*_SUMMARY.unpack(value)[1:])
+        if value[0] == _SUMMARY_VERSION:
+            return cls(*_SUMMARY.unpack(value)[1:])
+        if value[0] == _WITH_LEVEL_VERSION:
+            return cls(*_WITH_LEVEL.unpack(value)[1:])
+        raise UnknownVersion(
+            f"a summary of version {value[0]}; this build knows {_SUMMARY_VERSION} and {_WITH_LEVEL_VERSION}"
+        )

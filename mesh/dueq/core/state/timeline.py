@@ -36,7 +36,7 @@ from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
 from dueq_codecs.messages import Code
-from dueq_codecs.records import NO_U8, RECORD_VERSION, U8, U16, U64, Record, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, NO_U8, U8, U16, U64, Record, RecordKind
 
 FINISHED_PER_DIRTY = 4
 """Finished messages that weigh as much as one dirty row."""
@@ -52,6 +52,7 @@ class Timeline:
         uid: the partition.
         applied: sequence of the last applied record.
         stamp: its stamp, Unix ms.
+        level: the feature level that the partition has reached: the largest version of an applied record.
         low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
         jobs: what is known of jobs; for reading only.
         known_kinds: of records: what this build can apply.
@@ -66,6 +67,7 @@ class Timeline:
         hot_rows_max: int = HOT_ROWS_MAX,
         dedup_limits: DedupLimits | None = None,
         place: tuple[int, int] = (0, 1),
+        build_level: int = FEATURE_LEVEL,
     ) -> None:
         """Begin with nothing, or with the last checkpoint that the store recovered; replay the tail then.
 
@@ -75,12 +77,14 @@ class Timeline:
             hot_rows_max: waiting messages to keep in memory, soonest first.
             dedup_limits: how much is remembered of past requests; None: the usual.
             place: the partition's place in its topic, and how many the topic has: says which jobs it decides about.
+            build_level: the largest version of a record that can be applied.
 
         Raises:
             UnknownVersion: a newer build wrote the checkpoint.
         """
         summary = Summary.unpack(recovered.summary if recovered else b"")
-        self.uid = uid
+        self.uid, self.level, self._build_level = uid, summary.level, build_level
+        self._check_level(summary.level, "its checkpoint")
         self.applied = recovered.applied if recovered else 0
         self.stamp = summary.stamp
         self._age_ms = summary.age_ms
@@ -240,16 +244,18 @@ class Timeline:
             UnknownVersion: this build does not know the record's kind or version; nothing was changed.
             InvariantViolated: the record is not the next one, or is malformed, or was not `ready`.
         """
-        if record.version != RECORD_VERSION or record.kind not in self.known_kinds:
+        self._check_level(record.version, f"record {record.sequence}")
+        if record.kind not in self.known_kinds:
             raise UnknownVersion(
-                f"record {record.sequence} of partition {self.uid} is of kind {record.kind}, version"
-                f" {record.version}; this build knows version {RECORD_VERSION}"
+                f"record {record.sequence} of partition {self.uid} is of kind {record.kind}, which this build does"
+                " not know"
             )
         self._check(record)
         hold = self._residency.take_hold(record)
         self._age_ms += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
         self.stamp = record.stamp
         self.applied = record.sequence
+        self.level = max(self.level, record.version)
         self._tables.expire(self._age_ms, record.stamp)
         verdicts, chosen = self._judge(record)
         applied = Applied()
@@ -259,6 +265,13 @@ class Timeline:
         if hold is not None:
             self._residency.loosen(hold.slots)
         return applied
+
+    def _check_level(self, level: int, what: str) -> None:
+        if level > self._build_level:
+            raise UnknownVersion(
+                f"{what} of partition {self.uid} is of feature level {level}, this build has {self._build_level}: run"
+                " the version of the other brokers here"
+            )
 
     def _check(self, record: Record) -> None:
         invariant(
@@ -407,8 +420,9 @@ class Timeline:
             self._live.finished_count = 0
         save.tables = self._tables.changed_rows()
         save.summary = Summary(
-            self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given
-        ).pack()
+            self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given,
+            self.level,
+        ).pack()  # fmt: skip
         self._saving = (self.applied, slots)
         self._checkpointed = self.applied
         return save
@@ -442,6 +456,7 @@ class Timeline:
         return {
             "applied": self.applied,
             "stamp": self.stamp,
+            "level": self.level,
             "age": self._age_ms,
             "scheduled": self._live.scheduled,
             "leased": self._live.leased,

@@ -46,6 +46,8 @@ class Context:
     Attributes:
         settings: who this broker is.
         peers: every other broker ever registered, by id; a gone one stays, `registered` False.
+        levels: the feature level that each broker has announced last, this one included.
+        unopened: uid -> why this replica is not opened: its log is a newer build's.
         clock: mesh time.
         metrics: counters.
         coordinator: state of the connection to the coordinator.
@@ -65,6 +67,8 @@ class Context:
         self.settings = settings
         self.me = Member(settings.broker_id, settings.store_id)
         self.peers: dict[str, Peer] = {}
+        self.levels: dict[str, int] = {}
+        self.unopened: dict[int, str] = {}
         self.clock = MeshTime(settings.max_clock_offset_ms)
         self.metrics = CoreMetrics()
         self.coordinator = CoordinatorState.SUSPENDED

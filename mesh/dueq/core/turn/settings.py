@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dueq import limits
+from dueq_codecs.records import FEATURE_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,5 @@ class CoreSettings:
     hot_rows_total: int = limits.HOT_ROWS_TOTAL
     log_retain_bytes: int = limits.LOG_RETAIN_BYTES
     """How much of each log is kept for followers that were away: beyond it they need a snapshot."""
+    feature_level: int = FEATURE_LEVEL
+    """Of this build."""

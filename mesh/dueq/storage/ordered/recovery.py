@@ -14,7 +14,6 @@ from zlib import crc32
 from dueq.core.ports.entry import ENTRY, NO_ENTRIES
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.ports.tables import TableRow, Tables
-from dueq.errors import UnknownVersion
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Operation
 from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
@@ -52,7 +51,6 @@ class Recovery:
 
         Raises:
             EngineDamaged: some file of the database is damaged.
-            UnknownVersion: a log holds a record that only a newer build can read.
         """
         if thoroughly:
             for _ in self._timeline.scan(b"", layout.BEHIND_ALL):
@@ -107,9 +105,8 @@ class Recovery:
             return found
         except (_Damaged, FrameError) as damage:
             if isinstance(damage, FrameError) and damage.code == Code.WRONG_VERSION:
-                raise UnknownVersion(
-                    f"the log of partition {uid}: {damage}; a newer build wrote it"
-                ) from damage
+                blank.unreadable = f"its log holds what only a newer build can read: {damage}"
+                return blank
             blank.damaged = f"{damage}; kept as {self._set_aside(uid, topic)}"
             return blank
 

@@ -120,7 +120,7 @@ class OrderedStore:
 
         Raises:
             InvalidRequest: the folder is in use, or belongs to another broker or cluster.
-            UnknownVersion: the store is of another format, or a log holds a record that only a newer build can read.
+            UnknownVersion: the store is of another format.
             StoreFailed: the disk is full, or the machine refuses otherwise. The reserve of disk space is given up
                 for the next attempt.
         """

@@ -12,7 +12,6 @@ import pytest
 from tests.unit.storage.ordered.test_store import insert
 
 from dueq.core.ports.persistence import AppendLog, CreatePartition
-from dueq.errors import UnknownVersion
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.leveldb import LevelDbEngine
 from dueq.storage.ordered.store import OrderedStore
@@ -110,15 +109,18 @@ def assert_whole(folder: Path) -> None:
 
 
 def test_a_record_that_only_a_newer_build_can_read_is_no_damage(folder: Path) -> None:
-    """A broker that was taken back to an older build put its replicas aside and began them anew."""
+    """One replica is left as it is; a broker that was taken back to an older build opens all the others."""
     store = OrderedStore.open(folder, "b1", "one")
     kind = max(RecordKind) + 1
     record = Record(kind, UID, 40, 1, 500)  # type: ignore[arg-type]
     record.encoded = seal(Kind.RECORD, RECORD.write(record))
-    store.commit([AppendLog(UID, [LogEntry(record)])])
+    store.commit([AppendLog(UID, [LogEntry(record)]), CreatePartition(UID + 1, "other")])
     store.close()
-    with pytest.raises(UnknownVersion, match=f"kind {kind}, which is not known; a newer build"):
-        OrderedStore.open(folder, "b1", "one")
+    store = OrderedStore.open(folder, "b1", "one")
+    found, other = store.recover()
+    assert f"kind {kind}, which is not known" in found.unreadable
+    assert (found.damaged, other.uid, other.unreadable) == ("", UID + 1, "")
+    store.close()
     assert not list(folder.glob("*.damaged-*"))
     timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=1 << 20)
     assert timeline.get(layout.log_key(UID, 40)) is not None

@@ -102,7 +102,7 @@ def test_entries() -> None:
 @pytest.mark.parametrize(
     ("title", "form", "version"),
     [
-        ("Checkpoints", summary._SUMMARY, summary._SUMMARY_VERSION),
+        ("Checkpoints", summary._WITH_LEVEL, summary._WITH_LEVEL_VERSION),
         ("Answers", answers._ROW, None),
         ("Jobs", job._ROW, job._ROW_VERSION),
     ],

@@ -1,0 +1,77 @@
+"""The feature level of a partition: which records its leader may write.
+
+Each build has a level, and announces it when it registers. A record's version is the level whose rules apply it, so
+a build can apply records up to its own level. If a leader wrote a newer one while some replica runs an older build,
+that replica would stop, and the partition would live on with one copy less; two of them, and it would stand still.
+
+So a partition has a level of its own, which begins at 1: the largest version of any record that was applied. Its
+leader raises it, by a barrier of the new version, once *every* replica that is assigned to the partition has
+announced that level. One that is away counts with what it announced last; one of which nothing is known holds the
+level where it is. The level is part of the replicated state, and it never falls: a later leader goes on with it,
+and an older build that becomes a replica stops at the first record that it must not apply, and says so.
+
+A feature that needs a newer record asks `partition.timeline.level >= N`. Source: the
+cluster version of CockroachDB, and KIP-584 of Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dueq.core.replication.replica import Replica
+from dueq.core.state.timeline import Timeline
+from dueq.core.turn.context import Context
+from dueq.instant import Now
+from dueq_codecs.records import Record, RecordKind
+
+
+class LeveledPartition(Protocol):
+    """The partition, as far as its level is concerned (see `Partition`)."""
+
+    uid: int
+    replicas: tuple[str, ...]
+    replica: Replica
+    timeline: Timeline
+
+    def propose(self, record: Record, now: Now) -> int:
+        """Append a record of the leader's own making; 0: not now."""
+        ...
+
+
+class Levels:
+    """Raises the level of one partition while this broker leads it."""
+
+    def __init__(self, ctx: Context, partition: LeveledPartition) -> None:
+        self._ctx, self._partition = ctx, partition
+        self._asked = 0  # the level that a barrier of this leadership, not applied yet, raises it to
+
+    def announced(self) -> dict[str, int]:
+        """What each assigned replica has announced last; 0: nothing is known of it."""
+        settings, levels = self._ctx.settings, self._ctx.levels
+        return {
+            broker_id: settings.feature_level if broker_id == settings.broker_id else levels.get(broker_id, 0)
+            for broker_id in self._partition.replicas
+        }
+
+    def tick(self, now: Now) -> bool:
+        """Raise the level if every replica allows it; returns whether that is still under way."""
+        partition = self._partition
+        if not partition.replica.serving:
+            return False
+        if self._asked > partition.timeline.level:
+            return True
+        self._asked = 0
+        wanted = min(self.announced().values())
+        if wanted <= partition.timeline.level:
+            return False
+        if partition.propose(Record(RecordKind.BARRIER, partition.uid, 0, 0, 0, version=wanted), now):
+            self._asked = wanted
+            self._ctx.log(
+                "info", "partition.level_raised", uid=partition.uid,
+                feature_level=wanted, before=partition.timeline.level,
+            )  # fmt: skip
+        return True
+
+    def leadership_lost(self) -> None:
+        """What was proposed may come to nothing; the next leader sees for itself."""
+        self._asked = 0
