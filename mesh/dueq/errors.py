@@ -185,7 +185,7 @@ class PartialFailure(DueqError):
 
     def __init__(self, text: str, outcomes: Sequence[Any], retry: Callable[..., Any]) -> None:
         super().__init__(text)
-        self.outcomes = list(outcomes)
+        self.outcomes = outcomes
         self._retry = retry
 
     def retry(self, timeout: float | None = None) -> Any:

@@ -16,6 +16,7 @@ from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Failed
+from dueq.client.message_ids import MessageIds
 from dueq.client.receipt import Receipt
 from dueq.client.statistics import StatisticsPart, statistics_part
 from dueq.client.topics import TopicInfo
@@ -47,6 +48,11 @@ class Order(Generic[T]):
 
     build: Callable[[int, int], events.Event]
     finish: Callable[[Any], T]
+
+
+def unread(order: Order[list[str]]) -> Order[MessageIds]:
+    """Return the order that leaves ids as numbers."""
+    return Order(order.build, MessageIds.of)
 
 
 def repeated(failed: Failed, order: Order[T]) -> Order[T]:

@@ -8,8 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from dueq import AsyncClient, Client, InvalidRequest, PartialFailure
+from dueq import AsyncClient, Client, InvalidRequest, Outcome, PartialFailure
 from dueq.client.batches import batches
+from dueq.client.message_ids import MessageIds
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
 from tests.unit.client.fake_broker import FakeBroker
 
@@ -109,3 +110,90 @@ def test_tasks_stream_too(broker: FakeBroker) -> None:
             return [message_id async for message_id in producer.schedule_stream(rows, DUE)]
 
     assert len(set(asyncio.run(asyncio.wait_for(work(), 60)))) == 3 * ROWS
+
+
+def test_schedule_many_takes_iterators_and_draws_few_requests_ahead(
+    client: Client, broker: FakeBroker
+) -> None:
+    drawn: list[int] = []
+    answered: list[int] = []
+
+    def rows() -> Iterator[bytes]:
+        for number in range(20 * ROWS + 7):
+            drawn.append(number)
+            assert len(drawn) - sum(answered) <= 10 * ROWS + 1
+            yield b"x"
+
+    def answer(request: ChangeRequest) -> None:
+        answered.append(request.rows)
+
+    broker.refuse = answer
+    rows_wanted = 20 * ROWS + 7
+    with client.producer("departures") as producer:
+        dues = iter(range(DUE, DUE + rows_wanted))
+        ids = producer.schedule_many(rows(), dues, keys=map(str, range(rows_wanted)))
+        assert isinstance(ids, MessageIds)
+        assert len(ids) == len(set(ids)) == rows_wanted
+        assert ids == list(ids)
+        assert [ids[0], ids[ROWS], ids[-1]] == [list(ids)[place] for place in (0, ROWS, -1)]
+        assert ids[ROWS - 1 : ROWS + 1] == list(ids)[ROWS - 1 : ROWS + 1]
+        assert set(producer.cancel_many(ids)) == {Outcome.DONE}
+
+
+def test_an_iterator_of_few_rows_is_one_request_that_is_checked_first(
+    client: Client, broker: FakeBroker
+) -> None:
+    with client.producer("departures") as producer:
+        assert producer.schedule_many(iter([]), DUE) == []
+        with pytest.raises(InvalidRequest, match="row 1: a payload is bytes"):
+            producer.schedule_many(iter([b"x", "text"]), DUE)  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest, match="more dues"):
+            producer.schedule_many(iter([b"x"]), [DUE, DUE])
+        assert not broker.changes
+        assert len(producer.schedule_many(iter([b"x", b"y"]), timedelta(seconds=1))) == 2
+        assert [change.rows for change in broker.changes] == [2]
+        broker.refuse = lambda request: ChangeReply(request.request_id, Code.INVALID_REQUEST, "no")
+        with pytest.raises(InvalidRequest, match="no"):
+            producer.schedule_many(iter([b"x"]), DUE)
+
+
+def test_an_iterator_that_fails_tells_what_is_scheduled(client: Client, broker: FakeBroker) -> None:
+    def rows() -> Iterator[bytes]:
+        yield from (b"x" for _ in range(3 * ROWS))
+        raise KeyError("my table")
+
+    with client.producer("departures") as producer:
+        with pytest.raises(PartialFailure, match=f"{3 * ROWS} messages are scheduled, then.*table") as raised:
+            producer.schedule_many(rows(), DUE)
+        assert isinstance(raised.value.__cause__, KeyError)
+        *ids, last = raised.value.outcomes
+        assert len(set(ids)) == 3 * ROWS
+        assert isinstance(last, InvalidRequest)
+        with pytest.raises(InvalidRequest):
+            raised.value.retry()
+
+
+def test_a_request_of_an_iterator_that_fails_is_repeated_by_retry(client: Client, broker: FakeBroker) -> None:
+    came: list[ChangeRequest] = []
+
+    def refuse(request: ChangeRequest) -> ChangeReply | None:
+        came.append(request)
+        return ChangeReply(request.request_id, Code.INVALID_REQUEST, "no") if len(came) == 3 else None
+
+    broker.refuse = refuse
+    with client.producer("departures") as producer:
+        with pytest.raises(PartialFailure, match=f"ended at row {2 * ROWS}: no") as raised:
+            producer.schedule_many((b"x" for _ in range(5 * ROWS)), DUE)
+        outcomes = raised.value.outcomes
+        assert [isinstance(one, str) for one in outcomes[::ROWS]] == [True, True, False, True, True]
+        again = raised.value.retry()
+    assert len(set(again)) == len(again) == 5 * ROWS
+    assert again[: 2 * ROWS] == outcomes[: 2 * ROWS]
+
+
+def test_tasks_may_give_iterators_to_schedule_many(broker: FakeBroker) -> None:
+    async def work() -> int:
+        async with AsyncClient(broker.endpoint) as client, client.producer("departures") as producer:
+            return len(set(await producer.schedule_many((b"x" for _ in range(3 * ROWS)), DUE)))
+
+    assert asyncio.run(asyncio.wait_for(work(), 60)) == 3 * ROWS

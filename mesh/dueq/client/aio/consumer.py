@@ -77,6 +77,8 @@ class AsyncConsumer:
     async def receive(self, max_messages: int = 100, timeout: float | None = None) -> list[AsyncMessage]:
         """Return what is there, waiting for at least one message.
 
+        The consumer never holds more than its `credit` of messages and `credit_bytes` of payloads that are not settled.
+
         Args:
             max_messages: at most so many.
             timeout: seconds to wait; None for the client's default.

@@ -78,6 +78,8 @@ class Consumer:
     def receive(self, max_messages: int = 100, timeout: float | None = None) -> list[Message]:
         """Return what is there, waiting for at least one message.
 
+        The consumer never holds more than its `credit` of messages and `credit_bytes` of payloads that are not settled.
+
         Args:
             max_messages: at most so many.
             timeout: seconds to wait; None for the client's default.

@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence, Sized
+from contextlib import closing
 from functools import partial
+from itertools import chain, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 from dueq.client import arguments, orders
 from dueq.client.arguments import Due, Payload
-from dueq.client.batches import Batch, batches
-from dueq.client.core.ports.effects import Completed
+from dueq.client.batches import batches
 from dueq.client.jobs import Job, naming
+from dueq.client.message_ids import MessageIds
 from dueq.client.orders import Order
-from dueq.client.runtime import Answer
-from dueq.client.sync.waiting import Pending
+from dueq.client.sync.stream import REQUESTS, Stream
 from dueq.errors import ClientClosed, DueqError, InvalidRequest, PartialFailure
 from dueq_codecs.records import Outcome
 
@@ -25,18 +24,6 @@ if TYPE_CHECKING:
     from dueq.client.sync.client import Client
 
 T = TypeVar("T")
-
-
-STREAM_REQUESTS_MAX: Final = 64
-
-
-@dataclass(slots=True)
-class _Sent:
-    """A request of a stream that is under way."""
-
-    batch: Batch
-    order: Order[list[str]]
-    pending: Pending
 
 
 class Producer:
@@ -92,6 +79,17 @@ class Producer:
         clock = self._client._clock(arguments.is_relative(due), timeout)
         return self._run(orders.schedule(self.topic, payload, due, clock, key), timeout)
 
+    @overload
+    def schedule_many(
+        self,
+        payloads: Collection[Payload],
+        dues: Due | Iterable[Due],
+        *,
+        keys: Iterable[str | None] | None = None,
+        job: Job | None = None,
+        timeout: float | None = None,
+    ) -> list[str]: ...
+    @overload
     def schedule_many(
         self,
         payloads: Iterable[Payload],
@@ -100,28 +98,46 @@ class Producer:
         keys: Iterable[str | None] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
-    ) -> list[str]:
-        """Schedule many messages; all rows are checked before anything is sent.
+    ) -> Sequence[str]: ...
+    def schedule_many(
+        self,
+        payloads: Iterable[Payload],
+        dues: Due | Iterable[Due],
+        *,
+        keys: Iterable[str | None] | None = None,
+        job: Job | None = None,
+        timeout: float | None = None,
+    ) -> Sequence[str]:
+        """Schedule many messages.
 
         Up to 1,024 rows (of together at most 3 MiB, longer payloads not counted) are one request: all or
         nothing. More are cut into such runs over the partitions.
 
+        Where `payloads` is a list or another collection, all rows are checked before anything is sent. Where it is an
+        iterator, rows are taken from the iterators, checked and sent while earlier ones are under way: a million rows
+        need the memory of some ten requests and 8 bytes for each id.
+
         Args:
             payloads: bytes-like each.
-            dues: one per payload, or a single one for all.
+            dues: one per payload, or a single one for all. With an iterator of payloads, a timedelta counts from when
+                its request is made.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
             job: of `Client.begin_job`: the messages belong to it.
-            timeout: seconds.
+            timeout: seconds; with an iterator of payloads, for each request.
 
         Returns:
-            One message id per payload, in order.
+            One message id per payload, in order: a list, or for an iterator a sequence that holds ids as numbers.
 
         Raises:
-            InvalidRequest, PayloadTooLarge, TopicNotFound: as `schedule`.
+            InvalidRequest, PayloadTooLarge, TopicNotFound: as `schedule`; nothing was sent.
             JobEnded: the job takes no more messages.
             PartialFailure: some of several runs failed; `.outcomes` has an id or error per row, `.retry()`
-                repeats the failed runs and returns all ids.
+                repeats the failed runs and returns all ids. With an iterator of payloads, nothing is sent after a
+                failure, and `.outcomes` and `.retry()` stand for the rows that were sent. A row that is none, and what
+                the iterators raise, come so, too, once rows were sent: the last outcome is this error.
         """
+        if not isinstance(payloads, Sized):
+            return self._schedule_iterated(payloads, dues, keys, naming(job, self.topic), timeout)
         dues = arguments.held(dues)
         clock = self._client._clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
@@ -136,7 +152,7 @@ class Producer:
         *,
         keys: Iterable[str | None] | None = None,
         job: Job | None = None,
-        in_flight: int = 8,
+        in_flight: int = REQUESTS,
         timeout: float | None = None,
     ) -> Iterator[str]:
         """Schedule as many messages as iterators give, in bounded memory, and yield their ids.
@@ -166,32 +182,11 @@ class Producer:
             InvalidRequest: a row is none, or one column ends before another. All rows of the requests before were
                 yielded, nothing else was sent; the same holds for what the iterators raise.
         """
-        number = arguments.count(in_flight, "in_flight", 1, STREAM_REQUESTS_MAX)
-        named = naming(job, self.topic)
-        cut = batches(payloads, dues, keys)
-        under_way: deque[_Sent] = deque()
-        more, fault = True, None
-        try:
-            while more or under_way:
-                while more and len(under_way) < number:
-                    try:
-                        under_way.append(self._send(next(cut), named, timeout))
-                    except StopIteration:
-                        more = False
-                    except Exception as error:
-                        more, fault = False, error
-                if under_way:
-                    sent = under_way.popleft()
-                    answer = sent.pending.answer()
-                    if not isinstance(answer, Completed):
-                        raise self._failure(sent, answer, under_way)
-                    for message_id in sent.order.finish(answer.value):
-                        yield message_id
-            if fault is not None:
-                raise fault
-        finally:
-            for sent in under_way:
-                sent.pending.abandon()
+        stream = Stream(self, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout)
+        with closing(stream.requests()) as requests:
+            for request in requests:
+                for message_id in request.ids():
+                    yield message_id
 
     def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
         """Cancel a message: once this returns it is never delivered.
@@ -227,45 +222,43 @@ class Producer:
         clock = self._client._clock(arguments.is_relative(dues), timeout)
         return self._run(orders.alter(self.topic, message_ids, dues, clock), timeout)
 
-    def _send(self, batch: Batch, job: tuple[bytes, int], timeout: float | None) -> _Sent:
-        self._check_open()
-        clock = self._client._clock(arguments.is_relative(batch.dues), timeout)
+    def _schedule_iterated(
+        self,
+        payloads: Iterable[Payload],
+        dues: Due | Iterable[Due],
+        keys: Iterable[str | None] | None,
+        job: tuple[bytes, int],
+        timeout: float | None,
+    ) -> MessageIds:
+        cut = batches(payloads, dues, keys)
+        head = list(
+            islice(cut, 2)
+        )  # what is wrong with the first request's rows is found before anything is sent
+        stream = Stream(self, chain(head, cut), job, REQUESTS, timeout)
+        ids = MessageIds()
+        if len(head) == 1:
+            return self._run(orders.unread(stream.order(head[0])), timeout)
         try:
-            order = orders.schedule_many(
-                self.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=job
-            )
-        except InvalidRequest as error:
-            raise InvalidRequest(f"of the rows from {batch.first} on, {error}") from None
-        return _Sent(batch, order, self._client._send(self._client._live(), order, timeout))
+            with closing(stream.requests()) as requests:
+                for request in requests:
+                    ids.add(request)
+        except PartialFailure as failure:
+            raise PartialFailure(
+                str(failure), ids.joined(failure.outcomes), partial(self._repeat, ids, failure)
+            ) from None
+        except Exception as error:
+            if not ids:
+                raise
+            said = error if isinstance(error, DueqError) else InvalidRequest(f"row {len(ids)}: {error!r}")
+            text = f"{len(ids)} messages are scheduled, then: {error}"
+            raise PartialFailure(text, ids.joined([said]), partial(self._refuse, said)) from error
+        return ids
 
-    def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
-        """Wait for what else is under way; return what to raise."""
-        outcomes: list[str | DueqError] = []
-        rest: list[list[str] | Order[list[str]]] = []
-        text = f"the stream ended at row {sent.batch.first}"
-        while True:
-            if isinstance(answer, Completed):
-                found = sent.order.finish(answer.value)
-                outcomes += found
-                rest.append(found)
-            else:
-                error = orders.error_of(answer, sent.order, self._run)
-                text = text if rest else f"{text}: {error}"
-                alike = [error] * len(sent.batch.payloads)
-                outcomes += error.outcomes if isinstance(error, PartialFailure) else alike
-                rest.append(orders.repeated(answer, sent.order))
-            if not under_way:
-                return PartialFailure(text, outcomes, partial(self._again, rest))
-            sent = under_way.popleft()
-            answer = sent.pending.answer()
+    def _repeat(self, ids: MessageIds, failure: PartialFailure, timeout: float | None) -> MessageIds:
+        return ids.joined(failure.retry(timeout))
 
-    def _again(self, rest: Sequence[list[str] | Order[list[str]]], timeout: float | None) -> list[str]:
-        found: list[str] = []
-        for part in rest:
-            if isinstance(part, Order):
-                part = self._run(part, timeout)
-            found += part
-        return found
+    def _refuse(self, error: DueqError, timeout: float | None) -> MessageIds:
+        raise error
 
     def _check_open(self) -> None:
         if self._closed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,38 @@ GATHER_FROM: Final = 2
 _COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms")
 _TEXTS_TOGETHER = 8
 _ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
+
+
+class IdRun(NamedTuple):
+    """Ids of messages that follow each other in one record.
+
+    Attributes:
+        first: when each begins to wait, Unix ms.
+        uid: of the partition.
+        sequence: of the record.
+        row: of the first message in it.
+    """
+
+    first: U64
+    uid: int
+    sequence: int
+    row: int
+
+    def text(self, place: int) -> str:
+        """Return one id."""
+        return ids.to_text(ids.MessageId(int(self.first[place]), self.uid, self.sequence, self.row + place))
+
+    def texts(self) -> list[str]:
+        """Return all ids."""
+        rows = len(self.first)
+        if rows < _TEXTS_TOGETHER:
+            return [
+                ids.to_text(ids.MessageId(instant, self.uid, self.sequence, self.row + i))
+                for i, instant in enumerate(self.first.tolist())
+            ]
+        sequence = np.full(rows, self.sequence, np.uint64)
+        places = np.arange(self.row, self.row + rows, dtype=np.uint16)
+        return ids.texts(self.first, self.uid, sequence, places)
 
 
 class Part:
@@ -158,17 +190,14 @@ class Part:
 
     def ids(self) -> list[str]:
         """The texts of an INSERT's new ids (`messages.ChangeReply` says how they follow)."""
+        return self.id_run().texts()
+
+    def id_run(self) -> IdRun:
+        """An INSERT's new ids, as numbers."""
         reply = self.reply
         assert reply is not None
-        row = reply.row + self.offset
         first = first_instants(self.due, reply.stamp, self.job_until)
-        if self.rows < _TEXTS_TOGETHER:
-            return [
-                ids.to_text(ids.MessageId(instant, self.uid, reply.sequence, row + i))
-                for i, instant in enumerate(first.tolist())
-            ]
-        sequence = np.full(self.rows, reply.sequence, np.uint64)
-        return ids.texts(first, self.uid, sequence, np.arange(row, row + self.rows, dtype=np.uint16))
+        return IdRun(first, self.uid, reply.sequence, reply.row + self.offset)
 
     def outcomes(self) -> list[Outcome]:
         """What became of each row of any other kind."""

@@ -1,0 +1,135 @@
+# Made of aio/stream.py by scripts/generate-faces: write there.
+"""Rows that an iterator gives, scheduled in requests of which only a few are under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from dueq.client import arguments, orders
+from dueq.client.batches import Batch
+from dueq.client.core import PartsCall
+from dueq.client.core.ports.effects import Completed
+from dueq.client.orders import Order
+from dueq.client.runtime import Answer
+from dueq.client.sync.waiting import Pending
+from dueq.errors import DueqError, InvalidRequest, PartialFailure
+
+if TYPE_CHECKING:
+    from dueq.client.sync.producer import Producer
+
+REQUESTS_MAX: Final = 64
+"""Most requests of one stream that may be under way."""
+REQUESTS: Final = 8
+"""Requests of one stream that are under way, unless the caller says otherwise."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A request of a stream that is under way."""
+
+    batch: Batch
+    order: Order[list[str]]
+    pending: Pending
+
+
+class Stream:
+    """One call that schedules what an iterator gives.
+
+    Args:
+        producer: of the topic.
+        cut: the rows, cut into requests.
+        job: the key and until when it is hidden.
+        in_flight: requests under way at once, 1–64.
+        timeout: seconds for each request.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        cut: Iterator[Batch],
+        job: tuple[bytes, int],
+        in_flight: int,
+        timeout: float | None,
+    ) -> None:
+        self._producer, self._client = producer, producer._client
+        self._cut, self._job = cut, job
+        self._in_flight = arguments.count(in_flight, "in_flight", 1, REQUESTS_MAX)
+        self._timeout = timeout
+
+    def requests(self) -> Generator[PartsCall, None, None]:
+        """Send the rows; yield each request in order, once it is committed.
+
+        Raises:
+            PartialFailure: a request failed. Its outcomes begin after what was yielded.
+            InvalidRequest: a row is none. All requests before it were yielded. What the iterators raise comes so, too.
+        """
+        under_way: deque[_Sent] = deque()
+        more, fault = True, None
+        try:
+            while more or under_way:
+                while more and len(under_way) < self._in_flight:
+                    try:
+                        under_way.append(self._send(next(self._cut)))
+                    except StopIteration:
+                        more = False
+                    except Exception as error:
+                        more, fault = False, error
+                if under_way:
+                    sent = under_way.popleft()
+                    answer = sent.pending.answer()
+                    if not isinstance(answer, Completed):
+                        raise self._failure(sent, answer, under_way)
+                    yield answer.value
+            if fault is not None:
+                raise fault
+        finally:
+            for sent in under_way:
+                sent.pending.abandon()
+
+    def order(self, batch: Batch) -> Order[list[str]]:
+        """Return the request that schedules these rows."""
+        clock = self._client._clock(arguments.is_relative(batch.dues), self._timeout)
+        return orders.schedule_many(
+            self._producer.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
+        )
+
+    def _send(self, batch: Batch) -> _Sent:
+        self._producer._check_open()
+        try:
+            order = self.order(batch)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"of the rows from {batch.first} on, {error}") from None
+        return _Sent(batch, order, self._client._send(self._client._live(), order, self._timeout))
+
+    def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
+        """Wait for what else is under way; return what to raise."""
+        outcomes: list[str | DueqError] = []
+        rest: list[list[str] | Order[list[str]]] = []
+        text = f"the stream ended at row {sent.batch.first}"
+        while True:
+            if isinstance(answer, Completed):
+                found = sent.order.finish(answer.value)
+                outcomes += found
+                rest.append(found)
+            else:
+                error = orders.error_of(answer, sent.order, self._producer._run)
+                text = text if rest else f"{text}: {error}"
+                same = [error] * len(sent.batch.payloads)
+                outcomes += error.outcomes if isinstance(error, PartialFailure) else same
+                rest.append(orders.repeated(answer, sent.order))
+            if not under_way:
+                return PartialFailure(text, outcomes, partial(self._again, rest))
+            sent = under_way.popleft()
+            answer = sent.pending.answer()
+
+    def _again(self, rest: Sequence[list[str] | Order[list[str]]], timeout: float | None) -> list[str]:
+        found: list[str] = []
+        for part in rest:
+            if isinstance(part, Order):
+                part = self._producer._run(part, timeout)
+            found += part
+        return found
