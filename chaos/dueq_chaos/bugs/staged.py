@@ -55,5 +55,19 @@ STAGED: Final = (
         ),
         seeds=0,
     ),
+    Bug(
+        "credit-for-what-is-over",
+        "A consumer that counts more leases of a leader than its limit there states a limit that high.",
+        "ARTEMIS-2664: prefetch exceeded",
+        (
+            change(
+                "client.core.consuming.credit:affordable",
+                "if target > share.limit:",
+                "if target > share.most:",
+            ),
+        ),
+        seeds=0,
+        finders=(71114,),
+    ),
 )
 """All of them; each is found by a scenario (tests/sim_bugs/test_staged_bugs.py says by which)."""

@@ -339,8 +339,8 @@ class Consumer:
             held[self._leaders.get(uid, "")] += count
         now_us = self._context.mono_us
         shares = [session.share(held[session.leader], now_us) for session in sessions]
-        starving = any(share.waiting and share.held >= share.limit for share in shares)
-        idle = self._credit - sum(share.limit for share in shares)
+        starving = any(share.waiting and share.held >= share.most for share in shares)
+        idle = self._credit - sum(share.most for share in shares)
         if not (starving or quietly or idle > 0):
             return
         targets = wanted(self._credit, shares)

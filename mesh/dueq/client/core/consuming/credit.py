@@ -2,8 +2,9 @@
 
 Credit is a limit per leader: the unfinished leases that it may have out to this consumer. The parts must
 never add up to more than the user's credit, counting each leader with the highest limit that may still be in
-force there (a lowered one counts as lowered only when confirmed). Where messages wait the credit goes; what
-nobody needs is divided evenly, so that a message that becomes due finds some at its leader.
+force there (a lowered one counts as lowered only when confirmed), or with what it has out where that is more.
+Where messages wait the credit goes; what nobody needs is divided evenly, so that a message that becomes due
+finds some at its leader.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Share:
         waiting: due messages that it reported to be waiting for credit.
         promised: credit that it was given for them and has not used yet.
         served: when it last got credit for waiting messages: any number that grows.
+        coming: leases of it whose push has not come.
     """
 
     limit: int
@@ -29,6 +31,12 @@ class Share:
     waiting: int
     promised: int = 0
     served: int = 0
+    coming: int = 0
+
+    @property
+    def most(self) -> int:
+        """The most that it may have out to us."""
+        return max(self.limit, self.held + self.coming)
 
 
 def wanted(credit: int, shares: Sequence[Share]) -> list[int]:
@@ -50,7 +58,7 @@ def wanted(credit: int, shares: Sequence[Share]) -> list[int]:
     left = _fill(limits, demand, left, order)
     each, over = divmod(left, len(shares))
     # What is over stays where it is: idle credit does not wander.
-    for place, i in enumerate(sorted(range(len(shares)), key=lambda i: (-shares[i].limit, i))):
+    for place, i in enumerate(sorted(range(len(shares)), key=lambda i: (-shares[i].most, i))):
         limits[i] += each + (place < over)
     return limits
 
@@ -58,10 +66,11 @@ def wanted(credit: int, shares: Sequence[Share]) -> list[int]:
 def affordable(credit: int, shares: Sequence[Share], targets: Sequence[int]) -> list[int]:
     """Return what can be told to each leader now: lowered at once, raised only by what is free.
 
-    For any targets that add up to at most `credit`, the limits in force never add up to more than `credit`
-    (as long as they did not before).
+    For any targets that add up to at most `credit`, what the leaders may have out never adds up to more than
+    `credit` (as long as it did not before). A leader that has more out than its limit gets no higher one for that:
+    it may have ended some of it by now, and would give more.
     """
-    free = credit - sum(share.limit for share in shares)
+    free = credit - sum(share.most for share in shares)
     told = []
     for share, target in zip(shares, targets, strict=True):
         if target > share.limit:

@@ -186,5 +186,4 @@ class Session:
     def share(self, held: int, now_us: int) -> Share:
         """This session as the division of credit sees it."""
         promised = self.promised if now_us < self.promised_until_us else 0
-        limit = max(self.limit, held + self.coming)
-        return Share(limit, held, self.waiting, promised, self.served)
+        return Share(self.limit, held, self.waiting, promised, self.served, self.coming)

@@ -457,6 +457,22 @@ def test_credit_of_one_stays_while_its_message_is_held() -> None:
     assert (lowered.leader, lowered.credit) == (rich, 0)
 
 
+def test_a_leader_that_gives_more_than_we_count_gets_no_credit_for_it() -> None:
+    """By a's clock a lease of it is over that we still count, and that a's next message comes for."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage, credit=4)
+    limits_of = {leader: frame.credit for leader, frame in frames.items()}
+    assert limits_of == {"a": 2, "b": 2}
+    for leader, uid in (("a", 1), ("b", 2)):
+        delivered(stage, leader, b"x", b"y", attach=frames[leader].attach, uid=uid)
+        stage.receive(leader, confirm(frames[leader], waiting=3))
+    message, body = push("a", frames["a"].attach, 2, [b"z"], sequence=51)
+    told = sent(stage.receive("a", message, body), ConsumerFrame)
+    told += sent(stage.run_until(stage.ms + 20_000), ConsumerFrame)
+    assert {frame.leader for frame in told} == {"a", "b"}
+    assert max(frame.credit for frame in told if frame.leader == "a") == 2
+
+
 def test_closing_releases_confirms_and_says_goodbye_everywhere() -> None:
     stage = Stage(["a", "b"], {1: "a", 2: "b"})
     attached(stage)
