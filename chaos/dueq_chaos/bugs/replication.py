@@ -355,13 +355,13 @@ REPLICATION: Final = (
         "Kafka KAFKA-20634, PR apache/kafka#22444",
         (
             change(
-                "core.partition.partition:Partition.leadership_lost",
+                "core.partition.proposals:Proposals.leadership_lost",
                 "    for waiting in self._waiting.values():",
                 "    for waiting in ():",
             ),
-            change("core.partition.partition:Partition.leadership_lost", "    self._waiting.clear()\n", ""),
+            change("core.partition.proposals:Proposals.leadership_lost", "    self._waiting.clear()\n", ""),
             change(
-                "core.partition.partition:Partition._applied_leading",
+                "core.partition.proposals:Proposals.applied",
                 "zip(waiting, applied.results, strict=True)",
                 "zip(waiting, applied.results)",
             ),

@@ -45,9 +45,9 @@ UPGRADING: Final = (
         "RabbitMQ before feature flags: a mixed cluster in which the newest node decides the form of messages",
         (
             change(
-                "core.partition.partition:Partition._append",
-                "max(record.version, self.timeline.level)",
-                "max(record.version, self.ctx.settings.feature_level)",
+                "core.partition.proposals:Proposals._append",
+                "max(record.version, self._partition.level)",
+                "max(record.version, self._ctx.settings.feature_level)",
             ),
         ),
         seeds=400,

@@ -147,7 +147,7 @@ class Promises:
         uid = partition.uid
         if uid not in partition.ctx.gathering:
             return
-        for item in partition._queue:
+        for item in partition._proposals._queue:
             request = item.request
             if request.kind == RecordKind.ACK:
                 keys = (request.target_sequence << np.uint64(16)) | request.target_row

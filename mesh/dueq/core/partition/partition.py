@@ -3,15 +3,10 @@
     request ─► queue ─► record ─► log ─► (synced by the maximal ISR) committed ─► applied ─► answer
                                    └─► cold ids are read meanwhile ────────────────┘
 
-Everything that depends on state is answered from `Timeline.apply`, never from what this process happens to
-remember; what waits is keyed by the record's sequence in this leadership, and is answered OUTCOME_UNKNOWN the
-moment the leadership ends.
+How a request becomes a record and gets its answer is `Proposals`' business; here is what applying the log makes.
 """
 
 from __future__ import annotations
-
-from collections import deque
-from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +16,9 @@ from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
-from dueq.core.partition.requests import Refusal, check_change, check_chunk
+from dueq.core.partition.payloads import cached_payloads
+from dueq.core.partition.proposals import Proposals
+from dueq.core.partition.requests import Refusal, check_change, check_chunk, check_store
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
@@ -36,9 +33,8 @@ from dueq.core.ports.persistence import (
 )
 from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import Installation, SnapshotService
-from dueq.core.replication.log import resident_bytes
 from dueq.core.replication.replica import Replica
-from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.state.applied import Applied
 from dueq.core.state.residency import ScanWanted
 from dueq.core.state.timeline import Timeline
 from dueq.core.turn.context import Context
@@ -48,7 +44,6 @@ from dueq.instant import Now
 from dueq_codecs.messages import (
     Ack,
     Append,
-    ChangeReply,
     ChangeRequest,
     ChunkRequest,
     Code,
@@ -58,33 +53,10 @@ from dueq_codecs.messages import (
     UploadChunk,
     UploadWanted,
 )
-from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
-from dueq_codecs.rules import batch_key
+from dueq_codecs.records import LogEntry, Record
 
 _APPLY_RECORDS_MAX = 256
 """Records applied in one go; the rest follow in the next turn."""
-
-_OPERATIONS = {
-    RecordKind.INSERT: "schedule",
-    RecordKind.MOVE: "move",
-    RecordKind.CANCEL: "cancel",
-    RecordKind.ACK: "ack",
-    RecordKind.NACK: "nack",
-    RecordKind.EXTEND: "extend",
-    RecordKind.RELEASE: "release",
-    RecordKind.JOB: "job",
-}
-
-
-class _Waiting(NamedTuple):
-    route: Route
-    request_id: int
-
-
-class _Queued(NamedTuple):
-    route: Route
-    request: ChangeRequest
-    body: bytes | memoryview
 
 
 class Partition:
@@ -115,10 +87,7 @@ class Partition:
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
         self._installation: Installation | None = None
-        self._queue: deque[_Queued] = deque()
-        self._waiting: dict[int, list[_Waiting]] = {}
-        self._weights: deque[tuple[int, int]] = deque()
-        self._uncommitted_bytes = 0
+        self._proposals = Proposals(ctx, topic, self.replica, self.uploads, dispatcher, self)
         self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
         self._generation = 0
         self._closed = False
@@ -156,68 +125,24 @@ class Partition:
         """The epoch of the present leadership (of the replica, when it does not lead)."""
         return self.replica.epoch
 
+    @property
+    def level(self) -> int:
+        """The partition's feature level (see `Levels`)."""
+        return self.timeline.level
+
     def request(
         self, route: Route, request: ChangeRequest, bodies: list[bytes | memoryview], now: Now
     ) -> Refusal | None:
         """Take a client's change; it is answered when it has been applied."""
-        refusal = check_change(request, bodies, self.topic, now) or self._cannot_take(request, now)
-        if refusal is None and len(request.upload):
-            refusal = self._uploads_missing(request)
+        refusal = check_change(request, bodies, self.topic, now)
         if refusal is None:
-            for number in request.upload.tolist():
-                self.uploads.taken(number)
-            self._gather(request, now)
-            self._queue.append(_Queued(route, request, bodies[0] if bodies else b""))
+            refusal = self._proposals.request(route, request, bodies[0] if bodies else b"", now)
         return refusal
 
-    def _gather(self, request: ChangeRequest, now: Now) -> None:
-        """Let a patient ack wait for a record that is made anyway, unless the credit that it frees is wanted."""
-        gathering = self.ctx.gathering
-        alone = not self._queue or self.uid in gathering
-        if request.patient and alone and not self.dispatcher.has_waiting(now):
-            gathering.wait(self.uid, request.rows, now)
-        else:
-            gathering.end(self.uid)
-            self.ctx.touch(self)
-
-    def _cannot_take(self, request: ChangeRequest, now: Now) -> Refusal | None:
-        """Why the mesh cannot take it just now, however well formed it is."""
-        if not self.replica.serving:
-            return Refusal(Code.NOT_LEADER, f"partition {self.uid} is not served here (yet)", 50)
-        if not self.replica.healthy(now):
-            return Refusal(
-                Code.NOT_ENOUGH_REPLICAS,
-                f"fewer than {self.topic.min_isr} replicas of partition {self.uid} are within reach", 500,
-            )  # fmt: skip
-        insert = request.kind == RecordKind.INSERT
-        if insert and (refusal := self._no_inserts()) is not None:
-            return refusal
-        jobs = self.timeline.jobs.by_key
-        if request.job and len(jobs) >= limits.JOBS_MAX and request.job not in jobs:
-            return Refusal(Code.BUSY, f"partition {self.uid} knows {len(jobs)} jobs, no more", 1000)
-        bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
-        if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
-            return Refusal(
-                Code.BUSY, f"partition {self.uid} has {self._uncommitted_bytes} bytes to commit", 50
-            )
-        return None
-
-    def _no_inserts(self) -> Refusal | None:
-        """Why the store takes no new payloads just now."""
-        full = {"disk_full": "disk", "memory_full": "memory store"}.get(self.ctx.inserts_refused)
-        if full:
-            return Refusal(Code.DISK_FULL, f"the broker's {full} is nearly full: acks and cancels only", 2000)
-        if self.ctx.inserts_refused:
-            return Refusal(Code.BUSY, "the store is behind with its compactions", 200)
-        return None
-
-    def _uploads_missing(self, request: ChangeRequest) -> Refusal | None:
-        for row, (number, size) in enumerate(
-            zip(request.upload.tolist(), request.size.tolist(), strict=True)
-        ):
-            if number and not self.uploads.complete(number, request.client_id, size):
-                return Refusal(Code.UNKNOWN_UPLOAD, f"row {row}: upload {number} is not complete here")
-        return None
+    def full_of_jobs(self, job: bytes) -> int:
+        """Return how many jobs are known here where this one would be one too many; 0 while there is room."""
+        known = self.timeline.jobs.by_key
+        return len(known) if len(known) >= limits.JOBS_MAX and job not in known else 0
 
     def chunk(
         self, route: Route, request: ChunkRequest, bodies: list[bytes | memoryview], now: Now
@@ -227,7 +152,7 @@ class Partition:
         if refusal is None and not self.replica.serving:
             refusal = Refusal(Code.NOT_LEADER, f"partition {self.uid} is not served here (yet)", 50)
         if refusal is None:
-            refusal = self._no_inserts()
+            refusal = check_store(self.ctx.inserts_refused)
         if refusal is None:
             refusal = self.uploads.chunk_received(route, request, bodies[0], now)
         self.ctx.attend(self.uid)
@@ -239,88 +164,15 @@ class Partition:
         """Make records of what has come in, order the writes, and send to the followers."""
         if self._closed:
             return
-        self._append_queue(now)
+        self._proposals.end_turn(now)
         # A follower may have applied what comes with this turn: the log goes first, then the checkpoint.
         self.replica.end_turn(now)
         self._maintain(now)
         self.replica.send(now)
 
-    def _append_queue(self, now: Now) -> None:
-        while self._queue and self.uid not in self.ctx.gathering:
-            self._append_next(now)
-
-    def _append_next(self, now: Now) -> None:
-        """Gather the queue's next requests that are alike into one record."""
-        kind, key = self._queue[0].request.kind, batch_key(self._queue[0].request)
-        group: list[_Queued] = []
-        rows = weight = 0
-        while self._queue and batch_key(self._queue[0].request) == key:
-            head = self._queue[0]
-            rows += head.request.rows
-            weight += len(head.body)
-            if group and (
-                kind == RecordKind.JOB or rows > limits.RECORD_ROWS_MAX or weight > limits.RECORD_BYTES_MAX
-            ):
-                break
-            group.append(self._queue.popleft())
-        record = Record(kind, self.uid, 0, 0, 0)
-        record.requests = tuple(
-            RequestRef(item.request.client_id, item.request.sequence, item.request.digest, item.request.rows)
-            for item in group
-        )
-        body = self._fill(record, group, now)
-        sequence = self._append(record, body, now)
-        self._waiting[sequence] = [_Waiting(item.route, item.request.request_id) for item in group]
-
-    def _fill(self, record: Record, group: list[_Queued], now: Now) -> bytes | memoryview:
-        """Put the requests' columns into the record; returns its body."""
-        requests = [item.request for item in group]
-        record.job, record.job_until = requests[0].job, requests[0].job_until
-        record.job_action = requests[0].job_action
-        if record.kind == RecordKind.JOB:
-            return b""
-        if record.kind == RecordKind.INSERT:
-            record.due = _joined([r.due for r in requests])
-            record.size = _joined([r.size for r in requests])
-            record.crc = _joined([r.crc for r in requests])
-            record.keyed = requests[0].keyed
-            if any(len(r.upload) for r in requests):
-                record.upload = _joined(
-                    [r.upload if len(r.upload) else np.zeros(r.rows, np.uint64) for r in requests]
-                )
-            return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
-        record.first = _joined([r.first for r in requests])
-        record.target_sequence = _joined([r.target_sequence for r in requests])
-        record.target_row = _joined([r.target_row for r in requests])
-        if record.kind in (RecordKind.MOVE, RecordKind.CANCEL):
-            keys = (record.target_sequence << np.uint64(16)) | record.target_row
-            record.token = self.dispatcher.withhold(self.uid, keys)
-        else:
-            record.token = _joined([r.token for r in requests])
-        if record.kind == RecordKind.MOVE:
-            record.due = _joined([r.due for r in requests])
-        if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
-            record.amount_ms = _joined([r.amount_ms for r in requests])
-        if record.kind == RecordKind.EXTEND:
-            keys = (record.target_sequence << np.uint64(16)) | record.target_row
-            self.dispatcher.extending(self.uid, keys, record.token, record.amount_ms, now)
-        return b""
-
-    def _append(self, record: Record, body: bytes | memoryview, now: Now) -> int:
-        record.version = max(record.version, self.timeline.level)
-        weight = resident_bytes(self.replica.append(record, body, now))
-        self._weights.append((record.sequence, weight))
-        self._uncommitted_bytes += weight
-        return record.sequence
-
     def propose(self, record: Record, now: Now) -> int:
         """Append a record of the leader's own making; 0 when too much is uncommitted already."""
-        if not self.replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
-            return 0
-        self.ctx.touch(self)
-        self.ctx.gathering.end(self.uid)
-        self._append_queue(now)  # acks come before an EXPIRE of the very leases that they end
-        return self._append(record, b"", now)
+        return self._proposals.propose(record, now)
 
     def confirmed(self, now: Now) -> bool:
         """Whether it is certain that nobody else has led until lately, so that a push is allowed."""
@@ -341,30 +193,7 @@ class Partition:
 
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
         """Return the inline payloads that are still in memory with their record."""
-        starts: dict[int, tuple[memoryview, npt.NDArray[np.int64]] | None] = {}
-        payloads: list[bytes | memoryview | None] = []
-        rows = zip(
-            entries["sequence"].tolist(), entries["row"].tolist(), entries["size"].tolist(), strict=True
-        )
-        for sequence, row, size in rows:
-            if sequence not in starts:
-                starts[sequence] = self._body_of(sequence)
-            found = starts[sequence]
-            if found is None:
-                payloads.append(None)
-                continue
-            body, ends = found
-            end = int(ends[row])
-            payloads.append(body[end - size : end])
-        return payloads
-
-    def _body_of(self, sequence: int) -> tuple[memoryview, npt.NDArray[np.int64]] | None:
-        entry = self.replica.entry(sequence)
-        if entry is None:
-            return None
-        record = entry.record
-        inline = record.size if not len(record.upload) else np.where(record.upload == 0, record.size, 0)
-        return memoryview(entry.body), np.cumsum(inline, dtype=np.int64)
+        return cached_payloads(self.replica.entry, entries)
 
     # -------------------------------------------------------------- the replica's owner
 
@@ -401,33 +230,18 @@ class Partition:
 
     def committed(self, now: Now) -> None:
         """Apply what can be applied."""
-        while self._weights and self._weights[0][0] <= self.replica.commit:
-            self._uncommitted_bytes -= self._weights.popleft()[1]
+        self._proposals.committed(self.replica.commit)
         self._pump(now)
 
     def leadership_lost(self, now: Now) -> None:
         """Answer everybody who waits: what is in the log may still be committed by another leader."""
-        for waiting in self._waiting.values():
-            for route, request_id in waiting:
-                self._reply_code(route, request_id, Code.OUTCOME_UNKNOWN, "the leader has changed")
-        self._waiting.clear()
-        while self._queue:
-            item = self._queue.popleft()
-            self.uploads.orphaned(item.request.upload.tolist(), now)
-            self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
-        self.ctx.gathering.leave(self.uid)
-        self._weights.clear()
+        self._proposals.leadership_lost(now)
         self.checkpoints.leadership_lost()
         self.jobs.end()
         self.levels.leadership_lost()
-        self._uncommitted_bytes = 0
         self.uploads.leadership_lost()
         self.dispatcher.unlead(self.uid, now)
         self.ctx.attend(self.uid)
-
-    def _reply_code(self, route: Route, request_id: int, code: Code, text: str) -> None:
-        self.ctx.metrics.errors[code.name.lower()] += 1
-        self.ctx.reply(route, ChangeReply(request_id, code, text, uid=self.uid))
 
     def missing_upload(self, entry: LogEntry, leader: str) -> bool:
         """Whether chunks that the record names are not here yet."""
@@ -473,38 +287,10 @@ class Partition:
                 "info", "partition.served", uid=self.uid, epoch=record.epoch, sequence=record.sequence
             )
             return
-        waiting = self._waiting.pop(record.sequence, None)
-        if waiting is not None:
-            for (route, request_id), result in zip(waiting, applied.results, strict=True):
-                self.ctx.reply(route, self._answer(request_id, result))
-            operation = _OPERATIONS[record.kind]
-            self.ctx.metrics.messages[operation, self.topic.name] += record.rows
-            if record.kind == RecordKind.INSERT:
-                self._count_senders(record, applied)
+        self._proposals.applied(record, applied)
         if self.replica.serving:
             self.dispatcher.applied(self.uid, record, applied, now)
             self.jobs.applied(record, applied, now)
-
-    def _count_senders(self, record: Record, applied: Applied) -> None:
-        statistics = self.ctx.metrics.statistics
-        for request, result in zip(record.requests, applied.results, strict=True):
-            if result.code == Code.OK and not result.repeated:
-                statistics.scheduled(self.topic.name, request.client_id, request.rows, record.stamp)
-
-    def _answer(self, request_id: int, result: RequestResult) -> ChangeReply:
-        reply = ChangeReply(
-            request_id, result.code, uid=self.uid, epoch=self.epoch, sequence=result.sequence, row=result.row,
-            stamp=result.stamp, outcomes=result.outcomes,
-        )  # fmt: skip
-        if result.code == Code.SEQUENCE_REUSED:
-            reply.text = f"request {result.client_sequence} of this client had another content before"
-        elif result.code == Code.OUTCOME_UNKNOWN:
-            reply.text = f"request {result.client_sequence} is older than what is remembered of this client"
-        elif result.code == Code.JOB_ENDED:
-            reply.text = (
-                "the job takes no more messages: it has ended, or was begun with another time to commit"
-            )
-        return reply
 
     # -------------------------------------------------------------- checkpoints, trimming, the hot window
 
@@ -664,7 +450,3 @@ class Partition:
             "leased": self.timeline.leased_count,
             "feature_level": self.timeline.level,
         }
-
-
-def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    return columns[0] if len(columns) == 1 else np.concatenate(columns)

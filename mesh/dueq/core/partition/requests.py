@@ -195,3 +195,13 @@ def check_chunk(request: ChunkRequest, bodies: list[bytes | memoryview], topic: 
             f"chunk {request.chunk} does not have the CRC {request.crc:#010x} that was sent with it"
         )
     return None
+
+
+def check_store(inserts_refused: str) -> Refusal | None:
+    """Return why the store takes no new payloads just now; None: it does."""
+    full = {"disk_full": "disk", "memory_full": "memory store"}.get(inserts_refused)
+    if full:
+        return Refusal(Code.DISK_FULL, f"the broker's {full} is nearly full: acks and cancels only", 2000)
+    if inserts_refused:
+        return Refusal(Code.BUSY, "the store is behind with its compactions", 200)
+    return None

@@ -1,0 +1,292 @@
+"""What is proposed at one leader: requests that become records, and who waits for what applying them comes to.
+
+Requests that are alike become one record, at the end of the turn. Everything that depends on state is answered from
+`Timeline.apply`, never from what this process happens to remember; what waits is keyed by the record's sequence in
+this leadership, and is answered OUTCOME_UNKNOWN the moment the leadership ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq import limits
+from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.requests import Refusal, check_store
+from dueq.core.partition.uploads import Uploads
+from dueq.core.ports.events import Route
+from dueq.core.ports.membership import Topic
+from dueq.core.replication.log import resident_bytes
+from dueq.core.replication.replica import Replica
+from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.turn.context import Context, EndOfTurn
+from dueq.instant import Now
+from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
+from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.rules import batch_key
+
+_OPERATIONS = {
+    RecordKind.INSERT: "schedule",
+    RecordKind.MOVE: "move",
+    RecordKind.CANCEL: "cancel",
+    RecordKind.ACK: "ack",
+    RecordKind.NACK: "nack",
+    RecordKind.EXTEND: "extend",
+    RecordKind.RELEASE: "release",
+    RecordKind.JOB: "job",
+}
+
+
+class _Waiting(NamedTuple):
+    route: Route
+    request_id: int
+
+
+class _Queued(NamedTuple):
+    route: Route
+    request: ChangeRequest
+    body: bytes | memoryview
+
+
+class ProposingPartition(EndOfTurn, Protocol):
+    """The partition, as far as its proposals concern it."""
+
+    @property
+    def level(self) -> int:
+        """The feature level: no record is of an older version."""
+        ...
+
+    def full_of_jobs(self, job: bytes) -> int:
+        """Return how many jobs are known where this one would be one too many; 0 while there is room."""
+        ...
+
+
+class Proposals:
+    """What waits to become a record, and what waits for its commit.
+
+    Args:
+        replica: where records are appended.
+        uploads: long payloads that requests name.
+        dispatcher: told of what is about to be appended, where it concerns leases.
+        partition: touched when there is something to append.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        topic: Topic,
+        replica: Replica,
+        uploads: Uploads,
+        dispatcher: TopicDispatcher,
+        partition: ProposingPartition,
+    ) -> None:
+        self._ctx, self._topic, self._uid = ctx, topic, replica.uid
+        self._replica, self._uploads, self._dispatcher = replica, uploads, dispatcher
+        self._partition = partition
+        self._queue: deque[_Queued] = deque()
+        self._waiting: dict[int, list[_Waiting]] = {}
+        # (sequence, bytes in memory) of what is not committed, and the sum.
+        self._weights: deque[tuple[int, int]] = deque()
+        self._uncommitted_bytes = 0
+
+    # -------------------------------------------------------------- requests
+
+    def request(
+        self, route: Route, request: ChangeRequest, body: bytes | memoryview, now: Now
+    ) -> Refusal | None:
+        """Take a well-formed request, to be answered when it has been applied; else say why not just now."""
+        refusal = self._cannot_take(request, now)
+        if refusal is None and len(request.upload):
+            refusal = self._uploads_missing(request)
+        if refusal is None:
+            for number in request.upload.tolist():
+                self._uploads.taken(number)
+            self._gather(request, now)
+            self._queue.append(_Queued(route, request, body))
+        return refusal
+
+    def _gather(self, request: ChangeRequest, now: Now) -> None:
+        """Let a patient ack wait for a record that is made anyway, unless the credit that it frees is wanted."""
+        gathering = self._ctx.gathering
+        alone = not self._queue or self._uid in gathering
+        if request.patient and alone and not self._dispatcher.has_waiting(now):
+            gathering.wait(self._uid, request.rows, now)
+        else:
+            gathering.end(self._uid)
+            self._ctx.touch(self._partition)
+
+    def _cannot_take(self, request: ChangeRequest, now: Now) -> Refusal | None:
+        """Why the mesh cannot take it just now, however well formed it is."""
+        if not self._replica.serving:
+            return Refusal(Code.NOT_LEADER, f"partition {self._uid} is not served here (yet)", 50)
+        if not self._replica.healthy(now):
+            return Refusal(
+                Code.NOT_ENOUGH_REPLICAS,
+                f"fewer than {self._topic.min_isr} replicas of partition {self._uid} are within reach", 500,
+            )  # fmt: skip
+        insert = request.kind == RecordKind.INSERT
+        if insert and (refusal := check_store(self._ctx.inserts_refused)) is not None:
+            return refusal
+        if request.job and (known := self._partition.full_of_jobs(request.job)):
+            return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)
+        bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
+        if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
+            return Refusal(
+                Code.BUSY, f"partition {self._uid} has {self._uncommitted_bytes} bytes to commit", 50
+            )
+        return None
+
+    def _uploads_missing(self, request: ChangeRequest) -> Refusal | None:
+        for row, (number, size) in enumerate(
+            zip(request.upload.tolist(), request.size.tolist(), strict=True)
+        ):
+            if number and not self._uploads.complete(number, request.client_id, size):
+                return Refusal(Code.UNKNOWN_UPLOAD, f"row {row}: upload {number} is not complete here")
+        return None
+
+    # -------------------------------------------------------------- records
+
+    def end_turn(self, now: Now) -> None:
+        """Make records of what has come in."""
+        self._append_queue(now)
+
+    def propose(self, record: Record, now: Now) -> int:
+        """Append a record of the leader's own making; 0 when too much is uncommitted already."""
+        if not self._replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
+            return 0
+        self._ctx.touch(self._partition)
+        self._ctx.gathering.end(self._uid)
+        self._append_queue(now)  # acks come before an EXPIRE of the very leases that they end
+        return self._append(record, b"", now)
+
+    def _append_queue(self, now: Now) -> None:
+        while self._queue and self._uid not in self._ctx.gathering:
+            self._append_next(now)
+
+    def _append_next(self, now: Now) -> None:
+        """Gather the queue's next requests that are alike into one record."""
+        kind, key = self._queue[0].request.kind, batch_key(self._queue[0].request)
+        group: list[_Queued] = []
+        rows = weight = 0
+        while self._queue and batch_key(self._queue[0].request) == key:
+            head = self._queue[0]
+            rows += head.request.rows
+            weight += len(head.body)
+            if group and (
+                kind == RecordKind.JOB or rows > limits.RECORD_ROWS_MAX or weight > limits.RECORD_BYTES_MAX
+            ):
+                break
+            group.append(self._queue.popleft())
+        record = Record(kind, self._uid, 0, 0, 0)
+        record.requests = tuple(
+            RequestRef(item.request.client_id, item.request.sequence, item.request.digest, item.request.rows)
+            for item in group
+        )
+        body = self._fill(record, group, now)
+        sequence = self._append(record, body, now)
+        self._waiting[sequence] = [_Waiting(item.route, item.request.request_id) for item in group]
+
+    def _fill(self, record: Record, group: list[_Queued], now: Now) -> bytes | memoryview:
+        """Put the requests' columns into the record; returns its body."""
+        requests = [item.request for item in group]
+        record.job, record.job_until = requests[0].job, requests[0].job_until
+        record.job_action = requests[0].job_action
+        if record.kind == RecordKind.JOB:
+            return b""
+        if record.kind == RecordKind.INSERT:
+            record.due = _joined([r.due for r in requests])
+            record.size = _joined([r.size for r in requests])
+            record.crc = _joined([r.crc for r in requests])
+            record.keyed = requests[0].keyed
+            if any(len(r.upload) for r in requests):
+                record.upload = _joined(
+                    [r.upload if len(r.upload) else np.zeros(r.rows, np.uint64) for r in requests]
+                )
+            return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
+        record.first = _joined([r.first for r in requests])
+        record.target_sequence = _joined([r.target_sequence for r in requests])
+        record.target_row = _joined([r.target_row for r in requests])
+        if record.kind in (RecordKind.MOVE, RecordKind.CANCEL):
+            keys = (record.target_sequence << np.uint64(16)) | record.target_row
+            record.token = self._dispatcher.withhold(self._uid, keys)
+        else:
+            record.token = _joined([r.token for r in requests])
+        if record.kind == RecordKind.MOVE:
+            record.due = _joined([r.due for r in requests])
+        if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
+            record.amount_ms = _joined([r.amount_ms for r in requests])
+        if record.kind == RecordKind.EXTEND:
+            keys = (record.target_sequence << np.uint64(16)) | record.target_row
+            self._dispatcher.extending(self._uid, keys, record.token, record.amount_ms, now)
+        return b""
+
+    def _append(self, record: Record, body: bytes | memoryview, now: Now) -> int:
+        record.version = max(record.version, self._partition.level)
+        weight = resident_bytes(self._replica.append(record, body, now))
+        self._weights.append((record.sequence, weight))
+        self._uncommitted_bytes += weight
+        return record.sequence
+
+    # -------------------------------------------------------------- answers
+
+    def committed(self, commit: int) -> None:
+        """Records up to here wait no more for their commit."""
+        while self._weights and self._weights[0][0] <= commit:
+            self._uncommitted_bytes -= self._weights.popleft()[1]
+
+    def applied(self, record: Record, applied: Applied) -> None:
+        """Answer those whose requests a record holds."""
+        waiting = self._waiting.pop(record.sequence, None)
+        if waiting is None:
+            return
+        for (route, request_id), result in zip(waiting, applied.results, strict=True):
+            self._ctx.reply(route, self._answer(request_id, result))
+        self._ctx.metrics.messages[_OPERATIONS[record.kind], self._topic.name] += record.rows
+        if record.kind == RecordKind.INSERT:
+            self._count_senders(record, applied)
+
+    def leadership_lost(self, now: Now) -> None:
+        """Answer everybody who waits: what is in the log may still be committed by another leader."""
+        for waiting in self._waiting.values():
+            for route, request_id in waiting:
+                self._reply_code(route, request_id, Code.OUTCOME_UNKNOWN, "the leader has changed")
+        self._waiting.clear()
+        while self._queue:
+            item = self._queue.popleft()
+            self._uploads.orphaned(item.request.upload.tolist(), now)
+            self._reply_code(item.route, item.request.request_id, Code.NOT_LEADER, "the leader has changed")
+        self._ctx.gathering.leave(self._uid)
+        self._weights.clear()
+        self._uncommitted_bytes = 0
+
+    def _reply_code(self, route: Route, request_id: int, code: Code, text: str) -> None:
+        self._ctx.metrics.errors[code.name.lower()] += 1
+        self._ctx.reply(route, ChangeReply(request_id, code, text, uid=self._uid))
+
+    def _count_senders(self, record: Record, applied: Applied) -> None:
+        statistics = self._ctx.metrics.statistics
+        for request, result in zip(record.requests, applied.results, strict=True):
+            if result.code == Code.OK and not result.repeated:
+                statistics.scheduled(self._topic.name, request.client_id, request.rows, record.stamp)
+
+    def _answer(self, request_id: int, result: RequestResult) -> ChangeReply:
+        reply = ChangeReply(
+            request_id, result.code, uid=self._uid, epoch=self._replica.epoch, sequence=result.sequence, row=result.row,
+            stamp=result.stamp, outcomes=result.outcomes,
+        )  # fmt: skip
+        if result.code == Code.SEQUENCE_REUSED:
+            reply.text = f"request {result.client_sequence} of this client had another content before"
+        elif result.code == Code.OUTCOME_UNKNOWN:
+            reply.text = f"request {result.client_sequence} is older than what is remembered of this client"
+        elif result.code == Code.JOB_ENDED:
+            reply.text = (
+                "the job takes no more messages: it has ended, or was begun with another time to commit"
+            )
+        return reply
+
+
+def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
