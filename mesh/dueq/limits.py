@@ -106,8 +106,11 @@ PUSH_CONFIRM_MS: Final = 500
 PAUSE_MS: Final = 250
 """A turn that begins this much after its deadline means that the process stood still."""
 RESEND_MS: Final = 400
-APPEND_BYTES_MAX: Final = 4 << 20
-"""Bytes of records and payloads in flight to one follower of one partition."""
+APPEND_BYTES: Final = 1 << 20
+APPEND_RECORDS: Final = 128
+"""Records, and their bytes, that one frame brings to one follower of one partition."""
+APPEND_WINDOW_RECORDS: Final = 512
+"""Records that may be on their way to one follower of one partition."""
 BALANCE_CALM_MS: Final = 60_000
 """Time without a change among the brokers after which leaderships begin to go back to the preferred brokers."""
 UNCOMMITTED_BYTES_MAX: Final = 16 << 20
@@ -185,6 +188,8 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 assert REQUEST_ROWS_MAX <= RECORD_ROWS_MAX < 1 << 16
 assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAME_BYTES_MAX
 assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
+assert APPEND_BYTES < FRAME_BYTES_MAX
+assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
 assert 4 * MAX_CLOCK_OFFSET_MS < JOB_ANSWERED_MS < JOB_MEMORY_MS

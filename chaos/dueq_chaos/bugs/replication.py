@@ -23,9 +23,9 @@ _NO_ASSERTIONS = (
 _EMPTY_PROBES = (
     change(
         f"{_FOLLOWERS}._send",
-        "entries = log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)",
+        "entries = log.read(progress.next, limits.APPEND_BYTES, limits.APPEND_RECORDS)",
         "entries = (\n"
-        "            log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)\n"
+        "            log.read(progress.next, limits.APPEND_BYTES, limits.APPEND_RECORDS)\n"
         "            if not probes or progress.next == 1\n"
         "            else []\n"
         "        )",
@@ -307,8 +307,8 @@ REPLICATION: Final = (
             # that has run away comes back with the first answer.
             change(
                 f"{_FOLLOWERS}._send",
-                "elif probes or progress.next - progress.match <= _WINDOW_RECORDS:",
-                "elif progress.next - progress.match <= _WINDOW_RECORDS:",
+                "elif probes or progress.next - progress.match <= limits.APPEND_WINDOW_RECORDS:",
+                "elif progress.next - progress.match <= limits.APPEND_WINDOW_RECORDS:",
             ),
         ),
         seeds=471,

@@ -27,7 +27,7 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"SNAPSHOT_IDLE_MS": 3_000},
     {"LOG_CACHE_BYTES": 8 << 10, "LOG_CACHE_TOTAL_BYTES": 32 << 10},
     {"UNCOMMITTED_BYTES_MAX": 64 << 10},
-    {"APPEND_BYTES_MAX": 32 << 10},
+    {"APPEND_WINDOW_RECORDS": 64, "APPEND_RECORDS": 64},
     {"HOT_SCAN_ROWS": 8},
     {"CHECKPOINT_ROWS": 16},
     {"CHECKPOINT_MS": 300},

@@ -37,8 +37,6 @@ def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Tol
         return _text(record, "refused", sorted(applied.refused.tolist()), sorted(told.refused))
     if (len(applied.ended) or told.ended) and sorted(_keys(applied.ended)) != sorted(told.ended):
         return _text(record, "ended", sorted(_keys(applied.ended)), sorted(told.ended))
-    if (len(applied.gone) or told.gone) and sorted(applied.gone.tolist()) != sorted(told.gone):
-        return _text(record, "gone", sorted(applied.gone.tolist()), sorted(told.gone))
     live, waits = naive.live, State.WAITING
     waiting = {
         key

@@ -5,7 +5,7 @@ Each follower's `Progress` is a state machine; here is what brings about its tra
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from dueq import limits
 from dueq.core.ports.persistence import LogRead, ReadLog
@@ -17,11 +17,6 @@ from dueq.core.turn.peers import Peer
 from dueq.instant import Now
 from dueq_codecs.messages import Ack, Append, Mismatch
 from dueq_codecs.records import LogEntry
-
-_SEND_BYTES: Final = 1 << 20
-_SEND_RECORDS: Final = 128
-_WINDOW_RECORDS: Final = 512
-"""Records that may be on their way to one follower."""
 
 
 class FollowedReplica(Protocol):
@@ -201,8 +196,8 @@ class Followers:
         elif progress.next > log.end:
             if probes or (peer.appends and progress.told_commit < replica.commit):
                 self._send_entries(peer, progress, [], now)
-        elif probes or progress.next - progress.match <= _WINDOW_RECORDS:
-            entries = log.read(progress.next, _SEND_BYTES, _SEND_RECORDS)
+        elif probes or progress.next - progress.match <= limits.APPEND_WINDOW_RECORDS:
+            entries = log.read(progress.next, limits.APPEND_BYTES, limits.APPEND_RECORDS)
             if entries:
                 self._send_entries(peer, progress, entries, now)
             else:
@@ -237,7 +232,7 @@ class Followers:
             else:
                 self._offer_snapshot(peer, progress, now)
 
-        self._ctx.read(lambda token: ReadLog(token, replica.uid, start, _SEND_BYTES), done)
+        self._ctx.read(lambda token: ReadLog(token, replica.uid, start, limits.APPEND_BYTES), done)
 
     def ask(self, peer: Peer, progress: Progress, now: Now) -> None:
         """Have a follower confirm the leadership, by an append without records."""

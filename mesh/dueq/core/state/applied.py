@@ -43,7 +43,5 @@ class Applied:
     """LEASE: keys that could not be granted (cancelled or moved meanwhile)."""
     ended: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Entries whose lease ended by this record, as they were before (token and consumer included)."""
-    gone: U64 = field(default_factory=lambda: NO_U64)
-    """Keys that left the waiting state other than by a lease (cancelled, or moved or revealed: see `waiting`)."""
     job: Job | None = None
     """JOB: the job as it is now."""

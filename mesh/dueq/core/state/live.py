@@ -180,7 +180,6 @@ class LiveMessages:
         ended = self.jobs.ended(rows)
         if ended is not None:
             gone = _pick(rows, ended)
-            applied.gone = np.concatenate((applied.gone, keys_of(gone)))
             self._stop_waiting(gone)
             self._finish(slots[ended], gone)
 
@@ -192,7 +191,6 @@ class LiveMessages:
             same &= ~ended
         waiting = same & (state == State.WAITING)
         if _all(waiting):
-            applied.gone = np.concatenate((applied.gone, keys_of(rows)))
             self._stop_waiting(rows)
             self._moved_or_cancelled(record, at, slots, rows, applied)
             return np.zeros(len(at), np.uint8)
@@ -203,7 +201,6 @@ class LiveMessages:
         outcomes[leased] = Outcome.LEASED
         if waiting.any():
             stopped = _pick(rows, waiting)
-            applied.gone = np.concatenate((applied.gone, keys_of(stopped)))
             self._stop_waiting(stopped)
         if revoked.any():
             self._end_leases(_pick(rows, revoked), applied)
@@ -268,7 +265,6 @@ class LiveMessages:
         if hidden.any():
             outcomes[hidden] = Outcome.DONE
             slots, rows = slots[hidden], _pick(rows, hidden)
-            applied.gone = np.concatenate((applied.gone, keys_of(rows)))
             self._stop_waiting(rows)
             self._wait(record, slots, rows, rows["due"], applied)
         return outcomes

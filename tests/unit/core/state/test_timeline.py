@@ -209,7 +209,6 @@ def test_a_revoked_lease_does_not_count_as_an_attempt() -> None:
     assert story.request(RecordKind.MOVE, leased, due=u64(NOON + 9000)) == [Outcome.DONE]
     assert story.last.waiting["attempt"].tolist() == [0]
     assert story.last.waiting["token"].tolist() == [0]
-    assert story.last.gone.tolist() == []
 
 
 def test_a_refused_message_comes_back_after_its_delay_but_never_before_due() -> None:
