@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from dueq import limits
 from dueq.broker.clocks import read_clocks
 from dueq.broker.inbox import Inbox
 from dueq.broker.introductions import Identity
@@ -135,7 +136,7 @@ class _Broker:
         store.bind_cluster(me.cluster_id)
         settings = CoreSettings(
             me.broker_id, me.incarnation, store.store_id, me.cluster_id, endpoint, metrics,
-            config.max_clock_offset_ms, config.hot_rows_total,
+            config.max_clock_offset_ms, config.hot_rows_total, _log_retain_bytes(config),
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
         self._statistics = StatisticsFile(_folder(config), self._core.metrics.statistics, self._log)
@@ -221,6 +222,15 @@ def _opened(config: BrokerConfig, log: structlog.stdlib.BoundLogger) -> Store:
     if not kind.durable:
         log.warning("store.not_durable", store=kind.name, bytes_max=config.store_memory_bytes)
     return open_store(kind, Opening(config.id, config.data, config.store_memory_bytes))
+
+
+def _log_retain_bytes(config: BrokerConfig) -> int:
+    """How much of each log is kept for brokers that were away.
+
+    A store in memory keeps none: who was away and has lost everything needs a snapshot, and what was kept would hold
+    payloads that nobody needs, until they fill the memory.
+    """
+    return limits.LOG_RETAIN_BYTES if is_durable(config.store) else 0
 
 
 def _folder(config: BrokerConfig) -> Path | None:
