@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dueq import limits
 from dueq.core.ports.events import ClientFrameReceived, PeerFrameReceived
 from dueq.core.ports.persistence import PayloadsRead
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import peer_frames
+from dueq_chaos.sim.users import ConsumingUser, ProducingUser
 from dueq_codecs.messages import Code, ConsumerFrame
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -351,4 +355,34 @@ def test_an_extension_that_is_on_its_way_is_not_cut_short_by_the_one_before_it()
     stage.run_ms(5_000)
     stage.expect(len(consumer.pushes) == 1, "it is still held")
     stage.acked(consumer, [held])
+    stage.finish()
+
+
+@pytest.mark.parametrize("waits_ms", [0, 500, 1_000, 1_500])
+def test_a_hand_over_in_fine_weather_makes_nothing_wait_for_a_consumers_next_question(waits_ms: int) -> None:
+    """B8. The new leader has never heard of the consumers: the old one tells them that it serves.
+
+    A consumer asks every two seconds who leads; it happens at another moment of these each time.
+    """
+    stage = Stage()
+    stage.step("b1 was restarted, and another one leads what b1 is preferred for")
+    stage.nodes["b1"].crash()
+    stage.until(lambda: stage.leader_of(stage.uid) not in (None, "b1"), "another leader")
+    stage.nodes["b1"].start()
+    stage.until(stage.whole, "a whole mesh")
+    stage.run_ms(waits_ms)
+    ConsumingUser(stage.sdk("consumer"), stage.history, stage.topic, credit=64, lease_ms=30_000, seed=1)
+    producer = ProducingUser(stage.sdk("producer"), stage.history)
+    stage.run_ms(limits.BALANCE_CALM_MS - 5_000)
+    stage.expect(not stage.leads("b1"), "b1 does not lead yet")
+    stage.step("something is due every 100 ms while b1 takes its leadership back")
+    dues = [stage.now_ms + 500 + 100 * number for number in range(100)]
+    producer.schedule(stage.topic, [b"%d" % due for due in dues], dues)
+    stage.run_ms(11_000)
+    stage.expect(stage.leads("b1"), "b1 leads")
+    late_ms = [
+        message.deliveries[0].at_us // 1000 - int(message.payload) if message.deliveries else 11_000
+        for message in stage.history.messages.values()
+    ]
+    stage.expect(len(late_ms) == len(dues) and max(late_ms) < 250, f"the latest is {max(late_ms)} ms late")
     stage.finish()

@@ -31,6 +31,7 @@ from dueq.core.delivery.leases import I64, NEVER_US, Body, Phase
 from dueq.core.delivery.pushes import Leaving, build, frames, gather
 from dueq.core.delivery.sessions import LaneCounts, Sessions, SessionStatus
 from dueq.core.delivery.staging import Stager, fit_bytes
+from dueq.core.delivery.successors import Successors
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
@@ -86,6 +87,7 @@ class TopicDispatcher:
         self._sessions = Sessions(
             topic, broker_id, incarnation, self._consumers, self._lanes, self._stager, self._send, self
         )
+        self._successors = Successors()
         self._mesh_minus_mono_us: int | None = None
         self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN
         self._paused = True
@@ -104,6 +106,7 @@ class TopicDispatcher:
         attached are asked to attach again, so that what they do not have is pushed anew (protocol case B8).
         """
         self.unlead(partition.uid, now)
+        self._successors.led(partition.uid)
         lane = self._lanes[partition.uid] = Lane(partition)
         lane.queue.add(partition.timeline.deliverable_hot())
         leased = partition.timeline.leased()
@@ -124,6 +127,7 @@ class TopicDispatcher:
         lane = self._lanes.pop(uid, None)
         if lane is None:
             return
+        self._successors.unled(uid)
         self._stager.forget(lane)
         slots = np.fromiter(lane.leases.slot_of.values(), np.intp, len(lane.leases))
         if len(slots):
@@ -131,6 +135,11 @@ class TopicDispatcher:
             self._consumers.give_back(leases.owner[slots], leases.entry["size"][slots], now)
         self._sessions.unled(uid, lane.leases.owner[slots])
         self._sessions.drop_idle()
+
+    def served_by(self, uid: int, broker_id: str, now: Now) -> None:
+        """Another broker serves a partition: if this one led it, its consumers are told to look for who leads."""
+        if self._successors.is_news(uid, broker_id, now):
+            self._sessions.tell_moved()
 
     @property
     def leads(self) -> bool:

@@ -361,6 +361,16 @@ class Sessions:
             if session.route is not None and (session.number_here in numbers or uid in session.stated):
                 session.must_attach = True
 
+    def tell_moved(self) -> None:
+        """Have consumers ask who leads: what they were given from here comes from another broker now."""
+        for session in self._consumers.by_id.values():
+            if session.reachable and session.route is not None:
+                reply = ConsumerReply(
+                    self._topic, session.consumer_id, session.attach, session.credit_number, Code.NOT_LEADER,
+                    "a partition has another leader", leader=self._broker_id,
+                )  # fmt: skip
+                self._send(session.route, reply)
+
     def drop_idle(self) -> None:
         """Forget consumers that were only known from leases that are gone."""
         for session in list(self._consumers.by_id.values()):

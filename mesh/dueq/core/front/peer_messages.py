@@ -77,13 +77,13 @@ class PeerMessages:
             if (partition := self._partitions.get(fence.uid)) is not None:
                 partition.replica.fenced(fence, now)
         for leadership in frame.leaderships:
-            self._leadership(peer, leadership)
+            self._leadership(peer, leadership, now)
         for append in frame.appends:
             if (partition := self._partitions.get(append.uid)) is not None:
                 partition.append_received(peer, append, now)
         self._answers(peer, frame, now)
 
-    def _leadership(self, peer: Peer, leadership: Leadership) -> None:
+    def _leadership(self, peer: Peer, leadership: Leadership, now: Now) -> None:
         """Who leads; or a follower of ours that would not (`Stopped.decline`)."""
         partition = self._partitions.get(leadership.uid)
         if partition is not None:
@@ -91,6 +91,9 @@ class PeerMessages:
             if partition.replica.declined(peer, leadership):
                 return
         self._routing.heard(peer.broker_id, leadership)
+        if partition is not None and leadership.serving and leadership.epoch >= partition.epoch:
+            partition.dispatcher.served_by(leadership.uid, peer.broker_id, now)
+            self._clients.stir(partition.topic.name)
 
     def _answers(self, peer: Peer, frame: PeerFrame, now: Now) -> None:
         for ack in frame.acks:

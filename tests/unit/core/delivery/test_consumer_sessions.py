@@ -378,3 +378,39 @@ def test_who_is_attached_when_leases_are_inherited_is_asked_to_attach_again() ->
     assert beat.code == Code.UNKNOWN_SESSION
     new.attach(210, attach=2, lease_ms=60_000)
     assert [keys_in(push) for push in new.run(210)] == [keys]
+
+
+def told_to_look(stage: Stage, ms: float) -> list[bytes]:
+    """Who is told at this instant that another broker serves."""
+    before = len(stage.sent)
+    stage.tick(ms)
+    replies = [message for _, message, _ in stage.sent[before:] if isinstance(message, ConsumerReply)]
+    return [reply.consumer_id for reply in replies if reply.code == Code.NOT_LEADER]
+
+
+def test_consumers_are_told_once_that_another_broker_serves_what_they_were_given_from_here() -> None:
+    stage = Stage(partitions=3)
+    stage.attach(0, ALICE)
+    stage.attach(0, BOB)
+    stage.dispatcher.served_by(1, "b2", at(10))
+    assert told_to_look(stage, 10) == [], "it leads that itself: an old word"
+    for uid in (1, 2, 3):
+        stage.dispatcher.unlead(uid, at(20))
+    assert told_to_look(stage, 20) == [], "nobody serves it yet: there is nothing to be learnt"
+    stage.dispatcher.served_by(1, "b2", at(30))
+    assert told_to_look(stage, 30) == [ALICE, BOB]
+    stage.dispatcher.served_by(1, "b2", at(40))
+    assert told_to_look(stage, 40) == [], "they know"
+    stage.dispatcher.served_by(2, "b2", at(50))
+    assert told_to_look(stage, 50) == [], "they have attached to that one"
+    stage.dispatcher.served_by(3, "b3", at(60))
+    assert told_to_look(stage, 60) == [ALICE, BOB]
+
+
+def test_who_has_said_goodbye_is_not_told_of_a_new_leader() -> None:
+    stage = Stage()
+    stage.attach(0, ALICE)
+    stage.frame(ConsumerAction.GOODBYE, 5, ALICE, number=2)
+    stage.dispatcher.unlead(1, at(20))
+    stage.dispatcher.served_by(1, "b2", at(30))
+    assert told_to_look(stage, 30) == []

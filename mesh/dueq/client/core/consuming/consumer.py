@@ -41,6 +41,8 @@ HURRY_US: Final = 100_000
 """A session that nobody knows is not opened anew more often than this."""
 REFRESH_US: Final = 2_000_000
 """How often a consumer asks who leads."""
+LOOK_AGAIN_US: Final = 200_000
+"""Who hears of another leader asks once more after this time: the broker that answered may hear of it later."""
 RECLAIM_US_MAX: Final = 2_000_000
 LEASE_LOOK_US_MIN: Final = 20_000
 GOODBYE_US: Final = 300_000
@@ -310,8 +312,9 @@ class Consumer:
     def _refused(self, session: Session, reply: ConsumerReply) -> None:
         code, hurried = reply.code, self._context.mono_us - session.sent_us < HURRY_US
         if session.goodbye:
-            del self._sessions[session.leader]
-            self._finish_goodbye()
+            if reply.number >= session.goodbye:  # a refusal of the goodbye, not word of another leader
+                del self._sessions[session.leader]
+                self._finish_goodbye()
         elif code is Code.UNKNOWN_SESSION:
             again = session.attached or not hurried
             session.attached = False
@@ -322,6 +325,8 @@ class Consumer:
                 self._arm()
         elif code in (Code.NOT_LEADER, Code.TOPIC_NOT_FOUND):
             self._directory.refresh(self.topic)
+            self._refresh_us = min(self._refresh_us, self._context.mono_us + LOOK_AGAIN_US)
+            self._arm()
         elif code in (Code.BUSY, Code.OUTCOME_UNKNOWN, Code.COORDINATOR_UNAVAILABLE):
             self._context.log("warning", "consumer.put_off", leader=session.leader, text=reply.text)
         else:

@@ -579,3 +579,36 @@ def test_acks_and_extensions_by_turns_share_requests() -> None:
     assert [(request.kind, request.rows) for request in sent(effects, ChangeRequest)] == [
         (RecordKind.ACK, 19)
     ]
+
+
+def moved(frame: ConsumerFrame) -> ConsumerReply:
+    """What a leader says by itself once another one serves; `frame` is the last it has seen."""
+    return ConsumerReply(
+        TOPIC, CONSUMER, frame.attach, frame.number, Code.NOT_LEADER, "a partition has another leader",
+        leader=frame.leader,
+    )  # fmt: skip
+
+
+def test_a_consumer_that_hears_of_another_leader_attaches_to_it_though_the_first_answer_is_old() -> None:
+    """The broker that it asks may hear of the new leader a little later than the old one did."""
+    stage = Stage(["a", "b"], {1: "a"})
+    [frame] = attached(stage).values()
+    stage.answer_metadata(stage.run_until(500))
+    assert sent(stage.answer_metadata(stage.receive("a", moved(frame))), ConsumerFrame) == []
+    stage.leaders, stage.epoch = {1: "b"}, 2
+    effects = stage.run_until(700)
+    [attach] = sent(stage.answer_metadata(effects), ConsumerFrame)
+    assert (attach.action, attach.leader) == (ConsumerAction.ATTACH, "b")
+
+
+def test_word_of_another_leader_is_no_answer_to_a_goodbye() -> None:
+    """It left before the goodbye came: whether the leader has ended the session is not known by it."""
+    stage = Stage()
+    [frame] = attached(stage).values()
+    effects = stage.step(events.CloseConsumer(9, stage.at_us(5_000), CONSUMER, []))
+    goodbye = sent(effects, ConsumerFrame)[-1]
+    assert goodbye.action is ConsumerAction.GOODBYE
+    assert of(stage.receive("a", moved(frame)), Completed) == []
+    [again] = sent(stage.run_until(400), ConsumerFrame)
+    assert again.action is ConsumerAction.GOODBYE
+    assert of(stage.receive("a", confirm(again)), Completed)
