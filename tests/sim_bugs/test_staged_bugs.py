@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from tests.scenarios import test_clocks as clocks
+from tests.scenarios import test_leases as leases
 from tests.scenarios import test_logs as logs
 from tests.unit.client.core.consuming import test_consumer as consumers
 
@@ -22,6 +23,9 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     ),
     "cache-drops-what-the-disk-lacks": logs.test_what_a_replica_has_not_written_stays_in_its_memory,
     "credit-for-what-is-over": consumers.test_a_leader_that_gives_more_than_we_count_gets_no_credit_for_it,
+    "successor-untold": partial(
+        leases.test_a_hand_over_in_fine_weather_makes_nothing_wait_for_a_consumers_next_question, 1_000
+    ),
 }
 
 

@@ -69,5 +69,19 @@ STAGED: Final = (
         seeds=0,
         finders=(71114,),
     ),
+    Bug(
+        "successor-untold",
+        "Nobody tells consumers that another broker serves now: they find out when they ask the next time.",
+        "Kafka KIP-951: clients that learn of a new leader only by asking",
+        (
+            change(
+                "core.delivery.dispatch:TopicDispatcher.served_by",
+                "if self._successors.is_news(uid, broker_id, now):",
+                "if False:",
+            ),
+        ),
+        seeds=0,
+        finders=(184,),
+    ),
 )
 """All of them; each is found by a scenario (tests/sim_bugs/test_staged_bugs.py says by which)."""
