@@ -1,14 +1,13 @@
-"""One suite for browsing on every engine: pages of a snapshot, as the core asks for them."""
+"""Browsing in every store: pages of a snapshot, as the core asks for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pytest
+from tests.conformance.stores.conftest import Place
 
 from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, keys_of
 from dueq.core.ports.persistence import (
@@ -25,10 +24,7 @@ from dueq.core.ports.persistence import (
 )
 from dueq.core.state.summary import Summary
 from dueq.limits import CHUNK_BYTES
-from dueq.storage.ordered.engine import Engine
-from dueq.storage.ordered.leveldb import LevelDbEngine
-from dueq.storage.ordered.memory import MemoryEngine
-from dueq.storage.ordered.store import OrderedStore
+from dueq.storage.port import Store
 from dueq_codecs.keys import with_key
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
@@ -36,20 +32,14 @@ UID, OTHER = 7, 8
 UPLOAD = 3 << 32 | 1
 
 
-@pytest.fixture(params=["leveldb", "memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OrderedStore]:
-    engines: list[Engine]
-    if request.param == "leveldb":
-        engines = [LevelDbEngine(tmp_path / name, write_buffer_bytes=1 << 20) for name in ("t", "p")]
-    else:
-        engines = [MemoryEngine(), MemoryEngine()]
-    found = OrderedStore.on(engines[0], engines[1], "b1", "c", "0" * 16)
+@pytest.fixture
+def store(place: Place) -> Store:
+    found = place.open()
     found.commit([CreatePartition(UID, "t"), CreatePartition(OTHER, "t")])
-    yield found
-    found.close()
+    return found
 
 
-def insert(store: OrderedStore, sequence: int, payloads: list[bytes], uid: int = UID) -> None:
+def insert(store: Store, sequence: int, payloads: list[bytes], uid: int = UID) -> None:
     record = Record(RecordKind.INSERT, uid, sequence, 1, 500)
     record.due = np.full(len(payloads), 1, np.uint64)
     record.size = np.array([len(payload) for payload in payloads], np.uint32)
@@ -76,12 +66,12 @@ def entries(
     return found
 
 
-def checkpoint(store: OrderedStore, applied: int, put: Entries, low_water: int = 0, uid: int = UID) -> None:
+def checkpoint(store: Store, applied: int, put: Entries, low_water: int = 0, uid: int = UID) -> None:
     summary = Summary(1_000 + applied, len(put), 0).pack()
     store.commit([SaveCheckpoint(uid, applied, low_water, put=put, summary=summary)])
 
 
-def page(store: OrderedStore, pages: int = 1, begin: bool = False, **fields: Any) -> PageRead:
+def page(store: Store, pages: int = 1, begin: bool = False, **fields: Any) -> PageRead:
     asked: dict[str, Any] = {"from_ms": 0, "until_ms": 0, "after": (0, 0), "limit": 100, "bytes_max": 1 << 20,
                              "payloads": False, **fields}  # fmt: skip
     answer = store.read(ReadPage(5, UID, pages, begin, **asked))
@@ -95,7 +85,7 @@ def waits(found: PageRead) -> list[int]:
     return [int(instant) for instant in found.entries["wait_at"]]
 
 
-def test_pages_follow_each_other_in_order_and_the_last_says_so(store: OrderedStore) -> None:
+def test_pages_follow_each_other_in_order_and_the_last_says_so(store: Store) -> None:
     payloads = [b"%d" % number for number in range(7)]
     insert(store, 1, payloads)
     insert(store, 1, [b"another partition's"], OTHER)
@@ -111,14 +101,14 @@ def test_pages_follow_each_other_in_order_and_the_last_says_so(store: OrderedSto
     assert first.body + second.body + third.body == b"1423650"
 
 
-def test_a_page_that_is_just_full_is_the_last_if_nothing_follows(store: OrderedStore) -> None:
+def test_a_page_that_is_just_full_is_the_last_if_nothing_follows(store: Store) -> None:
     insert(store, 1, [b"", b""])
     checkpoint(store, 1, entries(1, [b"", b""], [1, 2]))
     assert page(store, begin=True, limit=2).last
     assert waits(page(store, after=(2, 1 << 16 | 1))) == []
 
 
-def test_a_range_begins_with_its_start_and_leaves_out_its_end(store: OrderedStore) -> None:
+def test_a_range_begins_with_its_start_and_leaves_out_its_end(store: Store) -> None:
     insert(store, 1, [b""] * 4)
     checkpoint(store, 1, entries(1, [b""] * 4, [10, 20, 30, 40]), low_water=5)
     assert waits(page(store, begin=True, from_ms=20, until_ms=40)) == [20, 30]
@@ -126,7 +116,7 @@ def test_a_range_begins_with_its_start_and_leaves_out_its_end(store: OrderedStor
     assert waits(page(store, from_ms=25, after=(10, 1 << 16))) == [30, 40]
 
 
-def test_what_is_changed_after_the_snapshot_does_not_show_and_its_payload_stays(store: OrderedStore) -> None:
+def test_what_is_changed_after_the_snapshot_does_not_show_and_its_payload_stays(store: Store) -> None:
     insert(store, 1, [b"kept"])
     row = entries(1, [b"kept"], [10])
     checkpoint(store, 1, row)
@@ -142,7 +132,7 @@ def test_what_is_changed_after_the_snapshot_does_not_show_and_its_payload_stays(
     assert waits(page(store, 2)) == [5]
 
 
-def test_a_page_has_about_as_many_bytes_as_asked_for_and_one_row_at_least(store: OrderedStore) -> None:
+def test_a_page_has_about_as_many_bytes_as_asked_for_and_one_row_at_least(store: Store) -> None:
     payloads = [b"a" * 600, b"b" * 600, b"c" * 5_000, b"d"]
     insert(store, 1, payloads)
     checkpoint(store, 1, entries(1, payloads, [1, 2, 3, 4]))
@@ -154,7 +144,7 @@ def test_a_page_has_about_as_many_bytes_as_asked_for_and_one_row_at_least(store:
     assert len(page(store, bytes_max=1_500).entries) == 4
 
 
-def test_hidden_jobs_are_left_out_and_pages_without_rows_move_on(store: OrderedStore) -> None:
+def test_hidden_jobs_are_left_out_and_pages_without_rows_move_on(store: Store) -> None:
     insert(store, 1, [b""] * 20)
     rows = entries(1, [b""] * 20, list(range(1, 21)))
     rows["job"][:19] = 4
@@ -170,7 +160,7 @@ def test_hidden_jobs_are_left_out_and_pages_without_rows_move_on(store: OrderedS
     assert len(page(store, limit=100).entries) == 20
 
 
-def test_without_payloads_there_are_the_keys_of_those_that_have_one(store: OrderedStore) -> None:
+def test_without_payloads_there_are_the_keys_of_those_that_have_one(store: Store) -> None:
     payloads = [with_key(b"one", b"payload"), with_key(b"", b"x")]
     plain = [b"\x01plain"]
     insert(store, 1, payloads)
@@ -182,7 +172,7 @@ def test_without_payloads_there_are_the_keys_of_those_that_have_one(store: Order
     assert page(store, payloads=True).body == b"".join([*payloads, *plain])
 
 
-def test_long_payloads_are_read_chunk_by_chunk_and_their_keys_with_the_page(store: OrderedStore) -> None:
+def test_long_payloads_are_read_chunk_by_chunk_and_their_keys_with_the_page(store: Store) -> None:
     whole = with_key(b"long", bytes(range(256)) * 1_025)
     for number in range(2):
         store.commit(
@@ -201,7 +191,7 @@ def test_long_payloads_are_read_chunk_by_chunk_and_their_keys_with_the_page(stor
     assert data[2] is None
 
 
-def test_a_payload_that_is_damaged_or_missing_costs_its_own_message(store: OrderedStore) -> None:
+def test_a_payload_that_is_damaged_or_missing_costs_its_own_message(store: Store) -> None:
     insert(store, 1, [b"good", b"other"])
     rows = entries(1, [b"good", b"other"], [1, 2])
     rows["crc"][1] += 1
@@ -211,12 +201,12 @@ def test_a_payload_that_is_damaged_or_missing_costs_its_own_message(store: Order
     assert (found.body, found.body_size.tolist(), found.unreadable) == (b"good", [4, 0, 0], 2)
 
 
-def test_a_partition_without_a_checkpoint_shows_nothing(store: OrderedStore) -> None:
+def test_a_partition_without_a_checkpoint_shows_nothing(store: Store) -> None:
     found = page(store, begin=True)
     assert (found.applied, len(found.entries), found.last, found.summary) == (0, 0, True, b"")
 
 
-def test_what_is_not_open_has_no_pages(store: OrderedStore) -> None:
+def test_what_is_not_open_has_no_pages(store: Store) -> None:
     assert store.read(ReadPage(1, UID, 5, False, 0, 0, (0, 0), 10, 10, False)) is None
     chunk = store.read(ReadChunk(1, UID, UPLOAD, 0, 5))
     assert isinstance(chunk, ChunkRead)
