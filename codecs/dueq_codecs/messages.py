@@ -35,7 +35,7 @@ PROTOCOL_VERSION = 1
 
 
 class Role(IntEnum):
-    """Who says Hello."""
+    """The sender of a Hello."""
 
     CLIENT = 0
     BROKER = 1

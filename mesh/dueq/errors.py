@@ -138,7 +138,7 @@ class NotLeader(Unavailable):
 class SnapshotLost(Unavailable):
     """The snapshot that was being browsed is gone: its leader is, or it was not read for 30 seconds.
 
-    What was read of it is right. The rest is not read from another snapshot, since both together would be the state of
+    The pages so far are right. The rest is not read from another snapshot, since both together would be the state of
     no instant; browsing again from the beginning can help.
     """
 

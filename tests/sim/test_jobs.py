@@ -261,7 +261,7 @@ def test_a_partition_that_is_full_of_jobs_takes_more_once_time_has_passed_though
 
 
 def test_home_aborts_what_was_open_all_the_time_that_it_was_away() -> None:
-    """So long that it would not know any more what it had decided, if it had."""
+    """Home was away for longer than it remembers decisions: it would have forgotten its own."""
     with scale.scaled((("JOB_MEMORY_MS", 60_000), ("JOB_ANSWERED_MS", 50_000))):
         stage = JobStage(hidden_ms=5_000)
         stage.load(3)

@@ -51,8 +51,8 @@ Two kinds of lines are single:
 * `{"event": "note", "text", …}`: anything worth reading beside a message's story: a fault, a recovery.
 
 A run ends with a quiet: no more faults, a mesh that serves, consumers that go on receiving until all that is due has
-come, and then stop. What is still missing when the last of them stops is lost: a history cannot tell a mesh that has
-forgotten from one that was switched off too early.
+come, and then stop. A message that is still missing when the last of them stops is lost: a history cannot tell a
+mesh that has forgotten from one that was switched off too early.
 
 A last line without its newline is what a crash left of it, and is passed over.
 """

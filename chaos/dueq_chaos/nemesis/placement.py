@@ -1,4 +1,4 @@
-"""Who leads what, looked at all the time by a thread of its own, past the wires that may be cut."""
+"""The leader of each partition, watched all the time by a thread of its own, past the wires that may be cut."""
 
 from __future__ import annotations
 

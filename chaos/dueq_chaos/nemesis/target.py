@@ -145,7 +145,7 @@ class Target:
 
     @property
     def placement(self) -> Placement:
-        """Who leads what."""
+        """The leader of each partition."""
         assert self._placement is not None, "the target is not entered"
         return self._placement
 

@@ -89,7 +89,7 @@ class Stage(SimMesh):
 
     @property
     def leader(self) -> str:
-        """Who serves the first partition."""
+        """The broker that serves the first partition."""
         found = self.leader_of(self.uid)
         self.expect(found, f"nobody serves partition {self.uid}")
         return str(found)

@@ -1,4 +1,4 @@
-"""What a process does to its files, from the record that strace(1) keeps of its system calls.
+"""A process's dealings with its files, from the record that strace(1) keeps of its system calls.
 
 Each thread has a file of its own (`-ff`), so no line is cut in two; `-ttt -T` say when a call began and how long it
 took, `-y` which file it went to, and `-xx` what was written, byte for byte.

@@ -38,7 +38,7 @@ class Brokers(Protocol):
     names: list[str]
 
     def leader_of(self, uid: int) -> str | None:
-        """Who leads a partition."""
+        """The leader of a partition."""
         ...
 
     def client_send(self, client: str, broker: str, message: ClientMessage, bodies: Bodies) -> None:

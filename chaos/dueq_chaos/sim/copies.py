@@ -1,4 +1,4 @@
-"""Who holds what is committed: looked up on the disks themselves, whatever their brokers believe."""
+"""Copies of committed records: looked up on the disks themselves, whatever their brokers believe."""
 
 from __future__ import annotations
 

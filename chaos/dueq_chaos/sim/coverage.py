@@ -40,7 +40,7 @@ class Taken:
 
 
 class _Lines:
-    """Notes each line of the machines once. Whoever has nothing new to show is not looked at any more."""
+    """Notes each line of the machines once. Code without new lines is not traced any more."""
 
     def __init__(self) -> None:
         self._left: dict[CodeType, set[int]] = {}

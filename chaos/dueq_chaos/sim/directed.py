@@ -87,7 +87,7 @@ class Directed:
         self._later(crash_us, lambda: mesh.nodes[leader].crash(goodbye=True))
 
     def _pushes_cut_off(self, broker: str, random: Random) -> None:
-        """What leaders push does not arrive, and breaks the connection without a word."""
+        """Pushes do not arrive, and break the connection without a word."""
         mesh, users = self.mesh, self._users()
         self._bursts(random, 3_000_000, 10, 300, 600)
         for at_us in range(500_000, 4_500_000, 1_000_000):

@@ -1,4 +1,4 @@
-"""What clients asked for and were told, and the verdicts over it.
+"""The requests and answers of clients, and the verdicts over them.
 
 A delivery is judged when it happens (or, when its insert is acknowledged later, then); messages that are not
 finished yet are kept apart, so that asking for the verdicts again and again costs little.
@@ -153,7 +153,7 @@ class History:
             self._wrong.append(f"{name_of(key)}: acknowledged twice, under tokens {known[1]} and {token}")
 
     def maybe_acked(self, key: MessageKey) -> None:
-        """Whoever acknowledged it will never know whether that has happened."""
+        """The consumer that acknowledged it will never know whether that has happened."""
         message = self.messages.get(key)
         if message is None:
             self._maybe_acks[key] = None
@@ -235,7 +235,7 @@ class History:
 
     @property
     def wrong(self) -> list[str]:
-        """What has been seen so far that must never happen, apart from early deliveries and unfinished work."""
+        """Forbidden observations so far, apart from early deliveries and unfinished work."""
         return self._wrong
 
     def verdicts(self, *, clock_error_us: int = 0) -> list[str]:

@@ -172,7 +172,7 @@ class Invariants:
             self._fail(f"{name} takes more than {_TURNS_MAX} turns in one second: it is never done")
 
     def _framed(self, node: Node, frame: PeerFrame) -> None:
-        """What is said is true; and nobody sends records at every answer that logs differ, without end."""
+        """Statements are true; and nobody sends records at every answer that logs differ, without end."""
         if len(frame.mismatches) > _MISMATCHES_MAX:
             self._fail(f"{node.name} says more than {_MISMATCHES_MAX} times in one frame that logs differ")
         if wrong := self.promises.broken_by(node, frame):
@@ -282,7 +282,7 @@ class Invariants:
                 self._fail(f"{node.name} has committed p{uid} up to {replica.commit}: {wrong}")
 
     def _node_changed(self, uid: int) -> None:
-        """Whoever is counted on from now on holds all that was ever committed."""
+        """A new member of the ISR holds all that was ever committed."""
         wrong = self.copies.missing_anywhere(uid)
         if wrong:
             self._fail(f"the ISR of p{uid} has changed: {wrong}")
@@ -370,7 +370,7 @@ class Invariants:
     # -------------------------------------------------------------- crashes and starts
 
     def started(self, node: Node) -> None:
-        """Invariant 7: what was synced before is there again. What its memory knew is forgotten."""
+        """Invariant 7: everything synced before is there again. The contents of its memory are forgotten."""
         assert node.core is not None
         for (name, uid), seen in list(self._seen.items()):
             if name != node.name:

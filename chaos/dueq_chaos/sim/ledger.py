@@ -1,4 +1,4 @@
-"""What a mesh has committed: the records, and the state that they come to when applied once, in memory.
+"""The committed records of a mesh, and the state that they come to when applied once, in memory.
 
 What all replicas do alike is held against a naive reference of the rules (`naive`), record by record.
 """
@@ -99,7 +99,7 @@ class Ledger:
         return self._of(uid).reference
 
     def decided(self, uid: int, job: bytes) -> JobState | None:
-        """What a partition has decided about a job, or learnt, though it may have forgotten that since."""
+        """A partition's decision about a job, own or learnt, though it may have forgotten it since."""
         return self._of(uid).decided.get(job)
 
     def after(self, uid: int, sequence: int) -> Timeline | None:
@@ -181,7 +181,7 @@ class Ledger:
 
 
 def _goes_back(partition: _Partition, job: Job) -> str:
-    """What is final stays, also when it had been forgotten; only what was committed may still be cancelled."""
+    """A final decision stays, even when it was forgotten; only a committed job may still be cancelled."""
     before = partition.decided.get(job.key, JobState.OPEN)
     if before in (JobState.OPEN, job.state) or job.state == JobState.CANCELLED:
         return ""

@@ -30,7 +30,7 @@ EACH_MAX: Final = 64
 LIVE_MAX: Final = 4
 """Elements of one kind for each thing that lives."""
 _CARE_US: Final = 2_000_000
-"""What has come to its end is seen to within this time."""
+"""Longest time until something that has ended is cleared away."""
 _CONTAINERS: Final = (dict, list, deque, set, frozenset, tuple, array)
 _PLAIN: Final = (int, float, str, bytes, bool, type(None))
 _FIXED: Final = frozenset(

@@ -283,7 +283,7 @@ class SimMesh:
                 node.resume()
 
     def failures(self) -> list[str]:
-        """What the cores have raised, and replicas that have applied the same record and differ."""
+        """Errors of the cores, and replicas that have applied the same record and differ."""
         wrong = [f"{name}: {failure!r}" for name, node in self.nodes.items() for failure in node.failures]
         wrong += [f"{name}: {failure!r}" for name, client in self.sdks.items() for failure in client.failures]
         for uid in self.coordinator.nodes:

@@ -167,7 +167,7 @@ class Network:
         return arrive
 
     def carried(self, bodies: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """What a client gets of the bodies that were sent to it: in bad weather a bit of one has turned."""
+        """The bodies as a client receives them: in bad weather a bit of one has turned."""
         random, share = self._world.random, self.weather.damaged_share
         if not share or not bodies or random.random() >= share:
             return bodies

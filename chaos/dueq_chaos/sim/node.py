@@ -50,7 +50,7 @@ Deliver = Callable[[str, BrokerMessage, list[bytes | memoryview]], None]
 
 
 class Watcher(Protocol):
-    """Who looks at brokers from outside."""
+    """Looks at brokers from outside."""
 
     def stepped(self, node: Node, effects: list[Effect]) -> None:
         """A broker has had a turn."""

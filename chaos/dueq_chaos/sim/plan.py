@@ -31,7 +31,7 @@ CARELESS = (
     "wrong ids", "ids twice", "long list", "late retry", "forked producer", "stale tokens", "settled twice",
     "late frames of the gone", "browse", "hung up",
 )  # fmt: skip
-"""What users do who are not careful (see `careless`), and who read meanwhile."""
+"""Deeds of careless users (see `careless`), and of readers meanwhile."""
 PLOTS = (
     "overthrow", "wrong heir", "doze", "naps", "damaged disk", "left behind", "slow reads", "late frames",
     "damaged bodies", "slow coordinator",
@@ -50,7 +50,7 @@ MISHAPS = {
     "slow upgrade": 75_000_000,
     "returned disk": 16_000_000,
 }
-"""What operators do to a mesh in which nothing else goes wrong (see `mishaps`), and how long it lasts, µs."""
+"""Operators' mistakes in a mesh where nothing else goes wrong (see `mishaps`), and how long each lasts, µs."""
 
 DIRECTED: dict[int, tuple[str, dict[str, Any]]] = {
     0: ("late cancels", {}),
@@ -161,11 +161,11 @@ class Options:
     limits: tuple[tuple[str, int], ...] = ()
     """Limits that are smaller than in life (see `scale`)."""
     disks_us: tuple[int, ...] = ()
-    """What every commit of each broker takes longer, as long as the storm lasts."""
+    """Delay of every commit of each broker, throughout the storm."""
     delay_us: tuple[int, int] | None = None
     """How long messages take at least and at most; None: as usual."""
     set_us: int = 0
-    """What every change of a node takes longer."""
+    """Delay of every change of a node."""
 
 
 @dataclass(frozen=True)

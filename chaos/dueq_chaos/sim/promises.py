@@ -1,8 +1,8 @@
-"""What brokers tell each other must be true of their disks: looked up there, at the instant at which it is said.
+"""A broker's statements to its peers must be true of its disk: looked up there, at the instant of the statement.
 
-Who acks has it synced, in the epoch in which he acks, with every chunk that it names; a leader speaks in no epoch that
-its disk does not know, and counts nobody for a record that this one's disk does not hold. A loss that such a word
-would allow needs a crash at the right moment; the word itself is wrong without one.
+A replica that acks a record has synced it, in the epoch of the ack, with every chunk that it names; a leader speaks
+in no epoch that its disk does not know, and counts nobody for a record that this one's disk does not hold. A loss
+that such a word would allow needs a crash at the right moment; the word itself is wrong without one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dueq_chaos.sim.node import Node
 
 _HALF_MS = 2
-"""What a lease may be short of its half for rounding, and for the turn of the loop."""
+"""How much a lease may be short of its half, for rounding and for the turn of the loop."""
 _RECORDS_MAX = 8
 """Of the records that an ack covers, the last so many are looked up."""
 
@@ -109,7 +109,8 @@ class Promises:
     def _differs(self, partition: Partition, follower: str, match: int, store_id: str) -> str:
         """Look on the disk that the leader means: it may read an ack, and count it, when that disk is lost already.
 
-        Nobody can know better before the loss is heard of. What the lost disk did not hold is wrong even so.
+        Nobody can know better before the loss is heard of. A statement that the lost disk did not hold is wrong
+        even so.
         """
         uid, holder = partition.uid, self._mesh.nodes[follower]
         own, disk = partition.replica.log.get(match), holder.disk

@@ -1,4 +1,4 @@
-"""What may be expected once nothing is wrong: that who was given a lease has it, and that what is due comes at once."""
+"""Expectations once nothing is wrong: a consumer has every lease it was given, and due messages come at once."""
 
 from __future__ import annotations
 

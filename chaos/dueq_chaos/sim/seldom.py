@@ -141,7 +141,7 @@ class Seldom(Successions):
             self._later(at_us - random.randint(0, 200_000), lambda: self._do("schedule long", random))
 
     def acks_of_long_ago(self, broker: str, random: Random) -> None:
-        """What a follower had acked, and has had to cut since, reaches its leader when that one leads again."""
+        """An ack for records that a follower has had to cut since reaches its leader when that one leads again."""
         mesh, network = self.mesh, self.mesh.network
         uid, leader, others = self._led(random)
         follower, heir = random.sample(others, 2)

@@ -50,7 +50,7 @@ class Sleepers:
         self._later(asleep_ms * 1000, fall_asleep)
 
     def _at_rest(self, random: Random, asleep_ms: int) -> None:
-        """What is due soon after was leased along with what was due before, and nobody asks the sleeper for anything.
+        """Messages due soon after were leased along with those due before, and nobody asks the sleeper for anything.
 
         So it has nothing to send when it wakes but its pings, which are answered.
         """

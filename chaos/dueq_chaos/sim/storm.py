@@ -20,7 +20,7 @@ _LOOK_US = 20_000
 _CLOCK_ERROR_US = 1_000
 """A clock that is ahead by less than a frame takes on the usual network is not known to be."""
 _DRIFT_ERROR_US = 10_000
-"""What a clock that is slewed by 500 ppm may gain on a slow network before a newer measurement counts for more."""
+"""How far a clock slewed by 500 ppm may drift on a slow network before a newer measurement counts for more."""
 _TRACE_LINES = 4_000
 
 

@@ -80,7 +80,7 @@ class Successions(Plots):
     # -------------------------------------------------------------- frames of the old one
 
     def old_frames(self, broker: str, random: Random) -> None:
-        """What a leader sends is held up until somebody else leads and has gone further, and arrives then."""
+        """A leader's frames are held up until another broker leads and has gone further, and arrive then."""
         network = self.mesh.network
         _, leader, others = self._led(random)
         for other in others:

@@ -251,7 +251,7 @@ class ConsumingUser:
 
     @property
     def held(self) -> list[Delivery]:
-        """What its user is at work on."""
+        """The messages that its user is at work on."""
         return [delivery for delivery in self._held if not delivery.settling and not delivery.lost]
 
     def give_up(self, delivery: Delivery) -> None:
@@ -366,7 +366,7 @@ class ConsumingUser:
         self._came_by |= {delivery: self.led_by(delivery.uid) for delivery in deliveries}
 
     def _within_credit(self) -> None:
-        """What it has and has not decided about is no more than it asked for, but for what other leaders have given.
+        """Undecided messages are no more than it asked for, but for those that other leaders have given.
 
         A leader that has given up a partition counts the leases of the others only, and gives as many anew (a planned
         move needs no fault). A lease that is over by its own count, and that it is about to be told of, has been the
@@ -523,7 +523,7 @@ class ConsumingUser:
                 self._ack(key, delivery)
 
         def believe() -> None:
-            """Whatever the machine makes of the request before it is answered: the user relies on that."""
+            """The request as the machine sends it before it is answered: the user relies on that."""
             if delivery in self._held and not delivery.lost:
                 world = self.client.world
                 noted.lease_until_us = world.wall_us + delivery.deadline_us - world.now_us

@@ -26,12 +26,12 @@ _TURN_ROWS = 2_048
 _TURN_BYTES = 1 << 20
 _WAITING_BYTES_MAX = 64 << 20
 _REQUEST_BYTES = 512
-"""What a request weighs beside its payloads."""
+"""Weight of a request beside its payloads."""
 _RETRY_AFTER_MS = 100
 _PATIENT_MS: Final = 10_000
-"""What is due after more than this can be held up without harm."""
+"""Rows that are due later than this from now can be held up without harm."""
 _PATIENCE_S: Final = 0.5
-"""More than the pace lets in during this time does not wait for it here: after a second clients ask again."""
+"""Longest wait here for the pace; clients ask again after a second."""
 _NEVER_MS: Final = np.uint64((1 << 64) - 1)
 
 Refusal = tuple[bytes, ChangeReply | ChunkReply]

@@ -21,7 +21,7 @@ Life = tuple[str, int]
 
 @dataclass
 class Identity:
-    """Who this process is, to its peers. The cluster is known once the coordinator has answered."""
+    """This process as its peers know it. The cluster is known once the coordinator has answered."""
 
     broker_id: str
     incarnation: int

@@ -58,7 +58,7 @@ class Core(Protocol):
 
 
 class Orders(Protocol):
-    """Who carries out what takes time."""
+    """Carries out the orders that take time."""
 
     def persist(self, order: Persist) -> None:
         """Write, sync, answer Persisted."""

@@ -1,4 +1,4 @@
-"""Who loads for a later day makes room for what is delivered now.
+"""Bulk inserts yield to deliveries that are due.
 
 While this broker delivers, it watches how late its pushes leave behind the instant at which their turn should have
 begun: what a busy processor and long turns cost, whatever else a message may have waited for. Where too many of them

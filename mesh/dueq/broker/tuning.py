@@ -1,4 +1,4 @@
-"""What all sockets of a broker have in common: their options, and what is counted."""
+"""The options and counts that all sockets of a broker have in common."""
 
 from __future__ import annotations
 

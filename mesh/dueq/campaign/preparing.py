@@ -144,7 +144,7 @@ def _instants(frame: DataFrame, name: str) -> Column:
 
 
 def _fault(payload_bytes_max: int, last_ms: int, quiet: bool) -> Column:
-    """What else is wrong with a row; null when nothing is."""
+    """Further faults of a row; null when there is none."""
     found = F.when(
         ~F.col(_ASKED).between(0, DUE_MS_MAX), F.lit(f"due is not within 0 … {DUE_MS_MAX} ms")
     )  # fmt: skip

@@ -53,7 +53,7 @@ def run(
         timeout: seconds for each request to the mesh; None: the usual.
 
     Returns:
-        The report. Was it loaded before, it says what is left of it.
+        The report. If the campaign was loaded before, it says what is left of it.
 
     Raises:
         InvalidRequest: something in the specification does not fit the data.

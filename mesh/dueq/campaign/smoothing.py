@@ -4,7 +4,7 @@ Nothing here looks at a message. The campaign's messages, in order of their dues
 of them fall into each second. A second has room for `per_second` less what waits in the topic then. Whoever finds no
 room waits for the next second with room, in order: a queue, whose course follows from the counts alone. So the driver
 plans over seconds, and the plan is a list of *slots*: the places from `first` on, `count` of them, leave in `second`.
-Executors find a message's slot by its place. What is in no slot stays exactly when it is.
+Executors find a message's slot by its place. A message in no slot keeps its instant.
 
 Inside its second a slot's messages are spread evenly, but none leaves before it is due. Both instants only grow with
 the place, so their maximum does: the order is kept to the millisecond.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _CSV: Final = {"header": "true", "inferSchema": "true"}
-"""What most files are like; the specification's options overrule it."""
+"""Defaults that suit most files; the specification's options overrule them."""
 
 
 def rows_of(spark: SparkSession, source: Source, role: str) -> DataFrame:

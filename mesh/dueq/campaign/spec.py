@@ -153,7 +153,7 @@ class QuietHours:
 
 @dataclass(frozen=True)
 class Suppression:
-    """Who gets nothing: whose `column` is in `list_column` of the list, which may be one of its further `columns`."""
+    """Rows that get nothing: their `column` is in `list_column` of the list, or in one of its further `columns`."""
 
     source: Source
     column: str

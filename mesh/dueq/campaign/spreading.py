@@ -120,7 +120,7 @@ def spread(
 def _waiting(
     spark: SparkSession, endpoints: Sequence[str], topic: str, arriving: Counts, smoothing: Smoothing
 ) -> Counts:
-    """What waits in the topic while the campaign may leave; counted by the executors, exact for any time ahead."""
+    """Messages that wait in the topic while the campaign may leave; executors count them, exactly at any distance."""
     if not smoothing.existing:
         return Counts.nothing()
     register(spark)

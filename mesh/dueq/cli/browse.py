@@ -87,7 +87,7 @@ def _soonest(
 def _first(
     messages: Iterable[ScheduledMessage], count: int, known: list[ScheduledMessage]
 ) -> list[ScheduledMessage]:
-    """What of one partition, in order, can be among the first `count`."""
+    """The messages of one partition that can be among the first `count`, in order."""
     last = known[-1].waits_until if len(known) == count else None
     taken = []
     for message in islice(messages, count):

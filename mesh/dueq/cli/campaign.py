@@ -81,7 +81,7 @@ def cancel(
 ) -> None:
     """Take back the campaign that was loaded as JOB_ID, as its report says.
 
-    From the beginning on nothing of it is newly delivered. What a consumer has is left to it.
+    From the beginning on, nothing of it is newly delivered. Messages that a consumer holds stay with it.
     """
     with _spark_installed():
         from dueq.campaign import cancel as take_back

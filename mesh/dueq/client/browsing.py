@@ -202,7 +202,7 @@ class Walk:
         return page
 
     def ending(self) -> events.EndBrowse | None:
-        """What tells the broker that the snapshot is not wanted any more; None if there is none."""
+        """The request that closes the snapshot; None if there is none."""
         if not self._snapshot:
             return None
         return events.EndBrowse(self._topic, self._uid, self._snapshot, self._keeper)

@@ -13,13 +13,13 @@ from dueq.errors import DueqError
 class Inbox:
     """Messages not handed out yet, and leases lost.
 
-    Who takes a delivery sets its `handed` under the lock: so it is either handed out or given back, never both.
+    Taking a delivery sets its `handed` under the lock: so it is either handed out or given back, never both.
 
     Args:
         wake: called in the I/O thread, without the lock, when something has come.
 
     Attributes:
-        lost: messages in the user's hands whose leases were lost, and of which he was not told yet.
+        lost: messages in the user's hands whose leases were lost, and that were not told yet.
         failure: why nothing more will come.
         closed: the user takes nothing more.
     """

@@ -179,7 +179,7 @@ def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInf
 
 
 def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], placement: list[int]) -> JobInfo:
-    """What has been decided anywhere is decided; a withdrawal may have reached some partitions only."""
+    """A decision of any partition holds; a withdrawal may have reached some partitions only."""
     home = placement[crc32(bytes.fromhex(key)) % len(placement)]
     states = {part["state"] for _, part in parts}
     decided = next((part["state"] for uid, part in parts if uid == home and part["state"] != "open"), "open")

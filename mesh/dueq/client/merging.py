@@ -43,7 +43,7 @@ def merged_status(endpoints: Mapping[str, str], documents: Mapping[str, Document
 def _brokers(
     endpoints: Mapping[str, str], documents: Mapping[str, Document], partitions: Iterable[Document]
 ) -> Document:
-    """Who answered, who is registered, and who should hold replicas but is not there at all."""
+    """Brokers that answered, are registered, or should hold replicas and are not there at all."""
     registered: Document = {}
     for document in documents.values():
         registered |= _mapping(document, "brokers")

@@ -20,7 +20,7 @@ class NumberedProducer:
     """Schedules messages under a given client id, each request in a given partition.
 
     The mesh knows a request by (client id, partition, number): the numbers of one client id and partition count
-    from 1. Whoever makes the same calls under the same client id again, in the same order, repeats the same
+    from 1. A process that makes the same calls under the same client id again, in the same order, repeats the same
     requests: for 15 minutes, and for the last 256 of a partition, they take effect once; requests of a job for 7 days,
     and the last 65,536. So: one call at a time, each of what fits into one request (1,024 rows, 3 MiB).
 

@@ -231,7 +231,7 @@ class BrokerCore:
         self._ctx.log("warning", "process.paused", gap_ms=gap_us // 1000)
 
     def _clock_released(self) -> None:
-        """What waited for the clocks may be pushed; after a start, elections were waiting, too."""
+        """Messages that waited for the clocks may be pushed; after a start, elections were waiting, too."""
         for name in self._dispatchers:
             self._clients.stir(name)
         for uid in self._partitions:

@@ -95,7 +95,7 @@ def flights_of(day: str) -> list[Flight]:
 
 
 def _flight(row: Any) -> Flight:
-    # time_hour is the scheduled hour in UTC: no time zone data is needed. Who never left has no dep_time.
+    # time_hour is the scheduled hour in UTC: no time zone data is needed. A flight that never left has no dep_time.
     hour = datetime.fromisoformat(row.time_hour)
     return Flight(
         number=int(row.Index),

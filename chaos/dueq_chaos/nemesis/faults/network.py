@@ -55,7 +55,7 @@ class Cut(_Wired):
 
 
 class CutOut(_Wired):
-    """What the chosen brokers say does not reach the other brokers."""
+    """Frames of the chosen brokers do not reach the other brokers."""
 
     kind: ClassVar[str] = "cut-out"
 
@@ -69,7 +69,7 @@ class CutOut(_Wired):
 
 
 class CutIn(_Wired):
-    """What the other brokers say does not reach the chosen ones."""
+    """Frames of the other brokers do not reach the chosen ones."""
 
     kind: ClassVar[str] = "cut-in"
 

@@ -1,7 +1,7 @@
 """The proxy process: all traffic of a mesh passes through it, and it knows who speaks to whom.
 
 Every broker advertises a port of this process, so clients and peers reach it through here; and each broker reaches
-ZooKeeper by a port of its own. Who opened a connection to a broker's port is found where the kernel tells it: the
+ZooKeeper by a port of its own. The opener of a connection to a broker's port is found where the kernel tells it: the
 socket's inode in /proc/net/tcp, and the broker process that holds it. Everybody else is a client.
 
 A way that is cut holds bytes (and the end of a connection) back and lets them pass afterwards, which is what a real

@@ -23,7 +23,7 @@ class Rule:
             TCP's repetitions would bring it.
         delay_ms: every byte is that much later.
         jitter_ms: and up to that much more, in order all the same.
-        loss: the share of segments (0–1) that are lost. What follows a lost one waits for its repetition
+        loss: the share of segments (0–1) that are lost. Later segments wait until a lost one was repeated
             (200 ms, doubled while that is lost too: Linux's least retransmission time-out).
     """
 

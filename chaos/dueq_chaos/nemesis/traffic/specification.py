@@ -1,4 +1,4 @@
-"""What a process of the traffic is told at its start."""
+"""The orders of a process of the traffic, given at its start."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """Return `brokers` by id, `topics` by name with their partitions, and `consumers`.
 
-        Who did not answer has `alive` False. What each entry holds is what the brokers tell (see
+        A broker that did not answer has `alive` False. The entries are as the brokers tell them (see
         `dueq.client.merging`).
         """
         return await self._run(orders.status(), timeout)

@@ -27,7 +27,7 @@ class AsyncJobCalls:
     ) -> Job:
         """Begin a job, or find the one of this name; nothing is sent to the mesh before messages are.
 
-        Hidden messages are not delivered, nor shown to who browses, before the job is committed; if that has not
+        Hidden messages are not delivered, nor shown while browsing, before the job is committed; if that has not
         happened after `hidden_for`, the mesh drops them. A job that was aborted can be begun again.
 
         Args:
@@ -39,7 +39,7 @@ class AsyncJobCalls:
             timeout: seconds for each request.
 
         Returns:
-            The job. Is it "committed" or "cancelled", it takes no more messages.
+            The job. A "committed" or "cancelled" job takes no more messages.
 
         Raises:
             InvalidRequest: an argument is not of these, or the job exists and is not hidden.
@@ -70,8 +70,8 @@ class AsyncJobCalls:
     async def cancel_job(self, topic: str, job_id: str, *, timeout: float | None = None) -> None:
         """Take back what no consumer has of a job, hidden or not; it takes no more messages.
 
-        Once this returns nothing of the job is newly delivered. What waits is withdrawn in the background: `job` says
-        how many messages are left. What a consumer has and gives back is not delivered again.
+        Once this returns, no message of the job is newly delivered. Waiting messages are withdrawn in the
+        background: `job` says how many messages are left. A message that a consumer gives back is not delivered again.
 
         Args:
             topic: name.

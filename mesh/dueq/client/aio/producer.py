@@ -132,8 +132,8 @@ class AsyncProducer:
             JobEnded: the job takes no more messages.
             PartialFailure: some of several runs failed; `.outcomes` has an id or error per row, `.retry()`
                 repeats the failed runs and returns all ids. With an iterator of payloads, nothing is sent after a
-                failure, and `.outcomes` and `.retry()` stand for the rows that were sent. A row that is none, and what
-                the iterators raise, come so, too, once rows were sent: the last outcome is this error.
+                failure, and `.outcomes` and `.retry()` stand for the rows that were sent. Once rows were sent, an
+                invalid row or an error of the iterators is raised like this too: the last outcome is that error.
         """
         if not isinstance(payloads, Sized):
             return await self._schedule_iterated(payloads, dues, keys, naming(job, self.topic), timeout)
@@ -157,8 +157,8 @@ class AsyncProducer:
         """Schedule as many messages as iterators give, in bounded memory, and yield their ids.
 
         Rows are taken, checked and sent as ids are asked for, in requests of up to 1,024 rows and 3 MiB (or of one
-        longer payload), each all or nothing. Without a loop over it nothing is sent; who leaves the loop early leaves
-        in doubt what was under way.
+        longer payload), each all or nothing. Nothing is sent without a loop over it. If you leave the loop early,
+        the outcome of the requests under way is unknown.
 
             async for message_id in producer.schedule_stream(rows, timedelta(hours=1)):
                 ...
@@ -175,11 +175,12 @@ class AsyncProducer:
             Message ids in order, each when its message is committed.
 
         Raises:
-            PartialFailure: a request failed. No other was sent after that, and those under way were waited for. What
-                was yielded is scheduled; `.outcomes` has an id or error for each row that follows, as far as rows were
-                sent; `.retry()` repeats what failed and returns the ids of these rows. Later rows were not sent.
-            InvalidRequest: a row is none, or one column ends before another. All rows of the requests before were
-                yielded, nothing else was sent; the same holds for what the iterators raise.
+            PartialFailure: a request failed. No other was sent after that, and those under way were waited for. The ids
+                that were yielded are scheduled; `.outcomes` has an id or error for each row that follows, as far as
+                rows were sent; `.retry()` repeats what failed and returns the ids of these rows. Later rows were
+                not sent.
+            InvalidRequest: a row is not valid, or one column ends before another. All rows of the requests before were
+                yielded, nothing else was sent. The same holds for errors of the iterators.
         """
         stream = AsyncStream(self, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout)
         async with aclosing(stream.requests()) as requests:

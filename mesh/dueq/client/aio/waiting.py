@@ -71,7 +71,7 @@ class Pending:
         )
 
     async def answer(self) -> Answer:
-        """Wait for the answer; who is cancelled meanwhile abandons the call."""
+        """Wait for the answer; a task that is cancelled meanwhile abandons the call."""
         try:
             return await self._future
         except asyncio.CancelledError:
@@ -88,7 +88,7 @@ class Pending:
 
 
 class Arrivals:
-    """Wakes who waits for messages, and has lost leases told in his loop as soon as they are.
+    """Wakes the task that waits for messages, and has lost leases told in its loop at once.
 
     Args:
         bridges: of the client.

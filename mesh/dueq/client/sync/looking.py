@@ -53,8 +53,8 @@ class Looking:
             InvalidRequest: an argument is not of these (at once; what follows comes while iterating).
             TopicNotFound
             SnapshotLost: a leader is gone, or 30 seconds passed between two pages, after messages of its partition
-                were yielded. What came was right; the rest is not taken from another snapshot, as a message moved in
-                between would show twice or never. Browse that partition again.
+                were yielded. The messages so far were right; the rest is not taken from another snapshot, as a
+                message moved in between would show twice or never. Browse that partition again.
             Unavailable: the mesh could not answer in time; Busy: too many are browsing.
         """
         make = partial(Walk, topic, start=start, end=end, payloads=payloads)

@@ -65,7 +65,8 @@ class Stream:
 
         Raises:
             PartialFailure: a request failed. Its outcomes begin after what was yielded.
-            InvalidRequest: a row is none. All requests before it were yielded. What the iterators raise comes so, too.
+            InvalidRequest: a row is not valid. All requests before it were yielded. Errors of the iterators come
+            the same way.
         """
         under_way: deque[_Sent] = deque()
         more, fault = True, None

@@ -36,7 +36,7 @@ class Pending:
         self._call: Final = runtime.call(build, seconds, self._settle)
 
     def answer(self) -> Answer:
-        """Wait for the answer; who is interrupted meanwhile abandons the call."""
+        """Wait for the answer; a thread that is interrupted meanwhile abandons the call."""
         try:
             in_time = self._done.acquire(timeout=self._seconds + _PATIENCE_S)
         except BaseException:
@@ -56,7 +56,7 @@ class Pending:
 
 
 class Arrivals:
-    """Wakes who waits for messages; lost leases are told when he asks for messages the next time.
+    """Wakes the thread that waits for messages; lost leases are told when it asks for messages the next time.
 
     Args:
         bridges: of the client.

@@ -1,4 +1,4 @@
-"""What of deleted topics is on this disk, and what is there without anybody's permission to delete it.
+"""Replicas of deleted topics on this disk, and replicas without a topic that nobody permits to delete.
 
 Only a tombstone permits deleting a replica. It stays until every broker that had one has confirmed that it holds
 nothing any more, so a broker that was away for a month still finds it. A replica of which there is neither a topic
@@ -39,7 +39,7 @@ class Deletions:
         self._ctx.when_persisted(synced)
 
     def seen(self, unopened: Mapping[int, RecoveredPartition], topics: Mapping[str, Topic]) -> None:
-        """What the disk holds, and no topic that was read has opened."""
+        """Replicas on the disk that no topic has opened."""
         if not unopened and not self.orphans:
             return
         assigned = {part.uid for topic in topics.values() for part in topic.partitions}

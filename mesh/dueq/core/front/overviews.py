@@ -1,8 +1,8 @@
 """The status document, made a few partitions at a time.
 
 With ten thousand partitions it takes half a second, for which nothing would be delivered. So each turn does a
-share, and the loop reads its input in between. What a turn does not get to is newer by a few milliseconds than
-what went before: status may be stale anyhow.
+share, and the loop reads its input in between. Partitions that a turn does not get to are newer by a few
+milliseconds than what went before: status may be stale anyhow.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Overviews:
 
     @staticmethod
     def _add(overview: _Overview, part: str) -> None:
-        """What is led here comes first, so of what is left out some other broker tells."""
+        """Partitions that are led here come first: another broker tells of those that are left out."""
         if overview.size + len(part) + 1 > _BYTES_MAX:
             overview.left_out += 1
             return

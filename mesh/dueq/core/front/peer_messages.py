@@ -84,7 +84,7 @@ class PeerMessages:
         self._answers(peer, frame, now)
 
     def _leadership(self, peer: Peer, leadership: Leadership, now: Now) -> None:
-        """Who leads; or a follower of ours that would not (`Stopped.decline`)."""
+        """A broker says that it leads; or a follower of ours declines to (`Stopped.decline`)."""
         partition = self._partitions.get(leadership.uid)
         if partition is not None:
             self._ctx.attend(leadership.uid)

@@ -1,7 +1,7 @@
-"""Who leads which partition, as far as this broker has heard: for metadata and for sending requests on.
+"""The leader of each partition, as far as this broker has heard: for metadata and for sending requests on.
 
 Leaders tell every peer themselves (PeerFrame.leaderships), so that this needs no coordinator; the node of a
-partition serves where no leader has spoken yet. What is wrong here costs a detour, never safety.
+partition serves where no leader has spoken yet. A wrong entry costs a detour, never safety.
 """
 
 from __future__ import annotations

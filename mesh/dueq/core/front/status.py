@@ -1,4 +1,4 @@
-"""What a person or a program may read of a broker: status, counts, forecasts, gauges.
+"""Documents about a broker for people and programs: status, counts, forecasts, gauges.
 
 Answered from the applied state of the partitions led here (status: of all replicas held here), so it may be
 stale; each part carries epoch and sequence. docs/reference/inspect.md has the form of the JSON documents.

@@ -35,7 +35,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionNode:
-    """Who leads a partition. `leader` "" means none; epoch 0: never led."""
+    """The leadership of a partition. `leader` "" means none; epoch 0: never led."""
 
     leader: str
     incarnation: int

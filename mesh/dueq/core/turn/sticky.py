@@ -1,4 +1,4 @@
-"""What a peer must be told, again and again until it has answered a frame that held it: frames may be lost."""
+"""Messages to a peer that are repeated until it has answered a frame that held them: frames may be lost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sticky(Generic[Item]):
         self._told.pop(uid, None)
 
     def clear(self) -> None:
-        """Whoever was to be told is gone."""
+        """The peer is gone."""
         self._new.clear()
         self._told.clear()
 

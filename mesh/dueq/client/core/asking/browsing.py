@@ -153,7 +153,7 @@ class Browsing:
         question.link = 0
         question.refusal = error_of(code, message.text, message.retry_after_ms)
         if code is Code.NOT_LEADER:
-            # With a snapshot too: its keeper may lead still. Whoever leads now knows whether it has it.
+            # With a snapshot too: its keeper may lead still. The present leader knows whether it has it.
             assert question.request is not None
             hint = message.leader if isinstance(message, BrowseReply) else ""
             self._directory.hint(question.request.uid, hint)

@@ -107,7 +107,7 @@ class Inspecting:
                 self._links.send(link, question)
 
     def _enough(self, fan_out: _FanOut) -> None:
-        """Whoever has not answered by now is left out; where nobody has, all of them may have much to say."""
+        """Brokers that have not answered by now are left out, unless none has: then all may have much to say."""
         if fan_out.found.documents:
             self._finish(fan_out)
         else:

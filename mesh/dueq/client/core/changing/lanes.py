@@ -7,7 +7,7 @@ call can fall out of the brokers' window.
 
 While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
 the next request. So one caller waits for nobody, and fifty callers make one batch. Patient acks, which leaders
-answer late, are none of the few for a part that cannot wait. What any partition may take gathers before it has a
+answer late, are none of the few for a part that cannot wait. A part that any partition may take gathers before it has a
 lane (`crowd`).
 """
 
@@ -136,7 +136,7 @@ class Lanes:
             self._send(change)
 
     def link_down(self, number: int) -> None:
-        """What went by that link may or may not have arrived: ask for the leader and repeat it."""
+        """Requests that went by that link may or may not have arrived: ask for the leader and repeat them."""
         for change in [change for change in self._asked.values() if change.link == number]:
             change.uncertain, change.link = True, 0
             self._directory.refresh(change.request.topic)

@@ -368,7 +368,7 @@ class Consumer:
         return self._context.mono_us - session.answered_us >= LOST_US and session.unanswered
 
     def _note_leader(self, push: Push, leader: str) -> None:
-        """Who pushes a newer lease than any before leads: decisions on short leases cannot wait for an answer."""
+        """The sender of a lease newer than any before leads: decisions on short leases cannot wait for an answer."""
         for uid in set(push.uid.tolist()):
             token = int(push.token[push.uid == uid].max())
             if token > self._newest.get(uid, 0):

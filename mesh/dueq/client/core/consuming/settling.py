@@ -21,7 +21,7 @@ from dueq_codecs.records import Outcome, RecordKind
 LINGER_US: Final = 2_000
 """Where somebody waits for the outcome, for the message, or for the credit."""
 PATIENT_US: Final = limits.ACK_LINGER_MS * 1000
-"""What has waited for so long may wait at the leader, too; of shorter leases it has not."""
+"""A decision that has waited this long may wait at the leader, too; with shorter leases it waits less."""
 _WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.EXTEND)
 
 

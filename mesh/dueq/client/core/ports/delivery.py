@@ -143,7 +143,7 @@ class Delivery:
         self.deadline_us = self.extension.until_us
 
     def answered(self, until_us: int, place: Place | None) -> None:
-        """What was asked for was applied at this place of the log; None: it was refused, and never will be."""
+        """The request was applied at this place of the log; None: it was refused, and never will be."""
         assert self.extension is not None
         self.extension.answered(until_us, place)
         self.deadline_us = self.extension.until_us
