@@ -14,6 +14,7 @@ from dueq.client.core.changing.lanes import Lanes
 from dueq.client.core.changing.uploads import Uploads as SendingUploads
 from dueq.client.core.consuming.arrivals import Arrivals
 from dueq.client.core.consuming.consumer import Consumer
+from dueq.client.core.consuming.holding import Holding
 from dueq.client.core.consuming.session import Session
 from dueq.client.core.consuming.settling import Settling
 from dueq.core.delivery.dispatch import TopicDispatcher
@@ -225,14 +226,14 @@ SITUATIONS: Final = (
               lambda lanes, part: not part.resolved and part.change is not None and len(part.change.waiting) > 1),
     Situation("a retry of an unknown outcome", Lanes, "repeat",
               lambda lanes, part: isinstance(part.error, OutcomeUnknown)),
-    Situation("a newer lease of a message that is held", Consumer, "_hold",
-              lambda c, deliveries: any(delivery.name in c.held for delivery in deliveries)),
+    Situation("a newer lease of a message that is held", Holding, "take",
+              lambda h, deliveries: any(delivery.name in h._held for delivery in deliveries)),
     Situation("a push of an earlier attach", Consumer, "pushed",
-              lambda c, push, body, link: (push.leader or link.broker_id) in c._sessions
-              and 0 < push.attach < c._sessions[push.leader or link.broker_id].attach),
+              lambda c, push, body, link: (push.leader or link.broker_id) in c._leaders.sessions
+              and 0 < push.attach < c._leaders.sessions[push.leader or link.broker_id].attach),
     Situation("a push that overtook another", Session, "saw_push", lambda s, number: number > s.push_seen + 1),
-    Situation("leases given up after a long silence", Consumer, "_lose",
-              lambda c, deliveries, returning=False: returning and bool(deliveries)),
+    Situation("leases given up after a long silence", Holding, "lose",
+              lambda h, deliveries, returning=False: returning and bool(deliveries)),
     Situation("chunks that have outrun their push", Arrivals, "_assembled", lambda a, name, token, size: True),
     Situation("a decision that somebody already waits for", Settling, "_join",
               lambda s, delivery, waiter, place: delivery in s.finishing),
