@@ -13,6 +13,7 @@ from typing import Any
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.delivery.turns import turns_of
 from dueq.core.front.balance import Balance
 from dueq.core.front.browsing import Browsing
 from dueq.core.front.clients import Clients
@@ -452,6 +453,7 @@ class BrokerCore:
                 self._settings.incarnation,
                 self._ctx.metrics,
                 self._ctx.new_token,
+                turns_of(topic.kind),
             )
             self._dispatchers[topic.name] = dispatcher
         recovered = self._recovered.pop(uid, None)

@@ -32,6 +32,7 @@ from dueq.core.delivery.pushes import Leaving, build, frames, gather
 from dueq.core.delivery.sessions import LaneCounts, Sessions, SessionStatus
 from dueq.core.delivery.staging import Stager, fit_bytes
 from dueq.core.delivery.successors import Successors
+from dueq.core.delivery.turns import TIMELINE_TURNS, Demand, Picks, Turns
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
@@ -67,6 +68,7 @@ class TopicDispatcher:
         broker_id, incarnation: this broker and its life, named in what is sent to a consumer.
         metrics: counters.
         new_token: gives out numbers for read orders.
+        turns: whose turn it is, in topics of this kind.
     """
 
     def __init__(
@@ -76,8 +78,10 @@ class TopicDispatcher:
         incarnation: int,
         metrics: CoreMetrics,
         new_token: Callable[[], int],
+        turns: Turns = TIMELINE_TURNS,
     ) -> None:
         self.topic = topic
+        self._turns = turns
         self._broker_id, self._incarnation = broker_id, incarnation
         self._metrics = metrics
         self._lanes: dict[int, Lane] = {}
@@ -107,7 +111,7 @@ class TopicDispatcher:
         """
         self.unlead(partition.uid, now)
         self._successors.led(partition.uid)
-        lane = self._lanes[partition.uid] = Lane(partition)
+        lane = self._lanes[partition.uid] = Lane(partition, self._turns)
         lane.queue.add(partition.timeline.deliverable_hot())
         leased = partition.timeline.leased()
         if len(leased):
@@ -403,11 +407,9 @@ class TopicDispatcher:
     # -------------------------------------------------------------- leasing
 
     def _lease(self, now: Now, mesh_ms: int, recording: bool) -> None:
-        """Lease ready messages first, then with the credit that is left those of the look-ahead.
+        """Lease what is next, in the order of the topic's kind, if anything is within the look-ahead.
 
-        When there is anything to lease, half of what is left goes to what follows soon after the look-ahead: so a
-        steady stream costs one commit in that time and not one per message; and none, where records are made for
-        other reasons so often.
+        Where a record is made in any case, also if something is soon after that.
         """
         self._cut = False
         ahead_ms = mesh_ms + self._look_ahead_ms
@@ -420,46 +422,22 @@ class TopicDispatcher:
         if not free:
             return
         lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
-        picked: dict[int, list[Entries]] = {}
-        for until_ms in (mesh_ms, ahead_ms):
-            free = self._pick(lanes, until_ms, free, picked)
-        if picked or recording:
-            self._pick(lanes, gather_ms, free // 2, picked)
+        picks = Picks(self._room)
+        demand = Demand(free, mesh_ms, ahead_ms, gather_ms, recording)
+        self._turns.choose([*lanes], demand, picks)
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
-        for uid, pieces in picked.items():
+        for uid in picks.entries:
             lane = self._lanes[uid]
-            entries = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-            leased = self._propose(lane, entries, now)
+            leased = self._propose(lane, picks.of(uid), now)
             self._cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
 
     def _staged_bytes(self) -> int:
         return sum(lane.leases.staged_bytes for lane in self._lanes.values())
 
-    def _pick(self, lanes: list[Lane], until_ms: int, free: int, picked: dict[int, list[Entries]]) -> int:
-        """Take up to `free` messages from the queues in even shares; returns what is left of `free`.
-
-        The lane whose head has waited longest comes first, so that little credit starves none.
-        """
-        while free > 0:
-            open_lanes = [
-                lane for lane in lanes if lane.queue.head_ms <= until_ms and self._room(lane, picked) > 0
-            ]
-            if not open_lanes:
-                break
-            open_lanes.sort(key=lambda lane: lane.queue.head_ms)
-            share = max(1, free // len(open_lanes))
-            for lane in open_lanes[:free]:
-                entries = lane.take_waiting(until_ms, min(share, self._room(lane, picked)))
-                if len(entries):
-                    picked.setdefault(lane.uid, []).append(entries)
-                    free -= len(entries)
-        return free
-
-    def _room(self, lane: Lane, picked: dict[int, list[Entries]]) -> int:
-        """Return how many more messages of a lane may be leased in this turn."""
-        count = sum(map(len, picked.get(lane.uid, ())))
-        return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(lane.leases)) - count
+    def _room(self, uid: int) -> int:
+        """Return how many messages of a lane may be leased in one turn."""
+        return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(self._lanes[uid].leases))
 
     def _propose(self, lane: Lane, entries: Entries, now: Now) -> int:
         """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.

@@ -10,20 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq import limits
-from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES, DueQueue
+from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES
 from dueq.core.delivery.leases import FEW, NEVER_US, LeaseTable, Phase, Slots
+from dueq.core.delivery.turns import HotMessages, Turns
 from dueq.core.ports.entry import Entries, State
 from dueq.core.state.job import Job
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
 
 
-class LedTimeline(Protocol):
+class LedTimeline(HotMessages, Protocol):
     """The applied state of a led partition, as far as dispatch reads it."""
-
-    def rows(self, keys: U64) -> Entries:
-        """Return the entry of each key, in order; state ABSENT where memory holds none."""
-        ...
 
     def leased(self) -> Entries:
         """Return every leased entry."""
@@ -114,10 +111,10 @@ class Lane:
         act_us: (mono) no lease must be ended before this instant.
     """
 
-    def __init__(self, partition: LedPartition) -> None:
+    def __init__(self, partition: LedPartition, turns: Turns) -> None:
         self.partition = partition
         self.uid = partition.uid
-        self.queue = DueQueue(partition.timeline.rows)
+        self.queue = turns.queue(partition.timeline)
         self.leases = LeaseTable()
         self.act_us = NEVER_US
         self._pending: list[_Batch] = []

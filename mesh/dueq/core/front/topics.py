@@ -17,11 +17,12 @@ from dueq.core.ports.membership import (
     Topic,
     TopicOrderDone,
 )
+from dueq.core.state.order import ORDERS
 from dueq.core.turn.context import Context
 from dueq_codecs.messages import Code, CreateTopicRequest, DeleteTopicRequest, Reply
 
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}\Z")
-KINDS = ("timeline",)
+KINDS = tuple(ORDERS)
 
 _CODES = {
     "": Code.OK,

@@ -35,6 +35,7 @@ from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import Installation, SnapshotService
 from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied
+from dueq.core.state.order import order_of
 from dueq.core.state.residency import ScanWanted
 from dueq.core.state.timeline import Timeline
 from dueq.core.turn.context import Context
@@ -103,7 +104,10 @@ class Partition:
         try:
             if recovered is not None and recovered.unknown:
                 raise UnknownVersion(recovered.unknown)
-            return Timeline(self.uid, recovered, self.hot_rows_max, place=place, build_level=level)
+            order = order_of(self.topic.kind)
+            return Timeline(
+                self.uid, recovered, self.hot_rows_max, place=place, order=order, build_level=level
+            )
         except UnknownVersion as error:
             self._stop(str(error))
             return Timeline(self.uid, None, self.hot_rows_max, place=place, build_level=level)
@@ -326,8 +330,9 @@ class Partition:
             if generation != self._generation:
                 return
             hot = self.timeline.scanned(
-                answer.entries, answer.exhausted, asked_position, answer.looked_to, answer.left_out
-            )
+                answer.entries, answer.exhausted, asked_position, answer.looked_to, answer.left_out,
+                answer.following,
+            )  # fmt: skip
             if self.replica.serving and len(hot):
                 self.dispatcher.became_hot(self.uid, hot)
             self.ctx.touch(self)

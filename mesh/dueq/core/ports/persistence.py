@@ -78,8 +78,12 @@ class SaveCheckpoint:
     """No waiting message is below this instant (ms)."""
     put: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Entries as they are now; state says waiting or leased."""
+    put_of: npt.NDArray[np.uint8] | None = None
+    """The class of each, as keys of the index begin (a row of bytes each); None: the index has no classes."""
     unwait: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 3), np.uint64))
     """(wait_at, key, first) of rows that are on disk as waiting and must go (moved, leased or finished)."""
+    unwait_of: npt.NDArray[np.uint8] | None = None
+    """The class of each."""
     unlease: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     """Keys of rows that are on disk as leased and must go."""
     finished: Entries = field(default_factory=lambda: NO_ENTRIES)
@@ -196,6 +200,8 @@ class ScanIndex:
     limit: int
     hidden: frozenset[int] = frozenset()
     """Numbers of jobs whose entries are left out."""
+    of: bytes = b""
+    """The class to read, as keys of the index begin; empty: the index has no classes."""
 
 
 @dataclass(slots=True)
@@ -209,6 +215,8 @@ class IndexScanned:
     """(wait_at, key) of the last entry that was looked at, one that was left out included; None: there was none."""
     left_out: frozenset[int] = frozenset()
     """Numbers of jobs of which entries were left out."""
+    following: bytes | None = None
+    """The next class that has entries; None: there is none, or the index has no classes."""
 
 
 @dataclass(slots=True)

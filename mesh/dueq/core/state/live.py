@@ -32,7 +32,7 @@ from dueq.core.state.insertion import inserted_entries
 from dueq.core.state.residency import keys_named
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.table import OnDisk, Slots, Table, joined
-from dueq.core.state.window import HotWindow
+from dueq.core.state.window import Window
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX
 from dueq_codecs.records import U8, U64, JobState, Outcome, Record, RecordKind
@@ -55,7 +55,7 @@ class LiveMessages:
         finished_count: how many they are.
     """
 
-    def __init__(self, table: Table, window: HotWindow, tables: SideTables, scheduled: int) -> None:
+    def __init__(self, table: Table, window: Window, tables: SideTables, scheduled: int) -> None:
         self.table = table
         self.window = window
         self.forecast = tables.forecast

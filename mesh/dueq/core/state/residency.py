@@ -20,8 +20,9 @@ from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
 from dueq.core.state.cold import ColdIds, ColdReads, Hold
 from dueq.core.state.job import Job
 from dueq.core.state.job_table import JobTable
+from dueq.core.state.order import Order
 from dueq.core.state.table import OnDisk, Slots, Table
-from dueq.core.state.window import HotWindow, Position, in_order
+from dueq.core.state.window import Position, Window, in_order
 from dueq.errors import invariant
 from dueq.limits import DUE_MS_MAX, HOT_SCAN_ROWS, SEQUENCE_MAX
 from dueq_codecs.records import U16, U64, JobState, Record, RecordKind
@@ -42,6 +43,8 @@ class ScanWanted(NamedTuple):
     limit: int
     hidden: frozenset[int]
     """Numbers of jobs whose entries are to be left out."""
+    of: bytes = b""
+    """The class to read, as keys of the index begin; empty: there is only one."""
 
 
 class Residency:
@@ -51,9 +54,11 @@ class Residency:
         hot_rows_max: how many waiting messages to keep in memory.
     """
 
-    def __init__(self, table: Table, window: HotWindow, jobs: JobTable, hot_rows_max: int) -> None:
+    def __init__(self, table: Table, window: Window, order: Order, jobs: JobTable, hot_rows_max: int) -> None:
         self.table = table
         self.window = window
+        self._class_bytes = order.class_bytes
+        self._asked: tuple[int, Position] = (0, (0, 0))  # class and position of the scan under way
         self.jobs = jobs
         self.reads = ColdReads()
         self.hot_rows_max = max(hot_rows_max, 1)
@@ -198,11 +203,14 @@ class Residency:
 
         From this call until `scanned` a scan counts as under way, and nothing else is wanted.
         """
-        end = self.window.end
-        if end is None or self.reads.scanning or self.window.count >= self._half:
+        asked = None if self.reads.scanning else self.window.wants(self._half)
+        if asked is None:
             return None
         self.reads.begin_scan()
-        return ScanWanted(*end, min(HOT_SCAN_ROWS, self._half), self.jobs.hidden)
+        self._asked = asked
+        of, after = asked
+        rows = min(HOT_SCAN_ROWS, self._half)
+        return ScanWanted(*after, rows, self.jobs.hidden, of.to_bytes(self._class_bytes, "big"))
 
     def scanned(
         self,
@@ -211,6 +219,7 @@ class Residency:
         asked_position: Position,
         looked_to: Position | None = None,
         left_out: frozenset[int] = frozenset(),
+        following: bytes | None = None,
     ) -> Entries:
         """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
 
@@ -220,6 +229,7 @@ class Residency:
             asked_position: (after_wait_at, after_key) of the scan.
             looked_to: position of the last entry looked at; None: of the last of `entries`.
             left_out: numbers of jobs of which entries were left out.
+            following: the next class, in the index's order, that has entries; None: there is none.
 
         Returns:
             The waiting entries that the window gained and that may be delivered, by (wait_at, key).
@@ -232,11 +242,11 @@ class Residency:
             self.resize()
             return NO_ENTRIES
         invariant(
-            self.reads.scanning and asked_position == self.window.end,
+            self.reads.scanning and asked_position == self._asked[1],
             "a scan is answered that was not asked for",
             uid=self.table.uid,
             asked=asked_position,
-            end=self.window.end,
+            expected=self._asked[1],
         )
         self._take_in(entries)
         fresh = np.flatnonzero(self.table.find(keys_of(entries)) == 0) if len(entries) else ()
@@ -245,18 +255,16 @@ class Residency:
         self.window.left_out |= left_out
         if looked_to is None and len(entries):
             looked_to = int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0])
-        gained = self._grow(looked_to, exhausted)
+        gained = self._grow(looked_to, exhausted, following)
         self.reads.end_scan()
         self.resize()
         return gained
 
-    def _grow(self, looked_to: Position | None, exhausted: bool) -> Entries:
+    def _grow(self, looked_to: Position | None, exhausted: bool, following: bytes | None) -> Entries:
         waiting = self.table.take(self.table.slots_in(State.WAITING))
         before = self.window.mask(waiting)
-        if exhausted:
-            self.window.end = None
-        elif looked_to is not None:
-            self.window.end = looked_to
+        next_of = int.from_bytes(following, "big") if following is not None else None
+        self.window.grow(self._asked[0], looked_to, exhausted, next_of)
         after = self.window.counted(waiting)
         gained = ~before if before is not None else np.zeros(len(waiting), np.bool_)
         if after is not None:

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import ENTRY, Entries, State, keys_of
+from dueq.core.state.order import TIMELINE, Order
 from dueq.errors import invariant
 from dueq_codecs.records import U64
 
@@ -48,14 +49,16 @@ class Table:
     Attributes:
         rows: the entries; free slots are ABSENT.
         disk, disk_wait_at: what the disk holds (OnDisk; instant of the waiting row).
+        disk_class: the class of the waiting row; without rows where the order has no classes.
         pins: why the row must stay: log records that name it and are not applied yet, a checkpoint in flight.
         dirty: the row differs from the disk; the next checkpoint writes it.
         dirty_count: number of dirty rows.
         placeholders: number of slots with disk UNKNOWN.
     """
 
-    def __init__(self, uid: int = 0) -> None:
+    def __init__(self, uid: int = 0, order: Order = TIMELINE) -> None:
         self.uid = uid  # of the partition, for errors
+        self._classes = order.classes if order.class_bytes else None
         self.slot_of: dict[int, int] = {}
         self.dirty_count = 0
         self.placeholders = 0
@@ -65,6 +68,7 @@ class Table:
         self._words: Column = np.empty((0, WORDS), "<u8")
         self.disk: Column = np.empty(0, np.uint8)
         self.disk_wait_at: Column = np.empty(0, np.uint64)
+        self.disk_class: Column = np.empty(0, np.uint64)
         self.pins: Column = np.empty(0, np.int32)
         self.dirty: Column = np.empty(0, np.bool_)
         self._resize(CAPACITY_MIN)
@@ -80,6 +84,8 @@ class Table:
         self.rows: Entries = self._words.view(ENTRY).reshape(-1)
         self.disk = _longer(self.disk, more)
         self.disk_wait_at = _longer(self.disk_wait_at, more)
+        if self._classes is not None:
+            self.disk_class = _longer(self.disk_class, more)
         self.pins = _longer(self.pins, more)
         self.dirty = _longer(self.dirty, more)
         self.state = self.rows["state"]
@@ -115,7 +121,7 @@ class Table:
         self.put(slots, rows)
         self.disk[slots] = disk
         if disk == OnDisk.WAITING:
-            self.disk_wait_at[slots] = rows["wait_at"]
+            self.note_place(slots, rows)
         elif disk == OnDisk.UNKNOWN:
             self.placeholders += count
         self.slot_of.update(zip(keys_of(rows).tolist(), slots.tolist(), strict=True))
@@ -134,7 +140,13 @@ class Table:
         self.placeholders -= unknown
         self.put(slots, rows)
         self.disk[slots] = disk
+        self.note_place(slots, rows)
+
+    def note_place(self, slots: Slots, rows: Entries) -> None:
+        """Note where the disk's index has rows."""
         self.disk_wait_at[slots] = rows["wait_at"]
+        if self._classes is not None:
+            self.disk_class[slots] = self._classes(rows)
 
     def add_placeholder(self, sequence: int, row: int) -> int:
         """Take a slot for a key of which nothing is known."""

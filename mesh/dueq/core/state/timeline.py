@@ -28,11 +28,12 @@ from dueq.core.state.checkpoint import low_water_of, write_rows
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
 from dueq.core.state.live import Index, LiveMessages
+from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.summary import Summary
 from dueq.core.state.table import OnDisk, Slots, Table, joined
-from dueq.core.state.window import HotWindow, Position, in_order
+from dueq.core.state.window import Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
 from dueq_codecs.messages import Code
@@ -55,6 +56,7 @@ class Timeline:
         level: the feature level that the partition has reached: the largest version of an applied record.
         low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
         jobs: what is known of jobs; for reading only.
+        order: of the topic's messages.
         known_kinds: of records: what this build can apply.
     """
 
@@ -67,6 +69,7 @@ class Timeline:
         hot_rows_max: int = HOT_ROWS_MAX,
         dedup_limits: DedupLimits | None = None,
         place: tuple[int, int] = (0, 1),
+        order: Order = TIMELINE,
         build_level: int = FEATURE_LEVEL,
     ) -> None:
         """Begin with nothing, or with the last checkpoint that the store recovered; replay the tail then.
@@ -77,6 +80,7 @@ class Timeline:
             hot_rows_max: waiting messages to keep in memory, soonest first.
             dedup_limits: how much is remembered of past requests; None: the usual.
             place: the partition's place in its topic, and how many the topic has: says which jobs it decides about.
+            order: of the topic's messages.
             build_level: the largest version of a record that can be applied.
 
         Raises:
@@ -89,14 +93,15 @@ class Timeline:
         self.stamp = summary.stamp
         self._age_ms = summary.age_ms
         self.low_water = recovered.low_water if recovered else 0
-        self._table = Table(uid)
+        self._table = Table(uid, order)
         self._tables = SideTables(
             recovered.tables if recovered else {}, summary, place, dedup_limits or dedup.DEDUP_LIMITS
         )
         self.jobs, self._forecast = self._tables.jobs, self._tables.forecast
-        self._window = HotWindow((self.low_water, 0) if summary.scheduled else None, self.jobs)
+        self.order = order
+        self._window = order.window(self.jobs, self.low_water if summary.scheduled else None)
         self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled)
-        self._residency = Residency(self._table, self._window, self.jobs, hot_rows_max)
+        self._residency = Residency(self._table, self._window, order, self.jobs, hot_rows_max)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
         invariant(
@@ -146,6 +151,10 @@ class Timeline:
     def hot_count(self) -> int:
         """Waiting messages inside the hot window that may be delivered."""
         return self._window.count
+
+    def ends_at(self, of: int) -> int | None:
+        """Return behind which instant (ms) more of a class may wait that is only on disk; None: no more."""
+        return self._window.ends_at(of)
 
     @property
     def memory_rows(self) -> int:
@@ -216,6 +225,7 @@ class Timeline:
         asked_position: Position,
         looked_to: Position | None = None,
         left_out: frozenset[int] = frozenset(),
+        following: bytes | None = None,
     ) -> Entries:
         """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
 
@@ -225,12 +235,13 @@ class Timeline:
             asked_position: (after_wait_at, after_key) of the scan.
             looked_to: position of the last entry looked at; None: of the last of `entries`.
             left_out: numbers of jobs of which entries were left out.
+            following: the next class, in the index's order, that has entries; None: there is none.
 
         Returns:
             The waiting entries that the window gained and that may be delivered, by (wait_at, key). Some may have
             been inside before the window shrank, so a caller that keeps a list of its own must drop repeats.
         """
-        return self._residency.scanned(entries, exhausted, asked_position, looked_to, left_out)
+        return self._residency.scanned(entries, exhausted, asked_position, looked_to, left_out, following)
 
     # ------------------------------------------------------------ apply
 
@@ -393,7 +404,7 @@ class Timeline:
             from_ms: Unix ms; its second is the first.
             seconds: how many.
         """
-        ends = [self._window.end[0]] if self._window.end is not None else []
+        ends = [self._window.known_until_ms] if self._window.known_until_ms is not None else []
         ends += [job.until for number, job in self.jobs.closed.items() if number in self._window.left_out]
         known_until = min(ends, default=None)
         return self._forecast.by_second(self.waiting_hot(), known_until, from_ms, seconds)
@@ -413,7 +424,7 @@ class Timeline:
         marks = self.jobs.wait_from(self._window.left_out, self.low_water)
         marks.append(low_water_of(self._table, self._window, self.stamp))
         self.low_water = save.low_water = min(marks)
-        slots = write_rows(save, self._table)
+        slots = write_rows(save, self._table, self.order)
         if self._live.finished:
             save.finished = joined(self._live.finished)
             self._live.finished = []
@@ -462,7 +473,7 @@ class Timeline:
             "leased": self._live.leased,
             "entries": canonical(alive),
             "tombstones": sorted(keys_of(self._table.rows[ended]).tolist()),
-            "window": self._window.end,
+            "window": self._window.export(),
             "far": self._forecast.far,
             "jobs_given": self.jobs.given,
             **self._tables.export(),

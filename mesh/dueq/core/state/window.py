@@ -8,6 +8,9 @@ back to the job's `until` when it is committed, and what was left out is read li
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,41 +18,80 @@ from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.state.job_table import JobTable
 
 Position = tuple[int, int]
-"""(wait_at, key): the order of the index."""
+"""(wait_at, key): the order of the index inside a class."""
+ONE_CLASS: Final = 0
+"""The class of everything, in a topic whose order has no classes."""
 Mask = npt.NDArray[np.bool_]
 
 
-class HotWindow:
-    """The position up to which (inclusive) every waiting entry is in memory that may be delivered.
+class Window(ABC):
+    """The waiting entries that are in memory, so that what is next can be told without the disk.
+
+    For each class of the topic's order it has an end: a position up to which (inclusive) every entry of that
+    class is in memory that may be delivered. How much of which class, the kind decides.
 
     Attributes:
-        end: that position; None: there is no end.
         count: waiting entries inside the window that may be delivered.
         left_out: numbers of jobs, none of them committed, of which entries inside the window may be only on disk.
     """
 
-    def __init__(self, end: Position | None, jobs: JobTable) -> None:
-        self.end = end
+    def __init__(self, jobs: JobTable) -> None:
         self.count = 0
         self.left_out: set[int] = set()
         self._jobs = jobs
 
+    # ------------------------------------------------------------ what a kind says
+
     @property
+    @abstractmethod
     def endless(self) -> bool:
         """Whether everything that waits is in memory."""
-        return self.end is None and not self.left_out
 
+    @property
+    @abstractmethod
+    def known_until_ms(self) -> int | None:
+        """Everything that waits before this instant and may be delivered is in memory; None: all of it is."""
+
+    @abstractmethod
+    def ends_at(self, of: int) -> int | None:
+        """Return behind which instant more of a class may wait that is only on disk; None: no more."""
+
+    @abstractmethod
     def mask(self, rows: Entries) -> Mask | None:
         """Return which rows lie inside, None for all of them."""
-        if self.end is None:
-            return None
-        wait_at, key = self.end
-        at = rows["wait_at"]
-        inside: Mask = at < wait_at
-        level = at == wait_at
-        if np.count_nonzero(level):
-            inside |= level & (keys_of(rows) <= key)
-        return inside
+
+    @abstractmethod
+    def wants(self, half: int) -> tuple[int, Position] | None:
+        """Return the class of which more should be read, and behind which position; None: enough is in memory.
+
+        Args:
+            half: what is enough, of all classes together.
+        """
+
+    @abstractmethod
+    def grow(self, of: int, looked_to: Position | None, exhausted: bool, following: int | None) -> None:
+        """Let a class reach to the last entry looked at (None: none was).
+
+        Args:
+            of: the class.
+            looked_to: that entry's position.
+            exhausted: no entry of this class lies behind it.
+            following: the next class, in the index's order, that has entries on the disk; None: there is none.
+        """
+
+    @abstractmethod
+    def shrink(self, waiting: Entries, keep: int) -> None:
+        """End earlier, so that about `keep` of all deliverable entries inside are left; sets `count`."""
+
+    @abstractmethod
+    def go_back(self, wait_at: int) -> bool:
+        """End before all that waits at an instant or later, in every class; returns whether any ended later."""
+
+    @abstractmethod
+    def export(self) -> object:
+        """Return the ends as plain values."""
+
+    # ------------------------------------------------------------ what all have
 
     def counted(self, rows: Entries) -> Mask | None:
         """Return which rows lie inside and may be delivered, None for all of them."""
@@ -77,22 +119,71 @@ class HotWindow:
         mask = self.counted(rows)
         self.count -= len(rows) if mask is None else int(np.count_nonzero(mask))
 
+
+class HotWindow(Window):
+    """The window of a timeline: one class, the soonest first.
+
+    Attributes:
+        end: the position up to which it reaches; None: there is no end.
+    """
+
+    def __init__(self, end: Position | None, jobs: JobTable) -> None:
+        super().__init__(jobs)
+        self.end = end
+
+    @property
+    def endless(self) -> bool:
+        return self.end is None and not self.left_out
+
+    @property
+    def known_until_ms(self) -> int | None:
+        return None if self.end is None else self.end[0]
+
+    def ends_at(self, of: int) -> int | None:
+        return self.known_until_ms
+
+    def mask(self, rows: Entries) -> Mask | None:
+        if self.end is None:
+            return None
+        wait_at, key = self.end
+        at = rows["wait_at"]
+        inside: Mask = at < wait_at
+        level = at == wait_at
+        if np.count_nonzero(level):
+            inside |= level & (keys_of(rows) <= key)
+        return inside
+
+    def wants(self, half: int) -> tuple[int, Position] | None:
+        return None if self.end is None or self.count >= half else (ONE_CLASS, self.end)
+
+    def grow(self, of: int, looked_to: Position | None, exhausted: bool, following: int | None) -> None:
+        if exhausted:
+            self.end = None
+        elif looked_to is not None:
+            self.end = looked_to
+
     def shrink(self, waiting: Entries, keep: int) -> None:
-        """End the window at the `keep`-th of all deliverable entries inside it."""
-        at = waiting["wait_at"]
-        wait_at = int(np.partition(at, keep - 1)[keep - 1])
-        before = int(np.count_nonzero(at < wait_at))
-        level = np.sort(keys_of(waiting[at == wait_at]))
-        self.end = (wait_at, int(level[keep - 1 - before]))
+        self.end = position_of(waiting, keep)
         self.count = keep
 
     def go_back(self, wait_at: int) -> bool:
-        """End the window before all that waits at an instant or later; returns whether it ended later."""
         end = (wait_at, 0)
         if self.end is not None and self.end <= end:
             return False
         self.end = end
         return True
+
+    def export(self) -> Position | None:
+        return self.end
+
+
+def position_of(rows: Entries, nth: int) -> Position:
+    """Return the position of the `nth` row (counted from 1) in order of position."""
+    at = rows["wait_at"]
+    wait_at = int(np.partition(at, nth - 1)[nth - 1])
+    before = int(np.count_nonzero(at < wait_at))
+    level = np.sort(keys_of(rows[at == wait_at]))
+    return wait_at, int(level[nth - 1 - before])
 
 
 def in_order(rows: Entries) -> Entries:

@@ -7,8 +7,8 @@ timeline/                                            payload/
     uid X              mark of a replica that may not lead: `installing`, `unproven`
     uid T              log's start, what went before it
     uid L sequence(5)  CRC chain(4) + record
-    uid i wait_at(6) sequence(5) row(2)   waiting entry
-    uid o sequence(5) row(2)              wait_at(6), where it is not `first`
+    uid i class wait_at(6) sequence(5) row(2)   waiting entry; the class has no bytes in a timeline
+    uid o sequence(5) row(2)              class, wait_at(6), where the place does not follow from the id
     uid l sequence(5) row(2)              leased entry
     uid n sequence(5) block_row(2)        rows of a block that are still live
     uid g sequence(5) …payload key        garbage: to go from payload/ once the log is past `sequence`
@@ -131,13 +131,27 @@ def named_key(uid: int, upload: int) -> bytes:
     return head(uid, b"v") + upload.to_bytes(8, "big")
 
 
-def index_keys(uid: int, wait_at: npt.NDArray[np.uint64], key: npt.NDArray[np.uint64]) -> list[bytes]:
-    """Return the index keys of many entries."""
-    rows = np.empty((len(key), 17), np.uint8)
+def index_keys(
+    uid: int,
+    wait_at: npt.NDArray[np.uint64],
+    key: npt.NDArray[np.uint64],
+    of: npt.NDArray[np.uint8] | None = None,
+) -> list[bytes]:
+    """Return the index keys of many entries; `of`: the class of each, a row of bytes."""
+    width = of.shape[1] if of is not None else 0
+    rows = np.empty((len(key), 17 + width), np.uint8)
     rows[:, :4] = np.frombuffer(head(uid, b"i"), np.uint8)
-    rows[:, 4:10] = wait_at.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
-    rows[:, 10:] = key.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 1:]
+    if of is not None:
+        rows[:, 4 : 4 + width] = of
+    rows[:, 4 + width : 10 + width] = wait_at.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
+    rows[:, 10 + width :] = key.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 1:]
     return _sliced(rows)
+
+
+def places(wait_at: npt.NDArray[np.uint64], of: npt.NDArray[np.uint8] | None) -> list[bytes]:
+    """Return class and wait_at of many entries: what lies between tag and key in the index."""
+    at = wait_at.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
+    return _sliced(at if of is None else np.hstack((of, at)))
 
 
 def message_keys(uid: int, tag: bytes, key: npt.NDArray[np.uint64]) -> list[bytes]:

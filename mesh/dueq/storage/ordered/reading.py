@@ -84,8 +84,9 @@ class Reading:
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
         """Many rows are looked at for few that are wanted, so that jobs are passed by in a few reads."""
-        stop = layout.after(layout.head(request.uid, b"i"))
-        start = index_after(request.uid, request.after_wait_at, request.after_key)
+        prefix = layout.head(request.uid, b"i") + request.of
+        stop = layout.after(prefix)
+        start = prefix + index_after(request.uid, request.after_wait_at, request.after_key)[4:]
         looks = max(request.limit, HOT_SCAN_ROWS) if request.hidden else request.limit
         hidden = {number.to_bytes(_JOB_BYTES, "little"): number for number in request.hidden}
         rows: list[bytes] = []
@@ -102,8 +103,14 @@ class Reading:
             else:
                 left_out.add(number)
         return IndexScanned(
-            request.token, request.uid, as_entries(rows), exhausted, _place(last), frozenset(left_out)
-        )
+            request.token, request.uid, as_entries(rows), exhausted, _place(last), frozenset(left_out),
+            self._following(request, stop) if request.of else None,
+        )  # fmt: skip
+
+    def _following(self, request: ScanIndex, behind: bytes) -> bytes | None:
+        """The next class that has entries."""
+        found = self._timeline.scan(behind, layout.after(layout.head(request.uid, b"i")), limit=1)
+        return next((key[4 : 4 + len(request.of)] for key, _ in found), None)
 
     def _log(self, request: ReadLog) -> LogRead:
         entries: list[LogEntry] = []
@@ -189,9 +196,9 @@ def read_entry(payload: Reader, uid: int, row: bytes) -> LogEntry | None:
 def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None:
     row = reader.get(index_key)
     if row is None:
-        wait_at = reader.get(override_key)
-        if wait_at is not None:
-            row = reader.get(index_key[:4] + wait_at + index_key[10:])
+        place = reader.get(override_key)
+        if place is not None:
+            row = reader.get(index_key[:4] + place + index_key[10:])
     return row
 
 

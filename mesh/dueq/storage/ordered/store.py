@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, Entries, State, block_starts, keys_of
 from dueq.core.ports.persistence import (
@@ -350,11 +351,11 @@ class OrderedStore:
         uid, batch = write.uid, self._timeline_batch
         if len(write.unwait):
             wait_at, key, first = write.unwait[:, 0], write.unwait[:, 1], write.unwait[:, 2]
-            batch.extend((gone, None) for gone in layout.index_keys(uid, wait_at, key))
-            moved = key[wait_at != first]
+            batch.extend((gone, None) for gone in layout.index_keys(uid, wait_at, key, write.unwait_of))
+            moved = key[wait_at != first] if write.unwait_of is None else key
             batch.extend((gone, None) for gone in layout.message_keys(uid, b"o", moved))
         batch.extend((gone, None) for gone in layout.message_keys(uid, b"l", write.unlease))
-        self._put_entries(uid, write.put)
+        self._put_entries(uid, write.put, write.put_of)
         self._finish(uid, write.finished)
         for tag, rows in write.tables.items():
             prefix = layout.table_head(uid, tag)
@@ -363,21 +364,20 @@ class OrderedStore:
         value = CHECKPOINT.pack(write.applied, epoch, write.low_water) + write.summary
         batch.append((layout.head(uid, b"C"), value))
 
-    def _put_entries(self, uid: int, put: Entries) -> None:
+    def _put_entries(self, uid: int, put: Entries, put_of: npt.NDArray[np.uint8] | None) -> None:
         batch = self._timeline_batch
         if not len(put):
             return
-        waiting = put[put["state"] == State.WAITING]
-        leased = put[put["state"] == State.LEASED]
-        batch.extend(
-            zip(layout.index_keys(uid, waiting["wait_at"], keys_of(waiting)), _rows(waiting), strict=True)
-        )
+        waits = put["state"] == State.WAITING
+        waiting, leased = put[waits], put[put["state"] == State.LEASED]
+        of = put_of[waits] if put_of is not None else None
+        keys, at = keys_of(waiting), waiting["wait_at"]
+        batch.extend(zip(layout.index_keys(uid, at, keys, of), _rows(waiting), strict=True))
         batch.extend(zip(layout.message_keys(uid, b"l", keys_of(leased)), _rows(leased), strict=True))
-        moved = waiting[waiting["wait_at"] != waiting["first"]]
-        for key, wait_at in zip(
-            layout.message_keys(uid, b"o", keys_of(moved)), moved["wait_at"].tolist(), strict=True
-        ):
-            batch.append((key, wait_at.to_bytes(6, "big")))
+        if of is None:
+            moved = at != waiting["first"]
+            keys, at = keys[moved], at[moved]
+        batch.extend(zip(layout.message_keys(uid, b"o", keys), layout.places(at, of), strict=True))
         for upload, sequence in _uploads(put):
             batch.append((layout.named_key(uid, upload), sequence.to_bytes(5, "big")))
 

@@ -1,0 +1,185 @@
+"""Whose turn it is: what the leader keeps of a topic's order, and from which partition it leases next.
+
+What class a message is of, and what of it is in memory, is the order's (`core/state/order.py`). What is next among the
+messages that are ready is said here, per kind of topic: nothing of it is replicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, KeysView
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from dueq.core.delivery.due_queue import DueQueue
+from dueq.core.ports.entry import Entries
+from dueq_codecs.records import U64
+
+
+class HotMessages(Protocol):
+    """The applied state of a led partition, as far as a queue reads it."""
+
+    def rows(self, keys: U64) -> Entries:
+        """Return the entry of each key, in order; state ABSENT where memory holds none."""
+        ...
+
+    def ends_at(self, of: int) -> int | None:
+        """Return behind which instant more of a class may wait that is only on disk; None: no more."""
+        ...
+
+
+class WaitingQueue(Protocol):
+    """The waiting messages of one led partition, as far as memory has them, in the order of their kind.
+
+    Whoever takes messages out leases them or puts them back. Places of messages that are gone may stay for a
+    while: they are checked against the timeline when they come up.
+    """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def head_ms(self) -> int:
+        """Instant at which the first message of any class falls due; NEVER_MS when none waits."""
+        ...
+
+    def add(self, entries: Entries) -> None:
+        """Enter waiting messages; those that are in already do no harm."""
+        ...
+
+    def renew(self, entries: Entries) -> None:
+        """Forget all places but those of these waiting messages, which are all that may come out."""
+        ...
+
+    def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
+        """Take out what comes next of all that waits until `until_ms` or sooner.
+
+        Nothing comes out while something that is before it in the order may be only on disk.
+
+        Args:
+            until_ms: the latest instant, inclusive.
+            limit: at most so many.
+            taken: keys that are spoken for although the timeline does not show it yet.
+        """
+        ...
+
+    def count_until(self, until_ms: int, limit: int) -> int:
+        """Return about how many wait until `until_ms`, at most `limit`."""
+        ...
+
+
+class Queued(Protocol):
+    """A led partition, as far as one chooses from it."""
+
+    @property
+    def uid(self) -> int: ...
+    @property
+    def queue(self) -> WaitingQueue: ...
+
+    def take_waiting(self, until_ms: int, limit: int) -> Entries:
+        """Take messages out of the queue that may be delivered."""
+        ...
+
+
+class Demand(NamedTuple):
+    """What may be leased in this turn."""
+
+    free: int
+    """Messages that consumers have credit for."""
+    mesh_ms: int
+    """Now, by mesh time: what waits until then is ready."""
+    ahead_ms: int
+    """The end of the look-ahead."""
+    gather_ms: int
+    """What waits until then may be leased with the rest, so that a steady stream costs fewer records."""
+    recording: bool
+    """A record is made in any case."""
+
+
+class Picks:
+    """What was chosen in this turn.
+
+    Attributes:
+        entries: by the partition's uid, in pieces.
+    """
+
+    def __init__(self, room: Callable[[int], int]) -> None:
+        self.entries: dict[int, list[Entries]] = {}
+        self._room_at_first = room
+        self._rooms: dict[int, int] = {}
+
+    def room(self, uid: int) -> int:
+        """Return how many more messages of a partition may be leased in this turn."""
+        room = self._rooms.get(uid)
+        if room is None:
+            room = self._rooms[uid] = self._room_at_first(uid)
+        return room
+
+    def take(self, lane: Queued, until_ms: int, limit: int) -> int:
+        """Choose up to `limit` messages of a partition that wait until then; returns how many it were."""
+        entries = lane.take_waiting(until_ms, min(limit, self.room(lane.uid)))
+        if len(entries):
+            self.entries.setdefault(lane.uid, []).append(entries)
+            self._rooms[lane.uid] -= len(entries)
+        return len(entries)
+
+    def of(self, uid: int) -> Entries:
+        """Return all that was chosen of a partition."""
+        pieces = self.entries[uid]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+class Turns(Protocol):
+    """The leader's side of a kind of topic."""
+
+    def queue(self, messages: HotMessages) -> WaitingQueue:
+        """Return an empty queue for a partition that is led from now on."""
+        ...
+
+    def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
+        """Choose what is leased in this turn from the partitions that have something near."""
+        ...
+
+
+class TimelineTurns:
+    """The soonest first, all partitions in even shares."""
+
+    def queue(self, messages: HotMessages) -> WaitingQueue:
+        """Return an empty queue."""
+        return DueQueue(messages.rows)
+
+    def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
+        """Choose ready messages first, then with the credit that is left those of the look-ahead.
+
+        When there is anything to lease, half of what is left goes to what follows soon after the look-ahead: so a
+        steady stream costs one commit in that time and not one per message.
+        """
+        free = demand.free
+        for until_ms in (demand.mesh_ms, demand.ahead_ms):
+            free = self._share(lanes, until_ms, free, picks)
+        if picks.entries or demand.recording:
+            self._share(lanes, demand.gather_ms, free // 2, picks)
+
+    def _share(self, lanes: list[Queued], until_ms: int, free: int, picks: Picks) -> int:
+        """Take up to `free` messages from the queues in even shares; returns what is left of `free`.
+
+        The lane whose head has waited longest comes first, so that little credit starves none.
+        """
+        while free > 0:
+            ready = [lane for lane in lanes if lane.queue.head_ms <= until_ms and picks.room(lane.uid) > 0]
+            if not ready:
+                break
+            ready.sort(key=lambda lane: lane.queue.head_ms)
+            share = max(1, free // len(ready))
+            for lane in ready[:free]:
+                free -= picks.take(lane, until_ms, share)
+        return free
+
+
+TIMELINE_TURNS: Final = TimelineTurns()
+TURNS: Final[dict[str, Turns]] = {"timeline": TIMELINE_TURNS}
+"""By kind of topic."""
+
+
+def turns_of(kind: str) -> Turns:
+    """Return whose turn it is in a topic; of a kind that this build does not know nothing is led."""
+    return TURNS.get(kind, TIMELINE_TURNS)
