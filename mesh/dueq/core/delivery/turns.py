@@ -23,8 +23,8 @@ class HotMessages(Protocol):
         """Return the entry of each key, in order; state ABSENT where memory holds none."""
         ...
 
-    def ends_at(self, of: int) -> int | None:
-        """Return behind which instant more of a class may wait that is only on disk; None: no more."""
+    def end_of(self, of: int) -> tuple[int, int] | None:
+        """Return the position behind which more of a class may be that is only on disk; None: there is no more."""
         ...
 
 

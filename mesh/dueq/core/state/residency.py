@@ -270,7 +270,7 @@ class Residency:
         if after is not None:
             gained &= after
         found = in_order(waiting.take(np.flatnonzero(gained)))
-        self.window.count += len(found)
+        self.window.gain(found)
         return found
 
     def decided(self, job: Job) -> Entries:
@@ -287,7 +287,7 @@ class Residency:
                 self._scan_is_void = self.reads.scanning
         slots = self.table.slots_in(State.WAITING)
         waiting = window.deliverable(self.table.take(slots))
-        window.count = len(waiting)
+        window.recount(waiting)
         self._loose.append(slots)
         if job.state != JobState.COMMITTED:
             return NO_ENTRIES

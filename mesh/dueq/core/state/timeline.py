@@ -152,9 +152,9 @@ class Timeline:
         """Waiting messages inside the hot window that may be delivered."""
         return self._window.count
 
-    def ends_at(self, of: int) -> int | None:
-        """Return behind which instant (ms) more of a class may wait that is only on disk; None: no more."""
-        return self._window.ends_at(of)
+    def end_of(self, of: int) -> Position | None:
+        """Return the position behind which more of a class may be that is only on disk; None: there is no more."""
+        return self._window.end_of(of)
 
     @property
     def memory_rows(self) -> int:

@@ -53,8 +53,8 @@ class Window(ABC):
         """Everything that waits before this instant and may be delivered is in memory; None: all of it is."""
 
     @abstractmethod
-    def ends_at(self, of: int) -> int | None:
-        """Return behind which instant more of a class may wait that is only on disk; None: no more."""
+    def end_of(self, of: int) -> Position | None:
+        """Return the position behind which more of a class may be that is only on disk; None: there is no more."""
 
     @abstractmethod
     def mask(self, rows: Entries) -> Mask | None:
@@ -62,7 +62,7 @@ class Window(ABC):
 
     @abstractmethod
     def wants(self, half: int) -> tuple[int, Position] | None:
-        """Return the class of which more should be read, and behind which position; None: enough is in memory.
+        """Return a class of which more should be read, and behind which position; None: enough is in memory.
 
         Args:
             half: what is enough, of all classes together.
@@ -111,8 +111,17 @@ class Window(ABC):
     def begin(self, rows: Entries) -> Entries:
         """Count rows that begin to wait; returns those that are to be delivered from the window."""
         found = self.deliverable(rows)
-        self.count += len(found)
+        self.gain(found)
         return found
+
+    def gain(self, rows: Entries) -> None:
+        """Count rows that lie inside and may be delivered from now on."""
+        self.count += len(rows)
+
+    def recount(self, rows: Entries) -> None:
+        """Take note that these are all rows inside that may be delivered."""
+        self.count = 0
+        self.gain(rows)
 
     def leave(self, rows: Entries) -> None:
         """Count rows out that wait no more (as they were while they waited)."""
@@ -139,8 +148,8 @@ class HotWindow(Window):
     def known_until_ms(self) -> int | None:
         return None if self.end is None else self.end[0]
 
-    def ends_at(self, of: int) -> int | None:
-        return self.known_until_ms
+    def end_of(self, of: int) -> Position | None:
+        return self.end
 
     def mask(self, rows: Entries) -> Mask | None:
         if self.end is None:

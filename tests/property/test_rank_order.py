@@ -1,0 +1,224 @@
+"""A topic whose order is by rank: through the timeline, its bounded window and a real store, against a sorted list."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.property.rank_order import RANKS, RankOrder, RankQueue, ranks_of
+
+from dueq.core.ports.entry import Entries, keys_of
+from dueq.core.ports.persistence import (
+    AppendLog,
+    CreatePartition,
+    EntriesRead,
+    IndexScanned,
+    ReadEntries,
+    ScanIndex,
+)
+from dueq.core.state.timeline import Timeline
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.memory import MemoryEngine
+from dueq.storage.ordered.store import OrderedStore
+from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
+
+UID = 5
+START = 1_700_000_000_000
+HOT_ROWS = 12
+
+
+class Mesh:
+    """One replica that leads itself: what is logged is committed at once.
+
+    Attributes:
+        waiting: key -> (rank, wait_at, first) of all that waits.
+        sizes: key -> size of its payload.
+        leased: key -> its entry.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.engines = MemoryEngine(), MemoryEngine()
+        self.store = OrderedStore.on(*self.engines, "b1", "c", "0" * 16)
+        self.store.commit([CreatePartition(UID, "t")])
+        self.timeline = Timeline(UID, hot_rows_max=HOT_ROWS, order=RankOrder())
+        self.queue = RankQueue(self.timeline)
+        self.stamp = START
+        self.waiting: dict[int, tuple[int, int, int]] = {}
+        self.sizes: dict[int, int] = {}
+        self.leased: dict[int, Entries] = {}
+        self.requests = 0
+
+    # -------------------------------------------------------------- the log
+
+    def apply(self, record: Record, body: bytes = b"") -> Any:
+        record.sequence, record.epoch, record.stamp = self.timeline.applied + 1, 1, self.stamp
+        if record.kind != RecordKind.LEASE:
+            self.requests += 1
+            record.requests = (RequestRef(b"c" * 16, self.requests, self.requests, record.rows),)
+        self.store.commit([AppendLog(UID, [LogEntry(record, body)])])
+        return self.replay(record)
+
+    def replay(self, record: Record) -> Any:
+        asked = self.timeline.cold(record)
+        if asked is not None:
+            found = self.store.read(ReadEntries(1, UID, *asked))
+            assert isinstance(found, EntriesRead)
+            self.timeline.entries_read(found.entries, (asked.first, asked.sequence, asked.row))
+        applied = self.timeline.apply(record)
+        self.queue.add(applied.waiting)
+        return applied
+
+    def named(self, kind: RecordKind, keys: list[int], firsts: list[int], **columns: Any) -> Record:
+        record = Record(kind, UID, 0, 0, 0)
+        record.target_sequence = np.array([key >> 16 for key in keys], np.uint64)
+        record.target_row = np.array([key & 0xFFFF for key in keys], np.uint16)
+        record.first = np.array(firsts, np.uint64)
+        if kind != RecordKind.LEASE:
+            record.token = np.zeros(len(keys), np.uint64)
+        for name, value in columns.items():
+            setattr(record, name, value)
+        return record
+
+    # -------------------------------------------------------------- what users do
+
+    def insert(self, rows: int) -> None:
+        sizes = [self.random.randrange(RANKS) for _ in range(rows)]
+        dues = [self.stamp + self.random.randrange(-500, 4_000) for _ in range(rows)]
+        record = Record(RecordKind.INSERT, UID, 0, 0, 0)
+        record.due = np.array(dues, np.uint64)
+        record.size = np.array(sizes, np.uint32)
+        record.crc = np.zeros(rows, np.uint32)
+        sequence = self.timeline.applied + 1
+        for row, (size, due) in enumerate(zip(sizes, dues, strict=True)):
+            wait_at, key = max(due, self.stamp), sequence << 16 | row
+            self.sizes[key] = size
+            self.waiting[key] = (size + due) % RANKS, wait_at, wait_at
+        self.apply(record, b"x" * sum(sizes))
+
+    def move(self) -> None:
+        """To another instant, and so perhaps to another rank."""
+        if not self.waiting:
+            return
+        key = self.random.choice(sorted(self.waiting))
+        _, wait_at, first = self.waiting[key]
+        due = self.random.choice((wait_at, wait_at - 1, self.stamp + self.random.randrange(-5, 4_000)))
+        self.waiting[key] = (self.sizes[key] + due) % RANKS, max(due, self.stamp), first
+        self.apply(self.named(RecordKind.MOVE, [key], [first], due=np.array([due], np.uint64)))
+
+    def cancel(self) -> None:
+        if self.waiting:
+            key = self.random.choice(sorted(self.waiting))
+            first = self.waiting.pop(key)[2]
+            self.apply(self.named(RecordKind.CANCEL, [key], [first]))
+
+    def nack(self) -> None:
+        if self.leased:
+            key = self.random.choice(sorted(self.leased))
+            row = self.leased.pop(key)
+            delay = self.random.randrange(2_000)
+            self.waiting[key] = int(ranks_of(row)[0]), self.stamp + delay, int(row["first"][0])
+            amount = np.array([delay], np.uint64)
+            token = row["token"].copy()
+            self.apply(
+                self.named(RecordKind.NACK, [key], [int(row["first"][0])], token=token, amount_ms=amount)
+            )
+
+    # -------------------------------------------------------------- what the replica does
+
+    def ready(self) -> list[tuple[int, int, int]]:
+        """All that is ready, as (rank, wait_at, key), in order."""
+        found = [(rank, at, key) for key, (rank, at, _) in self.waiting.items() if at <= self.stamp]
+        return sorted(found)
+
+    def lease(self, limit: int) -> int:
+        """Lease what comes next: it must be what the sorted list begins with."""
+        found = self.queue.pop(self.stamp, limit, {}.keys())
+        got = list(
+            zip(ranks_of(found).tolist(), found["wait_at"].tolist(), keys_of(found).tolist(), strict=True)
+        )
+        assert got == self.ready()[: len(got)]
+        if not got:
+            return 0
+        record = self.named(RecordKind.LEASE, [key for *_, key in got], found["first"].tolist())
+        record.consumer, record.consumers = np.zeros(len(got), np.uint16), (b"a" * 16,)
+        record.lease_ms = np.array([30_000], np.uint64)
+        for row in np.split(self.apply(record).leased, len(got)):
+            key = int(keys_of(row)[0])
+            del self.waiting[key]
+            self.leased[key] = row
+        return len(got)
+
+    def checkpoint(self) -> None:
+        save = self.timeline.checkpoint()
+        if save is not None:
+            self.store.commit([save])
+            self.timeline.checkpoint_saved(save.applied)
+
+    def scan(self) -> bool:
+        """Do what the window wants; returns whether it wanted anything."""
+        wanted = self.timeline.wants_scan()
+        if wanted is None:
+            return False
+        found = self.store.read(ScanIndex(1, UID, *wanted))
+        assert isinstance(found, IndexScanned)
+        gained = self.timeline.scanned(
+            found.entries, found.exhausted, wanted[:2], found.looked_to, found.left_out, found.following
+        )
+        self.queue.add(gained)
+        return True
+
+    def restart(self) -> None:
+        self.store = OrderedStore.on(*self.engines, "b1", "c", "0" * 16)
+        (recovered,) = self.store.recover()
+        self.timeline = Timeline(UID, recovered, HOT_ROWS, order=RankOrder())
+        self.queue = RankQueue(self.timeline)
+        for entry in recovered.tail:
+            self.replay(entry.record)
+        self.queue.renew(self.timeline.deliverable_hot())
+        assert self.timeline.scheduled_count == len(self.waiting)
+        assert keys_of(self.timeline.leased()).tolist() == sorted(self.leased)
+
+    def settle(self) -> None:
+        """Write down what there is, and let the window have what it wants."""
+        self.checkpoint()
+        rows = [key[3:4] for key in self.engines[0].keys(*layout.whole(UID))]
+        assert rows.count(b"i") == rows.count(b"o") == len(self.waiting), "nothing stays where it was before"
+        for _ in range(1_000):
+            if not self.scan():
+                break
+        else:
+            pytest.fail("the window wants more and more")
+        assert self.timeline.hot_count <= HOT_ROWS + RANKS
+        assert self.timeline.memory_rows <= HOT_ROWS + RANKS + len(self.leased) + self.timeline.dirty_rows
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_what_comes_out_is_always_the_first_of_the_order(seed: int) -> None:
+    mesh = Mesh(seed)
+    choice = mesh.random.choice
+    for _ in range(150):
+        mesh.stamp += choice((0, 0, 0, 40, 300))
+        what = mesh.random.random()
+        if what < 0.35:
+            mesh.insert(mesh.random.randint(1, 12))
+        elif what < 0.5:
+            mesh.move()
+        elif what < 0.6:
+            mesh.cancel()
+        elif what < 0.7:
+            mesh.nack()
+        elif what < 0.85:
+            mesh.lease(mesh.random.randint(1, 6))
+        elif what < 0.88:
+            mesh.restart()
+        elif what < 0.94:
+            mesh.scan()
+        else:
+            mesh.settle()
+    mesh.stamp += 10_000
+    while mesh.waiting:
+        mesh.settle()
+        assert mesh.lease(3), "something waits, and nothing comes out"
