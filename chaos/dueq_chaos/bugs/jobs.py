@@ -19,7 +19,7 @@ JOBS: Final = (
         "decision-not-learnt",
         "A partition asks what has become of a job, and does not listen to the answer.",
         "Kafka KIP-664: transactions that hang, since nobody tells a partition how they have ended",
-        (change("core.partition.jobs:Jobs.told", "if self._partition.replica.serving:", "if False:"),),
+        (change("core.partition.jobs:Jobs.told", "if self._partition.serving:", "if False:"),),
         seeds=48,
         finders=(12,),
     ),
@@ -52,7 +52,7 @@ JOBS: Final = (
         (
             change(
                 "core.partition.jobs:Jobs._grow_older",
-                "timeline.applied == self._partition.replica.end",
+                "timeline.applied == self._partition.log_end",
                 "False",
             ),
         ),

@@ -17,11 +17,12 @@ page is worked on at a time, so memory and the log hold little of it, however la
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from dueq import limits
+from dueq.core.partition.care import CaredPartition
 from dueq.core.ports.entry import NO_ENTRIES, Entries, keys_of
 from dueq.core.ports.persistence import IndexScanned, ScanIndex
 from dueq.core.state.applied import Applied
@@ -33,9 +34,6 @@ from dueq.instant import Now
 from dueq_codecs.messages import JobAsk, JobTell
 from dueq_codecs.records import JobAction, JobState, Record, RecordKind
 from dueq_codecs.rules import home_of
-
-if TYPE_CHECKING:
-    from dueq.core.partition.partition import Partition
 
 ASK_US_MIN: Final = 500_000
 ASK_US_MAX: Final = 5_000_000
@@ -102,7 +100,7 @@ class Jobs:
         asks: questions to the leaders of other partitions, to be taken by the broker.
     """
 
-    def __init__(self, ctx: Context, partition: Partition) -> None:
+    def __init__(self, ctx: Context, partition: CaredPartition) -> None:
         self._ctx, self._partition = ctx, partition
         self.asks: list[JobAsk] = []
         self._open: dict[bytes, _Open] = {}
@@ -142,7 +140,7 @@ class Jobs:
     def asked(self, ask: JobAsk, now: Now) -> JobTell | None:
         """Answer the leader of another partition; None where this one does not decide."""
         key = _key_of(ask)
-        if not self._partition.replica.serving or not self._table.is_home(key):
+        if not self._partition.serving or not self._table.is_home(key):
             return None
         job = self._table.by_key.get(key)
         state = JobState.OPEN if job is None else job.state
@@ -157,12 +155,12 @@ class Jobs:
         action = _ACTION_OF.get(JobState(tell.state)) if tell.state in tuple(JobState) else None
         if job is None or job.state != JobState.OPEN or action is None or self._table.is_home(key):
             return
-        if self._partition.replica.serving:
+        if self._partition.serving:
             self._decide(key, job.until, action, now)
 
     def tick(self, now: Now) -> bool:
         """Ask, abort what is late, begin to work off; returns whether anything is left to do."""
-        if not self._partition.replica.serving:
+        if not self._partition.serving:
             return False
         undecided = self._table.open
         for job in undecided:
@@ -185,10 +183,7 @@ class Jobs:
         if 8 * len(self._table.by_key) < limits.JOBS_MAX:
             return False
         timeline = self._partition.timeline
-        if (
-            timeline.applied == self._partition.replica.end
-            and self._mesh_ms(now) - timeline.stamp >= AGE_STEP_MS
-        ):
+        if timeline.applied == self._partition.log_end and self._mesh_ms(now) - timeline.stamp >= AGE_STEP_MS:
             self._partition.propose(Record(RecordKind.BARRIER, self._partition.uid, 0, 0, 0), now)
         return True
 

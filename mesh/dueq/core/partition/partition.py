@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
@@ -84,6 +85,7 @@ class Partition:
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
         self.timeline = self._timeline_of(usable)
         self.jobs = Jobs(ctx, self)
+        self._cares: tuple[Care, ...] = (self.jobs,)
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
@@ -128,6 +130,16 @@ class Partition:
     def epoch(self) -> int:
         """The epoch of the present leadership (of the replica, when it does not lead)."""
         return self.replica.epoch
+
+    @property
+    def serving(self) -> bool:
+        """Whether this broker leads it, and has applied the barrier of its leadership."""
+        return self.replica.serving
+
+    @property
+    def log_end(self) -> int:
+        """Sequence of the last record."""
+        return self.replica.end
 
     @property
     def level(self) -> int:
@@ -241,7 +253,8 @@ class Partition:
         """Answer everybody who waits: what is in the log may still be committed by another leader."""
         self._proposals.leadership_lost(now)
         self.checkpoints.leadership_lost()
-        self.jobs.end()
+        for care in self._cares:
+            care.end()
         self.levels.leadership_lost()
         self.uploads.leadership_lost()
         self.dispatcher.unlead(self.uid, now)
@@ -286,7 +299,8 @@ class Partition:
     def _applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
         if self.replica.barrier_applied(record):
             self.dispatcher.lead(self, now)
-            self.jobs.begin()
+            for care in self._cares:
+                care.begin()
             self.ctx.log(
                 "info", "partition.served", uid=self.uid, epoch=record.epoch, sequence=record.sequence
             )
@@ -294,7 +308,8 @@ class Partition:
         self._proposals.applied(record, applied)
         if self.replica.serving:
             self.dispatcher.applied(self.uid, record, applied, now)
-            self.jobs.applied(record, applied, now)
+            for care in self._cares:
+                care.applied(record, applied, now)
 
     # -------------------------------------------------------------- checkpoints, trimming, the hot window
 
@@ -359,7 +374,9 @@ class Partition:
             wants = True
         self._pump(now)
         wants = self.levels.tick(now) or wants
-        return self.jobs.tick(now) or wants
+        for care in self._cares:
+            wants = care.tick(now) or wants
+        return wants
 
     # -------------------------------------------------------------- messages of peers
 
