@@ -124,7 +124,7 @@ class Busy(Unavailable):
 
 
 class DiskFull(Unavailable):
-    """The brokers' disks are nearly full: no inserts; acks and cancels go on."""
+    """The brokers' disks, or their stores in memory, are nearly full: no inserts; acks and cancels go on."""
 
 
 class NotEnoughReplicas(Unavailable):
