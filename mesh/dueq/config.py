@@ -18,7 +18,7 @@ _PREFIX: Final = "DUEQ_"
 _OTHERS: Final = frozenset({"DUEQ_ENDPOINTS", "DUEQ_PARENT_PID"})
 """Variables that are not for the broker."""
 _SERVICE_LINK: Final = re.compile(r"DUEQ_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\w+)?)")
-"""What Kubernetes sets in every container when a service is called dueq, or dueq-something."""
+"""Variables that Kubernetes sets in every container when a service is called dueq, or dueq-something."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _ADDRESS: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 _HOT_ROWS: Final = range(64, (1 << 24) + 1)

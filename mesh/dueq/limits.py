@@ -50,7 +50,7 @@ REPLICAS_MAX: Final = 7
 DEDUP_WINDOW: Final = 256
 """Requests of a client whose answers a partition remembers."""
 DEDUP_MS: Final = 15 * 60 * 1000
-"""How long answers are remembered, in the age of the partition."""
+"""Time for which answers are remembered, in the age of the partition."""
 DEDUP_BYTES_MAX: Final = 8 << 20
 """Most memory of the remembered answers of a partition."""
 REQUESTS_IN_FLIGHT_MAX: Final = 128
@@ -62,9 +62,9 @@ JOBS_MAX: Final = 4096
 JOB_HIDDEN_MS_MAX: Final = 7 * 24 * 3600 * 1000
 """The latest instant, from now, by which a hidden job must be committed."""
 JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
-"""How long a job is remembered after its last record and after that instant; so are the answers to its INSERTs."""
+"""Memory of a job after its last record and after that instant, and of the answers to its INSERTs."""
 JOB_ANSWERED_MS: Final = JOB_MEMORY_MS - 24 * 3600 * 1000
-"""How long after that instant a job that home does not know was certainly never committed."""
+"""For this long after that instant, a job that home does not know was certainly never committed."""
 JOB_DEDUP_WINDOW: Final = 65_536
 """Requests with a job, of a client, whose answers a partition remembers."""
 JOB_DEDUP_BYTES_MAX: Final = 16 << 20
@@ -87,7 +87,7 @@ LOOK_AHEAD_MS_MIN: Final = 30
 LOOK_AHEAD_MS_MAX: Final = 250
 """Longest time before the due instant at which leases are committed."""
 LEASE_GATHER_MS: Final = 100
-"""How far beyond the look-ahead messages are leased along with those within it."""
+"""Messages this far beyond the look-ahead are leased along with those within it."""
 ACK_LINGER_MS: Final = 100
 """Longest wait of an ack that nobody waits for, in the consumer: each request is answered and counted on its own."""
 ACK_GATHER_MS: Final = 100
@@ -129,7 +129,7 @@ SNAPSHOT_IDLE_MS: Final = 30_000
 
 # Reading
 FORECAST_SECONDS_MAX: Final = 3600
-"""How far a forecast may look ahead, in seconds."""
+"""Longest forecast, in seconds."""
 
 # Browsing
 BROWSE_SNAPSHOTS_MAX: Final = 8
@@ -155,7 +155,7 @@ MAX_CLOCK_OFFSET_MS: Final = 250
 CLOCK_STEP_MS: Final = 50
 """A wall clock that moves this much against the monotonic one has been set: pushes wait for new measurements."""
 CLOCK_DRIFT_PPM: Final = 500
-"""How fast clocks may part while one is slewed (the most that adjtimex does): an old measurement is worth less."""
+"""Largest drift between clocks while one is slewed (the most that adjtimex does): an old measurement is worth less."""
 HANDOVER_MS: Final = 60_000
 """Shortest time between two such handovers of a broker."""
 

@@ -21,7 +21,7 @@ from typing import Final
 _LOWEST: Final = 15_000
 _BLOCK: Final = 64
 _BLOCKS_MAX: Final = 8
-"""Of one process; then it begins anew with the first."""
+"""Most blocks of one process; after the last it begins anew with the first."""
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 

@@ -1,4 +1,4 @@
-"""How other threads hand events to the loop: a queue, and a descriptor that wakes it."""
+"""The way of other threads' events into the loop: a queue, and a descriptor that wakes it."""
 
 from __future__ import annotations
 

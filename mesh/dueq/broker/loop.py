@@ -46,7 +46,7 @@ _OVERDUE_US = 4 * _SECOND_US
 
 
 class Core(Protocol):
-    """What the loop drives."""
+    """The core as the loop drives it."""
 
     def step(self, events: list[Event], now: Now) -> list[Effect]:
         """Take a turn."""

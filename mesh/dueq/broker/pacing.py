@@ -29,7 +29,7 @@ FASTER_AT_FIRST: Final = 1.5
 ROWS_PER_S_MIN: Final = 1_000
 ROWS_PER_S_AT_FIRST: Final = 4_000
 ROWS_PER_S_MAX: Final = 400_000
-"""From here on there is no limit."""
+"""At this pace and beyond there is no limit."""
 IDLE_US: Final = 1_000_000
 """After so long without a push there is nobody to make room for; after so long without an insert a load begins anew."""
 AHEAD_S: Final = 0.05
@@ -37,7 +37,7 @@ AHEAD_S: Final = 0.05
 
 
 class Pace:
-    """How many rows of what is due much later may be taken in.
+    """Bounds the rows due much later that may be taken in.
 
     Attributes:
         rows_per_s: the limit; None: as fast as it goes.

@@ -225,7 +225,7 @@ def _opened(config: BrokerConfig, log: structlog.stdlib.BoundLogger) -> Store:
 
 
 def _log_retain_bytes(config: BrokerConfig) -> int:
-    """How much of each log is kept for brokers that were away.
+    """Size of each log that is kept for brokers that were away.
 
     A store in memory keeps none: who was away and has lost everything needs a snapshot, and what was kept would hold
     payloads that nobody needs, until they fill the memory.
@@ -234,12 +234,12 @@ def _log_retain_bytes(config: BrokerConfig) -> int:
 
 
 def _folder(config: BrokerConfig) -> Path | None:
-    """Where the broker's own files go; nowhere, if what they speak of ends with the process."""
+    """The folder of the broker's own files; none if their subject ends with the process."""
     return config.data if is_durable(config.store) else None
 
 
 def _advertised(advertise: str, bound: str) -> str:
-    """Where others reach this broker: as configured, else where it is bound, a wildcard as the host's name."""
+    """The address by which others reach this broker: as configured, else as bound (host name for a wildcard)."""
     if advertise:
         return advertise
     host, _, port = bound.removeprefix("tcp://").rpartition(":")

@@ -24,7 +24,7 @@ _MORE_FOLLOWS = _NOBLOCK | int(zmq.SNDMORE)
 
 @dataclass
 class Counts:
-    """What the sockets count; grows only, except for what is taken for the log.
+    """The counts of the sockets. They only grow, except for those that are taken for the log.
 
     Attributes:
         frames_in, frames_out: messages received and accepted, and sent.

@@ -1,4 +1,4 @@
-"""How many messages fall into each second, and what follows from that for minutes."""
+"""Numbers of messages in each second, and in each minute."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def planned(
 
 @contextmanager
 def _said_plainly() -> Iterator[None]:
-    """What Spark finds wrong with the data (a torn file, a value that cannot be cast) in one sentence."""
+    """Spark's complaint about the data (a torn file, a value that cannot be cast) in one sentence."""
     try:
         yield
     except (PySparkException, Py4JError) as error:

@@ -191,7 +191,7 @@ def _comparable(frame: DataFrame, name: str, role: str) -> Column:
 
 
 def _deduplicated(rows: DataFrame, deduplication: Deduplication) -> DataFrame:
-    """Of rows alike that are left one stays; which one follows from what they hold, not from their order."""
+    """Keeps one of several equal rows; their contents decide which, not their order."""
     due = F.col(_ASKED).desc() if deduplication.keep == "latest" else F.col(_ASKED).asc()
     zone = [ZONE] if ZONE in rows.columns else []
     order = Window.partitionBy(_BY).orderBy(F.col(_FATE).isNotNull(), due, _DUE, _KEY, _PAYLOAD, *zone)

@@ -1,4 +1,4 @@
-"""What a campaign did, or would do."""
+"""The report of a campaign: its results, or its plan."""
 
 from __future__ import annotations
 

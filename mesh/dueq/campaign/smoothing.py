@@ -174,7 +174,7 @@ def _after(arriving: Counts, slots: list[tuple[int, int, int]]) -> Counts:
     in_slots_before = np.concatenate([[0], np.cumsum(count)])
 
     def covered(places: I64) -> I64:
-        """How many of the places below these are in slots."""
+        """Number of places below these that are in slots."""
         slot = np.searchsorted(first, places, side="right") - 1
         whole = in_slots_before[np.maximum(slot, 0)]
         part = np.clip(places - first[np.maximum(slot, 0)], 0, count[np.maximum(slot, 0)])

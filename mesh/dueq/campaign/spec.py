@@ -163,7 +163,7 @@ class Suppression:
 
 @dataclass(frozen=True)
 class Deduplication:
-    """Of rows alike in `by`, the one that is due first ("earliest") or last ("latest") stays."""
+    """Keeps one of the rows that are equal in `by`: the one that is due first ("earliest") or last ("latest")."""
 
     by: tuple[str, ...]
     keep: str

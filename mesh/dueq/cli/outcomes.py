@@ -1,4 +1,4 @@
-"""What became of the messages that a command named."""
+"""The outcomes of the messages that a command named."""
 
 from __future__ import annotations
 

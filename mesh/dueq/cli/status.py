@@ -20,7 +20,7 @@ from dueq.errors import DueqError
 from dueq.limits import MAX_CLOCK_OFFSET_MS
 
 Document = dict[str, Any]
-"""What `Client.status` returns. Brokers of different builds answer: every key may be missing."""
+"""The result of `Client.status`. Brokers of different builds answer: every key may be missing."""
 
 _SPARK_WIDTH = 20
 _WIDTH = 140

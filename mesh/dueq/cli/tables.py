@@ -1,4 +1,4 @@
-"""How every table of the command line looks."""
+"""The look of every table of the command line."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def up(
 
 
 def _folder(data: Path | None, store: str, zookeeper: bool) -> Path | None:
-    """Where the mesh is kept; None: in a temporary folder.
+    """The mesh's folder; None: a temporary one.
 
     ZooKeeper must not remember topics whose messages are gone.
     """

@@ -1,4 +1,4 @@
-"""What callers may pass, checked before anything is sent; each refusal names the value and the limit."""
+"""Arguments of callers, checked before anything is sent; each refusal names the value and the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits, as callers see it, and the walk over one partition's pages that both faces make."""
+"""Waiting messages as callers see them, and the walk over one partition's pages that both faces make."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Walk:
         self._long: dict[int, list[bytes]] = {}
 
     def order(self) -> Order[PageAnswer | None] | None:
-        """What to ask next; None when the present page is complete. A chunk that cannot be read is None."""
+        """The next request; None when the present page is complete. A chunk that cannot be read is None."""
         if self._answer is not None and not self._missing:
             return None
         upload = chunk = 0
@@ -208,7 +208,7 @@ class Walk:
         return events.EndBrowse(self._topic, self._uid, self._snapshot, self._keeper)
 
     def _bodies(self, lengths: list[int], body: memoryview) -> list[bytes | None]:
-        """What came of each row: payload or key; of a long payload the chunks put together."""
+        """The body of each row: payload or key; of a long payload the chunks put together."""
         assert self._answer is not None
         reply = self._answer.reply
         columns = zip(lengths, reply.size.tolist(), reply.upload.tolist(), reply.crc.tolist(), strict=True)

@@ -65,7 +65,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """What the mesh knows of a job.
+    """The mesh's knowledge of a job.
 
     Attributes:
         topic: whose messages.
@@ -133,7 +133,7 @@ def act(topic: str, action: JobAction, key: bytes, until_ms: int, at_home: bool)
 
 
 def read(topic: str, key: bytes, job_id: str) -> Order[JobInfo | None]:
-    """What the mesh knows of one job."""
+    """Read one job."""
 
     def finish(found: Inspection) -> JobInfo | None:
         infos = _merged(found, topic, deciding=key)
@@ -143,7 +143,7 @@ def read(topic: str, key: bytes, job_id: str) -> Order[JobInfo | None]:
 
 
 def read_all(topic: str) -> Order[list[JobInfo]]:
-    """What the mesh knows of all jobs of a topic."""
+    """Read all jobs of a topic."""
     return Order(
         lambda call, at: events.Inspect(call, at, "jobs", topic), lambda found: _merged(found, topic)
     )

@@ -1,4 +1,4 @@
-"""What every broker says of itself, put together to one picture of the mesh."""
+"""The status documents of all brokers, put together to one picture of the mesh."""
 
 from __future__ import annotations
 

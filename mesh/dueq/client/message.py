@@ -1,4 +1,4 @@
-"""What both faces' messages tell."""
+"""The message as both faces show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dueq.client.runtime import mono_us
 
 
 class BaseMessage:
-    """What both faces' messages tell. Two are equal if they are the same lease of the same message."""
+    """A message as both faces show it. Two are equal if they are the same lease of the same message."""
 
     __slots__ = ("_consumer", "_delivery")
     _consumer: Any

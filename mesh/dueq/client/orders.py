@@ -114,7 +114,7 @@ def describe(topic: str) -> Order[TopicInfo]:
 
 
 def forecast(topic: str, seconds: int) -> Order[list[tuple[int, int]]]:
-    """What is due soon."""
+    """Counts of messages that are due soon."""
     name = arguments.topic_name(topic)
     ahead = arguments.count(seconds, "seconds", 1, limits.FORECAST_SECONDS_MAX)
     return Order(lambda call, at: events.Inspect(call, at, "forecast", name, ahead), reading.forecast)

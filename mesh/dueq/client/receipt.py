@@ -1,4 +1,4 @@
-"""What an acknowledged request tells besides the ids of its messages."""
+"""An acknowledged request: more than the ids of its messages."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Sockets:
         self._links: dict[zmq.Socket[Any], int] = {}
         self._watched: dict[zmq.Socket[Any], int] = {}
         self.failed: list[Event] = []
-        """What happened while sending; taken in with the next turn."""
+        """Events that happened while sending; taken in with the next turn."""
 
     def open(self, link: int, endpoint: str) -> None:
         """Begin to connect."""

@@ -1,4 +1,4 @@
-"""What brokers have counted, as callers see it."""
+"""The brokers' counts as callers see them."""
 
 from __future__ import annotations
 

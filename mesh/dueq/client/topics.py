@@ -1,4 +1,4 @@
-"""What a client is told about topics."""
+"""Topics as a client sees them."""
 
 from __future__ import annotations
 

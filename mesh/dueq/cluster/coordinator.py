@@ -1,4 +1,4 @@
-"""What the broker asks of whoever holds the cluster's small facts, and the errors of a start."""
+"""The port of the coordinator, which holds the cluster's small facts, and the errors of a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each fact lies in ZooKeeper.
+"""The place of each fact in ZooKeeper.
 
     ROOT/cluster            JSON: cluster id, feature level
     ROOT/next_uid           the next partition uid, in decimal

@@ -1,4 +1,4 @@
-"""What ZooKeeper holds, read and followed.
+"""The contents of ZooKeeper, read and followed.
 
 Watches fire once, coalesce, and say only *that* something changed. So they are level-triggered (pitfall R20):
 each one leads to reading the thing again, which also sets the next watch, and after every reconnect everything

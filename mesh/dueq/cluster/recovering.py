@@ -52,7 +52,7 @@ class PartitionChanged(Unavailable):
 
 
 class Holding(NamedTuple):
-    """What a replica says that it holds of the partition.
+    """A replica's own account of what it holds of the partition.
 
     Attributes:
         role: "leader", "follower", "installing" or "unproven".
@@ -67,7 +67,7 @@ class Holding(NamedTuple):
 
 
 class Fate(Enum):
-    """What is known of the disk that a member of the ISR had when it joined."""
+    """The known facts about the disk that a member of the ISR had when it joined."""
 
     PRESENT = "present"
     """Its broker is registered with it: nothing is lost."""
@@ -103,7 +103,7 @@ class PartitionFacts:
 
     @property
     def name(self) -> str:
-        """How people call it."""
+        """The partition's name for people."""
         return f"{self.topic.name}/{self.index}"
 
     @property

@@ -35,7 +35,7 @@ from dueq.core.ports.membership import CreateTopic, DeleteTopic, PartitionNode, 
 _TRANSACTION_BYTES: Final = 700_000
 """A server refuses, and hangs up on, requests of more than `jute.maxbuffer` (1 MiB unless it was changed)."""
 _OPERATION_BYTES: Final = 80
-"""What one operation takes beyond its path and value: headers, lengths, the access list."""
+"""Bytes of one operation beyond its path and value: headers, lengths, the access list."""
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from dueq.limits import UID_MAX
 
 FORMAT: Final = 1
 FEATURE_LEVEL: Final = 1
-"""What a new cluster begins with."""
+"""The nodes of a new cluster."""
 
 
 class TopicRefused(Exception):

@@ -33,9 +33,9 @@ _LEAD_S, _LEAD_REHEARSALS = 5.0, 3.0
 """From planning to the first departure: Spark's job, the moves and the cancels must be done by then, also on a slow
 machine. So the job is rehearsed, and has several times as long."""
 _GRACE_S = 20.0
-"""How long after the last instant a departure may still come before it counts as lost."""
+"""Time after the last instant in which a departure may still come before it counts as lost."""
 _LINGER_S = 2.0
-"""How long to look for duplicates after the last departure."""
+"""Time for which to look for duplicates after the last departure."""
 _TICK_S = 0.05
 _LOGGING = """\
 rootLogger.level = error
@@ -50,7 +50,7 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 @dataclass(frozen=True)
 class Options:
-    """What the user chose.
+    """The user's choices.
 
     Attributes:
         day: YYYY-MM-DD.
@@ -67,7 +67,7 @@ class Options:
 
 @dataclass
 class _Changes:
-    """What the mesh answered to the moves and cancels."""
+    """The mesh's answers to the moves and cancels."""
 
     moved: int = 0
     cancelled: int = 0

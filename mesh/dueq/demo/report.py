@@ -1,4 +1,4 @@
-"""What was delivered, held against the data's own truth."""
+"""The deliveries, held against the data's own truth."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Report:
         return wrong == 0 and confirmed == truth
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as JSON has it."""
         return asdict(self) | {"good": self.good}
 
     def print(self) -> None:

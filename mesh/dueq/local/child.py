@@ -49,7 +49,7 @@ class BrokerChild:
 
     @property
     def exit_code(self) -> int | None:
-        """As `subprocess.Popen.returncode`; None while it runs or before its first start."""
+        """The exit status, as `subprocess.Popen.returncode`; None while it runs or before its first start."""
         return self._process.poll() if self._process else None
 
     def start(self) -> None:

@@ -103,11 +103,11 @@ class LocalMesh:
 
     @property
     def description_path(self) -> Path:
-        """Where `mesh.json` is while the mesh is up."""
+        """The path of `mesh.json` while the mesh is up."""
         return self.folder / "mesh.json"
 
     def description(self) -> dict[str, Any]:
-        """What `mesh.json` says: ZooKeeper's address and pid (None without), and every broker."""
+        """The content of `mesh.json`: ZooKeeper's address and pid (None without), and every broker."""
         server = self.zookeeper
         return {
             "zookeeper": {"address": server.address, "pid": server.pid} if server else None,

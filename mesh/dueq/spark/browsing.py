@@ -33,7 +33,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(frozen=True)
 class Range:
-    """What is read.
+    """The range to read.
 
     Attributes:
         topic: its name.

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 DUE, PAYLOAD, KEY, REASON, ROW = "due", "payload", "key", "reason", "row"
 AS_JSON: Final = "json"
-"""As `payload`, unless there is a column of this name: the row as JSON."""
+"""Stands for the row as JSON in place of a payload column, unless there is a column of this name."""
 JSON: Final = {
     "ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC",
 }  # fmt: skip
-"""Of rows as JSON: nothing is lost, and nothing depends on the session's time zone."""
+"""Options for rows as JSON: nothing is lost, and nothing depends on the session's time zone."""
 
 
 @dataclass(frozen=True)

@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from dueq.client.sync import Message
 
 MESSAGES_MAX: Final = 8192
-"""Of one micro-batch."""
+"""Most messages of one micro-batch."""
 OPTIONS: Final = ("topic", "endpoints", "max_messages", "lease", "wait", "order_slack")
 _EXTENDS_PER_LEASE: Final = 3
 _WAIT_S: Final = 0.2
 _LAST_WAIT_S: Final = 3.0
-"""How long a query that takes what there is and ends waits for a further message."""
+"""Wait for a further message, in a query that takes what there is and ends."""
 
 
 @dataclass(frozen=True)
 class Consumption:
-    """What a query consumes.
+    """The source of a query.
 
     Attributes:
         topic: its name.

@@ -1,4 +1,4 @@
-"""What failed, found again in what Spark makes of it: an exception of a task comes to the driver as text."""
+"""Finds the failure again in Spark's own error: an exception of a task comes to the driver as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user probably meant."""
+"""Guesses at what a user meant."""
 
 from __future__ import annotations
 

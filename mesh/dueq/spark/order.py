@@ -22,7 +22,7 @@ _SAME_EACH_TIME: Final = (
     "Project", "Filter", "WholeStageCodegen", "InputAdapter", "ColumnarToRow", "Union", "Coalesce",
     "Generate", "Expand", "OneRowRelation",
 )  # fmt: skip
-"""How the names of physical plan nodes begin that give the same rows in the same order in each attempt."""
+"""Beginnings of the names of physical plan nodes that give the same rows in the same order in each attempt."""
 
 
 def in_settled_order(frame: DataFrame) -> DataFrame:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUV"
 _SLACK_MS_MAX: Final = 60_000
 SLACK_S: Final = 0.25
-"""How long a due message is held back for others that were due before it and come from other brokers."""
+"""Time for which a due message is held back for earlier ones that come from other brokers."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a load did, put together from the news of its tasks."""
+"""The report of a load, put together from the news of its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ScheduleReport:
-    """What a call of `schedule` did.
+    """The results of a call of `schedule`.
 
     Attributes:
         rows: rows of the DataFrame.

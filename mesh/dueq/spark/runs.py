@@ -39,7 +39,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         return len(self.size)
 
 

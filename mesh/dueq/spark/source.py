@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class DueqDataSource(DataSource):  # type: ignore[misc]
-    """What Spark asks for its readers and writers."""
+    """The source as Spark knows it: it makes readers and writers."""
 
     @classmethod
     def name(cls) -> str:

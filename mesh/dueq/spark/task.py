@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: Arrow batches in, requests to the mesh, news of each request out.
+"""The work inside a Spark task: Arrow batches in, requests to the mesh, news of each request out.
 
 **Once, although tasks are repeated.** The mesh knows a repeated request by (client id, sequence, digest).
 So everything that makes up a request follows from the load, the Spark partition and the rows alone: rows are
@@ -58,7 +58,7 @@ _SHOWN_BYTES = 40
 
 @dataclass(frozen=True)
 class Load:
-    """What is loaded, the same in each attempt: plain values that travel to the executors, no connection.
+    """The load, the same in each attempt: plain values that travel to the executors, no connection.
 
     Attributes:
         name: 16 bytes or more from which client ids are made.

@@ -41,7 +41,7 @@ STREAM_OPTIONS: Final = tuple(name for name in OPTIONS if name != "hidden_for")
 
 @dataclass
 class Loaded(WriterCommitMessage):  # type: ignore[misc]
-    """What one task did.
+    """The results of one task.
 
     Attributes:
         rows: messages that are committed.

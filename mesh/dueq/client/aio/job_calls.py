@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class AsyncJobCalls:
-    """What an `AsyncClient` does with jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
+    """A client's calls that concern jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
 
     _timeout: float
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AsyncLooking:
-    """What an `AsyncClient` shows of waiting messages, and of what was delivered."""
+    """A client's calls that show waiting messages, and counts of deliveries."""
 
     _runtime: Runtime | None
     _closed: bool

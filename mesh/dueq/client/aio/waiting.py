@@ -1,4 +1,4 @@
-"""How tasks wait for the I/O thread: answers come into the loop that awaits them, many with one awakening.
+"""Waiting for the I/O thread, in tasks: answers come into the loop that awaits them, many with one awakening.
 
 There is no loop of its own and no global one.
 """
@@ -19,7 +19,7 @@ sleep = asyncio.sleep
 
 
 class _Bridge:
-    """From I/O threads into one loop; what comes close together costs one awakening."""
+    """From I/O threads into one loop; actions that come close together cost one awakening."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call = loop.call_soon_threadsafe
@@ -49,7 +49,7 @@ class Bridges:
         self._of: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Bridge] = weakref.WeakKeyDictionary()
 
     def here(self) -> _Bridge:
-        """That of the running loop."""
+        """The bridge of the running loop."""
         loop = asyncio.get_running_loop()
         bridge = self._of.get(loop)
         if bridge is None:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class JobCalls:
-    """What an `Client` does with jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
+    """A client's calls that concern jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
 
     _timeout: float
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Looking:
-    """What an `Client` shows of waiting messages, and of what was delivered."""
+    """A client's calls that show waiting messages, and counts of deliveries."""
 
     _runtime: Runtime | None
     _closed: bool

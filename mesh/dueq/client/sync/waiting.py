@@ -1,4 +1,4 @@
-"""How threads wait for the I/O thread."""
+"""Waiting for the I/O thread, in threads."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _QUIET_US: Final = 1_000_000
 
 
 class Balance:
-    """What this broker leads and another should."""
+    """Partitions that this broker leads and another should."""
 
     def __init__(self, ctx: Context, partitions: Mapping[int, Partition], now: Now) -> None:
         self._ctx = ctx

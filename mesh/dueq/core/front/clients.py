@@ -1,4 +1,4 @@
-"""What clients say: sessions, metadata, topics, changes, consumers.
+"""Requests of clients: sessions, metadata, topics, changes, consumers.
 
 Every request passes the gate (`gate.py`) before a handler sees it, here and again at the broker that it is relayed to.
 A broker that does not lead the partition sends the frame on to the one that does (`Relay`) and the answer back,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 Bodies = list[bytes | memoryview]
 
 FOR_CONSUMERS: Final = (Push, PushChunk, ConsumerReply)
-"""What a leader sends to consumers."""
+"""Messages from a leader to consumers."""
 METADATA_TOPICS: Final = 200
 METADATA_PARTITIONS: Final = 500
 """Most topics, and partitions of them, in one answer: no delivery waits for ten thousand."""

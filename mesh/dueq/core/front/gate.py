@@ -28,7 +28,7 @@ from dueq_codecs.records import RecordKind
 
 
 class Operation(StrEnum):
-    """What a client asks for."""
+    """The kind of a client's request."""
 
     METADATA = "metadata"
     INSPECT = "inspect"
@@ -49,7 +49,7 @@ class Operation(StrEnum):
 
 
 class Passage(NamedTuple):
-    """What passes the gate.
+    """A request at the gate.
 
     Attributes:
         operation: what is asked for.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dueq.core.partition.partition import Partition
 
 JOBS_SHOWN_MAX = 20_000
-"""In one document: it has to fit a frame."""
+"""Most jobs in one document: it has to fit a frame."""
 GAUGES_AT_ONCE = 500
 """Partitions that one call of `gauges` looks at, a few milliseconds: of ten thousand each is seen every 20 calls."""
 
@@ -171,7 +171,7 @@ class Status:
         return document
 
     def gauges(self, now: Now) -> dict[str, Any]:
-        """What the metrics port shows besides the counters; of many partitions, some as they were a while ago."""
+        """The gauges of the metrics port; with many partitions, some are as they were a while ago."""
         self._gauge_some(now)
         return {
             "partitions": list(self._gauged.values()),

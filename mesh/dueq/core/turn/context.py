@@ -1,4 +1,4 @@
-"""What every part of one broker's core shares: who it is, its peers, and the effects gathered in this turn.
+"""The things that all parts of one broker's core share: who it is, its peers, and the effects gathered in this turn.
 
 Nothing here decides anything. Parts add orders during a turn; `BrokerCore.step` takes them at its end, so
 that one turn makes one `Persist` and one frame per peer.

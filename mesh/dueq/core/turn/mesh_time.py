@@ -42,7 +42,7 @@ SLOT_US: Final = 1_000_000
 SLOTS: Final = 10
 """The best measurement of each slot is kept, for 10 s in all."""
 DRIFT_US: Final = 2 * SLOT_US * limits.CLOCK_DRIFT_PPM // 1_000_000
-"""How far two clocks may part in the time of a slot."""
+"""Largest drift of two clocks in the time of a slot."""
 VERDICT_US: Final = 1_000_000
 """Least time between two of the three measurements that convict a clock."""
 VERDICTS: Final = 3
@@ -276,11 +276,11 @@ class MeshTime:
             self.hold, self.settled = False, True
 
     def _measured(self) -> int:
-        """How many clocks were measured since the start or the last step, the own one included."""
+        """Number of clocks measured since the start or the last step, the own one included."""
         return 1 + sum(peer.fresh for peer in self._peers.values())
 
     def _beyond(self, now: Now) -> int:
-        """How many peers are beyond the limit on one side (the side of more)."""
+        """Number of peers beyond the limit on one side (the side with more)."""
         base_us = now.wall_us - now.mono_us
         ahead = behind = 0
         for peer in self._peers.values():

@@ -123,7 +123,7 @@ class Peer:
             self._echo = (frame.sent_mono_us, frame.sent_wall_us, now.wall_us)
 
     def silent_for_us(self, now: Now) -> int:
-        """How long nothing has been heard (since registration was seen, when nothing ever was)."""
+        """Time since anything was heard, or since registration was seen when nothing ever was."""
         return now.mono_us - self.heard_at_us
 
     def wants_frame(self, now: Now) -> bool:

@@ -1,4 +1,4 @@
-"""What a broker's core must know of itself."""
+"""The settings of a broker's core."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class CoreSettings:
     store_id: str
     cluster_id: str
     endpoint: str
-    """Where clients and peers reach this broker."""
+    """The address by which clients and peers reach this broker."""
     metrics: str = ""
     """Address of the metrics port, or empty."""
     max_clock_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS
     hot_rows_total: int = limits.HOT_ROWS_TOTAL
     log_retain_bytes: int = limits.LOG_RETAIN_BYTES
-    """How much of each log is kept for followers that were away: beyond it they need a snapshot."""
+    """Bytes of each log that are kept for followers that were away: beyond it they need a snapshot."""
     feature_level: int = FEATURE_LEVEL
-    """Of this build."""
+    """The newest feature level that this build knows."""

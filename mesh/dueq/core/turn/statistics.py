@@ -1,4 +1,4 @@
-"""What was delivered and scheduled, hour by hour and topic by topic: counts for people, for a week.
+"""Counts of deliveries and inserts, hour by hour and topic by topic, for people, for a week.
 
 Nothing here is state of a partition: each broker counts what it did as a leader, and who reads adds up. Counted per
 batch, so a push of a thousand messages costs what one costs.

@@ -1,4 +1,4 @@
-"""What the client knows of topics: settings, partitions, leaders.
+"""The client's knowledge of topics: settings, partitions, leaders.
 
 Answers of brokers may be old; of two answers about a partition the one with the higher epoch holds.
 """

@@ -18,7 +18,7 @@ PATIENCE_US: Final = 2_000_000
 
 @dataclass(slots=True)
 class Inspection:
-    """What the brokers answered to an Inspect call.
+    """The brokers' answers to an Inspect call.
 
     Attributes:
         metadata: brokers, and the topic if one was named, as one broker knows them.

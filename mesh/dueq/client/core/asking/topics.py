@@ -80,7 +80,7 @@ class Question:
 
     @property
     def all_asked(self) -> bool:
-        """As many attempts as there are brokers to ask."""
+        """One attempt for each broker that can be asked."""
         return self.ask is not None and self.ask.attempts >= len(self._topics.links.up())
 
     def not_found(self, answer: Answer) -> None:

@@ -26,7 +26,7 @@ _RETURN_US: Final = 3_000
 
 
 class Crowd:
-    """What one client inserts into one topic, wherever it goes.
+    """The inserts of one client into one topic, whatever partition they go to.
 
     Attributes:
         turn: counts the requests: where the next one goes.

@@ -32,7 +32,7 @@ OUT_BYTES_MAX: Final = 24 << 20
 SILENCE_US: Final = 1_000_000
 SILENCE_US_MAX: Final = 4_000_000
 REPEAT_US: Final = limits.DEDUP_MS * 1000 - 60_000_000
-"""How long after its first attempt a request may be repeated: brokers forget it a while later."""
+"""Time after its first attempt in which a request may be repeated: brokers forget it a while later."""
 BACK_OFF_US_MIN: Final = 20_000
 BACK_OFF_US_MAX: Final = 500_000
 

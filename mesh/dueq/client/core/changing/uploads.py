@@ -61,7 +61,7 @@ class _Upload:
 
     @property
     def chunks(self) -> int:
-        """How many chunks the present row has."""
+        """The number of chunks of the present row."""
         return -(-len(self.payload) // limits.CHUNK_BYTES)
 
 

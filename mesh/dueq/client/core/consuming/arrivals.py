@@ -16,7 +16,7 @@ Chunks = dict[int, bytes | memoryview]
 
 
 class Arrivals:
-    """What has come in for one consumer.
+    """The pushes that have come in for one consumer.
 
     Attributes:
         held: deliveries whose lease is not finished, by message name.

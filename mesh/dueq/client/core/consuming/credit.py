@@ -1,4 +1,4 @@
-"""How a consumer's credit is divided over the leaders of its topic.
+"""The division of a consumer's credit over the leaders of its topic.
 
 Credit is a limit per leader: the unfinished leases that it may have out to this consumer. The parts must
 never add up to more than the user's credit, counting each leader with the highest limit that may still be in

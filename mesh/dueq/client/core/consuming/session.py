@@ -10,7 +10,7 @@ from dueq_codecs.messages import Push
 
 NUMBERS_KEPT = 64
 PROMISE_US = 250_000
-"""How long credit given for waiting messages stays, though it is not used."""
+"""Time for which credit given for waiting messages stays though it is not used."""
 
 
 class LeaderClock:

@@ -1,4 +1,4 @@
-"""What the user decides about messages, gathered for a moment and repeated until it is confirmed."""
+"""The user's decisions about messages, gathered for a moment and repeated until it is confirmed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dueq.errors import OutcomeUnknown
 from dueq_codecs.records import Outcome, RecordKind
 
 LINGER_US: Final = 2_000
-"""Where somebody waits for the outcome, for the message, or for the credit."""
+"""Delay where somebody waits for the outcome, for the message, or for the credit."""
 PATIENT_US: Final = limits.ACK_LINGER_MS * 1000
 """A decision that has waited this long may wait at the leader, too; with shorter leases it waits less."""
 _WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.EXTEND)

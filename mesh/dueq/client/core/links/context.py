@@ -1,4 +1,4 @@
-"""What every part of the session machine shares: the instant, timers, effects, request numbers, chance."""
+"""The things that all parts of the session machine share: the instant, timers, effects, request numbers, chance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dueq.instant import Now
 
 
 class RandomSource(Protocol):
-    """Where jitter comes from: `random.Random` in life and in the simulator, injected."""
+    """The source of jitter: `random.Random` in life and in the simulator, injected."""
 
     def random(self) -> float:
         """Return a number in [0, 1)."""

@@ -1,4 +1,4 @@
-"""What the codes of answers mean to a caller."""
+"""The errors that callers get for the codes of answers."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Part:
         return IdRun(first, self.uid, reply.sequence, reply.row + self.offset)
 
     def outcomes(self) -> list[Outcome]:
-        """What became of each row of any other kind."""
+        """The outcome of each row of any other kind."""
         assert self.reply is not None
         rows = self.reply.outcomes[self.offset : self.offset + self.rows].tolist()
         return [OUTCOMES[value] if value < len(OUTCOMES) else Outcome.UNKNOWN for value in rows]

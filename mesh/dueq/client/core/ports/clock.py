@@ -26,7 +26,7 @@ class Sample(NamedTuple):
     mesh_minus_mono_us: int
 
     def error_us(self, now: Now) -> int:
-        """By how much it may be wrong by now."""
+        """The largest error it may have by now."""
         return self.round_trip_us // 2 + (now.mono_us - self.taken_us) * limits.CLOCK_DRIFT_PPM // 1_000_000
 
 

@@ -232,7 +232,7 @@ class OpenConsumer:
     credit_bytes: int
     lease_ms: int
     linger_us: int = 2_000
-    """How long acks that nobody waits for are gathered, while most of the credit is free."""
+    """Time for which acks that nobody waits for are gathered, while most of the credit is free."""
 
 
 @dataclass(slots=True)

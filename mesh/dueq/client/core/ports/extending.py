@@ -1,4 +1,4 @@
-"""What may be believed of a lease that was asked to end at another instant.
+"""Safe beliefs about a lease that was asked to end at another instant.
 
 A lease that is extended ends so long after its EXTEND was *applied*: never before what is counted from the request.
 Until the answer nobody here knows whether it was applied, so the earliest of all ends that are possible counts,

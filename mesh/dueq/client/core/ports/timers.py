@@ -33,7 +33,7 @@ class Timers:
         self._sweep_from = _SWEEP_FROM
 
     def __len__(self) -> int:
-        """How many are kept, with some that were cancelled."""
+        """The number of timers kept, some cancelled ones included."""
         return len(self._heap)
 
     def at(self, at_us: int, action: Callable[[], None]) -> Timer:
