@@ -99,7 +99,11 @@ def settings() -> str:
     rows = ["| setting | environment | flag | default | meaning |", "| --- | --- | --- | --- | --- |"]
     for field in fields(BrokerConfig):
         default = (
-            "required" if field.default is MISSING else f"`{field.default}`" if field.default != "" else "–"
+            "required"
+            if field.default is MISSING
+            else f"`{field.default}`"
+            if field.default not in ("", None)
+            else "–"
         )
         flag = "--" + field.name.replace("_", "-")
         meaning = " ".join(meanings[field.name].split())

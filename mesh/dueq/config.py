@@ -32,7 +32,7 @@ class BrokerConfig:
 
     Attributes:
         id: the broker's name in the mesh, 1–64 of A-Z a-z 0-9 . _ -.
-        data: its data folder; a store in memory needs none.
+        data: its data folder; needed, but for a store in memory.
         zookeeper: `HOST:PORT[,HOST:PORT…][/ROOT]`; empty: the in-process stand-in of a single broker.
         listen: where to bind, `tcp://ADDRESS:PORT`; port 0: any that is free.
         advertise: where clients and peers reach it, `tcp://HOST:PORT`; empty: where it is bound (with the host's name

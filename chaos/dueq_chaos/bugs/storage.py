@@ -317,5 +317,13 @@ STORAGE: Final = (
         seeds=24,
         finders=(1, 0),
     ),
+    Bug(
+        "snapshot-in-memory-moves",
+        "A snapshot of the engine in memory shows what was written after it.",
+        "etcd's boltdb read transactions: a reader must not see the pages of a later one",
+        (change("storage.ordered.memory:MemorySnapshot.keep", "if self._closed:", "if True:"),),
+        seeds=40,
+        finders=(11,),
+    ),
 )
 """All of them, in the order of writing."""
