@@ -6,6 +6,7 @@ down   the loop, the coordinator (the others take over), what is still to be wri
 
 from __future__ import annotations
 
+import os
 import resource
 import secrets
 import socket
@@ -41,6 +42,7 @@ from dueq.errors import DueqError, InvalidRequest
 from dueq.instant import Now
 from dueq.storage.kinds import Opening, is_durable, kind_of, open_store
 from dueq.storage.port import Store, StoreFailed
+from dueq_codecs.records import FEATURE_LEVEL
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
@@ -99,6 +101,10 @@ def run(config: BrokerConfig) -> int:
             return EXIT_REFUSED
 
 
+_LEVEL_VARIABLE = "DUEQ_TEST_FEATURE_LEVEL"
+"""For tests of two builds in one mesh: the feature level that this process pretends to have."""
+
+
 class _Broker:
     """The parts of one broker. `resources` closes what was opened, latest first."""
 
@@ -109,6 +115,8 @@ class _Broker:
         self._hung = False
         if store.set_aside:
             log.error("store.set_aside", reason=store.set_aside, store=store.store_id)
+        if store.upgraded:
+            log.warning("store.upgraded", from_format=store.upgraded, store=store.store_id)
 
     def start(self) -> None:
         """Open ports, recover, join the mesh.
@@ -130,13 +138,14 @@ class _Broker:
         endpoint = _advertised(config.advertise, self._sockets.endpoint)
         self._coordinator = _coordinator(config)
         close(self._coordinator.stop)
-        registration = Registration(me.broker_id, me.incarnation, store.store_id, endpoint, metrics)
+        level = int(os.environ.get(_LEVEL_VARIABLE, FEATURE_LEVEL))
+        registration = Registration(me.broker_id, me.incarnation, store.store_id, endpoint, metrics, level)
         self._coordinator.start(registration, self._inbox.put)
         me.cluster_id = self._coordinator.cluster_id
         store.bind_cluster(me.cluster_id)
         settings = CoreSettings(
             me.broker_id, me.incarnation, store.store_id, me.cluster_id, endpoint, metrics,
-            config.max_clock_offset_ms, config.hot_rows_total, _log_retain_bytes(config),
+            config.max_clock_offset_ms, config.hot_rows_total, _log_retain_bytes(config), level,
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
         self._statistics = StatisticsFile(_folder(config), self._core.metrics.statistics, self._log)

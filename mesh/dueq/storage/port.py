@@ -53,10 +53,12 @@ class Store(Protocol):
         store_id: 16 hex digits, drawn when the store was begun: to the mesh, the identity of what it holds. A store
             that has lost what it held has a new one, and so is a stranger that catches up from the others.
         set_aside: why an older store in the same place was put aside, "" if none was.
+        upgraded: the format that it had before it was opened, "" if that was the present one.
     """
 
     store_id: str
     set_aside: str
+    upgraded: str
 
     def bind_cluster(self, cluster_id: str) -> None:
         """Note which mesh the store belongs to, once that is known.

@@ -12,16 +12,25 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from dueq.errors import InvalidRequest
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.aside import go_on_putting_aside, put_aside
 from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation
-from dueq.storage.ordered.format import check_format, format_row
+from dueq.storage.ordered.format import FORMATS, Formats, check_format, format_row
 from dueq.storage.ordered.leveldb import LevelDbEngine
 from dueq.storage.ordered.pair import Half, claim, paired
 from dueq.storage.ordered.space import Buffers
+from dueq.storage.ordered.upgrading import upgrade
+
+
+class Opener(NamedTuple):
+    """Who opens a store: broker, cluster ("" while that is not known), and the formats that the build can open."""
+
+    broker_id: str
+    cluster_id: str
+    formats: Formats = FORMATS
 
 
 class Identity:
@@ -30,21 +39,30 @@ class Identity:
     Attributes:
         store_id: drawn with the store.
         set_aside: why an older store was put aside; "" if none was.
+        upgraded: which format it had before this start; "" if that was the present one.
         folder: None for a store that is not in a folder.
     """
 
-    def __init__(self, store_id: str, folder: Path | None, lock: IO[str] | None, set_aside: str = "") -> None:
-        self.store_id, self.folder, self.set_aside = store_id, folder, set_aside
+    def __init__(
+        self,
+        store_id: str,
+        folder: Path | None,
+        lock: IO[str] | None,
+        set_aside: str = "",
+        upgraded: str = "",
+    ) -> None:
+        self.store_id, self.folder = store_id, folder
+        self.set_aside, self.upgraded = set_aside, upgraded
         self._lock = lock
 
     @classmethod
     def open(
-        cls, folder: Path, broker_id: str, cluster_id: str, verify: Callable[[Engine, Engine], None]
+        cls, folder: Path, opener: Opener, verify: Callable[[Engine, Engine], None]
     ) -> tuple[Identity, Engine, Engine]:
-        """Lock the folder, open both databases, check whose they are and that they belong together.
+        """Lock the folder, open both databases, check whose they are and that they belong together, and upgrade them.
 
         Args:
-            folder, broker_id, cluster_id: see OrderedStore.open.
+            folder, opener: see OrderedStore.open.
             verify: reads what a start needs; raises what it has met.
 
         Raises:
@@ -55,25 +73,23 @@ class Identity:
         try:
             set_aside = go_on_putting_aside(folder)
             try:
-                halves = _open_halves(folder, broker_id, cluster_id, verify)
+                found = _open_halves(folder, opener, verify)
             except EngineDamaged as error:
                 set_aside = f"{error}; kept as {put_aside(folder)}"
-                halves = _open_halves(folder, broker_id, cluster_id, verify)
-            identity = cls(
-                _claim(*halves, broker_id, cluster_id, os.urandom(8).hex()), folder, lock, set_aside
-            )
+                found = _open_halves(folder, opener, verify)
+            timeline, payload, upgraded = found
+            store_id = _claim(timeline, payload, opener, os.urandom(8).hex())
         except BaseException:
             lock.close()
             raise
-        return identity, *halves
+        return cls(store_id, folder, lock, set_aside, upgraded), timeline, payload
 
     @classmethod
     def on(
         cls,
         timeline: Engine,
         payload: Engine,
-        broker_id: str,
-        cluster_id: str,
+        opener: Opener,
         store_id: str,
         verify: Callable[[Engine, Engine], None],
     ) -> tuple[Identity, Engine, Engine]:
@@ -82,8 +98,9 @@ class Identity:
         Raises:
             EngineDamaged: they do not belong together.
         """
-        halves = _trusted(timeline, payload, broker_id, cluster_id, verify)
-        return cls(_claim(*halves, broker_id, cluster_id, store_id), None, None), *halves
+        first, second, upgraded = _trusted(timeline, payload, opener, verify)
+        store_id = _claim(first, second, opener, store_id)
+        return cls(store_id, None, None, upgraded=upgraded), first, second
 
     def bind_cluster(self, timeline: Engine, cluster_id: str) -> None:
         """See OrderedStore.bind_cluster."""
@@ -117,11 +134,11 @@ def _open_engines(folder: Path, broker_id: str) -> tuple[Engine, Engine]:
 
 
 def _open_halves(
-    folder: Path, broker_id: str, cluster_id: str, verify: Callable[[Engine, Engine], None]
-) -> tuple[Half, Half]:
-    timeline, payload = _open_engines(folder, broker_id)
+    folder: Path, opener: Opener, verify: Callable[[Engine, Engine], None]
+) -> tuple[Half, Half, str]:
+    timeline, payload = _open_engines(folder, opener.broker_id)
     try:
-        return _trusted(timeline, payload, broker_id, cluster_id, verify)
+        return _trusted(timeline, payload, opener, verify)
     except BaseException:
         timeline.close()
         payload.close()
@@ -129,41 +146,41 @@ def _open_halves(
 
 
 def _trusted(
-    timeline: Engine,
-    payload: Engine,
-    broker_id: str,
-    cluster_id: str,
-    verify: Callable[[Engine, Engine], None],
-) -> tuple[Half, Half]:
-    """Look at whose they are before anything is swept or set aside."""
-    _check_owner(timeline, broker_id, cluster_id)
+    timeline: Engine, payload: Engine, opener: Opener, verify: Callable[[Engine, Engine], None]
+) -> tuple[Half, Half, str]:
+    """Look at whose they are, and that they are whole, before anything is upgraded, swept or set aside."""
+    found = _check_owner(timeline, opener)
     halves = paired(timeline, payload)
+    if found:
+        upgrade(*halves, opener.formats)
     verify(*halves)
-    return halves
+    return *halves, str(found) if found not in (0, opener.formats.newest) else ""
 
 
-def _check_owner(timeline: Engine, broker_id: str, cluster_id: str) -> None:
+def _check_owner(timeline: Engine, opener: Opener) -> int:
+    """Return the format of a store that may be opened; 0: it is empty."""
     if timeline.get(layout.STORE_ID) is None:
-        return
-    check_format(timeline)
+        return 0
+    found = check_format(timeline, opener.formats)
     owner = (timeline.get(layout.BROKER_ID) or b"").decode()
-    if owner != broker_id:
-        raise InvalidRequest(f"the data folder belongs to broker {owner!r}, not to {broker_id!r}")
-    if cluster_id:
-        _refuse_other_cluster(timeline, cluster_id)
+    if owner != opener.broker_id:
+        raise InvalidRequest(f"the data folder belongs to broker {owner!r}, not to {opener.broker_id!r}")
+    if opener.cluster_id:
+        _refuse_other_cluster(timeline, opener.cluster_id)
+    return found
 
 
-def _claim(timeline: Half, payload: Half, broker_id: str, cluster_id: str, fresh_id: str) -> str:
+def _claim(timeline: Half, payload: Half, opener: Opener, fresh_id: str) -> str:
     """Write format, broker and cluster into an empty store, and its name into both; returns the store id."""
     store_id = timeline.get(layout.STORE_ID)
     rows: list[Operation] = []
     if store_id is None:
         rows = [
-            format_row(),
-            (layout.BROKER_ID, broker_id.encode()),
+            format_row(opener.formats.newest),
+            (layout.BROKER_ID, opener.broker_id.encode()),
         ]
-    if cluster_id and timeline.get(layout.CLUSTER_ID) is None:
-        rows.append((layout.CLUSTER_ID, cluster_id.encode()))
+    if opener.cluster_id and timeline.get(layout.CLUSTER_ID) is None:
+        rows.append((layout.CLUSTER_ID, opener.cluster_id.encode()))
     name = fresh_id if store_id is None else store_id.decode()
     claim(timeline, payload, rows, name)
     return name

@@ -18,6 +18,7 @@ Every other lower-case letter is the tag of a side table, of which the store kno
 and the core makes the keys (`core/state/side_tables.py`).
 
 Uid 0 belongs to the store itself: format, store id, broker id, cluster id; store id and stamp (see `pair`) are in both.
+While a store is brought to a newer format (see `upgrading`) its mark and its journals are there, too.
 Integers are big-endian, so keys sort as the numbers do.
 """
 
@@ -64,6 +65,8 @@ STORE_ID: Final = b"\0\0\0store_id"
 BROKER_ID: Final = b"\0\0\0broker_id"
 CLUSTER_ID: Final = b"\0\0\0cluster_id"
 STAMP: Final = b"\0\0\0stamp"
+UPGRADING: Final = b"\0\0\0upgrading"
+JOURNAL: Final = b"\0\0\0journal"
 FIRST_UID: Final = b"\0\0\1"
 """Before the keys of all partitions."""
 BEHIND_ALL: Final = b"\xff" * 32

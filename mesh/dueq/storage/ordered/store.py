@@ -46,7 +46,8 @@ from dueq.limits import BLOCK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.browsing import Browsing
 from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation
-from dueq.storage.ordered.identity import Identity
+from dueq.storage.ordered.format import FORMATS, Formats
+from dueq.storage.ordered.identity import Identity, Opener
 from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.ordered.logs import LogState
 from dueq.storage.ordered.reading import Reading
@@ -83,7 +84,7 @@ class OrderedStore:
         self._timeline, self._payload = timeline, payload
         self._identity, self._room = identity, room
         self.store_id = identity.store_id
-        self.set_aside = identity.set_aside
+        self.set_aside, self.upgraded = identity.set_aside, identity.upgraded
         self._lock = Lock()
         self._recovery = recovery
         self._logs = recovery.logs
@@ -111,17 +112,20 @@ class OrderedStore:
         }
 
     @classmethod
-    def open(cls, folder: Path, broker_id: str, cluster_id: str = "") -> OrderedStore:
+    def open(
+        cls, folder: Path, broker_id: str, cluster_id: str = "", formats: Formats = FORMATS
+    ) -> OrderedStore:
         """Open (or begin) the store in a folder, and hold the folder until `close`.
 
         Args:
             folder: the broker's data folder; made if it is not there.
             broker_id: whose it is.
             cluster_id: which mesh's, "" while that is not known (see `bind_cluster`).
+            formats: what this build can open; a store of an older one of them is upgraded.
 
         Raises:
             InvalidRequest: the folder is in use, or belongs to another broker or cluster.
-            UnknownVersion: the store is of another format.
+            UnknownVersion: the store is of a format that this build cannot open.
             StoreFailed: the disk is full, or the machine refuses otherwise. The reserve of disk space is given up
                 for the next attempt.
         """
@@ -132,7 +136,9 @@ class OrderedStore:
             found[-1].verify(thoroughly=(folder / _SUSPECT).exists())
 
         try:
-            identity, timeline, payload = Identity.open(folder, broker_id, cluster_id, verify)
+            identity, timeline, payload = Identity.open(
+                folder, Opener(broker_id, cluster_id, formats), verify
+            )
         except StoreFailed:
             release_ballast(folder)
             raise
@@ -148,6 +154,7 @@ class OrderedStore:
         cluster_id: str,
         store_id: str,
         room: Room | None = None,
+        formats: Formats = FORMATS,
     ) -> OrderedStore:
         """Open a store on engines that are there already, and in no folder.
 
@@ -157,9 +164,11 @@ class OrderedStore:
             cluster_id: which mesh's.
             store_id: the id to give it if it is empty.
             room: what the engines may fill; None: there is no bound.
+            formats: what this build can open.
 
         Raises:
             EngineDamaged: the two do not belong together.
+            UnknownVersion: they are of a format that this build cannot open.
         """
         found: list[Recovery] = []
 
@@ -167,7 +176,9 @@ class OrderedStore:
             found.append(Recovery(timeline, payload, None))
             found[-1].verify(thoroughly=False)
 
-        identity, timeline, payload = Identity.on(timeline, payload, broker_id, cluster_id, store_id, verify)
+        identity, timeline, payload = Identity.on(
+            timeline, payload, Opener(broker_id, cluster_id, formats), store_id, verify
+        )
         return cls(timeline, payload, identity, found[-1], room)
 
     def bind_cluster(self, cluster_id: str) -> None:

@@ -81,6 +81,7 @@ def test_garbage_names_the_payload_key_from_its_tag_on() -> None:
 
 def test_the_rows_of_the_store_itself() -> None:
     keys = (layout.STORE_FORMAT, layout.STORE_ID, layout.BROKER_ID, layout.CLUSTER_ID, layout.STAMP)
+    keys += (layout.UPGRADING, layout.JOURNAL)
     assert {row["name"].strip("`").encode() for row in table("Keys", "name")} == {key[3:] for key in keys}
     said = next(row["value"] for row in table("Keys", "name") if row["name"] == "`format`")
     assert f"`{FORMAT}`" in said
