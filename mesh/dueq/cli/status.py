@@ -117,6 +117,8 @@ def _broker_state(broker: Document) -> Text:
         troubles.append("clock: pushes held")
     if orphans := broker.get("orphans"):
         troubles.append(f"{len(orphans)} replicas of no topic: {' '.join(orphans)}")
+    if unopened := broker.get("unopened"):
+        troubles.append(f"{len(unopened)} replicas of a newer version: {' '.join(unopened)}")
     return Text("● " + "; ".join(troubles), style="yellow") if troubles else Text("● alive", style="green")
 
 

@@ -1,0 +1,182 @@
+"""A mesh of two builds: its brokers are replaced one at a time under traffic, and nothing is lost.
+
+The older build is the present code with a lower feature level, or an earlier commit of this repository.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dueq import Client
+from dueq.errors import DueqError
+from dueq.local import LocalMesh
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.leveldb import LevelDbEngine
+from dueq_codecs.frames import decode_record
+from dueq_codecs.records import FEATURE_LEVEL, Record
+from tests.integration.ledger import PATIENCE_S, now_ms
+from tests.integration.traffic import Traffic
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[2]
+BEFORE_LEVELS = "278a3371fcda9e579dcbaab2c44e8e5cb5f9a368"
+"""A commit whose build announces level 1 and knows nothing else of levels."""
+LEVEL = "DUEQ_TEST_FEATURE_LEVEL"
+OLD, NEW = FEATURE_LEVEL, FEATURE_LEVEL + 1
+
+
+@contextmanager
+def build(level: int, tree: Path | None = None) -> Iterator[None]:
+    """Processes that are started meanwhile are of this build; without a tree, of the present code."""
+    before = os.environ.copy()
+    os.environ[LEVEL] = str(level)
+    if tree is not None:
+        del os.environ[LEVEL]
+        os.environ["PYTHONPATH"] = f"{tree / 'mesh'}{os.pathsep}{tree / 'codecs'}"
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture(params=["a lower level", "an earlier commit"])
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """The tree of the older build; None: the present one."""
+    if request.param == "a lower level":
+        return None
+    made = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", BEFORE_LEVELS, "mesh", "codecs"], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip(f"the commit {BEFORE_LEVELS} is not here: {made.stderr.decode().strip()}")
+    with tarfile.open(fileobj=BytesIO(made.stdout)) as archive:
+        for member in archive:
+            source = archive.extractfile(member) if member.isfile() else None
+            if source is not None:
+                target = tmp_path / "tree" / member.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(source.read())
+    return tmp_path / "tree"
+
+
+def partitions_of(client: Client, topic: str) -> list[dict[str, Any]]:
+    """What the status says of each partition; nothing while some broker does not answer."""
+    try:
+        found: list[dict[str, Any]] = client.status(timeout=5.0)["topics"][topic]["partitions"]
+    except (DueqError, KeyError):
+        return []
+    return found
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something is so."""
+    pause = threading.Event()
+    for _ in range(int(PATIENCE_S * 10)):
+        if condition():
+            return
+        pause.wait(0.1)
+    pytest.fail(f"it did not come: {what}")
+
+
+def whole(client: Client, topic: str) -> bool:
+    """Whether every partition has all of its replicas in sync."""
+    found = partitions_of(client, topic)
+    return bool(found) and all(len(part["isr"]) == len(part["replicas"]) for part in found)
+
+
+def records_of(folder: Path) -> list[Record]:
+    """Every record in the logs of a data folder, in the order of partition and sequence."""
+    timeline = LevelDbEngine(folder / "timeline", write_buffer_bytes=1 << 20)
+    try:
+        return [
+            decode_record(row[layout.LINK.size :])
+            for key, row in timeline.scan(layout.FIRST_UID, layout.BEHIND_ALL)
+            if key[3:4] == b"L"
+        ]
+    finally:
+        timeline.close()
+
+
+def test_brokers_are_replaced_one_at_a_time_under_traffic(old: Path | None, tmp_path: Path) -> None:
+    """One of them goes back and forth; the level rises after the last one, and not before."""
+    with build(OLD, old):
+        mesh = LocalMesh(tmp_path / "mesh")
+        mesh.start()
+    try:
+        with Client(mesh.endpoints) as client:
+            client.create_topic("rolled", partitions=3, replicas=3)
+            with Traffic(mesh.endpoints, "rolled") as traffic:
+                traffic.go_on()
+                for number, newer in ((0, True), (1, True), (1, False), (1, True), (2, True)):
+                    mesh.stop_broker(number)
+                    last_at_ms = now_ms()
+                    with build(NEW) if newer else build(OLD, old):
+                        mesh.start_broker(number)
+                    until(lambda: whole(client, "rolled"), f"b{number + 1} is in sync")
+                    traffic.go_on()
+                    if number < 2:
+                        levels = {part.get("feature_level", OLD) for part in partitions_of(client, "rolled")}
+                        assert levels <= {OLD}, "an older build has a replica"
+                until(
+                    lambda: (
+                        [part.get("feature_level") for part in partitions_of(client, "rolled")] == [NEW] * 3
+                    ),
+                    "every partition has reached the level",
+                )
+                traffic.go_on()
+                traffic.finish()
+            brokers = client.status()["brokers"]
+            assert {broker["feature_level"] for broker in brokers.values()} == {NEW}
+    finally:
+        mesh.stop()
+    for broker in mesh.brokers:
+        newer_records = [record for record in records_of(broker.data) if record.version == NEW]
+        assert newer_records, "records carry the level from then on"
+        assert min(record.stamp for record in newer_records) >= last_at_ms - 1_000, "and not before"
+
+
+def test_a_broker_taken_back_after_the_last_one_stops_its_partitions_and_says_why(tmp_path: Path) -> None:
+    """The others go on; the newer build takes up what it has left."""
+    with build(NEW):
+        mesh = LocalMesh(tmp_path / "mesh")
+        mesh.start()
+    try:
+        with Client(mesh.endpoints) as client:
+            client.create_topic("taken-back", partitions=1, replicas=3)
+            until(
+                lambda: [part["feature_level"] for part in partitions_of(client, "taken-back")] == [NEW],
+                "the level has risen",
+            )
+            with Traffic(mesh.endpoints, "taken-back") as traffic:
+                traffic.go_on()
+                mesh.stop_broker(2)
+                with build(OLD):
+                    mesh.start_broker(2)
+
+                def stopped() -> bool:
+                    found = partitions_of(client, "taken-back")
+                    return bool(found) and found[0]["held"].get("b3", {}).get("role") == "stopped"
+
+                until(stopped, "b3 shows that it is stopped")
+                assert "feature level 2, this build has 1" in mesh.brokers[2].log.read_text()
+                traffic.go_on()
+                mesh.stop_broker(2)
+                with build(NEW):
+                    mesh.start_broker(2)
+                until(lambda: not stopped() and whole(client, "taken-back"), "b3 has taken it up")
+                traffic.go_on()
+                traffic.finish()
+    finally:
+        mesh.stop()
