@@ -157,8 +157,8 @@ DELIVERING: Final = (
         (
             change(
                 f"{_DISPATCH}.lead",
-                'np.minimum(self._mono_of(leased["wait_at"], now), latest_us)',
-                'self._mono_of(leased["wait_at"], now)',
+                'np.minimum(self._clock.mono_of(leased["wait_at"], now), latest_us)',
+                'self._clock.mono_of(leased["wait_at"], now)',
             ),
         ),
         seeds=2013,
@@ -184,7 +184,7 @@ DELIVERING: Final = (
         "Pulsar #25996: a strict timer forgets to arm itself",
         (
             change(
-                f"{_DISPATCH}.applied",
+                "core.delivery.lease_changes:LeaseChanges.applied",
                 "if len(applied.waiting):",
                 "if len(applied.waiting) and not len(applied.ended):",
             ),

@@ -100,7 +100,7 @@ STATE: Final = (
         "RocketMQ #8974: cancel and delivery race",
         (
             change(
-                "core.delivery.dispatch:TopicDispatcher.withhold",
+                "core.delivery.lease_changes:LeaseChanges.withhold",
                 "leases.phase[slot] = Phase.WITHHELD",
                 "pass",
             ),

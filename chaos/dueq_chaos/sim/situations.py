@@ -19,6 +19,7 @@ from dueq.client.core.consuming.session import Session
 from dueq.client.core.consuming.settling import Settling
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.lease_changes import LeaseChanges
 from dueq.core.delivery.leases import Phase
 from dueq.core.delivery.sessions import Sessions
 from dueq.core.delivery.staging import Stager
@@ -180,7 +181,7 @@ SITUATIONS: Final = (
               lambda p, record, now: record.kind == RecordKind.EXPIRE and p.uid in p.ctx.gathering),
     Situation("an extension in the last 100 ms", TopicDispatcher, "extending", _extends_late),
     Situation("a push to be repeated with less than half of its lease left", Lane, "_pushable", _little_left),
-    Situation("a lease withheld before it was granted", TopicDispatcher, "_granted", _withheld),
+    Situation("a lease withheld before it was granted", LeaseChanges, "_granted", _withheld),
     Situation("a lease that was refused", TopicDispatcher, "applied",
               lambda d, uid, record, applied, now: len(applied.refused) > 0),
     Situation("a payload read for another lease", Stager, "payloads_read", _other_lease),

@@ -27,13 +27,15 @@ from dueq import limits
 from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.lane import Lane, LedPartition
-from dueq.core.delivery.leases import I64, NEVER_US, Body, Phase
+from dueq.core.delivery.lease_changes import LEASED_AHEAD_US, LeaseChanges
+from dueq.core.delivery.leases import NEVER_US, Body, Phase
 from dueq.core.delivery.pushes import Leaving, build, frames, gather
 from dueq.core.delivery.sessions import LaneCounts, Sessions, SessionStatus
 from dueq.core.delivery.staging import Stager, fit_bytes
 from dueq.core.delivery.successors import Successors
+from dueq.core.delivery.tick_clock import TickClock
 from dueq.core.delivery.turns import TIMELINE_TURNS, Demand, Picks, Turns
-from dueq.core.ports.entry import Entries, keys_of
+from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
 from dueq.core.state.applied import Applied
@@ -43,8 +45,6 @@ from dueq.instant import Now
 from dueq_codecs.messages import BrokerMessage, ConsumerFrame, PushChunk
 from dueq_codecs.records import U16, U64, Record, RecordKind
 
-LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS) * 1000
-"""Nothing is leased further ahead of its instant."""
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
 RETRY_US: Final = 5_000
@@ -53,7 +53,6 @@ SAFETY_US: Final = 100_000
 """Work that something else holds up is looked at again so often, whatever happens."""
 AGAIN_ROWS: Final = 512
 """Leases of one lane that are staged at a time to be pushed again."""
-_WITHHOLDING: Final = (RecordKind.CANCEL, RecordKind.MOVE)
 WAITING_MAX: Final = 4096
 """Most waiting messages that are counted for a ConsumerReply."""
 
@@ -87,12 +86,15 @@ class TopicDispatcher:
         self._lanes: dict[int, Lane] = {}
         self._consumers = Consumers()
         self._sends: list[tuple[Route, BrokerMessage, list[Body]]] = []
+        self._clock = TickClock()
         self._stager = Stager(topic, metrics, new_token, self._consumers, self._send_chunk)
         self._sessions = Sessions(
             topic, broker_id, incarnation, self._consumers, self._lanes, self._stager, self._send, self
         )
+        self._changes = LeaseChanges(
+            topic, metrics, self._consumers, self._stager, self._clock, self._sessions.ran_out
+        )
         self._successors = Successors()
-        self._mesh_minus_mono_us: int | None = None
         self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN
         self._paused = True
         self._retry_us = NEVER_US
@@ -119,7 +121,7 @@ class TopicDispatcher:
             # They were granted, so they are due within the look-ahead: a clock that is behind must not hold them
             # for as long as it is.
             latest_us = now.mono_us + LEASED_AHEAD_US
-            due_us = np.minimum(self._mono_of(leased["wait_at"], now), latest_us)
+            due_us = np.minimum(self._clock.mono_of(leased["wait_at"], now), latest_us)
             from_us = np.maximum(due_us, partition.leases_from_us)
             deadline_us = from_us + leased["lease_ms"].astype(np.int64) * 1000
             lane.leases.add(leased, owners, leased["token"], Phase.PUSHED, deadline_us)
@@ -158,37 +160,7 @@ class TopicDispatcher:
         if lane is None:
             return
         self._dirty = True
-        if record.kind == RecordKind.EXTEND:
-            lane.extended(((record.target_sequence << np.uint64(16)) | record.target_row).tolist())
-        if len(applied.leased):
-            if record.kind == RecordKind.LEASE:
-                self._granted(lane, applied.leased, now)
-            else:
-                self._extended(lane, applied.leased, now)
-        if len(applied.ended):
-            owners = self._ended(lane, keys_of(applied.ended), now)
-            if record.kind == RecordKind.EXPIRE:
-                self._metrics.messages["expire", self.topic] += len(applied.ended)
-                self._sessions.ran_out(owners, now)
-        if len(applied.refused):
-            self._ended(lane, applied.refused, now)
-            lane.requeue(applied.refused)
-        if len(applied.waiting):
-            lane.queue.add(applied.waiting)
-        if applied.job is not None:
-            lane.job_decided(applied.job, now)
-        if record.kind in _WITHHOLDING and record.token.any():
-            self._let_go(lane, record, now)
-        lane.drop_dead()
-
-    def _let_go(self, lane: Lane, record: Record, now: Now) -> None:
-        """End leases that a CANCEL or MOVE withheld and has not ended: it was a repetition, or refused."""
-        leases, named = lane.leases, np.flatnonzero(record.token)
-        keys = (record.target_sequence[named] << np.uint64(16)) | record.target_row[named]
-        for key, token in zip(keys.tolist(), record.token[named].tolist(), strict=True):
-            slot = leases.slot_of.get(key)
-            if slot is not None and leases.phase[slot] == Phase.WITHHELD and leases.token[slot] == token:
-                lane.end_now(np.array([slot]), now)
+        self._changes.applied(lane, record, applied, now)
 
     def became_hot(self, uid: int, entries: Entries) -> None:
         """The timeline has loaded waiting entries into its hot window."""
@@ -197,73 +169,6 @@ class TopicDispatcher:
             lane.queue.add(entries)
             lane.drop_dead()
             self._dirty = True
-
-    def _granted(self, lane: Lane, entries: Entries, now: Now) -> None:
-        self._metrics.messages["lease", self.topic] += len(entries)
-        leases = lane.leases
-        slots = leases.find(keys_of(entries))
-        if len(slots) < len(entries):  # never proposed here: nobody counts it
-            return
-        leases.rewrite(slots, entries)
-        phase = leases.phase[slots]
-        fresh = phase == Phase.PROPOSED
-        waits = entries["wait_at"]
-        mono_us = self._mono_of(waits, now)
-        half_us = mono_us + entries["lease_ms"].astype(np.int64) * 500
-        far_us = now.mono_us + LEASED_AHEAD_US
-        if mono_us.max() > far_us:
-            # Moved between proposal and grant: the new instant is too far off to hold a lease for.
-            half_us[mono_us > far_us] = now.mono_us
-        if not fresh.all():
-            # Withheld or to be ended since it was proposed: only the timer matters, and it may be set
-            # already.
-            withheld = slots[phase == Phase.WITHHELD]
-            leases.act_us[withheld] = np.minimum(leases.act_us[withheld], half_us[phase == Phase.WITHHELD])
-            slots, waits, half_us, entries = slots[fresh], waits[fresh], half_us[fresh], entries[fresh]
-            lane.touch(now.mono_us)
-            if not len(slots):
-                return
-        leases.phase[slots] = Phase.GRANTED
-        half_us = np.minimum(leases.act_us[slots], half_us)
-        leases.act_us[slots] = half_us
-        lane.touch(int(half_us.min()))
-        alive = half_us > now.mono_us
-        if not alive.all():  # what is to be ended at once must not lie here until its far instant
-            slots, waits, entries = slots[alive], waits[alive], entries[alive]
-            if not len(slots):
-                return
-        lane.schedule(slots, waits)
-        self._stager.send_ahead(lane, slots, entries)
-
-    def _extended(self, lane: Lane, entries: Entries, now: Now) -> None:
-        leases = lane.leases
-        slots = leases.find(keys_of(entries))
-        if len(slots) < len(entries):
-            return
-        leases.rewrite(slots, entries)
-        held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
-        slots, entries = slots[held], entries[held]
-        length_us = entries["lease_ms"].astype(np.int64) * 1000
-        # What the next one asks for stands already (see `extending`), and must not be taken back meanwhile.
-        before_us = np.where(lane.are_extending(keys_of(entries).tolist()), leases.act_us[slots], 0)
-        leases.act_us[slots] = np.maximum(now.mono_us + length_us, before_us)
-        if len(length_us):
-            lane.touch(now.mono_us + int(length_us.min()))
-
-    def _ended(self, lane: Lane, keys: U64, now: Now) -> I64:
-        """Forget leases; returns the numbers of the sessions that had them."""
-        leases = lane.leases
-        slots = leases.find(keys)
-        owners = leases.owner[slots]
-        if len(slots):
-            self._consumers.give_back(owners, leases.entry["size"][slots], now)
-            leases.remove(slots, keys.tolist())
-        return owners
-
-    def _mono_of(self, waits: U64, now: Now) -> I64:
-        """Return the mono instant (µs) of each waiting instant by mesh time, now at the earliest."""
-        ahead_us = self._mesh_us(now) - now.mono_us
-        return np.maximum(waits.astype(np.int64) * 1000 - ahead_us, now.mono_us)
 
     # -------------------------------------------------------------- cancel, move, extend
 
@@ -274,34 +179,16 @@ class TopicDispatcher:
             Per key the token of its lease, to be carried by that record; 0 where no lease is proposed or
             granted, or its push has left, or an earlier leader granted it.
         """
-        tokens = np.zeros(len(keys), np.uint64)
-        lane = self._lanes.get(uid)
-        if lane is None or not lane.leases.slot_of:
-            return tokens
-        leases = lane.leases
-        for at, key in enumerate(keys.tolist()):
-            slot = leases.slot_of.get(key)
-            if slot is not None and Phase.PROPOSED <= leases.phase[slot] <= Phase.WITHHELD:
-                leases.phase[slot] = Phase.WITHHELD
-                tokens[at] = leases.token[slot]
-        return tokens
-
-    def extending(self, uid: int, keys: U64, tokens: U64, amount_ms: U64, now: Now) -> None:
-        """An EXTEND is about to be appended: its leases do not run out while it is on its way.
-
-        Otherwise an EXPIRE that follows it in the log would end a lease that was just confirmed to be longer.
-        """
         lane = self._lanes.get(uid)
         if lane is None:
-            return
-        lane.extending(keys.tolist())
-        leases = lane.leases
-        for key, token, length_ms in zip(keys.tolist(), tokens.tolist(), amount_ms.tolist(), strict=True):
-            slot = leases.slot_of.get(key)
-            held = slot is not None and leases.phase[slot] in (Phase.PUSHED, Phase.AGAIN)
-            if slot is not None and held and leases.token[slot] == token:
-                until_us = now.mono_us + min(length_ms, limits.LEASE_MS_MAX) * 1000
-                leases.act_us[slot] = max(int(leases.act_us[slot]), until_us)
+            return np.zeros(len(keys), np.uint64)
+        return self._changes.withhold(lane, keys)
+
+    def extending(self, uid: int, keys: U64, tokens: U64, amount_ms: U64, now: Now) -> None:
+        """An EXTEND is about to be appended: its leases do not run out while it is on its way."""
+        lane = self._lanes.get(uid)
+        if lane is not None:
+            self._changes.extending(lane, keys, tokens, amount_ms, now)
 
     # -------------------------------------------------------------- consumers
 
@@ -347,7 +234,7 @@ class TopicDispatcher:
             recording: a record is being made in this turn: a LEASE costs no sync of its own.
         """
         mesh_us = clock.mesh_now_us(now)
-        self._mesh_minus_mono_us = mesh_us - now.mono_us
+        self._clock.tick(mesh_us, now)
         self._look_ahead_ms = look_ahead_ms
         self._paused = paused
         self._retry_us = NEVER_US
@@ -499,7 +386,7 @@ class TopicDispatcher:
         if self._dirty or (self._cut and not self._paused):
             return now.mono_us
         best_us = min(self._sessions.next_us, self._retry_us)
-        mesh_us = self._mesh_us(now)
+        mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000
         soonest_ms = NEVER_MS
         have_credit = not self._paused and self._consumers.free_rows(now, 1) > 0
@@ -552,7 +439,7 @@ class TopicDispatcher:
 
     def has_waiting(self, now: Now) -> bool:
         """Whether due messages wait and nobody has credit for them."""
-        mesh_ms = self._mesh_ms(now)
+        mesh_ms = self._clock.mesh_ms(now)
         if not any(lane.queue.head_ms <= mesh_ms for lane in self._lanes.values()):
             return False
         return not self._consumers.free_rows(now, 1)
@@ -561,22 +448,15 @@ class TopicDispatcher:
         """Return about how many due messages are not leased, counted up to `WAITING_MAX`."""
         count = 0
         for lane in self._lanes.values():
-            count += lane.queue.count_until(self._mesh_ms(now), WAITING_MAX - count)
+            count += lane.queue.count_until(self._clock.mesh_ms(now), WAITING_MAX - count)
         return count
-
-    def _mesh_us(self, now: Now) -> int:
-        ahead_us = self._mesh_minus_mono_us
-        return now.wall_us if ahead_us is None else now.mono_us + ahead_us
-
-    def _mesh_ms(self, now: Now) -> int:
-        return self._mesh_us(now) // 1000
 
     def ready_count(self, uid: int, now: Now) -> int:
         """Return about how many messages of a partition are due and not leased (its hot window only)."""
         lane = self._lanes.get(uid)
         if lane is None:
             return 0
-        return lane.queue.count_until(self._mesh_ms(now), len(lane.queue))
+        return lane.queue.count_until(self._clock.mesh_ms(now), len(lane.queue))
 
     def counts(self, uid: int, now: Now) -> LaneCounts:
         """Return what a partition's status shows."""
