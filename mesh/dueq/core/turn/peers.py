@@ -1,8 +1,8 @@
 """One other broker: what is known of it, and the one stream to it.
 
 Everything for a peer that comes up in a turn is gathered here and leaves as one PeerFrame. A frame can be lost,
-repeated or overtaken, so nothing depends on its arrival: appends and acks are resent by those who own them, and
-*sticky* items (leaderships, fences, last commit positions) go into every frame until the peer has answered a frame
+repeated or overtaken, so nothing depends on its arrival: appends and acks are resent by those who own them.
+Leaderships, fences and last commit positions (`UntilAcked`) go into every frame until the peer has answered a frame
 that held them.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from dueq import limits
 from dueq.core.turn.settings import CoreSettings
-from dueq.core.turn.sticky import Sticky
+from dueq.core.turn.until_acked import UntilAcked
 from dueq.instant import Now
 from dueq_codecs.messages import (
     Ack,
@@ -54,10 +54,10 @@ class Peer:
         self._built_us = 0
         self._echo = (0, 0, 0)
         self._pong = False
-        self._fences: Sticky[Fence] = Sticky()
-        self._leaderships: Sticky[Leadership] = Sticky()
-        self._commits: Sticky[Append] = Sticky()
-        self._stickies: tuple[Sticky[Any], ...] = (self._fences, self._leaderships, self._commits)
+        self._fences: UntilAcked[Fence] = UntilAcked()
+        self._leaderships: UntilAcked[Leadership] = UntilAcked()
+        self._commits: UntilAcked[Append] = UntilAcked()
+        self._repeated: tuple[UntilAcked[Any], ...] = (self._fences, self._leaderships, self._commits)
         self.appends: list[Append] = []
         self.acks: dict[int, Ack] = {}
         self.mismatches: list[Mismatch] = []
@@ -75,8 +75,8 @@ class Peer:
         self.answered_to_us = self.ping_at_us = 0
         self.latest_sent_us = -1
         self._echo = (0, 0, 0)
-        for sticky in self._stickies:
-            sticky.clear()
+        for items in self._repeated:
+            items.clear()
         self._clear()
         self.fresh = True
 
@@ -105,16 +105,16 @@ class Peer:
 
     def forget(self, uid: int) -> None:
         """The partition is gone."""
-        for sticky in self._stickies:
-            sticky.forget(uid)
+        for items in self._repeated:
+            items.forget(uid)
 
     def frame_received(self, frame: PeerFrame, now: Now) -> None:
         """Note that the peer lives, what it has answered, and its clocks for the answer."""
         self.heard_at_us = now.mono_us
         if frame.echo_mono_us > self.answered_to_us:
             self.answered_to_us = frame.echo_mono_us
-            for sticky in self._stickies:
-                sticky.answered(frame.echo_mono_us)
+            for items in self._repeated:
+                items.answered(frame.echo_mono_us)
         self._pong = self._pong or frame.ping
         if self.latest_sent_us < 0:
             self.ping_at_us = 0  # its first word: it is there to answer, and its clock is wanted

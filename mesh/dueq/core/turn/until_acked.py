@@ -10,18 +10,18 @@ class AboutPartition(Protocol):
 
     @property
     def uid(self) -> int:
-        """Of which."""
+        """The partition."""
         ...
 
 
 Item = TypeVar("Item", bound=AboutPartition)
 
 
-class Sticky(Generic[Item]):
+class UntilAcked(Generic[Item]):
     """Items of one kind for one peer, the latest of each partition: in every frame until one of them is answered.
 
-    In every one, because a peer says only which was the latest that it received: where that one held an item, it does
-    not matter which others were lost.
+    A peer says only which frame was the latest that it received. Where that one held an item, it does not matter which
+    others were lost.
     """
 
     def __init__(self) -> None:
