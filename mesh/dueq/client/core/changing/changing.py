@@ -164,8 +164,8 @@ class Changing:
         """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each."""
         if not topic.uids:
             raise AssertionError(f"topic {topic.info.name!r} has no partitions")
-        crowd = self._lanes.crowd(event.topic)
-        crowd.uids = topic.uids
+        batcher = self._lanes.batcher(event.topic)
+        batcher.uids = topic.uids
         turn = event.partition
         cuts = runs(event.size)
         may_gather = turn is None and len(cuts) == 1 and not event.job and not event.client_id
@@ -183,7 +183,7 @@ class Changing:
                 uid = topic.uids[turn % len(topic.uids)]
                 turn += 1
             else:
-                uid = 0 if anywhere else crowd.next_uid()
+                uid = 0 if anywhere else batcher.next_uid()
             inline: Sequence[bytes | memoryview]
             if isinstance(payloads, Joined):
                 inline = payloads.without(rows)

@@ -8,7 +8,7 @@ call can fall out of the brokers' window.
 While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
 the next request. So one caller waits for nobody, and fifty callers make one batch. Patient acks, which leaders
 answer late, are none of the few for a part that cannot wait. A part that any partition may take gathers before it has a
-lane (`crowd`).
+lane (`sticky_batcher`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
-from dueq.client.core.changing.crowd import Crowd
+from dueq.client.core.changing.sticky_batcher import StickyBatcher
 from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
@@ -43,7 +43,7 @@ class Lanes:
     def __init__(self, context: Context, links: Links, directory: Directory, uploads: Uploads) -> None:
         self._context, self._links, self._directory, self._uploads = context, links, directory, uploads
         self._lanes: dict[tuple[bytes, int], Lane] = {}
-        self._crowds: dict[str, Crowd] = {}
+        self._batchers: dict[str, StickyBatcher] = {}
         self._asked: dict[int, Change] = {}
         self._parked: dict[Change, None] = {}
         self._full: dict[Lane, None] = {}
@@ -58,20 +58,20 @@ class Lanes:
             return
         if part.anywhere and not part.alone:
             part.uid = 0
-            crowd = self.crowd(part.topic)
-            crowd.push(part, self._context.mono_us)
-            self._gather(crowd)
+            batcher = self.batcher(part.topic)
+            batcher.push(part, self._context.mono_us)
+            self._gather(batcher)
             return
         lane = self._lane(part.client_id, part.uid)
         lane.push(part)
         self._pump(lane)
 
-    def crowd(self, topic: str) -> Crowd:
+    def batcher(self, topic: str) -> StickyBatcher:
         """Return what this client's inserts into a topic have in common."""
-        crowd = self._crowds.get(topic)
-        if crowd is None:
-            crowd = self._crowds[topic] = Crowd(self._context.client_id)
-        return crowd
+        batcher = self._batchers.get(topic)
+        if batcher is None:
+            batcher = self._batchers[topic] = StickyBatcher(self._context.client_id)
+        return batcher
 
     def repeat(self, part: Part) -> None:
         """Send a failed part again: the same request if its outcome is not known, else a new one."""
@@ -192,45 +192,47 @@ class Lanes:
         self._asked[change.request.request_id] = change
         self._out_bytes += change.bytes
         if change.anywhere:
-            self.crowd(change.request.topic).open += 1
+            self.batcher(change.request.topic).open += 1
 
-    def _gather(self, crowd: Crowd) -> None:
+    def _gather(self, batcher: StickyBatcher) -> None:
         """Send what waits for a partition to the next one, or see to it when it has waited long enough."""
-        if not crowd.waiting:
+        if not batcher.waiting:
             return
         now_us = self._context.mono_us
-        until_us = crowd.waits_until_us()
+        until_us = batcher.waits_until_us()
         if until_us > now_us:
-            if crowd.timer is None or crowd.timer.at_us > until_us:
-                self._look_again(crowd, self._context.after(until_us - now_us, lambda: self._waited(crowd)))
+            if batcher.timer is None or batcher.timer.at_us > until_us:
+                self._look_again(
+                    batcher, self._context.after(until_us - now_us, lambda: self._waited(batcher))
+                )
             return
-        self._look_again(crowd, None)
-        parts = crowd.take()
-        lane = self._free_lane(crowd)
+        self._look_again(batcher, None)
+        parts = batcher.take()
+        lane = self._free_lane(batcher)
         for part in parts:
             part.uid = lane.uid
             lane.push(part)
         self._pump(lane)
 
-    def _free_lane(self, crowd: Crowd) -> Lane:
+    def _free_lane(self, batcher: StickyBatcher) -> Lane:
         """The next partition's, unless that one owes answers already."""
         client_id = self._context.client_id
-        lane = self._lane(client_id, crowd.next_uid())
-        for _ in crowd.uids[1:]:
+        lane = self._lane(client_id, batcher.next_uid())
+        for _ in batcher.uids[1:]:
             if len(lane.open) < GATHER_FROM:
                 break
-            lane = self._lane(client_id, crowd.next_uid())
+            lane = self._lane(client_id, batcher.next_uid())
         return lane
 
     @staticmethod
-    def _look_again(crowd: Crowd, timer: Timer | None) -> None:
-        if crowd.timer is not None:
-            crowd.timer.cancel()
-        crowd.timer = timer
+    def _look_again(batcher: StickyBatcher, timer: Timer | None) -> None:
+        if batcher.timer is not None:
+            batcher.timer.cancel()
+        batcher.timer = timer
 
-    def _waited(self, crowd: Crowd) -> None:
-        crowd.timer = None
-        self._gather(crowd)
+    def _waited(self, batcher: StickyBatcher) -> None:
+        batcher.timer = None
+        self._gather(batcher)
 
     def _send(self, change: Change) -> None:
         request, now_us = change.request, self._context.mono_us
@@ -338,9 +340,9 @@ class Lanes:
         if self._asked.pop(change.request.request_id, None) is not None:
             self._out_bytes -= change.bytes
             if change.anywhere:
-                crowd = self.crowd(change.request.topic)
-                crowd.answered(len(change.parts), self._context.mono_us)
-                self._gather(crowd)
+                batcher = self.batcher(change.request.topic)
+                batcher.answered(len(change.parts), self._context.mono_us)
+                self._gather(batcher)
         change.lane.open.pop(change.sequence, None)
         self._pump(change.lane)
         if self._full and self._out_bytes < OUT_BYTES_MAX:
@@ -376,7 +378,7 @@ class Lanes:
         if upload_error is not None:
             return upload_error
         if not part.uid:
-            self.crowd(part.topic).remove(part)
+            self.batcher(part.topic).remove(part)
         else:
             self._lane(part.client_id, part.uid).remove(part)
         if not self._links.up():

@@ -25,7 +25,7 @@ _RETURN_US: Final = 3_000
 """Longest wait for callers that were answered together: they mostly call again together."""
 
 
-class Crowd:
+class StickyBatcher:
     """The inserts of one client into one topic, whatever partition they go to.
 
     Attributes:
