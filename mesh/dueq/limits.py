@@ -65,6 +65,8 @@ JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
 """Memory of a job after its last record and after that instant, and of the answers to its INSERTs."""
 JOB_ANSWERED_MS: Final = JOB_MEMORY_MS - 24 * 3600 * 1000
 """For this long after that instant, a job that home does not know was certainly never committed."""
+JOB_ABORT_AFTER_MS: Final = 1000
+"""Time after that instant at which home aborts a job: a committer whose clock is behind must not be surprised."""
 JOB_DEDUP_WINDOW: Final = 65_536
 """Requests with a job, of a client, whose answers a partition remembers."""
 JOB_DEDUP_BYTES_MAX: Final = 16 << 20
@@ -80,6 +82,8 @@ CONSUMER_CREDIT_BYTES: Final = 64 << 20
 CONSUMER_SESSION_MS: Final = 10_000
 """A consumer that has been silent for this long loses its session and its leases."""
 CONSUMER_BEAT_MS: Final = CONSUMER_SESSION_MS // 4
+CONSUMER_LOST_US: Final = CONSUMER_SESSION_MS * 1000 * 2 // 3
+"""Silence after which a leader grants a consumer nothing new, and a consumer gives up what it has of a leader."""
 SESSIONS_MAX: Final = 8192
 """Most consumers of a topic at one leader."""
 LOOK_AHEAD_MS_MIN: Final = 30
@@ -94,6 +98,17 @@ ACK_GATHER_MS: Final = 100
 """Longest wait of such an ack at the leader, for a record that is made anyway: each record is a sync on every disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
 """Most payload bytes that a leader reads ahead of their instants."""
+
+PUSH_ROWS_MAX: Final = 2048
+"""Most messages of one push."""
+PUSH_BYTES_MAX: Final = 2 << 20
+"""Payload bytes of one push, unless its one message has more."""
+
+# Connections of clients
+CLIENT_HELLO_MS: Final = 2000
+"""Longest wait of a client for the answer to its Hello, and longest pause between two."""
+CLIENT_SILENCE_MS: Final = 5000
+"""A connection on which a client has heard nothing for this long is dead."""
 
 # Replication
 HEARTBEAT_MS: Final = 200
@@ -192,7 +207,10 @@ assert APPEND_BYTES < FRAME_BYTES_MAX
 assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
-assert 4 * MAX_CLOCK_OFFSET_MS < JOB_ANSWERED_MS < JOB_MEMORY_MS
+assert 4 * MAX_CLOCK_OFFSET_MS <= JOB_ABORT_AFTER_MS < JOB_ANSWERED_MS < JOB_MEMORY_MS
 assert HEARTBEAT_MS * 2 < PUSH_CONFIRM_MS < LEADER_SILENCE_MS <= REPLICA_LAG_MS
 assert CONSUMER_BEAT_MS * 3 < CONSUMER_SESSION_MS
+assert CONSUMER_BEAT_MS * 2 < CONSUMER_LOST_US // 1000 < CONSUMER_SESSION_MS
+assert CLIENT_HELLO_MS * 2 < CLIENT_SILENCE_MS < CONSUMER_LOST_US // 1000
+assert PUSH_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
 assert HEARTBEAT_MS < PAUSE_MS < LEADER_SILENCE_MS

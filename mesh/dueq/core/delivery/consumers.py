@@ -26,7 +26,7 @@ from dueq_codecs.messages import ConsumerFrame
 from dueq_codecs.records import U16, U64
 
 SESSION_US: Final = limits.CONSUMER_SESSION_MS * 1000
-HEALTHY_US: Final = SESSION_US * 2 // 3
+HEALTHY_US: Final = limits.CONSUMER_LOST_US
 LAPSE_US: Final = 500_000
 """A consumer whose lease has run out is believed to be alive if it spoke so shortly before."""
 

@@ -1,14 +1,14 @@
 """Push frames out of leases that may leave now: one or more per consumer, over all partitions of the topic.
 
-Rows of a frame are in order of (wait_at, log sequence, row). A frame holds at most `ROWS_MAX` rows and about
-`BYTES_MAX` of inline payload.
+Rows of a frame are in order of (wait_at, log sequence, row). A frame holds at most `PUSH_ROWS_MAX` rows and about
+`PUSH_BYTES_MAX` of inline payload.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,9 @@ from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import I64, Body, Phase, Slots, inline_sizes, total
 from dueq.core.ports.entry import ENTRY, FLAG_KEYED, Entries, keys_of
 from dueq.instant import Now
+from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push
 from dueq_codecs.records import NO_U8, U8, U32, U64
-
-ROWS_MAX: Final = 2048
-BYTES_MAX: Final = 2 << 20
 
 
 class Leaving(NamedTuple):
@@ -86,15 +84,15 @@ def _by_size(leaving: Leaving) -> Iterator[Leaving]:
         yield leaving
         return
     sizes = inline_sizes(leaving.entries)
-    if len(sizes) <= ROWS_MAX and total(sizes) <= BYTES_MAX:
+    if len(sizes) <= PUSH_ROWS_MAX and total(sizes) <= PUSH_BYTES_MAX:
         yield leaving
         return
     ends = np.cumsum(sizes)
     begin = 0
     while begin < len(sizes):
         before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, before + BYTES_MAX, side="right"))
-        end = min(max(end, begin + 1), begin + ROWS_MAX, len(sizes))
+        end = int(np.searchsorted(ends, before + PUSH_BYTES_MAX, side="right"))
+        end = min(max(end, begin + 1), begin + PUSH_ROWS_MAX, len(sizes))
         yield _pick(leaving, np.arange(begin, end))
         begin = end
 

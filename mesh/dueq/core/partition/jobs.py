@@ -39,8 +39,6 @@ ASK_US_MIN: Final = 500_000
 ASK_US_MAX: Final = 5_000_000
 ASKS_MAX: Final = 64
 """Questions of one partition in one turn."""
-ABORT_AFTER_MS: Final = 4 * limits.MAX_CLOCK_OFFSET_MS
-"""How long after `until` a job is aborted: a committer whose clock is behind must not be surprised."""
 
 _ACTION_OF: Final = {
     JobState.COMMITTED: JobAction.COMMIT,
@@ -209,7 +207,7 @@ class Jobs:
 
     def _is_late(self, until: int, now: Now) -> bool:
         """Whether nobody can commit any more."""
-        return self._mesh_ms(now) - until > ABORT_AFTER_MS
+        return self._mesh_ms(now) - until > limits.JOB_ABORT_AFTER_MS
 
     def _would_know(self, until: int, now: Now) -> bool:
         """Whether home would still know of a job if somebody had committed it."""

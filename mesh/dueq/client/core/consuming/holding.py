@@ -17,7 +17,7 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import LeaseLost, Reclaim
 from dueq.client.core.ports.events import OpenConsumer
 
-LOST_US: Final = limits.CONSUMER_SESSION_MS * 1000 * 2 // 3
+LOST_US: Final = limits.CONSUMER_LOST_US
 RECLAIM_US_MAX: Final = 2_000_000
 LEASE_LOOK_US_MIN: Final = 20_000
 

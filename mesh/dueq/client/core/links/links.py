@@ -13,14 +13,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
+from dueq import limits
 from dueq.client.core.links.context import Context
 from dueq.client.core.ports.effects import CloseLink, OpenLink, Send
 from dueq.client.core.ports.timers import Timer
 from dueq.instant import Now
 from dueq_codecs.messages import BrokerInfo, ClientMessage, Code, Hello, HelloReply, Role
 
-HELLO_US: Final = 2_000_000
-SILENCE_US: Final = 5_000_000
+HELLO_US: Final = limits.CLIENT_HELLO_MS * 1000
+SILENCE_US: Final = limits.CLIENT_SILENCE_MS * 1000
 BACK_OFF_US_MIN: Final = 100_000
 BACK_OFF_US_MAX: Final = 2_000_000
 
