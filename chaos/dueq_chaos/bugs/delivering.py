@@ -38,7 +38,7 @@ DELIVERING: Final = (
         "fpj.systems 2016-02-10: a lock that is used before it is held",
         (
             change(
-                f"{_DISPATCH}._propose",
+                "core.delivery.leasing:Leasing._propose",
                 "    slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)",
                 "    slots = lane.leases.add(entries, numbers, token, Phase.GRANTED, NEVER_US - 1)\n"
                 "    lane.schedule(slots, np.ascontiguousarray(entries['wait_at']))",
@@ -203,7 +203,7 @@ DELIVERING: Final = (
                 'rows["token"] = record.sequence % 16',
             ),
             change(
-                f"{_DISPATCH}._propose",
+                "core.delivery.leasing:Leasing._propose",
                 "numbers, token, Phase.PROPOSED",
                 "numbers, token % 16, Phase.PROPOSED",
             ),

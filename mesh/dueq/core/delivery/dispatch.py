@@ -29,12 +29,13 @@ from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.lane import Lane, LedPartition
 from dueq.core.delivery.lease_changes import LEASED_AHEAD_US, LeaseChanges
 from dueq.core.delivery.leases import NEVER_US, Body, Phase
+from dueq.core.delivery.leasing import RETRY_US, Leasing
 from dueq.core.delivery.pushes import Leaving, build, frames, gather
 from dueq.core.delivery.sessions import LaneCounts, Sessions, SessionStatus
-from dueq.core.delivery.staging import Stager, fit_bytes
+from dueq.core.delivery.staging import Stager
 from dueq.core.delivery.successors import Successors
 from dueq.core.delivery.tick_clock import TickClock
-from dueq.core.delivery.turns import TIMELINE_TURNS, Demand, Picks, Turns
+from dueq.core.delivery.turns import TIMELINE_TURNS, Turns
 from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
@@ -43,16 +44,12 @@ from dueq.core.turn.mesh_time import MeshTime
 from dueq.core.turn.metrics import CoreMetrics
 from dueq.instant import Now
 from dueq_codecs.messages import BrokerMessage, ConsumerFrame, PushChunk
-from dueq_codecs.records import U16, U64, Record, RecordKind
+from dueq_codecs.records import U64, Record
 
 LOOK_US: Final = 20_000
 """Least time between two looks at the timers of leases."""
-RETRY_US: Final = 5_000
-"""After a refused proposal, or while an ISR member has not answered (or confirmed) lately."""
 SAFETY_US: Final = 100_000
 """Work that something else holds up is looked at again so often, whatever happens."""
-AGAIN_ROWS: Final = 512
-"""Leases of one lane that are staged at a time to be pushed again."""
 WAITING_MAX: Final = 4096
 """Most waiting messages that are counted for a ConsumerReply."""
 
@@ -91,15 +88,13 @@ class TopicDispatcher:
         self._sessions = Sessions(
             topic, broker_id, incarnation, self._consumers, self._lanes, self._stager, self._send, self
         )
+        self._leasing = Leasing(self._lanes, self._consumers, self._stager, turns)
         self._changes = LeaseChanges(
             topic, metrics, self._consumers, self._stager, self._clock, self._sessions.ran_out
         )
         self._successors = Successors()
         self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN
         self._paused = True
-        self._retry_us = NEVER_US
-        self._room_bytes = 0
-        self._cut = False  # a record was full: the next tick goes on at once
         self._dirty = False  # something was handed in since the last tick
 
     # -------------------------------------------------------------- what is led
@@ -237,15 +232,15 @@ class TopicDispatcher:
         self._clock.tick(mesh_us, now)
         self._look_ahead_ms = look_ahead_ms
         self._paused = paused
-        self._retry_us = NEVER_US
+        self._leasing.begin_tick()
         self._sessions.end_silent(now)
         for lane in self._lanes.values():
             if lane.act_us <= now.mono_us:
                 lane.end_leases(now, LOOK_US, RETRY_US)
         if not paused:
             self._push(now, mesh_us)
-            self._lease(now, mesh_us // 1000, recording)
-            self._stage_again()
+            self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
+            self._leasing.stage_again(self._sessions.again)
         self._sessions.tell_waiting(now)
         self._sessions.answer_late(now)
         self._dirty = False
@@ -291,91 +286,6 @@ class TopicDispatcher:
         for wait_ms, count in Counter(waits).items():
             lateness.observe(mesh_us - wait_ms * 1000, count)
 
-    # -------------------------------------------------------------- leasing
-
-    def _lease(self, now: Now, mesh_ms: int, recording: bool) -> None:
-        """Lease what is next, in the order of the topic's kind, if anything is within the look-ahead.
-
-        Where a record is made in any case, also if something is soon after that.
-        """
-        self._cut = False
-        ahead_ms = mesh_ms + self._look_ahead_ms
-        gather_ms = ahead_ms + limits.LEASE_GATHER_MS
-        wanted_ms = ahead_ms + limits.LEASE_GATHER_MS // 2 if recording else ahead_ms
-        if all(lane.queue.head_ms > wanted_ms for lane in self._lanes.values()):
-            return
-        lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= gather_ms]
-        free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
-        if not free:
-            return
-        lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
-        picks = Picks(self._room)
-        demand = Demand(free, mesh_ms, ahead_ms, gather_ms, recording)
-        self._turns.choose([*lanes], demand, picks)
-        staged = self._staged_bytes()
-        self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
-        for uid in picks.entries:
-            lane = self._lanes[uid]
-            leased = self._propose(lane, picks.of(uid), now)
-            self._cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
-
-    def _staged_bytes(self) -> int:
-        return sum(lane.leases.staged_bytes for lane in self._lanes.values())
-
-    def _room(self, uid: int) -> int:
-        """Return how many messages of a lane may be leased in one turn."""
-        return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(self._lanes[uid].leases))
-
-    def _propose(self, lane: Lane, entries: Entries, now: Now) -> int:
-        """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.
-
-        Returns:
-            How many were leased.
-        """
-        count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
-        if count < len(entries):
-            lane.queue.add(entries[count:])
-            entries = entries[:count]
-        rows, owners, column = self._consumers.deal(entries["size"], now)
-        if rows is not None:
-            left = np.ones(len(entries), np.bool_)
-            left[rows] = False
-            lane.queue.add(entries[left])
-            entries = entries.take(rows)
-        if not len(entries):
-            return 0
-        numbers = np.array([session.number_here for session in owners], np.int64)[column]
-        token = lane.partition.propose(_lease_record(lane.uid, entries, owners, column), now)
-        if not token:
-            self._consumers.give_back(numbers, entries["size"], now)
-            lane.queue.add(entries)
-            self._retry_us = now.mono_us + RETRY_US
-            return 0
-        slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)
-        before = lane.leases.staged_bytes
-        self._stager.stage(lane, slots, entries)
-        self._room_bytes -= lane.leases.staged_bytes - before
-        return len(entries)
-
-    def _stage_again(self) -> None:
-        """Bring back payloads of leases that are to be pushed again, as far as there is room for them."""
-        while self._sessions.again:
-            if self._staged_bytes() >= limits.LOOK_AHEAD_BYTES_MAX:
-                return
-            lane, slots, tokens = self._sessions.again.popleft()
-            if self._lanes.get(lane.uid) is not lane:
-                continue
-            if len(slots) > AGAIN_ROWS:
-                self._sessions.again.appendleft((lane, slots[AGAIN_ROWS:], tokens[AGAIN_ROWS:]))
-                slots, tokens = slots[:AGAIN_ROWS], tokens[:AGAIN_ROWS]
-            slots = slots[lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.AGAIN)]
-            if len(slots):
-                entries = lane.leases.entry.take(slots)
-                lane.leases.unstage(slots)
-                self._stager.stage(lane, slots, entries)
-                self._stager.send_ahead(lane, slots, entries)
-                lane.schedule(slots, np.ascontiguousarray(entries["wait_at"]))
-
     # -------------------------------------------------------------- deadlines
 
     def next_deadline_us(self, now: Now) -> int | None:
@@ -383,9 +293,9 @@ class TopicDispatcher:
 
         By mesh time as it was at the last tick.
         """
-        if self._dirty or (self._cut and not self._paused):
+        if self._dirty or (self._leasing.is_cut and not self._paused):
             return now.mono_us
-        best_us = min(self._sessions.next_us, self._retry_us)
+        best_us = min(self._sessions.next_us, self._leasing.retry_us)
         mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000
         soonest_ms = NEVER_MS
@@ -468,14 +378,3 @@ class TopicDispatcher:
     def sessions(self, now: Now) -> list[SessionStatus]:
         """Return what the status shows of each consumer, in order of their first frame."""
         return self._sessions.status(now)
-
-
-def _lease_record(uid: int, entries: Entries, owners: list[ConsumerSession], column: U16) -> Record:
-    record = Record(RecordKind.LEASE, uid, 0, 0, 0)
-    record.first = np.ascontiguousarray(entries["first"])
-    record.target_sequence = np.ascontiguousarray(entries["sequence"])
-    record.target_row = np.ascontiguousarray(entries["row"])
-    record.consumer = column
-    record.consumers = tuple(session.consumer_id for session in owners)
-    record.lease_ms = np.array([session.lease_ms for session in owners], np.uint64)
-    return record

@@ -1,0 +1,147 @@
+"""What is leased next: credit is dealt to messages that are due soon, and LEASE records are proposed for them.
+
+The payloads of what is leased are read meanwhile, as far as `LOOK_AHEAD_BYTES_MAX` allows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.delivery.consumers import Consumers, ConsumerSession
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import NEVER_US, Phase, Slots
+from dueq.core.delivery.staging import Stager, fit_bytes
+from dueq.core.delivery.turns import Demand, Picks, Turns
+from dueq.core.ports.entry import Entries
+from dueq.instant import Now
+from dueq_codecs.records import U16, U64, Record, RecordKind
+
+RETRY_US: Final = 5_000
+"""After a refused proposal, or while an ISR member has not answered (or confirmed) lately."""
+AGAIN_ROWS: Final = 512
+"""Leases of one lane that are staged at a time to be pushed again."""
+
+
+class Leasing:
+    """The leases that one topic's dispatcher proposes.
+
+    Args:
+        lanes: the led partitions, by uid; the dispatcher's own.
+        turns: whose turn it is, in topics of this kind.
+
+    Attributes:
+        retry_us: (mono) when a refused proposal is made again; NEVER_US: none was refused.
+        is_cut: a record was full: the next tick goes on at once.
+    """
+
+    def __init__(self, lanes: dict[int, Lane], consumers: Consumers, stager: Stager, turns: Turns) -> None:
+        self._lanes, self._consumers, self._stager, self._turns = lanes, consumers, stager, turns
+        self.retry_us = NEVER_US
+        self.is_cut = False
+        self._room_bytes = 0
+
+    def begin_tick(self) -> None:
+        """What was refused in the last tick may be asked for again."""
+        self.retry_us = NEVER_US
+
+    def lease(self, now: Now, mesh_ms: int, look_ahead_ms: int, *, recording: bool) -> None:
+        """Lease what is next, in the order of the topic's kind, if anything is within the look-ahead.
+
+        Where a record is made in any case, also if something is soon after that.
+        """
+        self.is_cut = False
+        ahead_ms = mesh_ms + look_ahead_ms
+        gather_ms = ahead_ms + limits.LEASE_GATHER_MS
+        wanted_ms = ahead_ms + limits.LEASE_GATHER_MS // 2 if recording else ahead_ms
+        if all(lane.queue.head_ms > wanted_ms for lane in self._lanes.values()):
+            return
+        lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= gather_ms]
+        free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
+        if not free:
+            return
+        lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
+        picks = Picks(self._room)
+        demand = Demand(free, mesh_ms, ahead_ms, gather_ms, recording)
+        self._turns.choose([*lanes], demand, picks)
+        staged = self._staged_bytes()
+        self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
+        for uid in picks.entries:
+            lane = self._lanes[uid]
+            leased = self._propose(lane, picks.of(uid), now)
+            self.is_cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
+
+    def _staged_bytes(self) -> int:
+        return sum(lane.leases.staged_bytes for lane in self._lanes.values())
+
+    def _room(self, uid: int) -> int:
+        """Return how many messages of a lane may be leased in one turn."""
+        return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(self._lanes[uid].leases))
+
+    def _propose(self, lane: Lane, entries: Entries, now: Now) -> int:
+        """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.
+
+        Returns:
+            How many were leased.
+        """
+        count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
+        if count < len(entries):
+            lane.queue.add(entries[count:])
+            entries = entries[:count]
+        rows, owners, column = self._consumers.deal(entries["size"], now)
+        if rows is not None:
+            left = np.ones(len(entries), np.bool_)
+            left[rows] = False
+            lane.queue.add(entries[left])
+            entries = entries.take(rows)
+        if not len(entries):
+            return 0
+        numbers = np.array([session.number_here for session in owners], np.int64)[column]
+        token = lane.partition.propose(_lease_record(lane.uid, entries, owners, column), now)
+        if not token:
+            self._consumers.give_back(numbers, entries["size"], now)
+            lane.queue.add(entries)
+            self.retry_us = now.mono_us + RETRY_US
+            return 0
+        slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)
+        before = lane.leases.staged_bytes
+        self._stager.stage(lane, slots, entries)
+        self._room_bytes -= lane.leases.staged_bytes - before
+        return len(entries)
+
+    def stage_again(self, again: deque[tuple[Lane, Slots, U64]]) -> None:
+        """Bring back payloads of leases that are to be pushed again, as far as there is room for them.
+
+        Args:
+            again: (lane, slots, tokens), taken from as far as they were staged.
+        """
+        while again:
+            if self._staged_bytes() >= limits.LOOK_AHEAD_BYTES_MAX:
+                return
+            lane, slots, tokens = again.popleft()
+            if self._lanes.get(lane.uid) is not lane:
+                continue
+            if len(slots) > AGAIN_ROWS:
+                again.appendleft((lane, slots[AGAIN_ROWS:], tokens[AGAIN_ROWS:]))
+                slots, tokens = slots[:AGAIN_ROWS], tokens[:AGAIN_ROWS]
+            slots = slots[lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.AGAIN)]
+            if len(slots):
+                entries = lane.leases.entry.take(slots)
+                lane.leases.unstage(slots)
+                self._stager.stage(lane, slots, entries)
+                self._stager.send_ahead(lane, slots, entries)
+                lane.schedule(slots, np.ascontiguousarray(entries["wait_at"]))
+
+
+def _lease_record(uid: int, entries: Entries, owners: list[ConsumerSession], column: U16) -> Record:
+    record = Record(RecordKind.LEASE, uid, 0, 0, 0)
+    record.first = np.ascontiguousarray(entries["first"])
+    record.target_sequence = np.ascontiguousarray(entries["sequence"])
+    record.target_row = np.ascontiguousarray(entries["row"])
+    record.consumer = column
+    record.consumers = tuple(session.consumer_id for session in owners)
+    record.lease_ms = np.array([session.lease_ms for session in owners], np.uint64)
+    return record
