@@ -74,6 +74,24 @@ def test_a_replica_that_is_away_holds_the_level() -> None:
     stage.finish()
 
 
+def test_a_replica_that_was_upgraded_and_is_away_does_not_hold_the_level() -> None:
+    """Its broker has died with the new build. Those that are replaced after that have never seen it."""
+    stage = Stage()
+    replace(stage, "b3")
+    stage.nodes["b3"].crash(goodbye=True)
+    stage.until(lambda: stage.isr() == ["b1", "b2"], "b3 is out")
+    for broker in ("b1", "b2"):
+        stage.nodes[broker].crash(goodbye=True)
+        stage.nodes[broker].level = NEXT_LEVEL
+        stage.nodes[broker].start()
+        stage.until(lambda: stage.leader_of(stage.uid) and len(stage.isr()) == 2, "two serve")
+    stage.until(lambda: level_of(stage, stage.leader) == NEXT_LEVEL, "it has risen")
+    stage.stored(b"b3 is away")
+    stage.nodes["b3"].start()
+    stage.until(lambda: level_of(stage, "b3") == NEXT_LEVEL, "b3 takes it up")
+    stage.finish()
+
+
 def test_a_level_once_reached_stays_through_leaders_restarts_and_snapshots() -> None:
     stage = Stage(log_retain_bytes=2_000)
     replace(stage, "b1", "b2", "b3")

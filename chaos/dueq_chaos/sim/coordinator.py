@@ -70,6 +70,7 @@ class SimCoordinator:
 
     Attributes:
         nodes: uid -> (version, node).
+        levels: the feature level that each broker announced last.
         tombstones: uid -> brokers that have not deleted yet what they held.
         unreachable: broker ids that cannot reach it.
         lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
@@ -87,6 +88,7 @@ class SimCoordinator:
         self.topics: dict[str, Topic] = {}
         self.tombstones: dict[int, set[str]] = {}
         self.registrations: dict[str, Registration] = {}
+        self.levels: dict[str, int] = {}
         self.unreachable: dict[str, None] = {}
         self.lose_answer_share = 0.0
         self.late_us = LATE_US
@@ -119,12 +121,16 @@ class SimCoordinator:
         session.connected = True
         session.lost_at_us = None
         self.registrations[session.registration.broker_id] = session.registration
+        self.levels[session.registration.broker_id] = session.registration.feature_level
         session.deliver(CoordinatorChanged(CoordinatorState.CONNECTED))
-        session.deliver(RegistrationsSeen(dict(self.registrations)))
+        session.deliver(self._registrations_seen())
         session.deliver(self._topics_seen())
         for uid, (version, node) in self.nodes.items():
             session.deliver(NodeSeen(uid, version, node))
         self._announce_registrations()
+
+    def _registrations_seen(self) -> RegistrationsSeen:
+        return RegistrationsSeen(dict(self.registrations), dict(self.levels))
 
     def close(self, session: Session, *, goodbye: bool) -> None:
         """The broker's life has ended; without a goodbye its registration lasts until the session times out."""
@@ -244,7 +250,7 @@ class SimCoordinator:
         self._world.at(session.watched_us, tell)
 
     def _announce_registrations(self) -> None:
-        self._announce(lambda: RegistrationsSeen(dict(self.registrations)))
+        self._announce(self._registrations_seen)
 
     def _announce_topics(self) -> None:
         self._announce(self._topics_seen)

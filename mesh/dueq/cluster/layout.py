@@ -3,6 +3,7 @@
     ROOT/cluster            JSON: cluster id, feature level
     ROOT/next_uid           the next partition uid, in decimal
     ROOT/brokers/ID         ephemeral; JSON of a Registration
+    ROOT/levels/ID          the feature level that the broker announced last, in decimal; stays when it is away
     ROOT/topics/NAME        JSON of a Topic; never changed, only deleted
     ROOT/partitions/UID     JSON of a PartitionNode; changed only by compare-and-set on its version
     ROOT/tombstones/A-B     no value: the partitions with uids A to B may be deleted everywhere
@@ -22,7 +23,7 @@ class Layout:
 
     Attributes:
         root: an absolute path, without a slash at its end.
-        cluster, next_uid, brokers, topics, partitions, tombstones: see the module.
+        cluster, next_uid, brokers, levels, topics, partitions, tombstones: see the module.
     """
 
     def __init__(self, root: str = DEFAULT_ROOT) -> None:
@@ -39,6 +40,7 @@ class Layout:
         self.cluster = f"{self.root}/cluster"
         self.next_uid = f"{self.root}/next_uid"
         self.brokers = f"{self.root}/brokers"
+        self.levels = f"{self.root}/levels"
         self.topics = f"{self.root}/topics"
         self.partitions = f"{self.root}/partitions"
         self.tombstones = f"{self.root}/tombstones"
@@ -47,11 +49,15 @@ class Layout:
         """Return every path that must be there first, parents before children."""
         parts = self.root.split("/")
         above = ["/".join(parts[: n + 1]) for n in range(1, len(parts))]
-        return [*above, self.brokers, self.topics, self.partitions, self.tombstones]
+        return [*above, self.brokers, self.levels, self.topics, self.partitions, self.tombstones]
 
     def broker(self, broker_id: str) -> str:
         """Return the path of a broker's registration."""
         return f"{self.brokers}/{segment(broker_id)}"
+
+    def level(self, broker_id: str) -> str:
+        """Return the path of what a broker announced last."""
+        return f"{self.levels}/{segment(broker_id)}"
 
     def topic(self, name: str) -> str:
         """Return the path of a topic."""

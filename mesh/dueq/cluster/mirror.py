@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
+from urllib.parse import unquote
 
 import structlog
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from dueq.cluster.coordinator import CoordinatorUnreadable, Deliver
-from dueq.cluster.layout import Layout
+from dueq.cluster.layout import Layout, segment
 from dueq.cluster.requests import CONNECTION_ERRORS, Ended, Procedure, Requests, Send, one
 from dueq.cluster.znodes import decode_node, decode_registration, decode_topic, tombstone_uids
 from dueq.core.ports.membership import NodeSeen, Registration, RegistrationsSeen, Topic, TopicsSeen
@@ -70,6 +71,8 @@ class Mirror:
         self._registrations_read = registrations_read
         self._reading: set[str | int] = set()
         self._dirty: set[str | int] = set()
+        self._levels: dict[str, int] = {}
+        """By a broker's name in ZooKeeper, what it announced last."""
         self._topics: dict[str, Topic] = {}
         self._stale: set[str] = set()
         self._asked: set[int] = set()
@@ -161,12 +164,26 @@ class Mirror:
         paths = [f"{self._layout.brokers}/{name}" for name in sorted(names)]
         answers = yield [partial(self._client.get_async, path) for path in paths]
         found = _readable(paths, answers, decode_registration)
+        yield from self._read_levels(set(names))
         return {registration.broker_id: registration for registration in found.values()}
+
+    def _read_levels(self, registered: set[str]) -> Procedure:
+        """What those announced last who are away, and of whom nothing is known yet."""
+        names = yield from one(partial(self._client.get_children_async, self._layout.levels))
+        unknown = sorted(set(names) - registered - self._levels.keys())
+        answers = yield [partial(self._client.get_async, f"{self._layout.levels}/{name}") for name in unknown]
+        for name, answer in zip(unknown, answers, strict=True):
+            if isinstance(answer, tuple) and answer[0].isdigit():
+                self._levels[name] = int(answer[0])
 
     def _registrations_listed(self, registrations: dict[str, Registration], error: Exception | None) -> None:
         if self._failed(error, self._read_registrations, _REGISTRATIONS):
             return
-        self._deliver(RegistrationsSeen(registrations))
+        for broker_id, registration in registrations.items():
+            self._levels[segment(broker_id)] = registration.feature_level
+        self._deliver(
+            RegistrationsSeen(registrations, {unquote(name): n for name, n in self._levels.items()})
+        )
         self._registrations_read(registrations)
         self._finish(_REGISTRATIONS, self._read_registrations)
 

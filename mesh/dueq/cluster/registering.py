@@ -52,6 +52,7 @@ def register(client: Any, layout: Layout, registration: Registration) -> Procedu
         BrokerIdTaken: a broker with another data folder is registered under this id.
     """
     path, value = layout.broker(registration.broker_id), encode_registration(registration)
+    yield from _note_level(client, layout, registration)
     while True:
         try:
             return (yield from one(partial(client.create_async, path, value, ephemeral=True)))
@@ -74,6 +75,15 @@ def register(client: Any, layout: Layout, registration: Registration) -> Procedu
         # A failed one means that somebody else has changed the node meanwhile: look again.
         if not any(isinstance(answer, Exception) for answer in answers):
             return path
+
+
+def _note_level(client: Any, layout: Layout, registration: Registration) -> Procedure:
+    """Announce the feature level, also for when this broker is away; it is known before the broker is seen."""
+    path, value = layout.level(registration.broker_id), str(registration.feature_level).encode()
+    try:
+        yield from one(partial(client.create_async, path, value))
+    except NodeExistsError:
+        yield from one(partial(client.set_async, path, value))
 
 
 def _check_same_store(found: bytes, registration: Registration) -> None:

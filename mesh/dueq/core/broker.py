@@ -387,6 +387,7 @@ class BrokerCore:
 
     def _on_registrations(self, event: RegistrationsSeen, now: Now) -> None:
         self._topics.registrations = event.registrations
+        self._ctx.levels.update(event.levels)
         for broker_id, seen in event.registrations.items():
             self._ctx.levels[broker_id] = seen.feature_level
             if broker_id == self._settings.broker_id:

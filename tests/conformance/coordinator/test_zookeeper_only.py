@@ -24,6 +24,7 @@ from dueq.core.ports.membership import (
     SetOutcome,
     TopicOrderDone,
 )
+from dueq_codecs.records import FEATURE_LEVEL
 
 pytestmark = pytest.mark.integration
 
@@ -175,6 +176,20 @@ def test_the_next_life_of_a_store_replaces_the_registration_at_once(begin_on_zoo
         e for e in witness.events[since:] if isinstance(e, RegistrationsSeen) and "b1" not in e.registrations
     ]
     assert gaps == []
+
+
+def test_what_a_broker_announced_last_is_known_when_it_is_away(begin_on_zookeeper: Any) -> None:
+    """By those too that were not there when it was."""
+    begin = begin_on_zookeeper
+    first = begin("b1")
+    first.coordinator.stop()
+    second = begin("b2", store_id="s2")
+    second.wait(
+        RegistrationsSeen,
+        lambda seen: (
+            "b1" not in seen.registrations and seen.levels == {"b1": FEATURE_LEVEL, "b2": FEATURE_LEVEL}
+        ),
+    )
 
 
 def test_a_life_that_was_replaced_gives_in(begin_on_zookeeper: Any) -> None:

@@ -7,7 +7,7 @@ library; its outcome may be unknown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -147,6 +147,8 @@ class RegistrationsSeen:
     """All living brokers, read anew after every change and reconnect."""
 
     registrations: dict[str, Registration]
+    levels: dict[str, int] = field(default_factory=dict)
+    """The feature levels that brokers announced last, of those too that are away."""
 
 
 @dataclass(slots=True)
