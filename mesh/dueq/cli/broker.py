@@ -47,6 +47,9 @@ def broker(file: Path | None, no_zookeeper: bool, **flags: Any) -> int:
     """Run one broker until SIGINT or SIGTERM.
 
     Each setting comes from its flag, else from the environment (DUEQ_ID, DUEQ_DATA, …), else from --config.
+
+    With --store memory nothing survives the process: the broker starts again empty, as a stranger, and catches up
+    from the others. If all brokers end, everything is lost.
     """
     if no_zookeeper:
         if flags["zookeeper"]:
