@@ -29,7 +29,7 @@ _NAME_FILE: Final = "store"
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a store is told when it is opened.
+    """The settings of a store, given when it is opened.
 
     Attributes:
         broker_id: whose it is.

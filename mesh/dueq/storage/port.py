@@ -35,7 +35,7 @@ class StoreFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Pressure:
-    """How full a store is, and how far behind with its own work.
+    """A store's load: its fullness, and its backlog of own work.
 
     Attributes:
         inserts_refused: "" or why it wants no inserts: "disk_full", "memory_full", "busy".

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Final
 
 KEPT_US: Final = 60_000_000
-"""How late a frame may be."""
+"""Largest delay of a frame."""
 KEPT_MAX: Final = 4_096
 """Goodbyes remembered at most; the oldest go first."""
 

@@ -1,4 +1,4 @@
-"""What dispatch keeps of one led partition: who waits, who is leased, what is to be pushed."""
+"""The dispatcher's view of one led partition: messages that wait, are leased, or are to be pushed."""
 
 from __future__ import annotations
 

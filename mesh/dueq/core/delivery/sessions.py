@@ -1,6 +1,6 @@
 """The conversation with a topic's consumers: attach, beat, goodbye, and silence.
 
-A consumer's connection promises nothing. What it holds is settled by two exchanges (protocol case B8): on
+A consumer's connection promises nothing. Its leases are settled by two exchanges (protocol case B8): on
 attaching it lists the leases it holds, and what is missing is pushed again under the same token; in each
 beat it says up to which number every push has arrived, and what was sent a second ago and is not among them
 goes out again under a new number (an empty push fills the old one's place, so that the count can go on).
@@ -50,7 +50,7 @@ CHECK_US: Final = 100_000
 
 
 class LaneCounts(NamedTuple):
-    """What a partition's status shows."""
+    """The part of a partition's status that concerns delivery."""
 
     ready: int
     """Due and not leased (about, and in the hot window only)."""
@@ -61,7 +61,7 @@ class LaneCounts(NamedTuple):
 
 
 class SessionStatus(NamedTuple):
-    """What the status shows of a consumer."""
+    """A consumer as the status shows it."""
 
     consumer_id: str
     attached: bool

@@ -41,7 +41,7 @@ class Checkpoints:
         self._hidden = timeline.hidden_jobs()
 
     def void(self) -> None:
-        """What is under way counts no more: the replica is wiped, or its topic was deleted."""
+        """Checkpoints under way count no more: the replica is wiped, or its topic was deleted."""
         self._life += 1
 
     def after(self, then: Callable[[frozenset[int], Now], None], now: Now) -> None:

@@ -46,7 +46,7 @@ class Levels:
         self._asked = 0  # the level that a barrier of this leadership, not applied yet, raises it to
 
     def announced(self) -> dict[str, int]:
-        """What each assigned replica has announced last; 0: nothing is known of it."""
+        """The level that each assigned replica has announced last; 0: nothing is known of it."""
         settings, levels = self._ctx.settings, self._ctx.levels
         return {
             broker_id: settings.feature_level if broker_id == settings.broker_id else levels.get(broker_id, 0)
@@ -73,5 +73,5 @@ class Levels:
         return True
 
     def leadership_lost(self) -> None:
-        """What was proposed may come to nothing; the next leader sees for itself."""
+        """The proposal may come to nothing; the next leader sees for itself."""
         self._asked = 0

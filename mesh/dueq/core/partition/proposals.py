@@ -1,4 +1,4 @@
-"""What is proposed at one leader: requests that become records, and who waits for what applying them comes to.
+"""Proposals of one leader: requests that become records, and those who wait for the results.
 
 Requests that are alike become one record, at the end of the turn. Everything that depends on state is answered from
 `Timeline.apply`, never from what this process happens to remember; what waits is keyed by the record's sequence in

@@ -2,8 +2,8 @@
 
 The leader gives out an upload number (`epoch << 32 | counter`: an epoch belongs to one process, so a number is
 never used twice), and answers a chunk once it is synced on every member of the maximal ISR. A follower takes no
-record whose chunks it lacks: it asks for them. What no record has named for a while is dropped; what a record of
-the log names never is, and the store refuses to drop what a live message names.
+record whose chunks it lacks: it asks for them. Uploads that no record has named for a while are dropped; what a
+record of the log names never is, and the store refuses to drop what a live message names.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _STANDS_STILL_US: Final = 30_000_000
 """An upload without a new chunk for so long keeps no room free for the chunks that it lacks."""
 _ASK_AGAIN_US: Final = 2_000_000
-"""How long a follower waits for the next chunk that it has asked for before it asks again."""
+"""Time after which a follower asks again for a chunk."""
 _WAITING_MAX: Final = 16
 """Requests for one chunk that wait for its answer; the oldest have been given up, as their client has asked again."""
 _ASKED_MAX: Final = 1024
@@ -78,7 +78,7 @@ class _Upload:
 
 
 class _Held:
-    """What is known to be on this disk of an upload that no record names, and when it was last touched."""
+    """The chunks on this disk of an upload that no record names, and the instant of its last use."""
 
     __slots__ = ("chunks", "touched_us")
 
@@ -239,7 +239,7 @@ class Uploads:
         return held
 
     def leadership_lost(self) -> None:
-        """Who waits is sent to the next leader; the chunks are orphans here until that one names them."""
+        """Waiting clients are sent to the next leader; the chunks are orphans here until that one names them."""
         for number, upload in self._led.items():
             for chunk in upload.open.values():
                 for route, request_id in chunk.waiting:

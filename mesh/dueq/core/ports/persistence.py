@@ -1,4 +1,4 @@
-"""What the core asks of the store, and what comes back. The store (`dueq.storage`) is a peer: orders go out
+"""The core's orders to the store, and its answers. The store (`dueq.storage`) is a peer: orders go out
 with a token, and the answer comes back as an event.
 
 Writes of one `Persist` effect take effect in order and atomically per database, after the writes of every
@@ -394,7 +394,7 @@ class RecoveredPartition:
     damaged: str = ""
     """Why this replica cannot be used; it has been set aside and the broker is a stranger to it."""
     unknown: str = ""
-    """What a newer build must have written: this one cannot read the state. The log is read, and goes on."""
+    """A newer build must have written this: this one cannot read the state. The log is read, and goes on."""
     unreadable: str = ""
     """Why the log cannot be read: a newer build wrote a part of it. The replica is not opened, and stays as it is."""
 

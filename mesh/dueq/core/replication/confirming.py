@@ -10,7 +10,7 @@ leader's epoch has not raised its own, so it has committed nothing in a later on
 
 Why that is enough: the first successor won a compare-and-set of a node whose ISR is part of this leader's maximal
 ISR, and its epoch was durable before it committed anything. So when the oldest of the questions left that the acks
-answer, no later epoch had committed. Whoever succeeds counts inherited leases from `inherited_from_us` of its last
+answer, no later epoch had committed. A successor counts inherited leases from `inherited_from_us` of its last
 older ack, which is no earlier than that question: no push is decided after that instant.
 
 Acks come with every commit, so that what has just been leased is confirmed by its own LEASE. Where something waits

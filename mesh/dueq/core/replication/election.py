@@ -22,12 +22,12 @@ from dueq.instant import Now
 from dueq_codecs.messages import Vote, VoteRequest
 
 _TURN_US = 150_000
-"""How much later each less preferred member begins."""
+"""Delay of each less preferred member."""
 _TURN_US_PER_PARTITION = 1_000
 """And for each partition that wants care: where a broker has died that led thousands, the more preferred members need
 so long for all of theirs, and who stands against them costs both an attempt."""
 _ROUND_US = 300_000
-"""How long a round waits for answers."""
+"""Longest wait of a round for answers."""
 
 
 class Contender(Protocol):

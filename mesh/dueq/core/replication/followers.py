@@ -1,4 +1,4 @@
-"""What a leader knows of its followers' logs, and what it sends them: records, probes, commits, offers of snapshots.
+"""A leader's knowledge of its followers' logs, and its frames to them: records, probes, commits, offers of snapshots.
 
 Each follower's `Progress` is a state machine; here is what brings about its transitions.
 """
@@ -108,7 +108,7 @@ class Followers:
             self._send(peer, progress, now)
 
     def _must_hold(self, peer: Peer, progress: Progress) -> int:
-        """What a follower has if nothing was lost: what its disk had acked and, in the ISR, what was trimmed here."""
+        """The last record that a follower has if nothing was lost: acked by its disk or, in the ISR, trimmed here."""
         best = progress.best if progress.best_store == peer.store_id else 0
         before = self._log.start - 1
         # From who has acked that much in this life, a message that says otherwise is an old one.

@@ -1,4 +1,4 @@
-"""What a follower does with what its leader sends: log matching, acks, the commit position.
+"""The follower: log matching, acks, the commit position.
 
 Log matching as in Raft (§5.3), with KIP-279's answer for epochs. An ack means: synced here, and known to equal the
 log of the leader of this epoch.
@@ -109,7 +109,7 @@ class Following:
             self.ack(now, asked=bool(append.entries))
 
     def _note_unreadable(self, append: Append) -> None:
-        """What follows these entries is of a newer build: this replica stays behind, and leaves the ISR in the end."""
+        """The records after these are of a newer build: this replica stays behind, and leaves the ISR in the end."""
         if append.unreadable and append.unreadable != self.unreadable:
             replica = self._replica
             self._ctx.log(

@@ -1,4 +1,4 @@
-"""How much a log weighs from each record on, without a number for every record.
+"""The weight of a log from each record on, without a number for every record.
 
 A log of sixteen megabytes may have a hundred thousand records. To know where to trim it, a few hundred marks are
 enough: each stands for neighbouring records and says what they weigh together. When there are too many, neighbours

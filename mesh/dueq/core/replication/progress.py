@@ -26,7 +26,7 @@ NEVER_US: Final = -(1 << 62)
 
 
 class State(Enum):
-    """What a leader knows of a follower, and so what it sends."""
+    """A leader's knowledge of a follower, which decides what is sent."""
 
     PROBE = "probe"
     """Invariant: `match` is -1; `next` stays where it is when something is sent."""
@@ -148,7 +148,7 @@ class Progress:
     # -------------------------------------------------------------- sending
 
     def sent(self, count: int, commit: int, now: Now) -> None:
-        """So many records were sent from `next` on, and the commit position with them."""
+        """Records were sent from `next` on, and the commit position with them."""
         if self.state is State.PROBE or self.match >= self.next - 1:
             self.moved_at_us = now.mono_us
         if self.state is State.REPLICATE:

@@ -5,7 +5,7 @@ answer for epochs; the largest epoch that this replica has led or followed in is
 leader, sends anything in that epoch; a record is committed when every member of the maximal ISR has it synced.
 
 This class owns the log, the epoch and the follower's part; `Leading` exists while it leads, `Candidacy` while it
-tries to. What the records mean is its owner's business.
+tries to. The meaning of the records is its owner's business.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dueq_codecs.records import LogEntry, Record
 
 
 class ReplicaOwner(LogOwner, Protocol):
-    """What the replica tells the partition it belongs to.
+    """The replica's reports to the partition it belongs to.
 
     Attributes:
         broken: why the log is not applied any more, "" while it is.
@@ -40,7 +40,7 @@ class ReplicaOwner(LogOwner, Protocol):
         """The commit position has moved."""
 
     def leadership_lost(self, now: Now) -> None:
-        """Whoever waits for a commit must be told that its outcome is unknown."""
+        """Clients that wait for a commit must be told that its outcome is unknown."""
 
     def offer_snapshot(self, peer: Peer) -> None:
         """The follower lacks records that this leader's log no longer holds."""
@@ -105,7 +105,7 @@ class Replica:
 
     @property
     def role(self) -> str:
-        """What it is just now, as one word for people."""
+        """Its present role, as one word for people."""
         if self.trouble:
             return "stopped"
         if self.is_leader:

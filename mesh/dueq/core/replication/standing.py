@@ -40,7 +40,7 @@ class StandingReplica(Protocol):
 
 
 class Standing:
-    """What one replica knows of its partition's node, and its attempts to be named there.
+    """One replica's knowledge of its partition's node, and its attempts to be named there.
 
     Attributes:
         node, node_version: the partition's node as last read or set.
@@ -58,7 +58,7 @@ class Standing:
 
     @property
     def min_isr(self) -> int:
-        """How many members an ISR must have for a takeover of one's own accord."""
+        """Least number of ISR members for a takeover of one's own accord."""
         return self._replica.min_isr
 
     # -------------------------------------------------------------- who may lead

@@ -40,7 +40,7 @@ class StoppedReplica(Protocol):
 
 
 class Stopped:
-    """What a stopped replica does in place of leading."""
+    """A stopped replica's substitute for leading."""
 
     def __init__(self, replica: StoppedReplica, standing: Standing) -> None:
         self._replica, self._standing = replica, standing

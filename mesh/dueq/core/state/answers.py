@@ -32,7 +32,7 @@ _BLANK: Final = bytes(_SIZE)
 
 
 class Answer:
-    """What a request did: where it took effect, and one outcome per row (none for an INSERT)."""
+    """The effect of a request: its place in the log, and one outcome per row (none for an INSERT)."""
 
     __slots__ = ("age_ms", "digest", "outcomes", "position", "row", "rows", "sequence", "stamp")
 

@@ -1,4 +1,4 @@
-"""What became of the requests that were applied before: a request takes effect once (DESIGN: Deduplication).
+"""Outcomes of the requests that were applied before: a request takes effect once (DESIGN: Deduplication).
 
 Per client the answers to its last 256 requests, by sequence, in the order in which they were applied. An
 answer leaves when 256 later sequences are there, when the partition has aged by 15 minutes since, or when
@@ -40,9 +40,9 @@ _KIND_FLOOR = 3
 
 CLIENT_ID_BYTES: Final = 16
 ANSWER_BYTES = 128
-"""What one answer weighs, beside its outcomes."""
+"""Weight of one answer, beside its outcomes, bytes."""
 CLIENT_BYTES = 384
-"""What one client weighs."""
+"""Weight of one client, bytes."""
 _NOTHING: Final = array("Q")
 """Of clients without answers; never changed."""
 

@@ -1,4 +1,4 @@
-"""How many messages wait for which hour: part of the replicated state, so nobody scans to know it.
+"""Numbers of waiting messages by hour: part of the replicated state, so nobody scans to know them.
 
 Counts are by hour of `wait_at` (hours since 1970). A message that waits more than 400 days ahead of the stamp
 of its record is counted in one open-ended bucket instead, and its entry says so (FLAG_FAR), which bounds the

@@ -36,7 +36,7 @@ are in memory: a key that is not there then is not leased, whatever the disk has
 
 
 class ScanWanted(NamedTuple):
-    """What the window wants to be read of the index."""
+    """The part of the index that the window wants to be read."""
 
     after_wait_at: int
     after_key: int

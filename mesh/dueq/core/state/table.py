@@ -31,7 +31,7 @@ WORDS = ENTRY.itemsize // 8
 
 
 class OnDisk(IntEnum):
-    """What the disk holds for a slot, counting checkpoints that are on their way."""
+    """State of a slot on disk, counting checkpoints that are on their way."""
 
     FREE = 0
     """The slot is not in use."""

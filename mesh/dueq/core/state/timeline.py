@@ -129,12 +129,12 @@ class Timeline:
 
     @property
     def age_ms(self) -> int:
-        """How old the partition is: what its records' stamps have grown by."""
+        """The age of the partition: the growth of its records' stamps."""
         return self._age_ms
 
     @property
     def dedup(self) -> Deduplication:
-        """What is remembered of past requests; for reading only."""
+        """The remembered requests; for reading only."""
         return self._tables.dedup
 
     @property
@@ -202,7 +202,7 @@ class Timeline:
 
     @property
     def hot_rows_max(self) -> int:
-        """How many waiting messages to keep in memory; may be changed at any time."""
+        """Number of waiting messages to keep in memory; may be changed at any time."""
         return self._residency.hot_rows_max
 
     @hot_rows_max.setter

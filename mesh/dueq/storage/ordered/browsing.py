@@ -106,7 +106,7 @@ def _page(found: _Pages, request: ReadPage) -> PageRead:
 
 
 def _range(found: _Pages, request: ReadPage) -> tuple[bytes, bytes]:
-    """From where to where the index is to be read: never below the low-water mark, where deleted rows lie."""
+    """The range of the index to be read: never below the low-water mark, where deleted rows lie."""
     prefix = layout.head(found.uid, b"i")
     start = prefix + max(request.from_ms, found.low_water).to_bytes(6, "big")
     if request.after != (0, 0):
@@ -121,7 +121,7 @@ def _place(entries: Entries) -> tuple[int, int] | None:
 
 
 def _weights(entries: Entries, payloads: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """What reading each entry's body costs: for the key of a long payload a whole chunk is read."""
+    """The cost of reading each entry's body: for the key of a long payload a whole chunk is read."""
     if payloads:
         return entries["size"].astype(np.int64)
     long = (entries["flags"] & (FLAG_KEYED | FLAG_UPLOAD)) == (FLAG_KEYED | FLAG_UPLOAD)

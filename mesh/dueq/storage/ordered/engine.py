@@ -58,4 +58,4 @@ class Engine(Reader, Protocol):
 
 
 class EngineDamaged(Exception):
-    """What was read is not what was written: a file of the database is damaged."""
+    """The bytes read are not the bytes written: a file of the database is damaged."""

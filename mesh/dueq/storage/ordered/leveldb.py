@@ -145,7 +145,7 @@ def _trouble_told() -> Iterator[None]:
 
 
 def _text(error: Exception) -> str:
-    """What LevelDB says, which plyvel passes on as bytes."""
+    """The text of LevelDB's error, which plyvel passes on as bytes."""
     first = error.args[0] if error.args else ""
     return first.decode(errors="replace") if isinstance(first, bytes) else str(error)
 

@@ -1,4 +1,4 @@
-"""What the store keeps in memory of each partition's log: its ends, its epochs, and the CRC chain's last link.
+"""The store's memory of each partition's log: its ends, its epochs, and the CRC chain's last link.
 
 Each log row begins with a CRC over its record and the link before (so a row that is missing, changed or from
 another history breaks the chain).

@@ -22,7 +22,7 @@ from dueq.storage.port import StoreFailed
 _CHUNK: Final = 256
 """Rows that are read at a time, while no write may come in between."""
 _ROW_BYTES: Final = 144
-"""What a row takes besides its key and value: two objects, their places in a dictionary and in a sorted list
+"""Bytes of a row besides its key and value: two objects, their places in a dictionary and in a sorted list
 (104 to 127 bytes by tracemalloc, with 20,000 and 200,000 rows)."""
 
 

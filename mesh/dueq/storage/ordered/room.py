@@ -1,4 +1,4 @@
-"""How much a store in memory may hold, and from which marks on it wants no inserts and no leadership."""
+"""Room of a store in memory, and the marks beyond which it wants no inserts and no leadership."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Buffers(NamedTuple):
 
 
 class Room(Protocol):
-    """What a store may fill."""
+    """The space that a store may fill."""
 
     def pressure(self) -> Pressure:
         """Return how full it is."""
