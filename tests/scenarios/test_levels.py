@@ -177,6 +177,8 @@ def test_a_log_that_only_a_newer_build_can_read_keeps_one_partition_closed() -> 
     stage.run_ms(5_000)
     assert node.core is not None
     stage.expect(node.core.partition(stage.uid) is None, "the replica is not opened")
+    shown = node.core._status.head(node.now())["broker"]["unopened"]
+    stage.expect("kind 99" in shown[str(stage.uid)] and str(other) not in shown, "the status shows it")
     stage.expect("kind 99" in str(stage.told("b3", "partition.stopped")), "it says why")
     stage.expect(list(timeline.scan(*layout.whole(stage.uid))) == untouched, "nothing was changed")
     stage.step("the newer build is installed again; it goes on, and cuts what was never committed")
