@@ -96,7 +96,7 @@ def recover(
 
 
 def _held(living: Mapping[str, Registration], topic: str, uid: int) -> dict[str, Holding]:
-    """Ask the brokers what they hold; who does not answer is left out."""
+    """Ask the brokers what they hold; those that do not answer are left out."""
     if not living:
         return {}
     try:

@@ -151,7 +151,7 @@ class Consumers:
             self._line.append(session)
 
     def free_rows(self, now: Now, limit: int) -> int:
-        """Return how many rows the line can take, up to `limit`; who can take none leaves it."""
+        """Return how many rows the line can take, up to `limit`; a session that can take none leaves it."""
         rows = 0
         left = False
         for session in self._line:

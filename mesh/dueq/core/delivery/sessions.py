@@ -346,7 +346,7 @@ class Sessions:
             owners[row] = session.number_here
             touched[consumer_id] = session
         for session in touched.values():
-            # Whoever had nothing here had nothing to say: its silence counts from now.
+            # A consumer without leases here had nothing to say: its silence counts from now.
             session.heard_us = now.mono_us
             self._check_us = min(self._check_us, now.mono_us + SESSION_US)
             if session.route is not None:

@@ -1,4 +1,4 @@
-"""Who has taken over what this broker led, and whether its consumers are to be told.
+"""Successors: the brokers that lead what this one led, and whether its consumers are to be told.
 
 A consumer asks every two seconds who leads. After a hand-over nothing else makes it ask: the old leader answers its
 beats as before, and a new one to which it has never attached cannot push. So the old leader tells it once the new one
@@ -12,7 +12,7 @@ from typing import Final
 from dueq.instant import Now
 
 TOLD_US: Final = 2_000_000
-"""Who was told of a new leader so lately has attached to it: more partitions that go there are no news."""
+"""A consumer told of a new leader this lately has attached to it: more partitions that go there are no news."""
 
 
 class Successors:

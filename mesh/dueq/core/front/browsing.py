@@ -1,4 +1,4 @@
-"""Reading what waits, page by page: the leader's side.
+"""Browsing waiting messages page by page: the leader's side.
 
     first page ──► checkpoint of all that is applied ──► snapshot of the store ──► page ──► next page …
 

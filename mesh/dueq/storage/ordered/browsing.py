@@ -1,7 +1,7 @@
 """Waiting messages page by page, for those who browse: snapshots of both databases, opened at a checkpoint.
 
-Both are taken under the commit lock, so what the index of the one names is in the other. Who opens and closes them,
-how many there may be and for how long, is the core's business.
+Both are taken under the commit lock, so one holds every payload that the index of the other names. The core decides
+who opens and closes them, how many there may be and for how long.
 """
 
 from __future__ import annotations

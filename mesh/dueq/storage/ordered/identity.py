@@ -26,7 +26,7 @@ from dueq.storage.ordered.upgrading import upgrade
 
 
 class Opener(NamedTuple):
-    """Who opens a store: broker, cluster ("" while that is not known), and the formats that the build can open."""
+    """The opener of a store: broker, cluster ("" while that is not known), and the formats that the build can open."""
 
     broker_id: str
     cluster_id: str

@@ -23,7 +23,7 @@ class Inspection:
     Attributes:
         metadata: brokers, and the topic if one was named, as one broker knows them.
         endpoints: of every broker registered or connected, by id.
-        documents: JSON by broker id; who is missing did not answer in time.
+        documents: JSON by broker id; a missing broker did not answer in time.
     """
 
     metadata: MetadataReply

@@ -35,7 +35,7 @@ from dueq_codecs.records import Outcome, RecordKind
 REFRESH_US: Final = 2_000_000
 """How often a consumer asks who leads."""
 LOOK_AGAIN_US: Final = 200_000
-"""Who hears of another leader asks once more after this time: the broker that answered may hear of it later."""
+"""After news of another leader, a consumer asks once more after this time: the broker that answered may be behind."""
 GOODBYE_US: Final = 300_000
 GOODBYES: Final = 3
 DAMAGED_DELAY_MS: Final = 1_000
