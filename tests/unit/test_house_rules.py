@@ -19,6 +19,9 @@ LINES_TO_THINK_AT = 400
 
 OWNED = {
     "replica": ("core/replication", {"leading", "log", "following", "standing", "stopped", "node"}),
+    "leading": ("core/replication", {"isr", "followers", "confirmation"}),
+    "asking": ("client/core", {"context", "links", "open", "parked"}),
+    "topics": ("client/core", {"context", "calls", "links", "asking"}),
 }
 """What an owner has for itself: the name by which others know the owner, the folder of its own, and its parts."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dueq.client.core.links.context import Context
-from dueq.client.core.links.links import Links
+from dueq.client.core.links.links import Link, Links
 from dueq.client.core.ports.timers import Timer
 from dueq_codecs.messages import BrokerMessage, ClientMessage, MetadataReply, Reply
 
@@ -60,31 +60,27 @@ class Ask:
         self._forget()
         if not self._wanted():
             return
-        asking = self._asking
-        link = asking.links.any_up(avoid=self._tried)
+        link = self._asking.next_link(self, self._tried)
         if link is None:
-            asking.parked[self] = None
             return
         self.attempts += 1
         self.link = link.number
         if link.number in self._tried:
             self._tried.clear()  # everybody was asked: begin a new round
         self._tried.add(link.number)
-        self._request = asking.context.next_request()
-        asking.open[self._request] = self
-        asking.links.send(link, self._build(self._request))
-        self._timer = asking.context.after(self._silence_us, self._unanswered)
+        self._request = self._asking.send(self, link, self._build)
+        self._timer = self._asking.after(self._silence_us, self._unanswered)
 
     def _unanswered(self) -> None:
         """Ask another one; where everybody was silent, give the answer more time."""
-        if self._tried.issuperset({link.number for link in self._asking.links.up().values()}):
+        if self._tried.issuperset(self._asking.links_up()):
             self._silence_us = min(2 * self._silence_us, SILENCE_US_MAX)
         self.send()
 
     def again(self, delay_us: int) -> None:
         """Send once more after a while."""
         self._forget()
-        self._timer = self._asking.context.after(delay_us, self.send)
+        self._timer = self._asking.after(delay_us, self.send)
 
     def answered(self, answer: Answer) -> None:
         """Hand an answer to whoever asked, if he still wants it."""
@@ -93,8 +89,7 @@ class Ask:
             self._on_answer(self, answer)
 
     def _forget(self) -> None:
-        self._asking.open.pop(self._request, None)
-        self._asking.parked.pop(self, None)
+        self._asking.forget(self, self._request)
         self._request = 0
         if self._timer is not None:
             self._timer.cancel()
@@ -105,10 +100,9 @@ class Asking:
     """All open questions."""
 
     def __init__(self, context: Context, links: Links) -> None:
-        self.context = context
-        self.links = links
-        self.open: dict[int, Ask] = {}
-        self.parked: dict[Ask, None] = {}
+        self._context, self._links = context, links
+        self._open: dict[int, Ask] = {}
+        self._parked: dict[Ask, None] = {}
 
     def ask(
         self,
@@ -122,10 +116,41 @@ class Asking:
         ask.send()
         return ask
 
+    # -------------------------------------------------------------- one attempt
+
+    def next_link(self, ask: Ask, tried: set[int]) -> Link | None:
+        """Return a link that is up, one that was not tried if there is one; without any, the question waits for it."""
+        link = self._links.any_up(avoid=tried)
+        if link is None:
+            self._parked[ask] = None
+        return link
+
+    def links_up(self) -> set[int]:
+        """Return the numbers of the links that are up."""
+        return {link.number for link in self._links.up().values()}
+
+    def send(self, ask: Ask, link: Link, build: Callable[[int], ClientMessage]) -> int:
+        """Send an attempt by this link; returns the number of its request."""
+        request = self._context.next_request()
+        self._open[request] = ask
+        self._links.send(link, build(request))
+        return request
+
+    def after(self, delay_us: int, then: Callable[[], None]) -> Timer:
+        """Call `then` after a while."""
+        return self._context.after(delay_us, then)
+
+    def forget(self, ask: Ask, request: int) -> None:
+        """The attempt is over; the question waits for no link."""
+        self._open.pop(request, None)
+        self._parked.pop(ask, None)
+
+    # -------------------------------------------------------------- what happens
+
     def answered(self, message: BrokerMessage) -> bool:
         """Take an answer; False if nobody here asked."""
         if isinstance(message, MetadataReply | Reply):
-            ask = self.open.get(message.request_id)
+            ask = self._open.get(message.request_id)
             if ask is not None:
                 ask.answered(message)
                 return True
@@ -133,10 +158,10 @@ class Asking:
 
     def link_up(self) -> None:
         """Send what waited for a link."""
-        for ask in list(self.parked):
+        for ask in list(self._parked):
             ask.send()
 
     def link_down(self, number: int) -> None:
         """Ask elsewhere what was asked there."""
-        for ask in [ask for ask in self.open.values() if ask.link == number]:
+        for ask in [ask for ask in self._open.values() if ask.link == number]:
             ask.send()

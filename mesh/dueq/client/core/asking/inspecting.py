@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dueq.client.core.asking.asking import Answer
-from dueq.client.core.asking.topics import POLL_US, Question, Topics
+from dueq.client.core.asking.topics import POLL_US, Topics
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
@@ -56,7 +56,7 @@ class Inspecting:
 
     def inspect(self, event: Inspect) -> None:
         """Find out who is there, then ask each."""
-        question = Question(self._topics, event.call, event.deadline_us)
+        question = self._topics.question(event.call, event.deadline_us)
 
         def found(answer: Answer) -> None:
             if not isinstance(answer, MetadataReply) or answer.code is not Code.OK:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from dueq.client.core.asking.asking import SILENCE_US, Answer, Ask, Asking
 from dueq.client.core.asking.directory import Directory
@@ -33,6 +33,21 @@ POLL_US: Final = 50_000
 BACK_OFF_US: Final = 200_000
 
 
+class Tools(NamedTuple):
+    """What a call to any broker is made with."""
+
+    context: Context
+    calls: Calls
+    links: Links
+    asking: Asking
+
+    def cut_off(self) -> DueqError:
+        """Why nothing came back in time."""
+        if self.links.up():
+            return Disconnected("no broker answered in time; a retry can help")
+        return Disconnected(f"no broker could be reached in time ({self.links.troubles()})")
+
+
 class Question:
     """A call that is one question (or several, one after the other) to any broker.
 
@@ -42,14 +57,15 @@ class Question:
         refused: how many attempts were refused for the time being; `refusal` is the last.
     """
 
-    def __init__(self, topics: Topics, call: int, deadline_us: int, effect: str = "") -> None:
-        self._topics = topics
+    def __init__(self, tools: Tools, call: int, deadline_us: int, effect: str = "") -> None:
+        self._context, self._calls, self._links, self._asking = tools
+        self._cut_off = tools.cut_off
         self._effect = effect
         self.call = call
         self.ask: Ask | None = None
         self.refused = 0
         self.refusal: DueqError | None = None
-        topics.calls.begin(call, deadline_us, self._expired)
+        self._calls.begin(call, deadline_us, self._expired)
 
     def put(
         self,
@@ -58,7 +74,7 @@ class Question:
         silence_us: int = SILENCE_US,
     ) -> None:
         """Ask; what is refused for the time being, or once and for all, never comes to `answered`."""
-        calls = self._topics.calls
+        calls = self._calls
 
         def first(_: Ask, answer: Answer) -> None:
             if answer.code in FINAL:
@@ -69,9 +85,9 @@ class Question:
                 retry_ms = answer.retry_after_ms if isinstance(answer, Reply) else 0
                 self.refused += 1
                 self.refusal = error_of(answer.code, answer.text, retry_ms)
-                self.again(max(self._topics.context.jittered(BACK_OFF_US), retry_ms * 1000))
+                self.again(max(self._context.jittered(BACK_OFF_US), retry_ms * 1000))
 
-        self.ask = self._topics.asking.ask(build, first, silence_us, lambda: calls.is_open(self.call))
+        self.ask = self._asking.ask(build, first, silence_us, lambda: calls.is_open(self.call))
 
     def again(self, delay_us: int) -> None:
         """Ask once more after a while."""
@@ -81,12 +97,12 @@ class Question:
     @property
     def all_asked(self) -> bool:
         """One attempt for each broker that can be asked."""
-        return self.ask is not None and self.ask.attempts >= len(self._topics.links.up())
+        return self.ask is not None and self.ask.attempts >= len(self._links.up())
 
     def not_found(self, answer: Answer) -> None:
         """A broker does not know the topic: perhaps another one does."""
         if self.all_asked:
-            self._topics.calls.fail(self.call, error_of(answer.code, answer.text))
+            self._calls.fail(self.call, error_of(answer.code, answer.text))
         else:
             self.again(0)
 
@@ -94,9 +110,9 @@ class Question:
         attempts = self.ask.attempts if self.ask is not None else 0
         if self._effect and attempts > self.refused:
             text = f"no answer in time: {self._effect}; retry() repeats the same request safely"
-            self._topics.calls.fail(self.call, OutcomeUnknown(text))
+            self._calls.fail(self.call, OutcomeUnknown(text))
         else:
-            self._topics.calls.fail(self.call, self.refusal or self._topics.cut_off())
+            self._calls.fail(self.call, self.refusal or self._cut_off())
 
 
 class Topics:
@@ -105,33 +121,36 @@ class Topics:
     def __init__(
         self, context: Context, calls: Calls, links: Links, asking: Asking, directory: Directory
     ) -> None:
-        self.context, self.calls, self.links, self.asking = context, calls, links, asking
+        self._tools = Tools(context, calls, links, asking)
+        self._calls, self._links = calls, links
         self._directory = directory
         self._connecting: list[int] = []
 
     def connect(self, event: Connect) -> None:
         """Wait for any broker."""
-        self.calls.begin(event.call, event.deadline_us, lambda: self.calls.fail(event.call, self.cut_off()))
-        if self.links.up():
-            self.calls.complete(event.call)
+        self._calls.begin(event.call, event.deadline_us, lambda: self._calls.fail(event.call, self.cut_off()))
+        if self._links.up():
+            self._calls.complete(event.call)
         else:
             self._connecting.append(event.call)
 
     def link_up(self) -> None:
         """Some broker has answered."""
         for call in self._connecting:
-            self.calls.complete(call)
+            self._calls.complete(call)
         self._connecting.clear()
 
     def cut_off(self) -> DueqError:
         """Why nothing came back in time."""
-        if self.links.up():
-            return Disconnected("no broker answered in time; a retry can help")
-        return Disconnected(f"no broker could be reached in time ({self.links.troubles()})")
+        return self._tools.cut_off()
+
+    def question(self, call: int, deadline_us: int, effect: str = "") -> Question:
+        """Begin a call that is a question to any broker; `effect`: what may have happened where none answers."""
+        return Question(self._tools, call, deadline_us, effect)
 
     def fetch(self, event: FetchTopics) -> None:
         """Look up one topic, or all, some at a time."""
-        question = Question(self, event.call, event.deadline_us)
+        question = self.question(event.call, event.deadline_us)
         known: list[TopicInfo] = []
 
         def ask() -> None:
@@ -142,26 +161,26 @@ class Topics:
             if not isinstance(answer, MetadataReply) or answer.code is not Code.OK:
                 question.not_found(answer)
                 return
-            self.links.learned(answer.brokers)
+            self._links.learned(answer.brokers)
             known.extend(answer.topics)
             if answer.more and answer.topics:
                 ask()
             else:
-                self.calls.complete(event.call, replace(answer, topics=tuple(known), more=False))
+                self._calls.complete(event.call, replace(answer, topics=tuple(known), more=False))
 
         ask()
 
     def create(self, event: CreateTopic) -> None:
         """Create, then wait until every partition is serving."""
         effect = f"topic {event.topic!r} may or may not have been created, or is not serving yet"
-        question = Question(self, event.call, event.deadline_us, effect)
+        question = self.question(event.call, event.deadline_us, effect)
         if event.replicas:
             self._create(question, event, event.replicas)
             return
 
         def counted(answer: Answer) -> None:
             if isinstance(answer, MetadataReply) and answer.brokers:
-                self.links.learned(answer.brokers)
+                self._links.learned(answer.brokers)
                 self._create(question, event, min(REPLICAS, len(answer.brokers)))
             else:
                 question.again(BACK_OFF_US)
@@ -184,14 +203,14 @@ class Topics:
     def _await_serving(self, question: Question, name: str) -> None:
         def answered(answer: Answer) -> None:
             if isinstance(answer, MetadataReply) and answer.code is Code.OK:
-                self.links.learned(answer.brokers)
+                self._links.learned(answer.brokers)
                 found = [topic for topic in answer.topics if topic.name == name and topic.partitions]
                 if (
                     found
                     and not self.is_past(answer)
                     and all(partition.serving for partition in found[0].partitions)
                 ):
-                    self.calls.complete(question.call)
+                    self._calls.complete(question.call)
                     return
             question.again(POLL_US)
 
@@ -204,16 +223,16 @@ class Topics:
     def delete(self, event: DeleteTopic) -> None:
         """Delete. A request repeated after a silence, which then finds nothing, has done it."""
         effect = f"topic {event.topic!r} may or may not have been deleted"
-        question = Question(self, event.call, event.deadline_us, effect)
+        question = self.question(event.call, event.deadline_us, effect)
 
         def answered(answer: Answer) -> None:
             assert question.ask is not None
             repeated = question.ask.attempts > question.refused + 1
             if answer.code is Code.TOPIC_NOT_FOUND and not repeated:
-                self.calls.fail(event.call, error_of(answer.code, answer.text))
+                self._calls.fail(event.call, error_of(answer.code, answer.text))
                 return
             self._directory.forget(event.topic)
-            self.calls.complete(event.call)
+            self._calls.complete(event.call)
 
         question.put(
             lambda request: DeleteTopicRequest(request, event.topic), answered, COORDINATE_SILENCE_US
