@@ -262,8 +262,8 @@ REPLICATION: Final = (
                 "and False",
             ),
             change(
-                "core.partition.partition:Partition.snapshot_received",
-                "if self.replica.can_go_on_from(chunk.applied, chunk.applied_epoch):",
+                "core.partition.filling:Filling.received",
+                "if replica.can_go_on_from(chunk.applied, chunk.applied_epoch):",
                 "if False:",
             ),
         ),

@@ -28,6 +28,7 @@ from dueq.core.front.browsing import Browsing
 from dueq.core.front.clients import FOR_CONSUMERS, Clients
 from dueq.core.front.peer_messages import PeerMessages
 from dueq.core.partition.checkpoints import Checkpoints
+from dueq.core.partition.filling import Filling
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.partition import Partition
 from dueq.core.partition.uploads import Uploads
@@ -155,12 +156,12 @@ SITUATIONS: Final = (
     Situation("a leadership given back to who is preferred", Balance, "tick",
               lambda b, now: bool(b._round) and now.mono_us >= b._at_us),
     # Snapshots and uploads.
-    Situation("a snapshot installed across a leadership", Partition, "_installed",
-              lambda p, recovered, now: p._installation is not None and p._installation.epoch != p.replica.epoch),
+    Situation("a snapshot installed across a leadership", Filling, "_installed",
+              lambda f, recovered, now: f._installation is not None and f._installation.epoch != f._replica.epoch),
     Situation("a part of another snapshot", Installation, "chunk_received",
               lambda i, chunk, body, now: i._snapshot not in (0, chunk.snapshot)),
-    Situation("an offer of a snapshot while standing", Partition, "snapshot_received",
-              lambda p, peer, chunk, body, now: not chunk.snapshot and p.replica.is_standing),
+    Situation("an offer of a snapshot while standing", Filling, "received",
+              lambda f, peer, chunk, body, now: not chunk.snapshot and f._replica.is_standing),
     Situation("an upload that is incomplete when its leader goes", Uploads, "leadership_lost",
               lambda u: any(upload.open for upload in u._led.values())),
     Situation("a record of which an upload lacks some chunks", Uploads, "_ask",

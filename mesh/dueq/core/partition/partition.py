@@ -15,6 +15,7 @@ from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
+from dueq.core.partition.filling import Filling
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
 from dueq.core.partition.payloads import cached_payloads
@@ -33,7 +34,7 @@ from dueq.core.ports.persistence import (
     ScanIndex,
 )
 from dueq.core.replication.confirming import inherited_from_us
-from dueq.core.replication.installing import Installation, SnapshotService
+from dueq.core.replication.installing import SnapshotService
 from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied
 from dueq.core.state.order import order_of
@@ -89,7 +90,7 @@ class Partition:
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
-        self._installation: Installation | None = None
+        self._filling = Filling(ctx, self.replica, topic.name, self._wiped, self._filled)
         self._proposals = Proposals(ctx, topic, self.replica, self.uploads, dispatcher, self)
         self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
         self._generation = 0
@@ -366,9 +367,7 @@ class Partition:
     def tick(self, now: Now) -> bool:
         """Periodic care; returns whether more is wanted soon."""
         wants = self.replica.tick(now)
-        if self._installation is not None:
-            self._installation.tick(now)
-            wants = True
+        wants = self._filling.tick(now) or wants
         if not self.uploads.idle:
             self.uploads.tick(now)
             wants = True
@@ -397,40 +396,21 @@ class Partition:
 
     def snapshot_received(self, peer: Peer, chunk: SnapshotChunk, body: bytes | memoryview, now: Now) -> None:
         """The leader offers a snapshot, or sends a part of one."""
-        if not self.replica.follows(peer, chunk.epoch, now):
-            return
-        installation = self._installation
-        if chunk.snapshot:
-            if installation is not None:
-                installation.chunk_received(chunk, body, now)
-            return
-        if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
-            return
-        if self.replica.is_standing:
-            return  # what would be wiped may be about to lead; the offer is repeated
-        if self.replica.can_go_on_from(chunk.applied, chunk.applied_epoch):
-            # Offered long ago, and what this replica holds may be counted on by now; or no answer of it has reached
-            # the leader, which must learn of it to go on.
-            self.replica.tell_position(peer, chunk.epoch)
-            return
+        self._filling.received(peer, chunk, body, now)
+
+    def _wiped(self) -> None:
+        """What is read or saved of the state that goes counts no more."""
         self._generation += 1
         self.checkpoints.void()
         self.uploads.wiped()
-        self._installation = Installation(
-            self.ctx, self.replica, self.topic.name, peer.broker_id, self._installed, now
-        )
-        self.ctx.attend(self.uid)
 
-    def _installed(self, recovered: RecoveredPartition, now: Now) -> None:
+    def _filled(self, recovered: RecoveredPartition, now: Now) -> None:
+        """Go on from the snapshot's state."""
         self._generation += 1
-        self._installation = None
         self.broken = ""
-        epoch = self.replica.epoch
-        self.replica.installed(recovered)
         self.timeline = self._timeline_of(recovered)
         self.uploads.recovered(self._orphans(recovered), now)
         self.checkpoints.begin(self.timeline)
-        self.ctx.log("info", "replica.installed", uid=self.uid, applied=recovered.applied, epoch=epoch)
 
     def upload_received(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:
         """A chunk from the leader."""
