@@ -3,16 +3,19 @@
 Credit is a limit, not a counter: the leader counts its own leases, and a consumer restates what it may have
 out in every frame, with a growing number. So nothing leaks when a frame is lost or repeated.
 
-Sessions with free credit stand in a line. Rows are dealt to the line in turn; who has no credit left steps
-out and joins again at the end when a lease of it ends. A session that has not been heard for two thirds of
-its time, or whose connection broke, gets nothing new: its SDK is about to give up what it has. The same goes
-for one that let a lease run out, until it speaks: it may have died.
+Sessions with free credit stand in a line, and whoever was dealt the least is next. Rows that are due in the same
+millisecond go to one session in runs of up to `RUN_ROWS`: they leave in one push, which costs little more than a
+push of one row. Who has no credit left steps out and joins again when a lease of it ends, with no claim from the
+time in between (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996). A session that has not been heard
+for two thirds of its time, or whose connection broke, gets nothing new: its SDK is about to give up what it has.
+The same goes for one that let a lease run out, until it speaks: it may have died.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -29,6 +32,10 @@ SESSION_US: Final = limits.CONSUMER_SESSION_MS * 1000
 HEALTHY_US: Final = limits.CONSUMER_LOST_US
 LAPSE_US: Final = 500_000
 """A consumer whose lease has run out is believed to be alive if it spoke so shortly before."""
+RUN_ROWS: Final = 8
+"""Most rows due in one millisecond that go to one consumer before it is another's turn."""
+BACKLOG_RUNS: Final = 4
+"""Runs are longer where each session in line would get more of them than so many in one millisecond."""
 
 
 class SentPush(NamedTuple):
@@ -69,6 +76,8 @@ class ConsumerSession:
     stated: frozenset[int] = frozenset()
     """Partitions of which it held something, by its own word, when it attached."""
     in_line: bool = False
+    served: int = 0
+    """Rows dealt to it, as the line counts them."""
     push_number: int = 0
     unseen: deque[SentPush] = field(default_factory=deque)
     told_round: int = 0
@@ -94,6 +103,10 @@ class ConsumerSession:
         """Whether its bytes allow one more message: a single one always."""
         return not self.rows_out or self.bytes_out + size <= self.credit_bytes
 
+    def takes(self, size: int, now: Now) -> bool:
+        """Whether it may get one more message of this size."""
+        return self.fits(size) and self.free_rows(now) > 0
+
     def restate(self, frame: ConsumerFrame) -> None:
         """Take the limits of a frame."""
         self.credit_number = frame.number
@@ -112,13 +125,57 @@ class Deal(NamedTuple):
     """Index into `owners` per row dealt."""
 
 
+@dataclass(slots=True)
+class Run:
+    """Who gets what is due in one millisecond, and how many rows more before another does."""
+
+    session: ConsumerSession
+    left: int
+
+
+_Place = tuple[int, int, ConsumerSession]
+"""(what it had been served when it was entered, number of the place, session)"""
+Runs = dict[int, Run]
+"""By millisecond: what is dealt in one turn for several partitions makes common runs."""
+
+
+class _Hand:
+    """What one deal has come to so far."""
+
+    def __init__(self) -> None:
+        self.dealt = 0
+        self._pieces: list[range] = []
+        self._column: list[int] = []
+        self._owners: dict[ConsumerSession, int] = {}
+
+    def take(self, session: ConsumerSession, first: int, count: int, size: int) -> None:
+        """So many rows from this one on, of so many bytes together, are the session's."""
+        session.rows_out += count
+        session.bytes_out += size
+        session.served += count
+        self.dealt += count
+        self._pieces.append(range(first, first + count))
+        self._column.append(self._owners.setdefault(session, len(self._owners)))
+
+    def deal(self, count: int) -> Deal:
+        """Return what was dealt of `count` rows."""
+        column = np.repeat(np.array(self._column, np.uint16), list(map(len, self._pieces)))
+        rows = None
+        if self.dealt < count:
+            rows = np.array([row for piece in self._pieces for row in piece], np.intp)
+        return Deal(rows, list(self._owners), column)
+
+
 class Consumers:
     """All sessions of a topic at this leader."""
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, ConsumerSession] = {}
         self.by_number: dict[int, ConsumerSession] = {}
-        self._line: deque[ConsumerSession] = deque()
+        # A heap with one place for each session in line; whoever was served since is put right when it comes up.
+        self._line: list[_Place] = []
+        self._places = 0
+        self._level = 0  # what the session that was last in turn had been served before
         self._left = 0  # sessions that were dropped while they stood in line, since it was last made anew
         self._numbers = 0
 
@@ -139,7 +196,8 @@ class Consumers:
         if session.in_line:
             self._left += 1
             if 2 * self._left > len(self._line):
-                self._line = deque(left for left in self._line if left.number_here in self.by_number)
+                self._line = [entry for entry in self._line if entry[2].number_here in self.by_number]
+                heapify(self._line)
                 self._left = 0
 
     # -------------------------------------------------------------- credit
@@ -148,13 +206,18 @@ class Consumers:
         """Let a session that may have free credit stand in line."""
         if not session.in_line and session.free_rows(now) > 0:
             session.in_line = True
-            self._line.append(session)
+            session.served = max(session.served, self._level)
+            heappush(self._line, self._place(session))
+
+    def _place(self, session: ConsumerSession) -> _Place:
+        self._places += 1
+        return session.served, self._places, session
 
     def free_rows(self, now: Now, limit: int) -> int:
         """Return how many rows the line can take, up to `limit`; a session that can take none leaves it."""
         rows = 0
         left = False
-        for session in self._line:
+        for _, _, session in self._line:
             free = session.free_rows(now)
             if free > 0:
                 rows += free
@@ -164,7 +227,8 @@ class Consumers:
                 session.in_line = False
                 left = True
         if left:
-            self._line = deque(session for session in self._line if session.in_line)
+            self._line = [entry for entry in self._line if entry[2].in_line]
+            heapify(self._line)
         return rows
 
     def give_back(self, owners: I64, sizes: npt.NDArray[np.uint32], now: Now) -> None:
@@ -191,101 +255,126 @@ class Consumers:
 
     # -------------------------------------------------------------- dealing
 
-    def deal(self, sizes: npt.NDArray[np.uint32], now: Now) -> Deal:
+    def deal(self, sizes: npt.NDArray[np.uint32], waits: U64, runs: Runs, now: Now) -> Deal:
         """Deal rows to the line in turn and count them as out.
 
         Args:
             sizes: payload bytes of each row, in the order in which they are wanted.
+            waits: when each is due (ms); what is due already, the present millisecond.
+            runs: what was dealt in this turn before; begun with an empty one.
+            now: the instant.
         """
         count = len(sizes)
-        quotas: dict[ConsumerSession, int] = {}
-        order = self._in_turn(count, now)
-        weight = total(sizes)
-        if any(s.bytes_out + weight > s.credit_bytes for s in order):
-            return self._deal_by_bytes(sizes.tolist(), order, now)
-        remaining = count
-        while remaining and order:
-            share = max(1, remaining // len(order))
-            for session in order:
-                quota = min(share, session.free_rows(now) - quotas.get(session, 0), remaining)
-                if quota > 0:
-                    quotas[session] = quotas.get(session, 0) + quota
-                    remaining -= quota
-            order = [s for s in order if s.free_rows(now) > quotas[s]] if remaining else order
-        owners = list(quotas)
-        column = _interleave(list(quotas.values()))
-        self._count_out(owners, column, sizes[: len(column)])
-        self._requeue(owners, now)
-        return Deal(None if len(column) == count else np.arange(len(column)), owners, column)
+        hand = _Hand()
+        ends = _ends_of_runs(waits)
+        upto = [0, *np.cumsum(sizes, dtype=np.int64).tolist()]
+        instants = waits.tolist()
+        at = 0
+        for end in ends:
+            while at < end:
+                run = runs.get(instants[at])
+                free = run.session.free_rows(now) if run is not None and run.left > 0 else 0
+                if run is None or free <= 0:
+                    session, free = self._next(now)
+                    if session is None:
+                        return hand.deal(count)
+                    self._level = session.served
+                    most = max(RUN_ROWS, (end - at) // (BACKLOG_RUNS * len(self._line)))
+                    run = runs[instants[at]] = Run(session, most)
+                session = run.session
+                if session.bytes_out + upto[-1] - upto[at] > session.credit_bytes:
+                    self._deal_by_bytes(hand, sizes.tolist(), instants, at, runs, now)
+                    return hand.deal(count)
+                alone = len(self._line) == 1
+                rows = min(count - at if alone else min(run.left, end - at), free)
+                hand.take(session, at, rows, upto[at + rows] - upto[at])
+                run.left -= rows
+                at += rows
+                if alone:  # who joins later has no claim to what nobody else could take
+                    self._level = session.served
+        return hand.deal(count)
 
-    def _in_turn(self, count: int, now: Now) -> list[ConsumerSession]:
-        """Take sessions from the line that can hold `count` rows between them, at most one per row."""
-        order: list[ConsumerSession] = []
-        free = 0
-        while self._line and (len(order) < count or free < count):
-            session = self._line.popleft()
-            session.in_line = False
-            rows = session.free_rows(now)
-            if rows > 0:
-                order.append(session)
-                free += rows
-        return order
+    def _next(self, now: Now) -> tuple[ConsumerSession | None, int]:
+        """Return who was served least of those who can take a row, and how many; who can take none leaves."""
+        line = self._line
+        while line:
+            served, _, session = line[0]
+            if served < session.served:
+                heapreplace(line, self._place(session))
+            elif (free := session.free_rows(now)) > 0:
+                return session, free
+            else:
+                heappop(line)
+                session.in_line = False
+        return None, 0
 
-    def _deal_by_bytes(self, sizes: list[int], order: list[ConsumerSession], now: Now) -> Deal:
+    def _deal_by_bytes(
+        self, hand: _Hand, sizes: list[int], waits: list[int], first: int, runs: Runs, now: Now
+    ) -> None:
         """Deal one by one where bytes of credit are short.
 
         A row that fits nobody keeps its claim: the emptiest session is left out from then on, so that it
         drains until the row fits, and smaller rows behind do not starve a large one.
         """
-        rows: list[int] = []
-        column: list[int] = []
-        owners: dict[ConsumerSession, int] = {}
-        turn = deque(order)
-        for row, size in enumerate(sizes):
-            taker = None
-            for _ in range(len(turn)):
-                session = turn.popleft()
-                if session.free_rows(now) <= 0:
+        turn = self._in_turn(len(sizes) - first, now)
+        order = [session for _, _, session in turn]
+        left_out: set[ConsumerSession] = set()
+        for row in range(first, len(sizes)):
+            size = sizes[row]
+            run = runs.get(waits[row])
+            if run is None or run.left <= 0 or run.session in left_out or not run.session.takes(size, now):
+                taker = self._first_to_take(turn, size, now)
+                if taker is None:
+                    if not turn:
+                        break
+                    emptiest = min(turn, key=lambda entry: entry[2].bytes_out)
+                    turn.remove(emptiest)
+                    heapify(turn)
+                    left_out.add(emptiest[2])
                     continue
-                turn.append(session)
-                if session.fits(size):
-                    taker = session
-                    break
-            if taker is not None:
-                rows.append(row)
-                column.append(owners.setdefault(taker, len(owners)))
-                taker.rows_out += 1
-                taker.bytes_out += size
-            elif turn:
-                turn.remove(min(turn, key=lambda session: session.bytes_out))
-            if not turn:
-                break
-        waiting = set(turn)
-        self._requeue([*turn, *(session for session in order if session not in waiting)], now)
-        return Deal(np.array(rows, np.intp), list(owners), np.array(column, np.uint16))
-
-    def _count_out(self, owners: list[ConsumerSession], column: U16, sizes: npt.NDArray[np.uint32]) -> None:
-        if len(owners) == 1:
-            owners[0].rows_out += len(column)
-            owners[0].bytes_out += total(sizes)
-            return
-        rows = np.bincount(column, minlength=len(owners)).tolist()
-        weights = np.bincount(column, sizes, minlength=len(owners)).tolist()
-        for session, count, weight in zip(owners, rows, weights, strict=True):
-            session.rows_out += count
-            session.bytes_out += int(weight)
-
-    def _requeue(self, sessions: list[ConsumerSession], now: Now) -> None:
-        for session in sessions:
+                self._level = taker.served
+                run = runs[waits[row]] = Run(taker, RUN_ROWS)
+            hand.take(run.session, row, 1, size)
+            run.left -= 1
+        for session in order:
             self.offer(session, now)
 
+    def _in_turn(self, count: int, now: Now) -> list[_Place]:
+        """Take sessions from the line that can hold `count` rows between them, at most one per row: a heap."""
+        turn: list[_Place] = []
+        free = 0
+        while len(turn) < count or free < count:
+            session, rows = self._next(now)
+            if session is None:
+                break
+            turn.append(heappop(self._line))
+            session.in_line = False
+            free += rows
+        return turn
 
-def _interleave(quotas: list[int]) -> U16:
-    """Return an owner per row, in turn: quotas 2, 1 give 0, 1, 0."""
-    if len(quotas) == 1:
-        return np.zeros(quotas[0], np.uint16)
-    if not quotas:
-        return np.zeros(0, np.uint16)
-    owner = np.repeat(np.arange(len(quotas), dtype=np.uint16), quotas)
-    turn = np.concatenate([np.arange(quota) for quota in quotas])
-    return owner[np.argsort(turn, kind="stable")]
+    def _first_to_take(self, turn: list[_Place], size: int, now: Now) -> ConsumerSession | None:
+        """Return who was served least of those in turn whom a message of this size fits."""
+        too_full: list[_Place] = []
+        taker: ConsumerSession | None = None
+        while turn and taker is None:
+            served, _, session = turn[0]
+            if session.free_rows(now) <= 0:
+                heappop(turn)
+            elif served < session.served:
+                heapreplace(turn, self._place(session))
+            elif session.fits(size):
+                taker = session
+            else:
+                too_full.append(heappop(turn))
+        for place in too_full:
+            heappush(turn, place)
+        return taker
+
+
+def _ends_of_runs(waits: U64) -> list[int]:
+    """Return where each stretch of equal instants ends."""
+    if len(waits) == 1:
+        return [1]
+    ends: list[int] = (np.flatnonzero(waits[1:] != waits[:-1]) + 1).tolist()
+    ends.append(len(waits))
+    return ends

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from dueq import limits
-from dueq.core.delivery.consumers import Consumers, ConsumerSession
+from dueq.core.delivery.consumers import Consumers, ConsumerSession, Runs
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import NEVER_US, Phase, Slots
 from dueq.core.delivery.staging import Stager, fit_bytes
@@ -69,9 +69,10 @@ class Leasing:
         self._turns.choose([*lanes], demand, picks)
         staged = self._staged_bytes()
         self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - staged
+        runs: Runs = {}
         for uid in picks.entries:
             lane = self._lanes[uid]
-            leased = self._propose(lane, picks.of(uid), now)
+            leased = self._propose(lane, picks.of(uid), runs, mesh_ms, now)
             self.is_cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
 
     def _staged_bytes(self) -> int:
@@ -81,7 +82,7 @@ class Leasing:
         """Return how many messages of a lane may be leased in one turn."""
         return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(self._lanes[uid].leases))
 
-    def _propose(self, lane: Lane, entries: Entries, now: Now) -> int:
+    def _propose(self, lane: Lane, entries: Entries, runs: Runs, mesh_ms: int, now: Now) -> int:
         """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.
 
         Returns:
@@ -91,7 +92,8 @@ class Leasing:
         if count < len(entries):
             lane.queue.add(entries[count:])
             entries = entries[:count]
-        rows, owners, column = self._consumers.deal(entries["size"], now)
+        waits = np.maximum(entries["wait_at"], np.uint64(mesh_ms))
+        rows, owners, column = self._consumers.deal(entries["size"], waits, runs, now)
         if rows is not None:
             left = np.ones(len(entries), np.bool_)
             left[rows] = False
