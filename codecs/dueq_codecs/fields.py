@@ -164,6 +164,32 @@ class Column(Vector):
         return column
 
 
+class Structs(Vector):
+    """A vector of structs: a structured numpy array without gaps; reading gives a read-only view of the frame."""
+
+    def __init__(self, name: str, dtype: np.dtype[Any], schema_name: str) -> None:
+        """Declare it.
+
+        Args:
+            name: the field's name, in the schema and in the message.
+            dtype: of the items, field by field as in the schema's struct.
+            schema_name: of that struct.
+        """
+        super().__init__(name)
+        self.dtype = dtype
+        self.item_bytes = dtype.itemsize
+        self.schema_type = f"[{schema_name}]"
+        self.absent = np.empty(0, dtype)
+
+    def pack(self, value: Any) -> tuple[int, bytes]:
+        if value.dtype != self.dtype:
+            raise ValueError(f"{self.name} has dtype {value.dtype}, not {self.dtype}")
+        return len(value), value.tobytes()
+
+    def unpack(self, body: memoryview, start: int, count: int) -> Any:
+        return np.frombuffer(body, self.dtype, count, start)
+
+
 class Numbers(Vector):
     """A tuple of Python integers (or booleans), for columns that are turned into objects anyway."""
 

@@ -32,7 +32,6 @@ from dueq_codecs.messages import (
     ConsumerFrame,
     Message,
     PeerFrame,
-    Push,
     Relay,
 )
 from dueq_codecs.metadata import build_metadata_reply
@@ -57,9 +56,6 @@ _WITH_BODY: Final = frozenset(
 _KINDS: Final = {int(kind): kind for kind in LAYOUTS}
 
 _held = attrgetter("held_uid", "held_sequence", "held_row", "held_token")
-_pushed = attrgetter(
-    "uid", "first", "sequence", "row", "due", "token", "attempt", "lease_left_ms", "size", "crc"
-)
 _browsed = attrgetter(
     "wait_at", "first", "due", "sequence", "row", "size", "crc", "attempt", "keyed", "upload", "body_size"
 )
@@ -200,10 +196,6 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
     if isinstance(message, ChangeRequest):
         fault = fault_of_request(message)
         return fault_of_payloads(message, bodies[0]) if fault is None and expected else fault
-    if isinstance(message, Push):
-        keyed = len(message.keyed) in (0, len(message.uid))
-        if not keyed or len(set(map(len, _pushed(message)))) != 1:
-            return "the columns of a Push are not of one length"
     if isinstance(message, BrowseReply):
         if len(set(map(len, _browsed(message)))) != 1:
             return "the columns of a BrowseReply are not of one length"

@@ -10,10 +10,11 @@ from enum import IntEnum
 from typing import Final
 
 from dueq_codecs import messages as m
-from dueq_codecs.fields import Column, Id, Octets, Scalar, Text
+from dueq_codecs.fields import Column, Id, Octets, Scalar, Structs, Text
 from dueq_codecs.flat import Layout
 from dueq_codecs.metadata import METADATA_REPLY
 from dueq_codecs.peer import PEER_FRAME
+from dueq_codecs.pushes import PUSH_ROW
 from dueq_codecs.records import JobAction, Outcome, RecordKind
 
 
@@ -215,17 +216,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("epoch", "Q"),
         Scalar("released_at_us", "Q"),
         Text("leader"),
-        Column("uid", "I"),
-        Column("first", "Q"),
-        Column("sequence", "Q"),
-        Column("row", "H"),
-        Column("due", "Q"),
-        Column("token", "Q"),
-        Column("attempt", "H"),
-        Column("lease_left_ms", "Q"),
-        Column("size", "I"),
-        Column("crc", "I"),
-        Column("keyed", "B"),
+        Structs("rows", PUSH_ROW, "PushRow"),
         Scalar("incarnation", "Q"),
         Scalar("mono_us", "Q"),
     ),

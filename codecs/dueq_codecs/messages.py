@@ -13,6 +13,7 @@ from enum import IntEnum
 from dueq_codecs.browsing import BrowseReply as BrowseReply
 from dueq_codecs.browsing import BrowseRequest as BrowseRequest
 from dueq_codecs.codes import Code as Code
+from dueq_codecs.pushes import Push as Push
 from dueq_codecs.records import (
     NO_U8,
     NO_U16,
@@ -348,42 +349,6 @@ class ConsumerReply:
     """The life of the broker that `mono_us` is of."""
     mono_us: int = 0
     """The leader's monotonic clock when the answer left, µs."""
-
-
-@dataclass(slots=True)
-class Push:
-    """Due messages with their leases, for one consumer; one body: the inline payloads in row order.
-
-    A row whose size is above CHUNK_BYTES has its payload in PushChunk frames that went ahead.
-    """
-
-    topic: str
-    consumer_id: bytes
-    attach: int
-    number: int
-    """1, 2, 3, … within one attach."""
-    epoch: int
-    released_at_us: int
-    """Mesh time when the push left, as its leader measures it, Unix µs."""
-    leader: str = ""
-    """The broker that pushes."""
-    uid: U32 = field(default_factory=lambda: NO_U32)
-    first: U64 = field(default_factory=lambda: NO_U64)
-    sequence: U64 = field(default_factory=lambda: NO_U64)
-    row: U16 = field(default_factory=lambda: NO_U16)
-    due: U64 = field(default_factory=lambda: NO_U64)
-    token: U64 = field(default_factory=lambda: NO_U64)
-    attempt: U16 = field(default_factory=lambda: NO_U16)
-    """1 for the first delivery."""
-    lease_left_ms: U64 = field(default_factory=lambda: NO_U64)
-    size: U32 = field(default_factory=lambda: NO_U32)
-    crc: U32 = field(default_factory=lambda: NO_U32)
-    keyed: U8 = field(default_factory=lambda: NO_U8)
-    """Empty, or per row whether the payload begins with its key."""
-    incarnation: int = 0
-    """The life of the broker that `mono_us` is of."""
-    mono_us: int = 0
-    """The leader's monotonic clock when the push left, µs: leases are counted by it, whatever wall clocks show."""
 
 
 @dataclass(slots=True)

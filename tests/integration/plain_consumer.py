@@ -10,7 +10,9 @@ from itertools import count
 from zlib import crc32
 
 from tests.integration.plain_client import CHUNK, OK, PlainClient
-from tests.integration.plain_wire import Message, id_text
+from tests.integration.plain_wire import STRUCTS, Message, id_text
+
+PUSH_ROW = [name for name, _ in STRUCTS["PushRow"]]
 
 ATTACH, BEAT, GOODBYE = 0, 1, 2
 BEAT_S, REPEAT_S, REFRESH_S = 2.5, 1.0, 2.0
@@ -230,10 +232,11 @@ class PlainConsumer:
 
     def _pushed(self, session: Session, push: Message, body: bytes) -> list[Delivery]:
         fresh, start, whole = [], 0, True
-        left_at = self._left_at(session, push) if push["uid"] else 0.0
-        for row in range(len(push["uid"])):
-            name = (push["uid"][row], push["sequence"][row], push["row"][row])
-            size, token = push["size"][row], push["token"][row]
+        left_at = self._left_at(session, push) if push["rows"] else 0.0
+        for values in push["rows"]:
+            row = dict(zip(PUSH_ROW, values, strict=True))
+            name = (row["uid"], row["sequence"], row["row"])
+            size, token = row["size"], row["token"]
             if size > CHUNK:
                 chunks = self._chunks.get((name, token), {})
                 payload = b"".join(chunks[number] for number in sorted(chunks))
@@ -245,14 +248,14 @@ class PlainConsumer:
             if len(payload) != size:
                 whole = False  # a chunk was lost: the push comes again
                 continue
-            assert crc32(payload) == push["crc"][row]
+            assert crc32(payload) == row["crc"]
             self._tokens[name] = token
             key = b""
-            if push["keyed"] and push["keyed"][row]:
+            if row["keyed"]:
                 key, payload = payload[1 : 1 + payload[0]], payload[1 + payload[0] :]
             delivery = Delivery(
-                name, push["first"][row], token, push["due"][row], push["attempt"][row], key, payload,
-                push["released_at_us"] / 1000 - push["due"][row], left_at + push["lease_left_ms"][row] / 1000,
+                name, row["first"], token, row["due"], row["attempt"], key, payload,
+                push["released_at_us"] / 1000 - row["due"], left_at + row["lease_left_ms"] / 1000,
             )  # fmt: skip
             self.held[name] = delivery
             fresh.append(delivery)

@@ -26,16 +26,19 @@ DIGEST = {"first": "Q", "target_sequence": "Q", "target_row": "H", "token": "Q",
           "amount_ms": "Q"}  # fmt: skip
 
 Message = dict[str, Any]
+Field = tuple[str, str]
 
 
-def tables() -> dict[str, list[tuple[str, str]]]:
-    """The fields of every message, in the schema's order: name and type."""
+def declared(word: str) -> dict[str, list[Field]]:
+    """The fields of every table or struct, in the schema's order: name and type."""
     text = re.sub(r"//.*", "", SCHEMA.read_text())
-    found = re.findall(r"table (\w+) \{(.*?)\}", text, re.DOTALL)
+    found = re.findall(word + r" (\w+) \{(.*?)\}", text, re.DOTALL)
     return {name: re.findall(r"(\w+):([\w\[\]]+);", fields) for name, fields in found}
 
 
-TABLES = tables()
+TABLES = declared("table")
+STRUCTS = declared("struct")
+FORMATS = {name: "<" + "".join(TYPES[kind][0] for _, kind in fields) for name, fields in STRUCTS.items()}
 
 
 def encode(name: str, values: Message) -> bytes:
@@ -47,6 +50,9 @@ def encode(name: str, values: Message) -> bytes:
             continue
         if kind == "string":
             offsets[field] = builder.CreateString(value)
+            continue
+        if kind[1:-1] in STRUCTS:
+            offsets[field] = _structs(builder, FORMATS[kind[1:-1]], value)
             continue
         code, item = TYPES[kind[1:-1]]
         builder.StartVector(struct.calcsize(code), len(value), struct.calcsize(code))
@@ -63,6 +69,15 @@ def encode(name: str, values: Message) -> bytes:
     body = bytes(builder.Output())
     head = struct.pack("<4sBBHI", b"dueq", 1, KINDS[name], 0, len(body))
     return head + struct.pack("<I", crc32(body, crc32(head))) + body
+
+
+def _structs(builder: flatbuffers.Builder, code: str, rows: list[tuple[int, ...]]) -> int:
+    """A vector of structs whose fields leave no gaps: their bytes, one after the other."""
+    data = b"".join(struct.pack(code, *row) for row in rows)
+    builder.StartVector(struct.calcsize(code), len(rows), 8)
+    for byte in reversed(data):
+        builder.PrependByte(byte)
+    return int(builder.EndVector())
 
 
 def decode(frame: bytes) -> Message:
@@ -82,6 +97,10 @@ def decode(frame: bytes) -> Message:
         elif type_ == "[string]":
             start, count = (table.Vector(at), table.VectorLen(at)) if at else (0, 0)
             values[field] = [table.String(start + 4 * index).decode() for index in range(count)]
+        elif type_[1:-1] in STRUCTS:
+            code, start = FORMATS[type_[1:-1]], table.Vector(at) if at else 0
+            end = start + (table.VectorLen(at) if at else 0) * struct.calcsize(code)
+            values[field] = list(struct.iter_unpack(code, body[start:end]))
         else:
             code = f"<{table.VectorLen(at) if at else 0}{TYPES[type_[1:-1]][0]}"
             values[field] = list(struct.unpack_from(code, body, table.Vector(at) if at else 0))

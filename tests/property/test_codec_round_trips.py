@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dueq_codecs import messages as m
 from dueq_codecs.frames import decode, decode_record, encode, encode_record
 from dueq_codecs.layouts import LAYOUTS, Kind
+from dueq_codecs.pushes import push_rows
 from dueq_codecs.records import JobAction, LogEntry, Outcome, Record, RecordKind, RequestRef
 
 plain = runpy.run_path(str(Path(__file__).resolve().parents[2] / "codecs/vectors/samples.py"))["plain"]
@@ -140,11 +141,10 @@ def consumer_frames(draw: st.DrawFn) -> m.ConsumerFrame:
 @st.composite
 def pushes(draw: st.DrawFn) -> m.Push:
     names = {"uid": "u4", "first": "u8", "sequence": "u8", "row": "u2", "due": "u8", "token": "u8"}
-    names |= {"attempt": "u2", "lease_left_ms": "u8", "size": "u4", "crc": "u4"}
+    names |= {"attempt": "u2", "lease_left_ms": "u4", "size": "u4", "crc": "u4", "keyed": "u4"}
     head = draw(texts), draw(ids), draw(u64), draw(u64), draw(u64), draw(u64), draw(texts)
     length = draw(rows)
-    keyed = {"keyed": draw(column("u1", length))} if draw(st.booleans()) else {}
-    return m.Push(*head, **draw(columns(names, length)), **keyed)
+    return m.Push(*head, push_rows(length, **draw(columns(names, length))))
 
 
 @st.composite

@@ -95,318 +95,45 @@ class Push(object):
         return None
 
     # Push
-    def Uid(self, j):
+    def Rows(self, j):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
         if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
-        return 0
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 56
+            from dueq_codecs._fb.PushRow import PushRow
+            obj = PushRow()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
 
     # Push
-    def UidAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
-        return 0
-
-    # Push
-    def UidLength(self):
+    def RowsLength(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
         if o != 0:
             return self._tab.VectorLen(o)
         return 0
 
     # Push
-    def UidIsNone(self):
+    def RowsIsNone(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
-        return o == 0
-
-    # Push
-    def First(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
-        return 0
-
-    # Push
-    def FirstAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
-        return 0
-
-    # Push
-    def FirstLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def FirstIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
-        return o == 0
-
-    # Push
-    def Sequence(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
-        return 0
-
-    # Push
-    def SequenceAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
-        return 0
-
-    # Push
-    def SequenceLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def SequenceIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
-        return o == 0
-
-    # Push
-    def Row(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
-        return 0
-
-    # Push
-    def RowAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
-        return 0
-
-    # Push
-    def RowLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def RowIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
-        return o == 0
-
-    # Push
-    def Due(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
-        return 0
-
-    # Push
-    def DueAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
-        return 0
-
-    # Push
-    def DueLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def DueIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
-        return o == 0
-
-    # Push
-    def Token(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
-        return 0
-
-    # Push
-    def TokenAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
-        return 0
-
-    # Push
-    def TokenLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def TokenIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
-        return o == 0
-
-    # Push
-    def Attempt(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
-        return 0
-
-    # Push
-    def AttemptAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
-        return 0
-
-    # Push
-    def AttemptLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def AttemptIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
-        return o == 0
-
-    # Push
-    def LeaseLeftMs(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
-        return 0
-
-    # Push
-    def LeaseLeftMsAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
-        return 0
-
-    # Push
-    def LeaseLeftMsLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def LeaseLeftMsIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
-        return o == 0
-
-    # Push
-    def Size(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
-        return 0
-
-    # Push
-    def SizeAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
-        return 0
-
-    # Push
-    def SizeLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def SizeIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
-        return o == 0
-
-    # Push
-    def Crc(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
-        return 0
-
-    # Push
-    def CrcAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
-        return 0
-
-    # Push
-    def CrcLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def CrcIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
-        return o == 0
-
-    # Push
-    def Keyed(self, j):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
-        if o != 0:
-            a = self._tab.Vector(o)
-            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
-        return 0
-
-    # Push
-    def KeyedAsNumpy(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
-        if o != 0:
-            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
-        return 0
-
-    # Push
-    def KeyedLength(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
-        if o != 0:
-            return self._tab.VectorLen(o)
-        return 0
-
-    # Push
-    def KeyedIsNone(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
         return o == 0
 
     # Push
     def Incarnation(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
         if o != 0:
             return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
         return 0
 
     # Push
     def MonoUs(self):
-        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(22))
         if o != 0:
             return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
         return 0
 
 def PushStart(builder):
-    builder.StartObject(20)
+    builder.StartObject(10)
 
 def Start(builder):
     PushStart(builder)
@@ -459,146 +186,26 @@ def PushAddLeader(builder, leader):
 def AddLeader(builder, leader):
     PushAddLeader(builder, leader)
 
-def PushAddUid(builder, uid):
-    builder.PrependUOffsetTRelativeSlot(7, flatbuffers.number_types.UOffsetTFlags.py_type(uid), 0)
+def PushAddRows(builder, rows):
+    builder.PrependUOffsetTRelativeSlot(7, flatbuffers.number_types.UOffsetTFlags.py_type(rows), 0)
 
-def AddUid(builder, uid):
-    PushAddUid(builder, uid)
+def AddRows(builder, rows):
+    PushAddRows(builder, rows)
 
-def PushStartUidVector(builder, numElems):
-    return builder.StartVector(4, numElems, 4)
+def PushStartRowsVector(builder, numElems):
+    return builder.StartVector(56, numElems, 8)
 
-def StartUidVector(builder, numElems):
-    return PushStartUidVector(builder, numElems)
-
-def PushAddFirst(builder, first):
-    builder.PrependUOffsetTRelativeSlot(8, flatbuffers.number_types.UOffsetTFlags.py_type(first), 0)
-
-def AddFirst(builder, first):
-    PushAddFirst(builder, first)
-
-def PushStartFirstVector(builder, numElems):
-    return builder.StartVector(8, numElems, 8)
-
-def StartFirstVector(builder, numElems):
-    return PushStartFirstVector(builder, numElems)
-
-def PushAddSequence(builder, sequence):
-    builder.PrependUOffsetTRelativeSlot(9, flatbuffers.number_types.UOffsetTFlags.py_type(sequence), 0)
-
-def AddSequence(builder, sequence):
-    PushAddSequence(builder, sequence)
-
-def PushStartSequenceVector(builder, numElems):
-    return builder.StartVector(8, numElems, 8)
-
-def StartSequenceVector(builder, numElems):
-    return PushStartSequenceVector(builder, numElems)
-
-def PushAddRow(builder, row):
-    builder.PrependUOffsetTRelativeSlot(10, flatbuffers.number_types.UOffsetTFlags.py_type(row), 0)
-
-def AddRow(builder, row):
-    PushAddRow(builder, row)
-
-def PushStartRowVector(builder, numElems):
-    return builder.StartVector(2, numElems, 2)
-
-def StartRowVector(builder, numElems):
-    return PushStartRowVector(builder, numElems)
-
-def PushAddDue(builder, due):
-    builder.PrependUOffsetTRelativeSlot(11, flatbuffers.number_types.UOffsetTFlags.py_type(due), 0)
-
-def AddDue(builder, due):
-    PushAddDue(builder, due)
-
-def PushStartDueVector(builder, numElems):
-    return builder.StartVector(8, numElems, 8)
-
-def StartDueVector(builder, numElems):
-    return PushStartDueVector(builder, numElems)
-
-def PushAddToken(builder, token):
-    builder.PrependUOffsetTRelativeSlot(12, flatbuffers.number_types.UOffsetTFlags.py_type(token), 0)
-
-def AddToken(builder, token):
-    PushAddToken(builder, token)
-
-def PushStartTokenVector(builder, numElems):
-    return builder.StartVector(8, numElems, 8)
-
-def StartTokenVector(builder, numElems):
-    return PushStartTokenVector(builder, numElems)
-
-def PushAddAttempt(builder, attempt):
-    builder.PrependUOffsetTRelativeSlot(13, flatbuffers.number_types.UOffsetTFlags.py_type(attempt), 0)
-
-def AddAttempt(builder, attempt):
-    PushAddAttempt(builder, attempt)
-
-def PushStartAttemptVector(builder, numElems):
-    return builder.StartVector(2, numElems, 2)
-
-def StartAttemptVector(builder, numElems):
-    return PushStartAttemptVector(builder, numElems)
-
-def PushAddLeaseLeftMs(builder, leaseLeftMs):
-    builder.PrependUOffsetTRelativeSlot(14, flatbuffers.number_types.UOffsetTFlags.py_type(leaseLeftMs), 0)
-
-def AddLeaseLeftMs(builder, leaseLeftMs):
-    PushAddLeaseLeftMs(builder, leaseLeftMs)
-
-def PushStartLeaseLeftMsVector(builder, numElems):
-    return builder.StartVector(8, numElems, 8)
-
-def StartLeaseLeftMsVector(builder, numElems):
-    return PushStartLeaseLeftMsVector(builder, numElems)
-
-def PushAddSize(builder, size):
-    builder.PrependUOffsetTRelativeSlot(15, flatbuffers.number_types.UOffsetTFlags.py_type(size), 0)
-
-def AddSize(builder, size):
-    PushAddSize(builder, size)
-
-def PushStartSizeVector(builder, numElems):
-    return builder.StartVector(4, numElems, 4)
-
-def StartSizeVector(builder, numElems):
-    return PushStartSizeVector(builder, numElems)
-
-def PushAddCrc(builder, crc):
-    builder.PrependUOffsetTRelativeSlot(16, flatbuffers.number_types.UOffsetTFlags.py_type(crc), 0)
-
-def AddCrc(builder, crc):
-    PushAddCrc(builder, crc)
-
-def PushStartCrcVector(builder, numElems):
-    return builder.StartVector(4, numElems, 4)
-
-def StartCrcVector(builder, numElems):
-    return PushStartCrcVector(builder, numElems)
-
-def PushAddKeyed(builder, keyed):
-    builder.PrependUOffsetTRelativeSlot(17, flatbuffers.number_types.UOffsetTFlags.py_type(keyed), 0)
-
-def AddKeyed(builder, keyed):
-    PushAddKeyed(builder, keyed)
-
-def PushStartKeyedVector(builder, numElems):
-    return builder.StartVector(1, numElems, 1)
-
-def StartKeyedVector(builder, numElems):
-    return PushStartKeyedVector(builder, numElems)
+def StartRowsVector(builder, numElems):
+    return PushStartRowsVector(builder, numElems)
 
 def PushAddIncarnation(builder, incarnation):
-    builder.PrependUint64Slot(18, incarnation, 0)
+    builder.PrependUint64Slot(8, incarnation, 0)
 
 def AddIncarnation(builder, incarnation):
     PushAddIncarnation(builder, incarnation)
 
 def PushAddMonoUs(builder, monoUs):
-    builder.PrependUint64Slot(19, monoUs, 0)
+    builder.PrependUint64Slot(9, monoUs, 0)
 
 def AddMonoUs(builder, monoUs):
     PushAddMonoUs(builder, monoUs)
@@ -609,6 +216,7 @@ def PushEnd(builder):
 def End(builder):
     return PushEnd(builder)
 
+import dueq_codecs._fb.PushRow
 try:
     from typing import List
 except:
@@ -626,17 +234,7 @@ class PushT(object):
         epoch = 0,
         releasedAtUs = 0,
         leader = None,
-        uid = None,
-        first = None,
-        sequence = None,
-        row = None,
-        due = None,
-        token = None,
-        attempt = None,
-        leaseLeftMs = None,
-        size = None,
-        crc = None,
-        keyed = None,
+        rows = None,
         incarnation = 0,
         monoUs = 0,
     ):
@@ -647,17 +245,7 @@ class PushT(object):
         self.epoch = epoch  # type: int
         self.releasedAtUs = releasedAtUs  # type: int
         self.leader = leader  # type: Optional[str]
-        self.uid = uid  # type: Optional[List[int]]
-        self.first = first  # type: Optional[List[int]]
-        self.sequence = sequence  # type: Optional[List[int]]
-        self.row = row  # type: Optional[List[int]]
-        self.due = due  # type: Optional[List[int]]
-        self.token = token  # type: Optional[List[int]]
-        self.attempt = attempt  # type: Optional[List[int]]
-        self.leaseLeftMs = leaseLeftMs  # type: Optional[List[int]]
-        self.size = size  # type: Optional[List[int]]
-        self.crc = crc  # type: Optional[List[int]]
-        self.keyed = keyed  # type: Optional[List[int]]
+        self.rows = rows  # type: Optional[List[dueq_codecs._fb.PushRow.PushRowT]]
         self.incarnation = incarnation  # type: int
         self.monoUs = monoUs  # type: int
 
@@ -695,83 +283,14 @@ class PushT(object):
         self.epoch = push.Epoch()
         self.releasedAtUs = push.ReleasedAtUs()
         self.leader = push.Leader()
-        if not push.UidIsNone():
-            if np is None:
-                self.uid = []
-                for i in range(push.UidLength()):
-                    self.uid.append(push.Uid(i))
-            else:
-                self.uid = push.UidAsNumpy()
-        if not push.FirstIsNone():
-            if np is None:
-                self.first = []
-                for i in range(push.FirstLength()):
-                    self.first.append(push.First(i))
-            else:
-                self.first = push.FirstAsNumpy()
-        if not push.SequenceIsNone():
-            if np is None:
-                self.sequence = []
-                for i in range(push.SequenceLength()):
-                    self.sequence.append(push.Sequence(i))
-            else:
-                self.sequence = push.SequenceAsNumpy()
-        if not push.RowIsNone():
-            if np is None:
-                self.row = []
-                for i in range(push.RowLength()):
-                    self.row.append(push.Row(i))
-            else:
-                self.row = push.RowAsNumpy()
-        if not push.DueIsNone():
-            if np is None:
-                self.due = []
-                for i in range(push.DueLength()):
-                    self.due.append(push.Due(i))
-            else:
-                self.due = push.DueAsNumpy()
-        if not push.TokenIsNone():
-            if np is None:
-                self.token = []
-                for i in range(push.TokenLength()):
-                    self.token.append(push.Token(i))
-            else:
-                self.token = push.TokenAsNumpy()
-        if not push.AttemptIsNone():
-            if np is None:
-                self.attempt = []
-                for i in range(push.AttemptLength()):
-                    self.attempt.append(push.Attempt(i))
-            else:
-                self.attempt = push.AttemptAsNumpy()
-        if not push.LeaseLeftMsIsNone():
-            if np is None:
-                self.leaseLeftMs = []
-                for i in range(push.LeaseLeftMsLength()):
-                    self.leaseLeftMs.append(push.LeaseLeftMs(i))
-            else:
-                self.leaseLeftMs = push.LeaseLeftMsAsNumpy()
-        if not push.SizeIsNone():
-            if np is None:
-                self.size = []
-                for i in range(push.SizeLength()):
-                    self.size.append(push.Size(i))
-            else:
-                self.size = push.SizeAsNumpy()
-        if not push.CrcIsNone():
-            if np is None:
-                self.crc = []
-                for i in range(push.CrcLength()):
-                    self.crc.append(push.Crc(i))
-            else:
-                self.crc = push.CrcAsNumpy()
-        if not push.KeyedIsNone():
-            if np is None:
-                self.keyed = []
-                for i in range(push.KeyedLength()):
-                    self.keyed.append(push.Keyed(i))
-            else:
-                self.keyed = push.KeyedAsNumpy()
+        if not push.RowsIsNone():
+            self.rows = []
+            for i in range(push.RowsLength()):
+                if push.Rows(i) is None:
+                    self.rows.append(None)
+                else:
+                    pushRow_ = dueq_codecs._fb.PushRow.PushRowT.InitFromObj(push.Rows(i))
+                    self.rows.append(pushRow_)
         self.incarnation = push.Incarnation()
         self.monoUs = push.MonoUs()
 
@@ -789,94 +308,11 @@ class PushT(object):
                 consumerId = builder.EndVector()
         if self.leader is not None:
             leader = builder.CreateString(self.leader)
-        if self.uid is not None:
-            if np is not None and type(self.uid) is np.ndarray:
-                uid = builder.CreateNumpyVector(self.uid)
-            else:
-                PushStartUidVector(builder, len(self.uid))
-                for i in reversed(range(len(self.uid))):
-                    builder.PrependUint32(self.uid[i])
-                uid = builder.EndVector()
-        if self.first is not None:
-            if np is not None and type(self.first) is np.ndarray:
-                first = builder.CreateNumpyVector(self.first)
-            else:
-                PushStartFirstVector(builder, len(self.first))
-                for i in reversed(range(len(self.first))):
-                    builder.PrependUint64(self.first[i])
-                first = builder.EndVector()
-        if self.sequence is not None:
-            if np is not None and type(self.sequence) is np.ndarray:
-                sequence = builder.CreateNumpyVector(self.sequence)
-            else:
-                PushStartSequenceVector(builder, len(self.sequence))
-                for i in reversed(range(len(self.sequence))):
-                    builder.PrependUint64(self.sequence[i])
-                sequence = builder.EndVector()
-        if self.row is not None:
-            if np is not None and type(self.row) is np.ndarray:
-                row = builder.CreateNumpyVector(self.row)
-            else:
-                PushStartRowVector(builder, len(self.row))
-                for i in reversed(range(len(self.row))):
-                    builder.PrependUint16(self.row[i])
-                row = builder.EndVector()
-        if self.due is not None:
-            if np is not None and type(self.due) is np.ndarray:
-                due = builder.CreateNumpyVector(self.due)
-            else:
-                PushStartDueVector(builder, len(self.due))
-                for i in reversed(range(len(self.due))):
-                    builder.PrependUint64(self.due[i])
-                due = builder.EndVector()
-        if self.token is not None:
-            if np is not None and type(self.token) is np.ndarray:
-                token = builder.CreateNumpyVector(self.token)
-            else:
-                PushStartTokenVector(builder, len(self.token))
-                for i in reversed(range(len(self.token))):
-                    builder.PrependUint64(self.token[i])
-                token = builder.EndVector()
-        if self.attempt is not None:
-            if np is not None and type(self.attempt) is np.ndarray:
-                attempt = builder.CreateNumpyVector(self.attempt)
-            else:
-                PushStartAttemptVector(builder, len(self.attempt))
-                for i in reversed(range(len(self.attempt))):
-                    builder.PrependUint16(self.attempt[i])
-                attempt = builder.EndVector()
-        if self.leaseLeftMs is not None:
-            if np is not None and type(self.leaseLeftMs) is np.ndarray:
-                leaseLeftMs = builder.CreateNumpyVector(self.leaseLeftMs)
-            else:
-                PushStartLeaseLeftMsVector(builder, len(self.leaseLeftMs))
-                for i in reversed(range(len(self.leaseLeftMs))):
-                    builder.PrependUint64(self.leaseLeftMs[i])
-                leaseLeftMs = builder.EndVector()
-        if self.size is not None:
-            if np is not None and type(self.size) is np.ndarray:
-                size = builder.CreateNumpyVector(self.size)
-            else:
-                PushStartSizeVector(builder, len(self.size))
-                for i in reversed(range(len(self.size))):
-                    builder.PrependUint32(self.size[i])
-                size = builder.EndVector()
-        if self.crc is not None:
-            if np is not None and type(self.crc) is np.ndarray:
-                crc = builder.CreateNumpyVector(self.crc)
-            else:
-                PushStartCrcVector(builder, len(self.crc))
-                for i in reversed(range(len(self.crc))):
-                    builder.PrependUint32(self.crc[i])
-                crc = builder.EndVector()
-        if self.keyed is not None:
-            if np is not None and type(self.keyed) is np.ndarray:
-                keyed = builder.CreateNumpyVector(self.keyed)
-            else:
-                PushStartKeyedVector(builder, len(self.keyed))
-                for i in reversed(range(len(self.keyed))):
-                    builder.PrependUint8(self.keyed[i])
-                keyed = builder.EndVector()
+        if self.rows is not None:
+            PushStartRowsVector(builder, len(self.rows))
+            for i in reversed(range(len(self.rows))):
+                self.rows[i].Pack(builder)
+            rows = builder.EndVector()
         PushStart(builder)
         if self.topic is not None:
             PushAddTopic(builder, topic)
@@ -888,28 +324,8 @@ class PushT(object):
         PushAddReleasedAtUs(builder, self.releasedAtUs)
         if self.leader is not None:
             PushAddLeader(builder, leader)
-        if self.uid is not None:
-            PushAddUid(builder, uid)
-        if self.first is not None:
-            PushAddFirst(builder, first)
-        if self.sequence is not None:
-            PushAddSequence(builder, sequence)
-        if self.row is not None:
-            PushAddRow(builder, row)
-        if self.due is not None:
-            PushAddDue(builder, due)
-        if self.token is not None:
-            PushAddToken(builder, token)
-        if self.attempt is not None:
-            PushAddAttempt(builder, attempt)
-        if self.leaseLeftMs is not None:
-            PushAddLeaseLeftMs(builder, leaseLeftMs)
-        if self.size is not None:
-            PushAddSize(builder, size)
-        if self.crc is not None:
-            PushAddCrc(builder, crc)
-        if self.keyed is not None:
-            PushAddKeyed(builder, keyed)
+        if self.rows is not None:
+            PushAddRows(builder, rows)
         PushAddIncarnation(builder, self.incarnation)
         PushAddMonoUs(builder, self.monoUs)
         push = PushEnd(builder)

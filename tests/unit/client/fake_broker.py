@@ -37,6 +37,7 @@ from dueq_codecs.messages import (
     Reply,
     TopicInfo,
 )
+from dueq_codecs.pushes import push_rows
 from dueq_codecs.records import Outcome, RecordKind
 
 Answer = tuple[BrokerMessage, list[bytes | memoryview]]
@@ -246,11 +247,10 @@ class FakeBroker:
                 self.rows[uid, self._sequence, row] = (payload, 1_000)
             push = Push(
                 frame.topic, consumer_id, frame.attach, self._pushes[consumer_id], 1, time.time_ns() // 1000,
-                self.broker_id, uid=np.full(rows, uid, np.uint32), first=np.full(rows, 1_000, np.uint64),
-                sequence=np.full(rows, self._sequence, np.uint64), row=np.arange(rows, dtype=np.uint16),
-                due=np.full(rows, 1_000, np.uint64), token=np.full(rows, token, np.uint64),
-                attempt=np.ones(rows, np.uint16), lease_left_ms=np.full(rows, left_ms, np.uint64),
-                size=np.array([len(p) for p in payloads], np.uint32),
-                crc=np.array([crc32(p) for p in payloads], np.uint32),
+                self.broker_id, push_rows(
+                    rows, uid=uid, first=1_000, sequence=self._sequence, row=range(rows), due=1_000, token=token,
+                    attempt=1, lease_left_ms=left_ms, size=[len(p) for p in payloads],
+                    crc=[crc32(p) for p in payloads],
+                ),
             )  # fmt: skip
             self._socket.send_multipart([identity, *encode(push, [b"".join(payloads)])])

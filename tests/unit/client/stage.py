@@ -28,6 +28,7 @@ from dueq_codecs.messages import (
     Push,
     TopicInfo,
 )
+from dueq_codecs.pushes import push_rows
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -234,16 +235,19 @@ def push(
         1,
         released_us,
         leader,
-        uid=np.full(rows, uid, np.uint32),
-        first=np.full(rows, 1_000, np.uint64),
-        sequence=np.full(rows, sequence, np.uint64),
-        row=np.arange(rows, dtype=np.uint16),
-        due=np.full(rows, 1_000, np.uint64),
-        token=np.full(rows, token, np.uint64),
-        attempt=np.full(rows, 1, np.uint16),
-        lease_left_ms=np.full(rows, left_ms, np.uint64),
-        size=np.array([len(p) for p in payloads], np.uint32),
-        crc=np.array([crc32(p) for p in payloads], np.uint32),
+        push_rows(
+            rows,
+            uid=uid,
+            first=1_000,
+            sequence=sequence,
+            row=range(rows),
+            due=1_000,
+            token=token,
+            attempt=1,
+            lease_left_ms=left_ms,
+            size=[len(p) for p in payloads],
+            crc=[crc32(p) for p in payloads],
+        ),
         incarnation=life,
         mono_us=mono_us,
     )

@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.integration import plain_wire
 
@@ -31,7 +32,12 @@ def test_a_frame_goes_there_and_back(name: str) -> None:
     read: dict[str, Any] = {}
     LAYOUTS[KINDS[type(message)]].read(unseal(ours)[1], read)
     assert {name: list(value) if isinstance(value, list) else value for name, value in values.items()} == {
-        name: value if isinstance(value, str | int) else list(value) for name, value in read.items()
+        name: value.tolist()
+        if isinstance(value, np.ndarray)
+        else value
+        if isinstance(value, str | int)
+        else list(value)
+        for name, value in read.items()
     }
     if any(isinstance(item, str) for value in values.values() if isinstance(value, list) for item in value):
         return  # clients send no lists of strings

@@ -95,6 +95,8 @@ def as_generated(value: Any) -> Any:
 
 
 def from_generated(value: Any) -> Any:
+    if isinstance(value, list) and value and hasattr(value[0], "__dict__"):  # structs
+        return [tuple(vars(item).values()) for item in value]
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,10 @@ from dueq.core.ports.entry import ENTRY, FLAG_KEYED, Entries, keys_of
 from dueq.instant import Now
 from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push
-from dueq_codecs.records import NO_U8, U8, U32, U64
+from dueq_codecs.pushes import PUSH_ROW, PushRows
+from dueq_codecs.records import U32, U64
+
+_TAKEN: Final = ("first", "sequence", "due", "token", "size", "crc", "row", "attempt")
 
 
 class Leaving(NamedTuple):
@@ -128,28 +131,22 @@ def build(
         epoch=max(lane.partition.epoch for lane in leaving.lanes),
         released_at_us=released_us,
         leader=leader,
-        uid=uid,
-        first=entries["first"],
-        sequence=entries["sequence"],
-        row=entries["row"],
-        due=entries["due"],
-        token=entries["token"],
-        attempt=entries["attempt"],
-        lease_left_ms=left_ms.astype(np.uint64),
-        size=entries["size"],
-        crc=entries["crc"],
-        keyed=_keyed(entries),
+        rows=lay_out(entries, uid, left_ms),
         incarnation=incarnation,
         mono_us=now.mono_us,
     )
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
 
 
-def _keyed(entries: Entries) -> U8:
-    """Return per row whether its payload begins with a key; an empty column where none does."""
-    flags = entries["flags"] & FLAG_KEYED
-    keyed: U8 = (flags != 0).astype(np.uint8) if np.count_nonzero(flags) else NO_U8
-    return keyed
+def lay_out(entries: Entries, uid: U32 | int, left_ms: I64 | U32) -> PushRows:
+    """Return the rows of a push as they travel."""
+    rows = np.empty(len(entries), PUSH_ROW)
+    for name in _TAKEN:
+        rows[name] = entries[name]
+    rows["uid"] = uid
+    rows["lease_left_ms"] = left_ms
+    rows["keyed"] = entries["flags"] & FLAG_KEYED != 0
+    return rows
 
 
 def _is_first(leaving: Leaving) -> bool:

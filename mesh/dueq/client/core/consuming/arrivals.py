@@ -61,18 +61,10 @@ class Arrivals:
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []
         complete, start = True, 0
-        uids, sequences, rows = push.uid.tolist(), push.sequence.tolist(), push.row.tolist()
-        keyed = push.keyed.tolist()
-        names = [
-            uid << 56 | sequence << 16 | row for uid, sequence, row in zip(uids, sequences, rows, strict=True)
-        ]
-        columns = zip(
-            names, uids, push.first.tolist(), sequences, rows, push.due.tolist(), push.token.tolist(),
-            push.attempt.tolist(), push.lease_left_ms.tolist(), push.size.tolist(), push.crc.tolist(), strict=True,
-        )  # fmt: skip
-        for index, (name, uid, first, sequence, row, due, token, attempt, left_ms, size, crc) in enumerate(
-            columns
-        ):
+        released_at_us = push.released_at_us
+        for index, columns in enumerate(push.each_row()):
+            first, sequence, due, token, uid, left_ms, size, crc, keyed, row, attempt = columns
+            name = uid << 56 | sequence << 16 | row
             at = start
             if size <= limits.CHUNK_BYTES:
                 start += size
@@ -87,10 +79,10 @@ class Arrivals:
             self._seen[name] = token
             sound = crc32(payload) == crc
             key = ""
-            if keyed and keyed[index]:
+            if keyed:
                 key, payload = split_key(payload)
             delivery = Delivery(
-                name, uid, first, sequence, row, due, token, attempt, push.released_at_us,
+                name, uid, first, sequence, row, due, token, attempt, released_at_us,
                 released_us + left_ms * 1000, payload, pushed, index, key,
             )  # fmt: skip
             (fresh if sound else damaged).append(delivery)

@@ -250,8 +250,11 @@ class Consumer:
 
     def _note_leader(self, push: Push, leader: str) -> None:
         """The sender of a lease newer than any before leads: decisions on short leases cannot wait for an answer."""
-        for uid in set(push.uid.tolist()):
-            token = int(push.token[push.uid == uid].max())
+        newest: dict[int, int] = {}
+        for uid, token in zip(push.uid.tolist(), push.token.tolist(), strict=True):
+            if token > newest.get(uid, 0):
+                newest[uid] = token
+        for uid, token in newest.items():
             if token > self._newest.get(uid, 0):
                 self._newest[uid] = token
                 if self._directory.leader(self.topic, uid) != leader:

@@ -7,7 +7,7 @@ import numpy as np
 from dueq import ids
 from dueq.client.core.ports.extending import Extension, Place
 from dueq_codecs.messages import Push
-from dueq_codecs.records import U16, U32, U64, Outcome, RecordKind
+from dueq_codecs.records import Outcome, RecordKind
 
 _TEXTS_TOGETHER = 8
 """From this many rows on, the ids of a push are spelled all at once, as columns."""
@@ -16,13 +16,10 @@ _TEXTS_TOGETHER = 8
 class PushedIds:
     """The ids of one push, spelled when the first is asked for: most consumers never ask."""
 
-    __slots__ = ("_first", "_row", "_sequence", "_texts", "_uid")
+    __slots__ = ("_push", "_texts")
 
     def __init__(self, push: Push) -> None:
-        self._first: U64 = push.first
-        self._uid: U32 = push.uid
-        self._sequence: U64 = push.sequence
-        self._row: U16 = push.row
+        self._push = push
         self._texts: dict[int, str] = {}
 
     def text(self, index: int) -> str:
@@ -34,13 +31,14 @@ class PushedIds:
         return text
 
     def _spell(self, index: int) -> None:
-        if len(self._uid) < _TEXTS_TOGETHER:
-            columns = (self._first, self._uid, self._sequence, self._row)
+        push = self._push
+        if len(push.rows) < _TEXTS_TOGETHER:
+            columns = (push.first, push.uid, push.sequence, push.row)
             self._texts[index] = ids.to_text(ids.MessageId(*(int(column[index]) for column in columns)))
             return
-        uid = int(self._uid[index])
-        rows = np.flatnonzero(self._uid == uid)
-        texts = ids.texts(self._first[rows], uid, self._sequence[rows], self._row[rows])
+        uid = int(push.uid[index])
+        rows = np.flatnonzero(push.uid == uid)
+        texts = ids.texts(push.first[rows], uid, push.sequence[rows], push.row[rows])
         self._texts.update(zip(rows.tolist(), texts, strict=True))
 
 

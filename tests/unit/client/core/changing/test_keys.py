@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from dueq import limits
@@ -94,7 +93,7 @@ def test_a_consumer_gets_key_and_payload_apart(stage: Stage) -> None:
     attach = sent(stage.consume(), ConsumerFrame)[-1]
     stored = [with_key(b"name", b"one"), b"\x04untouched", with_key(b"", b"three")]
     message, body = push("a", attach.attach, 1, stored)
-    message.keyed = np.array([1, 0, 1], np.uint8)
+    message.rows["keyed"] = [1, 0, 1]
     [delivered] = of(stage.receive("a", message, body), Deliver)
     found = [(delivery.key, delivery.payload) for delivery in delivered.deliveries]
     assert found == [("name", b"one"), ("", b"\x04untouched"), ("", b"three")]
