@@ -134,7 +134,7 @@ DELIVERING: Final = (
             ),
         ),
         seeds=156,
-        finders=(29,),
+        finders=(1,),
     ),
     Bug(
         "inherited-leases-never-end",

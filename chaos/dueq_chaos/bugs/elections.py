@@ -150,7 +150,7 @@ ELECTIONS: Final = (
             change(f"{_REPLICA}.barrier_applied", "leading.serve()", "pass"),
         ),
         seeds=27,
-        finders=(9,),
+        finders=(2,),
     ),
 )
 """All of them, in the order of the rules."""
