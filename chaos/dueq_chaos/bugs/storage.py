@@ -241,6 +241,20 @@ STORAGE: Final = (
         finders=(1, 48),
     ),
     Bug(
+        "side-table-not-in-the-checkpoint",
+        "A checkpoint leaves out one of the side tables: what it knew is gone with the process.",
+        "a table that was added, and forgotten in one of the places that had to be told of it",
+        (
+            change(
+                "core.state.side_tables:SideTables.changed_rows",
+                "if rows}",
+                "if rows and tag != b'j'}",
+            ),
+        ),
+        seeds=24,
+        finders=(5,),
+    ),
+    Bug(
         "payload-position-not-compared",
         "A payload/ that is older than timeline/ is trusted.",
         "RocketMQ #6984; a restored backup of one volume of two",
