@@ -72,12 +72,12 @@ class NumberedProducer:
             DueqError: as `Producer.schedule_many`.
         """
         dues = arguments.held(dues)
-        clock = self._client._clock(arguments.is_relative(dues), timeout)
+        clock = self._client.connection.clock(arguments.is_relative(dues), timeout)
         order = orders.schedule_many(
             self.topic, payloads, dues, clock, self._client_id, partition, keys=keys,
             job=self._job,
         )  # fmt: skip
-        return self._client._run(order, timeout)
+        return self._client.connection.run(order, timeout)
 
     def schedule_columns(
         self,
@@ -116,7 +116,7 @@ class NumberedProducer:
             partition,
             self._job,
         )
-        return self._client._run(order, timeout)
+        return self._client.connection.run(order, timeout)
 
 
 def mesh_time_ms(client: Client, timeout: float | None = None) -> int:
@@ -125,4 +125,4 @@ def mesh_time_ms(client: Client, timeout: float | None = None) -> int:
     Raises:
         Disconnected: it was never measured, and no broker answers.
     """
-    return client._clock(True, timeout)() // 1000
+    return client.connection.clock(True, timeout)() // 1000

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, orders
+from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.consumer import AsyncConsumer
 from dueq.client.aio.job_calls import AsyncJobCalls
 from dueq.client.aio.looking import AsyncLooking
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.producer import AsyncProducer
-from dueq.client.aio.waiting import Bridges, Pending, stop
 from dueq.client.arguments import Seconds
-from dueq.client.core.ports.effects import Completed
-from dueq.client.orders import Order
-from dueq.client.runtime import Runtime
 from dueq.client.topics import TopicInfo
-from dueq.errors import ClientClosed
 
 T = TypeVar("T")
 
@@ -39,16 +33,13 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
 
     Raises:
         InvalidRequest: there is no endpoint, or one is malformed.
+
+    Attributes:
+        connection: for the SDK's own parts.
     """
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout: float | None = None) -> None:
-        self._endpoints = arguments.endpoint_list(endpoints)
-        self._timeout = arguments.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
-        self._runtime: Runtime | None = None
-        self._lock = threading.Lock()
-        self._closed = False
-        self._bridges = Bridges()
-        self._consumers: weakref.WeakSet[AsyncConsumer] = weakref.WeakSet()
+        self.connection = AsyncConnection(endpoints, timeout)
 
     async def __aenter__(self) -> Self:
         return self
@@ -60,13 +51,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
 
     async def close(self) -> None:
         """Close consumers (their leases go back), then the connections; twice is once."""
-        self._closed = True
-        runtime = self._runtime
-        if runtime is not None:
-            if not runtime.forked:
-                for consumer in list(self._consumers):
-                    await consumer.close()
-            await stop(runtime)
+        await self.connection.close()
 
     # -------------------------------------------------------------- topics
 
@@ -102,7 +87,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             OutcomeUnknown: not serving in time; `retry()` goes on.
             Disconnected: no broker was reached; nothing was done.
         """
-        await self._run(
+        await self.connection.run(
             orders.create_topic(
                 name, kind, partitions, replicas, min_isr, payload_bytes_max, horizon, exist_ok
             ),
@@ -117,11 +102,11 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             OutcomeUnknown: no answer in time; `retry()` goes on.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        await self._run(orders.delete_topic(name), timeout)
+        await self.connection.run(orders.delete_topic(name), timeout)
 
     async def topics(self, *, timeout: float | None = None) -> list[TopicInfo]:
         """Return all topics by name, without counts."""
-        return await self._run(orders.topics(), timeout)
+        return await self.connection.run(orders.topics(), timeout)
 
     async def describe(self, topic: str, *, timeout: float | None = None) -> TopicInfo:
         """Return a topic with the counts of its messages, as its leaders see it (may be a little old).
@@ -130,7 +115,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return await self._run(orders.describe(topic), timeout)
+        return await self.connection.run(orders.describe(topic), timeout)
 
     async def forecast(
         self, topic: str, seconds: int = 60, *, timeout: float | None = None
@@ -149,7 +134,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return await self._run(orders.forecast(topic, seconds), timeout)
+        return await self.connection.run(orders.forecast(topic, seconds), timeout)
 
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """Return `brokers` by id, `topics` by name with their partitions, and `consumers`.
@@ -157,13 +142,13 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
         A broker that did not answer has `alive` False. The entries are as the brokers tell them (see
         `dueq.client.merging`).
         """
-        return await self._run(orders.status(), timeout)
+        return await self.connection.run(orders.status(), timeout)
 
     # -------------------------------------------------------------- messages
 
     def producer(self, topic: str) -> AsyncProducer:
         """Return a producer of a topic; it costs nothing and may be shared by tasks."""
-        return AsyncProducer(self, arguments.topic_name(topic))
+        return AsyncProducer(self.connection, arguments.topic_name(topic))
 
     def consumer(
         self,
@@ -184,45 +169,4 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             on_lease_lost: called with each message whose lease is over before it was settled, or whose settling was
                 refused: in the loop, at once. A coroutine function is run as a task, so that it may cancel a handler.
         """
-        return AsyncConsumer(self, topic, lease, credit, credit_bytes, on_lease_lost)
-
-    # -------------------------------------------------------------- inside
-
-    def _live(self) -> Runtime:
-        """The runtime of this process."""
-        if self._closed:
-            raise ClientClosed("the client is closed")
-        runtime = self._runtime
-        if runtime is not None and not runtime.forked:
-            return runtime
-        if runtime is not None:
-            self._lock = threading.Lock()  # after a fork somebody who is not here may hold it
-            self._consumers = weakref.WeakSet()
-            self._bridges = Bridges()
-            self._runtime = None
-        with self._lock:
-            if self._runtime is None:
-                self._runtime = Runtime(self._endpoints)
-                weakref.finalize(self, self._runtime.stop, 0.0)
-            return self._runtime
-
-    async def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
-        return await self._run_on(self._live(), order, timeout)
-
-    async def _run_on(self, runtime: Runtime, order: Order[T], timeout: float | None) -> T:
-        answer = await self._send(runtime, order, timeout).answer()
-        if isinstance(answer, Completed):
-            return order.finish(answer.value)
-        raise orders.error_of(answer, order, self._run)
-
-    def _send(self, runtime: Runtime, order: Order[Any], timeout: float | None) -> Pending:
-        """Send an order; its answer is waited for later."""
-        return Pending(runtime, self._bridges, order.build, arguments.timeout_s(timeout, self._timeout))
-
-    async def _clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
-        """Mesh time, Unix µs; measured first if it never was and is asked for (by a time that counts from now)."""
-        runtime = self._live()
-        if relative and not runtime.clock_known:
-            await self._run(orders.connect(), timeout)
-        return runtime.mesh_us
+        return AsyncConsumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from dueq import limits
 from dueq.client import arguments, orders
+from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.waiting import Arrivals, Lock
 from dueq.client.arguments import Seconds
@@ -18,9 +19,6 @@ from dueq.client.inbox import Inbox
 from dueq.client.runtime import Runtime, mono_us
 from dueq.errors import ClientClosed
 from dueq_codecs.records import Outcome, RecordKind
-
-if TYPE_CHECKING:
-    from dueq.client.aio.client import AsyncClient
 
 CLOSE_S: Final = 5.0
 
@@ -39,7 +37,7 @@ class AsyncConsumer:
 
     def __init__(
         self,
-        client: AsyncClient,
+        connection: AsyncConnection,
         topic: str,
         lease: Seconds,
         credit: int,
@@ -52,8 +50,8 @@ class AsyncConsumer:
         self._lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)
         self._credit_bytes = arguments.count(credit_bytes, "credit_bytes", 1, 1 << 40)
-        self._client = client
-        self._arrivals = Arrivals(client._bridges, self._tell_of_lost)
+        self._connection = connection
+        self._arrivals = Arrivals(connection.bridges, self._tell_of_lost)
         self._inbox = Inbox(self._arrivals.wake)
         self._opening = Lock()
         self._runtime: Runtime | None = None
@@ -93,7 +91,7 @@ class AsyncConsumer:
         number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
-        return await self._receive(number, arguments.timeout_s(timeout, self._client._timeout))
+        return await self._receive(number, arguments.timeout_s(timeout, self._connection.timeout))
 
     async def ack(
         self, batch: Iterable[AsyncMessage], *, wait: bool = True, timeout: float | None = None
@@ -159,7 +157,9 @@ class AsyncConsumer:
         if runtime is None or runtime.forked:
             return
         try:
-            await self._client._run_on(runtime, orders.close_consumer(self.consumer_id, unhandled), timeout)
+            await self._connection.run_on(
+                runtime, orders.close_consumer(self.consumer_id, unhandled), timeout
+            )
         except ClientClosed:
             pass
         finally:
@@ -178,18 +178,18 @@ class AsyncConsumer:
     async def _open(self) -> Runtime:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
-        runtime = self._client._live()
+        runtime = self._connection.live()
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
         order = orders.open_consumer(
             self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms
         )
         try:
-            await self._client._run(order, None)
+            await self._connection.run(order, None)
         except BaseException:
             runtime.remove_inbox(self.consumer_id)
             raise
-        self._client._consumers.add(self)
+        self._connection.closes(self)
         self._runtime = runtime
         return runtime
 
@@ -247,7 +247,7 @@ class AsyncConsumer:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
-            return await self._client._run(
+            return await self._connection.run(
                 orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout
             )
         runtime = self._runtime

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dueq.client import arguments, jobs
+from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.waiting import sleep
 from dueq.client.arguments import Seconds
 from dueq.client.jobs import Job, JobInfo, Steps
-from dueq.client.orders import Order
 from dueq.errors import DueqError
 from dueq_codecs.records import JobAction
 
@@ -20,7 +18,7 @@ T = TypeVar("T")
 class AsyncJobCalls:
     """A client's calls that concern jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
 
-    _timeout: float
+    connection: AsyncConnection
 
     async def begin_job(
         self, topic: str, job_id: str, *, hidden_for: Seconds | None = None, timeout: float | None = None
@@ -45,8 +43,8 @@ class AsyncJobCalls:
             InvalidRequest: an argument is not of these, or the job exists and is not hidden.
             TopicNotFound
         """
-        seconds = arguments.timeout_s(timeout, self._timeout)
-        clock = await self._clock(True, timeout)
+        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        clock = await self.connection.clock(True, timeout)
         return await self._follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
 
     async def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
@@ -81,17 +79,19 @@ class AsyncJobCalls:
         Raises:
             JobNotFound: nothing is known of such a job, or not any more.
         """
-        await self._follow(jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout)
+        await self._follow(
+            jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
+        )
 
     async def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return what the mesh knows of a job; None: nothing, as it has no messages yet or ended over 7 days ago."""
         return await self._follow(
-            jobs.look(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout
+            jobs.look(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     async def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
         """Return all jobs that the mesh knows of in a topic; without their names, which it does not."""
-        return await self._run(jobs.read_all(arguments.topic_name(topic)), timeout)
+        return await self.connection.run(jobs.read_all(arguments.topic_name(topic)), timeout)
 
     async def _follow(self, steps: Steps[T], timeout: float | None) -> T:
         """Run orders one after the other."""
@@ -108,14 +108,6 @@ class AsyncJobCalls:
                 if isinstance(step, float):
                     await sleep(step)
                 else:
-                    value = await self._run(step, timeout)
+                    value = await self.connection.run(step, timeout)
             except DueqError as failed:
                 error = failed
-
-    @abstractmethod
-    async def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
-
-    @abstractmethod
-    async def _clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
-        """Mesh time, Unix µs; measured first if it never was and is asked for."""

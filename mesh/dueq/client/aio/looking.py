@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
 
 from dueq.client import orders
+from dueq.client.aio.connection import AsyncConnection
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
-from dueq.client.orders import Order
-from dueq.client.runtime import Runtime
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
 from dueq.errors import Broken, SnapshotLost
-
-T = TypeVar("T")
 
 
 class AsyncLooking:
     """A client's calls that show waiting messages, and counts of deliveries."""
 
-    _runtime: Runtime | None
-    _closed: bool
+    connection: AsyncConnection
 
     def browse(
         self,
@@ -90,14 +84,14 @@ class AsyncLooking:
         """
         walk = StatisticsWalk()
         while not walk.done:
-            walk.take(await self._run(orders.statistics(walk.hour), timeout))
+            walk.take(await self.connection.run(orders.statistics(walk.hour), timeout))
         return walk.rows()
 
     async def _browse(
         self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
     ) -> AsyncIterator[ScheduledMessage]:
         if walks is None:
-            count = await self._run(orders.partition_count(topic), timeout)
+            count = await self.connection.run(orders.partition_count(topic), timeout)
             walks = map(make, range(count))
         for walk in walks:
             async with aclosing(self._pages(walk, timeout)) as pages:
@@ -110,12 +104,16 @@ class AsyncLooking:
             while not walk.done:
                 yield await self._page(walk, timeout)
         finally:
-            _end(walk, self._runtime, self._closed)
+            event = walk.ending()
+            if (
+                event is not None
+            ):  # all was read or the caller has had enough: the snapshot is not wanted any more
+                self.connection.tell(event)
 
     async def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
         while (order := walk.order()) is not None:
             try:
-                walk.take(await self._run(order, timeout))
+                walk.take(await self.connection.run(order, timeout))
             except SnapshotLost as error:
                 walk.lost(error)
             except Broken:
@@ -123,14 +121,3 @@ class AsyncLooking:
                     raise
                 walk.take(None)
         return walk.page()
-
-    @abstractmethod
-    async def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and await its answer."""
-
-
-def _end(walk: Walk, runtime: Runtime | None, closed: bool) -> None:
-    """Whether all was read or the caller has had enough: the snapshot is not wanted any more."""
-    event = walk.ending()
-    if event is not None and runtime is not None and not closed:
-        runtime.submit(event)

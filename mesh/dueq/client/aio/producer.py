@@ -7,20 +7,18 @@ from contextlib import aclosing
 from functools import partial
 from itertools import chain, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from dueq.client import arguments, orders
+from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.stream import REQUESTS, AsyncStream
+from dueq.client.aio.topic_calls import AsyncTopicCalls
 from dueq.client.arguments import Due, Payload
 from dueq.client.batches import batches
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
-from dueq.client.orders import Order
-from dueq.errors import ClientClosed, DueqError, InvalidRequest, PartialFailure
+from dueq.errors import DueqError, InvalidRequest, PartialFailure
 from dueq_codecs.records import Outcome
-
-if TYPE_CHECKING:
-    from dueq.client.aio.client import AsyncClient
 
 T = TypeVar("T")
 
@@ -38,9 +36,8 @@ class AsyncProducer:
     - `ClientClosed`.
     """
 
-    def __init__(self, client: AsyncClient, topic: str) -> None:
-        self._client = client
-        self._closed = False
+    def __init__(self, connection: AsyncConnection, topic: str) -> None:
+        self._calls = AsyncTopicCalls(connection, topic)
         self.topic = topic
 
     async def __aenter__(self) -> Self:
@@ -53,7 +50,7 @@ class AsyncProducer:
 
     async def close(self) -> None:
         """Refuse further calls; there is nothing to flush."""
-        self._closed = True
+        self._calls.closed = True
 
     async def schedule(
         self, payload: Payload, due: Due, *, key: str | None = None, timeout: float | None = None
@@ -75,8 +72,8 @@ class AsyncProducer:
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
-        clock = await self._client._clock(arguments.is_relative(due), timeout)
-        return await self._run(orders.schedule(self.topic, payload, due, clock, key), timeout)
+        clock = await self._calls.clock(arguments.is_relative(due), timeout)
+        return await self._calls.run(orders.schedule(self.topic, payload, due, clock, key), timeout)
 
     @overload
     async def schedule_many(
@@ -138,9 +135,9 @@ class AsyncProducer:
         if not isinstance(payloads, Sized):
             return await self._schedule_iterated(payloads, dues, keys, naming(job, self.topic), timeout)
         dues = arguments.held(dues)
-        clock = await self._client._clock(arguments.is_relative(dues), timeout)
+        clock = await self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
-        return await self._run(
+        return await self._calls.run(
             orders.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
         )
 
@@ -182,7 +179,9 @@ class AsyncProducer:
             InvalidRequest: a row is not valid, or one column ends before another. All rows of the requests before were
                 yielded, nothing else was sent. The same holds for errors of the iterators.
         """
-        stream = AsyncStream(self, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout)
+        stream = AsyncStream(
+            self._calls, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout
+        )
         async with aclosing(stream.requests()) as requests:
             async for request in requests:
                 for message_id in request.ids():
@@ -196,12 +195,12 @@ class AsyncProducer:
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        await self._run(orders.alter_one(self.topic, message_id, None, lambda: 0), timeout)
+        await self._calls.run(orders.alter_one(self.topic, message_id, None, lambda: 0), timeout)
 
     async def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
-        clock = await self._client._clock(arguments.is_relative(due), timeout)
-        await self._run(orders.alter_one(self.topic, message_id, due, clock), timeout)
+        clock = await self._calls.clock(arguments.is_relative(due), timeout)
+        await self._calls.run(orders.alter_one(self.topic, message_id, due, clock), timeout)
 
     async def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
         """Cancel many messages.
@@ -212,15 +211,15 @@ class AsyncProducer:
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return await self._run(orders.alter(self.topic, message_ids), timeout)
+        return await self._calls.run(orders.alter(self.topic, message_ids), timeout)
 
     async def move_many(
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
     ) -> list[Outcome]:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
-        clock = await self._client._clock(arguments.is_relative(dues), timeout)
-        return await self._run(orders.alter(self.topic, message_ids, dues, clock), timeout)
+        clock = await self._calls.clock(arguments.is_relative(dues), timeout)
+        return await self._calls.run(orders.alter(self.topic, message_ids, dues, clock), timeout)
 
     async def _schedule_iterated(
         self,
@@ -231,13 +230,12 @@ class AsyncProducer:
         timeout: float | None,
     ) -> MessageIds:
         cut = batches(payloads, dues, keys)
-        head = list(
-            islice(cut, 2)
-        )  # what is wrong with the first request's rows is found before anything is sent
-        stream = AsyncStream(self, chain(head, cut), job, REQUESTS, timeout)
+        # What is wrong with the first request's rows is found before anything is sent.
+        head = list(islice(cut, 2))
+        stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout)
         ids = MessageIds()
         if len(head) == 1:
-            return await self._run(orders.unread(await stream.order(head[0])), timeout)
+            return await self._calls.run(orders.unread(await stream.order(head[0])), timeout)
         try:
             async with aclosing(stream.requests()) as requests:
                 async for request in requests:
@@ -259,11 +257,3 @@ class AsyncProducer:
 
     async def _refuse(self, error: DueqError, timeout: float | None) -> MessageIds:
         raise error
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosed(f"the producer of {self.topic!r} is closed")
-
-    async def _run(self, order: Order[T], timeout: float | None) -> T:
-        self._check_open()
-        return await self._client._run(order, timeout)

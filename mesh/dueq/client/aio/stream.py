@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dueq.client import arguments, orders
+from dueq.client.aio.topic_calls import AsyncTopicCalls
 from dueq.client.aio.waiting import Pending
 from dueq.client.batches import Batch
 from dueq.client.core import PartsCall
@@ -16,9 +17,6 @@ from dueq.client.core.ports.effects import Completed
 from dueq.client.orders import Order
 from dueq.client.runtime import Answer
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
-
-if TYPE_CHECKING:
-    from dueq.client.aio.producer import AsyncProducer
 
 REQUESTS_MAX: Final = 64
 """Most requests of one stream that may be under way."""
@@ -39,7 +37,7 @@ class AsyncStream:
     """One call that schedules what an iterator gives.
 
     Args:
-        producer: of the topic.
+        calls: of the producer.
         cut: the rows, cut into requests.
         job: the key and until when it is hidden.
         in_flight: requests under way at once, 1–64.
@@ -48,13 +46,13 @@ class AsyncStream:
 
     def __init__(
         self,
-        producer: AsyncProducer,
+        calls: AsyncTopicCalls,
         cut: Iterator[Batch],
         job: tuple[bytes, int],
         in_flight: int,
         timeout: float | None,
     ) -> None:
-        self._producer, self._client = producer, producer._client
+        self._calls = calls
         self._cut, self._job = cut, job
         self._in_flight = arguments.count(in_flight, "in_flight", 1, REQUESTS_MAX)
         self._timeout = timeout
@@ -92,18 +90,17 @@ class AsyncStream:
 
     async def order(self, batch: Batch) -> Order[list[str]]:
         """Return the request that schedules these rows."""
-        clock = await self._client._clock(arguments.is_relative(batch.dues), self._timeout)
+        clock = await self._calls.clock(arguments.is_relative(batch.dues), self._timeout)
         return orders.schedule_many(
-            self._producer.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
+            self._calls.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
         )
 
     async def _send(self, batch: Batch) -> _Sent:
-        self._producer._check_open()
         try:
             order = await self.order(batch)
         except InvalidRequest as error:
             raise InvalidRequest(f"of the rows from {batch.first} on, {error}") from None
-        return _Sent(batch, order, self._client._send(self._client._live(), order, self._timeout))
+        return _Sent(batch, order, self._calls.send(order, self._timeout))
 
     async def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
         """Wait for what else is under way; return what to raise."""
@@ -116,7 +113,7 @@ class AsyncStream:
                 outcomes += found
                 rest.append(found)
             else:
-                error = orders.error_of(answer, sent.order, self._producer._run)
+                error = orders.error_of(answer, sent.order, self._calls.run)
                 text = text if rest else f"{text}: {error}"
                 same = [error] * len(sent.batch.payloads)
                 outcomes += error.outcomes if isinstance(error, PartialFailure) else same
@@ -130,6 +127,6 @@ class AsyncStream:
         found: list[str] = []
         for part in rest:
             if isinstance(part, Order):
-                part = await self._producer._run(part, timeout)
+                part = await self._calls.run(part, timeout)
             found += part
         return found

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -12,17 +10,13 @@ from typing import Any, Self, TypeVar
 from dueq import limits
 from dueq.client import arguments, orders
 from dueq.client.arguments import Seconds
-from dueq.client.core.ports.effects import Completed
-from dueq.client.orders import Order
-from dueq.client.runtime import Runtime
+from dueq.client.sync.connection import Connection
 from dueq.client.sync.consumer import Consumer
 from dueq.client.sync.job_calls import JobCalls
 from dueq.client.sync.looking import Looking
 from dueq.client.sync.message import Message
 from dueq.client.sync.producer import Producer
-from dueq.client.sync.waiting import Bridges, Pending, stop
 from dueq.client.topics import TopicInfo
-from dueq.errors import ClientClosed
 
 T = TypeVar("T")
 
@@ -40,16 +34,13 @@ class Client(Looking, JobCalls):
 
     Raises:
         InvalidRequest: there is no endpoint, or one is malformed.
+
+    Attributes:
+        connection: for the SDK's own parts.
     """
 
     def __init__(self, endpoints: str | Sequence[str] | None = None, *, timeout: float | None = None) -> None:
-        self._endpoints = arguments.endpoint_list(endpoints)
-        self._timeout = arguments.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
-        self._runtime: Runtime | None = None
-        self._lock = threading.Lock()
-        self._closed = False
-        self._bridges = Bridges()
-        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+        self.connection = Connection(endpoints, timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -61,13 +52,7 @@ class Client(Looking, JobCalls):
 
     def close(self) -> None:
         """Close consumers (their leases go back), then the connections; twice is once."""
-        self._closed = True
-        runtime = self._runtime
-        if runtime is not None:
-            if not runtime.forked:
-                for consumer in list(self._consumers):
-                    consumer.close()
-            stop(runtime)
+        self.connection.close()
 
     # -------------------------------------------------------------- topics
 
@@ -103,7 +88,7 @@ class Client(Looking, JobCalls):
             OutcomeUnknown: not serving in time; `retry()` goes on.
             Disconnected: no broker was reached; nothing was done.
         """
-        self._run(
+        self.connection.run(
             orders.create_topic(
                 name, kind, partitions, replicas, min_isr, payload_bytes_max, horizon, exist_ok
             ),
@@ -118,11 +103,11 @@ class Client(Looking, JobCalls):
             OutcomeUnknown: no answer in time; `retry()` goes on.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        self._run(orders.delete_topic(name), timeout)
+        self.connection.run(orders.delete_topic(name), timeout)
 
     def topics(self, *, timeout: float | None = None) -> list[TopicInfo]:
         """Return all topics by name, without counts."""
-        return self._run(orders.topics(), timeout)
+        return self.connection.run(orders.topics(), timeout)
 
     def describe(self, topic: str, *, timeout: float | None = None) -> TopicInfo:
         """Return a topic with the counts of its messages, as its leaders see it (may be a little old).
@@ -131,7 +116,7 @@ class Client(Looking, JobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return self._run(orders.describe(topic), timeout)
+        return self.connection.run(orders.describe(topic), timeout)
 
     def forecast(
         self, topic: str, seconds: int = 60, *, timeout: float | None = None
@@ -150,7 +135,7 @@ class Client(Looking, JobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return self._run(orders.forecast(topic, seconds), timeout)
+        return self.connection.run(orders.forecast(topic, seconds), timeout)
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """Return `brokers` by id, `topics` by name with their partitions, and `consumers`.
@@ -158,13 +143,13 @@ class Client(Looking, JobCalls):
         A broker that did not answer has `alive` False. The entries are as the brokers tell them (see
         `dueq.client.merging`).
         """
-        return self._run(orders.status(), timeout)
+        return self.connection.run(orders.status(), timeout)
 
     # -------------------------------------------------------------- messages
 
     def producer(self, topic: str) -> Producer:
         """Return a producer of a topic; it costs nothing and may be shared by threads."""
-        return Producer(self, arguments.topic_name(topic))
+        return Producer(self.connection, arguments.topic_name(topic))
 
     def consumer(
         self,
@@ -185,45 +170,4 @@ class Client(Looking, JobCalls):
             on_lease_lost: called with each message whose lease is over before it was settled, or whose settling was
                 refused: in your thread, at the next `receive` or step of the `for`.
         """
-        return Consumer(self, topic, lease, credit, credit_bytes, on_lease_lost)
-
-    # -------------------------------------------------------------- inside
-
-    def _live(self) -> Runtime:
-        """The runtime of this process."""
-        if self._closed:
-            raise ClientClosed("the client is closed")
-        runtime = self._runtime
-        if runtime is not None and not runtime.forked:
-            return runtime
-        if runtime is not None:
-            self._lock = threading.Lock()  # after a fork somebody who is not here may hold it
-            self._consumers = weakref.WeakSet()
-            self._bridges = Bridges()
-            self._runtime = None
-        with self._lock:
-            if self._runtime is None:
-                self._runtime = Runtime(self._endpoints)
-                weakref.finalize(self, self._runtime.stop, 0.0)
-            return self._runtime
-
-    def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
-        return self._run_on(self._live(), order, timeout)
-
-    def _run_on(self, runtime: Runtime, order: Order[T], timeout: float | None) -> T:
-        answer = self._send(runtime, order, timeout).answer()
-        if isinstance(answer, Completed):
-            return order.finish(answer.value)
-        raise orders.error_of(answer, order, self._run)
-
-    def _send(self, runtime: Runtime, order: Order[Any], timeout: float | None) -> Pending:
-        """Send an order; its answer is waited for later."""
-        return Pending(runtime, self._bridges, order.build, arguments.timeout_s(timeout, self._timeout))
-
-    def _clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
-        """Mesh time, Unix µs; measured first if it never was and is asked for (by a time that counts from now)."""
-        runtime = self._live()
-        if relative and not runtime.clock_known:
-            self._run(orders.connect(), timeout)
-        return runtime.mesh_us
+        return Consumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from dueq import limits
 from dueq.client import arguments, orders
@@ -15,13 +15,11 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.inbox import Inbox
 from dueq.client.runtime import Runtime, mono_us
+from dueq.client.sync.connection import Connection
 from dueq.client.sync.message import Message
 from dueq.client.sync.waiting import Arrivals, Lock
 from dueq.errors import ClientClosed
 from dueq_codecs.records import Outcome, RecordKind
-
-if TYPE_CHECKING:
-    from dueq.client.sync.client import Client
 
 CLOSE_S: Final = 5.0
 
@@ -40,7 +38,7 @@ class Consumer:
 
     def __init__(
         self,
-        client: Client,
+        connection: Connection,
         topic: str,
         lease: Seconds,
         credit: int,
@@ -53,8 +51,8 @@ class Consumer:
         self._lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)
         self._credit_bytes = arguments.count(credit_bytes, "credit_bytes", 1, 1 << 40)
-        self._client = client
-        self._arrivals = Arrivals(client._bridges, self._tell_of_lost)
+        self._connection = connection
+        self._arrivals = Arrivals(connection.bridges, self._tell_of_lost)
         self._inbox = Inbox(self._arrivals.wake)
         self._opening = Lock()
         self._runtime: Runtime | None = None
@@ -94,7 +92,7 @@ class Consumer:
         number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
-        return self._receive(number, arguments.timeout_s(timeout, self._client._timeout))
+        return self._receive(number, arguments.timeout_s(timeout, self._connection.timeout))
 
     def ack(
         self, batch: Iterable[Message], *, wait: bool = True, timeout: float | None = None
@@ -160,7 +158,7 @@ class Consumer:
         if runtime is None or runtime.forked:
             return
         try:
-            self._client._run_on(runtime, orders.close_consumer(self.consumer_id, unhandled), timeout)
+            self._connection.run_on(runtime, orders.close_consumer(self.consumer_id, unhandled), timeout)
         except ClientClosed:
             pass
         finally:
@@ -179,18 +177,18 @@ class Consumer:
     def _open(self) -> Runtime:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
-        runtime = self._client._live()
+        runtime = self._connection.live()
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
         order = orders.open_consumer(
             self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms
         )
         try:
-            self._client._run(order, None)
+            self._connection.run(order, None)
         except BaseException:
             runtime.remove_inbox(self.consumer_id)
             raise
-        self._client._consumers.add(self)
+        self._connection.closes(self)
         self._runtime = runtime
         return runtime
 
@@ -248,7 +246,7 @@ class Consumer:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
-            return self._client._run(orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
+            return self._connection.run(orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
         runtime = self._runtime
         if runtime is None or runtime.forked:
             runtime = self._live()

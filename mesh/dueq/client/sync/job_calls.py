@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dueq.client import arguments, jobs
 from dueq.client.arguments import Seconds
 from dueq.client.jobs import Job, JobInfo, Steps
-from dueq.client.orders import Order
+from dueq.client.sync.connection import Connection
 from dueq.client.sync.waiting import sleep
 from dueq.errors import DueqError
 from dueq_codecs.records import JobAction
@@ -21,7 +19,7 @@ T = TypeVar("T")
 class JobCalls:
     """A client's calls that concern jobs. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
 
-    _timeout: float
+    connection: Connection
 
     def begin_job(
         self, topic: str, job_id: str, *, hidden_for: Seconds | None = None, timeout: float | None = None
@@ -46,8 +44,8 @@ class JobCalls:
             InvalidRequest: an argument is not of these, or the job exists and is not hidden.
             TopicNotFound
         """
-        seconds = arguments.timeout_s(timeout, self._timeout)
-        clock = self._clock(True, timeout)
+        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        clock = self.connection.clock(True, timeout)
         return self._follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
 
     def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
@@ -82,15 +80,19 @@ class JobCalls:
         Raises:
             JobNotFound: nothing is known of such a job, or not any more.
         """
-        self._follow(jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout)
+        self._follow(
+            jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
+        )
 
     def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return what the mesh knows of a job; None: nothing, as it has no messages yet or ended over 7 days ago."""
-        return self._follow(jobs.look(topic, job_id, arguments.timeout_s(timeout, self._timeout)), timeout)
+        return self._follow(
+            jobs.look(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
+        )
 
     def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
         """Return all jobs that the mesh knows of in a topic; without their names, which it does not."""
-        return self._run(jobs.read_all(arguments.topic_name(topic)), timeout)
+        return self.connection.run(jobs.read_all(arguments.topic_name(topic)), timeout)
 
     def _follow(self, steps: Steps[T], timeout: float | None) -> T:
         """Run orders one after the other."""
@@ -107,14 +109,6 @@ class JobCalls:
                 if isinstance(step, float):
                     sleep(step)
                 else:
-                    value = self._run(step, timeout)
+                    value = self.connection.run(step, timeout)
             except DueqError as failed:
                 error = failed
-
-    @abstractmethod
-    def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
-
-    @abstractmethod
-    def _clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
-        """Mesh time, Unix µs; measured first if it never was and is asked for."""

@@ -3,28 +3,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
 
 from dueq.client import orders
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
-from dueq.client.orders import Order
-from dueq.client.runtime import Runtime
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
+from dueq.client.sync.connection import Connection
 from dueq.errors import Broken, SnapshotLost
-
-T = TypeVar("T")
 
 
 class Looking:
     """A client's calls that show waiting messages, and counts of deliveries."""
 
-    _runtime: Runtime | None
-    _closed: bool
+    connection: Connection
 
     def browse(
         self,
@@ -91,14 +85,14 @@ class Looking:
         """
         walk = StatisticsWalk()
         while not walk.done:
-            walk.take(self._run(orders.statistics(walk.hour), timeout))
+            walk.take(self.connection.run(orders.statistics(walk.hour), timeout))
         return walk.rows()
 
     def _browse(
         self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
     ) -> Iterator[ScheduledMessage]:
         if walks is None:
-            count = self._run(orders.partition_count(topic), timeout)
+            count = self.connection.run(orders.partition_count(topic), timeout)
             walks = map(make, range(count))
         for walk in walks:
             with closing(self._pages(walk, timeout)) as pages:
@@ -111,12 +105,16 @@ class Looking:
             while not walk.done:
                 yield self._page(walk, timeout)
         finally:
-            _end(walk, self._runtime, self._closed)
+            event = walk.ending()
+            if (
+                event is not None
+            ):  # all was read or the caller has had enough: the snapshot is not wanted any more
+                self.connection.tell(event)
 
     def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
         while (order := walk.order()) is not None:
             try:
-                walk.take(self._run(order, timeout))
+                walk.take(self.connection.run(order, timeout))
             except SnapshotLost as error:
                 walk.lost(error)
             except Broken:
@@ -124,14 +122,3 @@ class Looking:
                     raise
                 walk.take(None)
         return walk.page()
-
-    @abstractmethod
-    def _run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and its answer."""
-
-
-def _end(walk: Walk, runtime: Runtime | None, closed: bool) -> None:
-    """Whether all was read or the caller has had enough: the snapshot is not wanted any more."""
-    event = walk.ending()
-    if event is not None and runtime is not None and not closed:
-        runtime.submit(event)

@@ -8,20 +8,18 @@ from contextlib import closing
 from functools import partial
 from itertools import chain, islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, overload
+from typing import Self, TypeVar, overload
 
 from dueq.client import arguments, orders
 from dueq.client.arguments import Due, Payload
 from dueq.client.batches import batches
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
-from dueq.client.orders import Order
+from dueq.client.sync.connection import Connection
 from dueq.client.sync.stream import REQUESTS, Stream
-from dueq.errors import ClientClosed, DueqError, InvalidRequest, PartialFailure
+from dueq.client.sync.topic_calls import TopicCalls
+from dueq.errors import DueqError, InvalidRequest, PartialFailure
 from dueq_codecs.records import Outcome
-
-if TYPE_CHECKING:
-    from dueq.client.sync.client import Client
 
 T = TypeVar("T")
 
@@ -39,9 +37,8 @@ class Producer:
     - `ClientClosed`.
     """
 
-    def __init__(self, client: Client, topic: str) -> None:
-        self._client = client
-        self._closed = False
+    def __init__(self, connection: Connection, topic: str) -> None:
+        self._calls = TopicCalls(connection, topic)
         self.topic = topic
 
     def __enter__(self) -> Self:
@@ -54,7 +51,7 @@ class Producer:
 
     def close(self) -> None:
         """Refuse further calls; there is nothing to flush."""
-        self._closed = True
+        self._calls.closed = True
 
     def schedule(
         self, payload: Payload, due: Due, *, key: str | None = None, timeout: float | None = None
@@ -76,8 +73,8 @@ class Producer:
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
-        clock = self._client._clock(arguments.is_relative(due), timeout)
-        return self._run(orders.schedule(self.topic, payload, due, clock, key), timeout)
+        clock = self._calls.clock(arguments.is_relative(due), timeout)
+        return self._calls.run(orders.schedule(self.topic, payload, due, clock, key), timeout)
 
     @overload
     def schedule_many(
@@ -139,9 +136,9 @@ class Producer:
         if not isinstance(payloads, Sized):
             return self._schedule_iterated(payloads, dues, keys, naming(job, self.topic), timeout)
         dues = arguments.held(dues)
-        clock = self._client._clock(arguments.is_relative(dues), timeout)
+        clock = self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
-        return self._run(
+        return self._calls.run(
             orders.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
         )
 
@@ -183,7 +180,9 @@ class Producer:
             InvalidRequest: a row is not valid, or one column ends before another. All rows of the requests before were
                 yielded, nothing else was sent. The same holds for errors of the iterators.
         """
-        stream = Stream(self, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout)
+        stream = Stream(
+            self._calls, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout
+        )
         with closing(stream.requests()) as requests:
             for request in requests:
                 for message_id in request.ids():
@@ -197,12 +196,12 @@ class Producer:
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        self._run(orders.alter_one(self.topic, message_id, None, lambda: 0), timeout)
+        self._calls.run(orders.alter_one(self.topic, message_id, None, lambda: 0), timeout)
 
     def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
-        clock = self._client._clock(arguments.is_relative(due), timeout)
-        self._run(orders.alter_one(self.topic, message_id, due, clock), timeout)
+        clock = self._calls.clock(arguments.is_relative(due), timeout)
+        self._calls.run(orders.alter_one(self.topic, message_id, due, clock), timeout)
 
     def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
         """Cancel many messages.
@@ -213,15 +212,15 @@ class Producer:
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return self._run(orders.alter(self.topic, message_ids), timeout)
+        return self._calls.run(orders.alter(self.topic, message_ids), timeout)
 
     def move_many(
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
     ) -> list[Outcome]:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
-        clock = self._client._clock(arguments.is_relative(dues), timeout)
-        return self._run(orders.alter(self.topic, message_ids, dues, clock), timeout)
+        clock = self._calls.clock(arguments.is_relative(dues), timeout)
+        return self._calls.run(orders.alter(self.topic, message_ids, dues, clock), timeout)
 
     def _schedule_iterated(
         self,
@@ -232,13 +231,12 @@ class Producer:
         timeout: float | None,
     ) -> MessageIds:
         cut = batches(payloads, dues, keys)
-        head = list(
-            islice(cut, 2)
-        )  # what is wrong with the first request's rows is found before anything is sent
-        stream = Stream(self, chain(head, cut), job, REQUESTS, timeout)
+        # What is wrong with the first request's rows is found before anything is sent.
+        head = list(islice(cut, 2))
+        stream = Stream(self._calls, chain(head, cut), job, REQUESTS, timeout)
         ids = MessageIds()
         if len(head) == 1:
-            return self._run(orders.unread(stream.order(head[0])), timeout)
+            return self._calls.run(orders.unread(stream.order(head[0])), timeout)
         try:
             with closing(stream.requests()) as requests:
                 for request in requests:
@@ -260,11 +258,3 @@ class Producer:
 
     def _refuse(self, error: DueqError, timeout: float | None) -> MessageIds:
         raise error
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosed(f"the producer of {self.topic!r} is closed")
-
-    def _run(self, order: Order[T], timeout: float | None) -> T:
-        self._check_open()
-        return self._client._run(order, timeout)

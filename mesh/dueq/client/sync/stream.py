@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dueq.client import arguments, orders
 from dueq.client.batches import Batch
@@ -15,11 +15,9 @@ from dueq.client.core import PartsCall
 from dueq.client.core.ports.effects import Completed
 from dueq.client.orders import Order
 from dueq.client.runtime import Answer
+from dueq.client.sync.topic_calls import TopicCalls
 from dueq.client.sync.waiting import Pending
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
-
-if TYPE_CHECKING:
-    from dueq.client.sync.producer import Producer
 
 REQUESTS_MAX: Final = 64
 """Most requests of one stream that may be under way."""
@@ -40,7 +38,7 @@ class Stream:
     """One call that schedules what an iterator gives.
 
     Args:
-        producer: of the topic.
+        calls: of the producer.
         cut: the rows, cut into requests.
         job: the key and until when it is hidden.
         in_flight: requests under way at once, 1–64.
@@ -49,13 +47,13 @@ class Stream:
 
     def __init__(
         self,
-        producer: Producer,
+        calls: TopicCalls,
         cut: Iterator[Batch],
         job: tuple[bytes, int],
         in_flight: int,
         timeout: float | None,
     ) -> None:
-        self._producer, self._client = producer, producer._client
+        self._calls = calls
         self._cut, self._job = cut, job
         self._in_flight = arguments.count(in_flight, "in_flight", 1, REQUESTS_MAX)
         self._timeout = timeout
@@ -93,18 +91,17 @@ class Stream:
 
     def order(self, batch: Batch) -> Order[list[str]]:
         """Return the request that schedules these rows."""
-        clock = self._client._clock(arguments.is_relative(batch.dues), self._timeout)
+        clock = self._calls.clock(arguments.is_relative(batch.dues), self._timeout)
         return orders.schedule_many(
-            self._producer.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
+            self._calls.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
         )
 
     def _send(self, batch: Batch) -> _Sent:
-        self._producer._check_open()
         try:
             order = self.order(batch)
         except InvalidRequest as error:
             raise InvalidRequest(f"of the rows from {batch.first} on, {error}") from None
-        return _Sent(batch, order, self._client._send(self._client._live(), order, self._timeout))
+        return _Sent(batch, order, self._calls.send(order, self._timeout))
 
     def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
         """Wait for what else is under way; return what to raise."""
@@ -117,7 +114,7 @@ class Stream:
                 outcomes += found
                 rest.append(found)
             else:
-                error = orders.error_of(answer, sent.order, self._producer._run)
+                error = orders.error_of(answer, sent.order, self._calls.run)
                 text = text if rest else f"{text}: {error}"
                 same = [error] * len(sent.batch.payloads)
                 outcomes += error.outcomes if isinstance(error, PartialFailure) else same
@@ -131,6 +128,6 @@ class Stream:
         found: list[str] = []
         for part in rest:
             if isinstance(part, Order):
-                part = self._producer._run(part, timeout)
+                part = self._calls.run(part, timeout)
             found += part
         return found

@@ -1,0 +1,46 @@
+"""The calls of one producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dueq.client.aio.connection import AsyncConnection
+from dueq.client.aio.waiting import Pending
+from dueq.client.orders import Order
+from dueq.errors import ClientClosed
+
+T = TypeVar("T")
+
+
+class AsyncTopicCalls:
+    """Sends the orders of a producer until it is closed.
+
+    Attributes:
+        topic: its name.
+        closed: refuse further calls.
+    """
+
+    def __init__(self, connection: AsyncConnection, topic: str) -> None:
+        self.topic = topic
+        self.closed = False
+        self._connection = connection
+
+    async def run(self, order: Order[T], timeout: float | None) -> T:
+        """Send an order and wait for its answer."""
+        self._check_open()
+        return await self._connection.run(order, timeout)
+
+    def send(self, order: Order[Any], timeout: float | None) -> Pending:
+        """Send an order; its answer is waited for later."""
+        self._check_open()
+        return self._connection.send(self._connection.live(), order, timeout)
+
+    async def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
+        """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""
+        self._check_open()
+        return await self._connection.clock(relative, timeout)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClientClosed(f"the producer of {self.topic!r} is closed")

@@ -1,0 +1,114 @@
+# Made of aio/connection.py by scripts/generate-faces: write there.
+"""What a client's parts share: the runtime of this process, and how calls are sent and answered."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from dueq import limits
+from dueq.client import arguments, orders
+from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Completed
+from dueq.client.orders import Order
+from dueq.client.runtime import Runtime
+from dueq.client.sync.waiting import Bridges, Pending, stop
+from dueq.errors import ClientClosed
+
+T = TypeVar("T")
+
+
+class _Consumer(Protocol):
+    """Who gives leases back when the client is closed."""
+
+    def close(self) -> None: ...
+
+
+class Connection:
+    """The client's own connection to a mesh; producers and consumers hold it, too.
+
+    Args:
+        endpoints: one endpoint, several with commas between, a list, or None: the environment's.
+        timeout: seconds that a call may take, unless it says otherwise; None: the default.
+
+    Raises:
+        InvalidRequest: there is no endpoint, or one is malformed.
+
+    Attributes:
+        timeout: seconds that a call may take, unless it says otherwise.
+        bridges: where answers come in.
+    """
+
+    def __init__(self, endpoints: str | Sequence[str] | None, timeout: float | None) -> None:
+        self.timeout = arguments.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
+        self.bridges = Bridges()
+        self._endpoints = arguments.endpoint_list(endpoints)
+        self._runtime: Runtime | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self._consumers: weakref.WeakSet[_Consumer] = weakref.WeakSet()
+
+    def close(self) -> None:
+        """Close consumers (their leases go back), then the runtime; twice is once."""
+        self._closed = True
+        runtime = self._runtime
+        if runtime is not None:
+            if not runtime.forked:
+                for consumer in list(self._consumers):
+                    consumer.close()
+            stop(runtime)
+
+    def closes(self, consumer: _Consumer) -> None:
+        """Have `close` close this consumer."""
+        self._consumers.add(consumer)
+
+    def live(self) -> Runtime:
+        """Return the runtime of this process.
+
+        Raises:
+            ClientClosed: the client is closed.
+        """
+        if self._closed:
+            raise ClientClosed("the client is closed")
+        runtime = self._runtime
+        if runtime is not None and not runtime.forked:
+            return runtime
+        if runtime is not None:
+            self._lock = threading.Lock()  # after a fork somebody who is not here may hold it
+            self._consumers = weakref.WeakSet()
+            self.bridges = Bridges()
+            self._runtime = None
+        with self._lock:
+            if self._runtime is None:
+                self._runtime = Runtime(self._endpoints)
+                weakref.finalize(self, self._runtime.stop, 0.0)
+            return self._runtime
+
+    def tell(self, event: events.Event) -> None:
+        """Hand an event to the runtime, if there is one; nobody waits for an answer."""
+        if self._runtime is not None and not self._closed:
+            self._runtime.submit(event)
+
+    def run(self, order: Order[T], timeout: float | None) -> T:
+        """Send an order and wait for its answer."""
+        return self.run_on(self.live(), order, timeout)
+
+    def run_on(self, runtime: Runtime, order: Order[T], timeout: float | None) -> T:
+        """Send an order by this runtime, though the client may be closed, and wait for its answer."""
+        answer = self.send(runtime, order, timeout).answer()
+        if isinstance(answer, Completed):
+            return order.finish(answer.value)
+        raise orders.error_of(answer, order, self.run)
+
+    def send(self, runtime: Runtime, order: Order[Any], timeout: float | None) -> Pending:
+        """Send an order; its answer is waited for later."""
+        return Pending(runtime, self.bridges, order.build, arguments.timeout_s(timeout, self.timeout))
+
+    def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
+        """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""
+        runtime = self.live()
+        if relative and not runtime.clock_known:
+            self.run(orders.connect(), timeout)
+        return runtime.mesh_us
