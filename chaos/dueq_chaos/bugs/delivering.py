@@ -14,7 +14,13 @@ DELIVERING: Final = (
         "due-minus-one",
         "A message is pushed one millisecond before it is due.",
         "Pulsar and RocketMQ timers: ticks rounded down; rocketmq-rust #9154",
-        (change(f"{_DISPATCH}._push", "mesh_ms = mesh_us // 1000", "mesh_ms = mesh_us // 1000 + 1"),),
+        (
+            change(
+                "core.delivery.pushing:Pushing.push",
+                "mesh_ms = mesh_us // 1000",
+                "mesh_ms = mesh_us // 1000 + 1",
+            ),
+        ),
         seeds=24,
         finders=(19,),
     ),

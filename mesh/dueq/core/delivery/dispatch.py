@@ -17,7 +17,6 @@ a new leader begins with what the timeline shows.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -30,7 +29,7 @@ from dueq.core.delivery.lane import Lane, LedPartition
 from dueq.core.delivery.lease_changes import LEASED_AHEAD_US, LeaseChanges
 from dueq.core.delivery.leases import NEVER_US, Body, Phase
 from dueq.core.delivery.leasing import RETRY_US, Leasing
-from dueq.core.delivery.pushes import Leaving, build, frames, gather
+from dueq.core.delivery.pushing import Pushing
 from dueq.core.delivery.sessions import LaneCounts, Sessions, SessionStatus
 from dueq.core.delivery.staging import Stager
 from dueq.core.delivery.successors import Successors
@@ -43,7 +42,7 @@ from dueq.core.state.applied import Applied
 from dueq.core.turn.mesh_time import MeshTime
 from dueq.core.turn.metrics import CoreMetrics
 from dueq.instant import Now
-from dueq_codecs.messages import BrokerMessage, ConsumerFrame, PushChunk
+from dueq_codecs.messages import BrokerMessage, ConsumerFrame, Push, PushChunk
 from dueq_codecs.records import U64, Record
 
 LOOK_US: Final = 20_000
@@ -91,6 +90,9 @@ class TopicDispatcher:
         self._leasing = Leasing(self._lanes, self._consumers, self._stager, turns)
         self._changes = LeaseChanges(
             topic, metrics, self._consumers, self._stager, self._clock, self._sessions.ran_out
+        )
+        self._pushing = Pushing(
+            topic, broker_id, incarnation, metrics, self._lanes, self._consumers, self._send_push
         )
         self._successors = Successors()
         self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN
@@ -238,53 +240,12 @@ class TopicDispatcher:
             if lane.act_us <= now.mono_us:
                 lane.end_leases(now, LOOK_US, RETRY_US)
         if not paused:
-            self._push(now, mesh_us)
+            self._pushing.push(now, mesh_us)
             self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
             self._leasing.stage_again(self._sessions.again)
         self._sessions.tell_waiting(now)
         self._sessions.answer_late(now)
         self._dirty = False
-
-    # -------------------------------------------------------------- pushing
-
-    def _push(self, now: Now, mesh_us: int) -> None:
-        mesh_ms = mesh_us // 1000
-        parts = []
-        for lane in self._lanes.values():
-            if lane.next_push_ms > mesh_ms and not lane.has_late:
-                continue
-            if not lane.partition.confirmed(now):
-                lane.partition.ask(now)
-                continue
-            slots = lane.take_due(mesh_ms, now)
-            if slots is not None and len(slots):
-                parts.append((lane, slots))
-        if not parts:
-            return
-        for number, leaving in frames(gather(parts)):
-            session = self._consumers.by_number.get(number)
-            if session is None or not session.reachable or session.route is None:
-                for at, lane in enumerate(leaving.lanes):
-                    lane.return_granted(leaving.slots[leaving.lane == at], now)
-                continue
-            self._count_push(leaving, mesh_us)
-            push, bodies = build(
-                leaving, session, self.topic, self._broker_id, self._incarnation, mesh_us, now
-            )
-            self._sends.append((session.route, push, bodies))
-
-    def _count_push(self, leaving: Leaving, mesh_us: int) -> None:
-        self._metrics.statistics.pushed(self.topic, leaving.entries, mesh_us)
-        attempts = leaving.entries["attempt"].tolist()
-        waits = leaving.entries["wait_at"].tolist()
-        self._metrics.messages["push", self.topic] += len(attempts)
-        first = attempts.count(1)
-        if first < len(attempts):
-            self._metrics.redelivered[self.topic] += len(attempts) - first
-            waits = [wait for wait, attempt in zip(waits, attempts, strict=True) if attempt == 1]
-        lateness = self._metrics.lateness_of(self.topic)
-        for wait_ms, count in Counter(waits).items():
-            lateness.observe(mesh_us - wait_ms * 1000, count)
 
     # -------------------------------------------------------------- deadlines
 
@@ -331,6 +292,9 @@ class TopicDispatcher:
 
     def _send(self, route: Route, message: BrokerMessage) -> None:
         self._sends.append((route, message, []))
+
+    def _send_push(self, route: Route, push: Push, bodies: list[Body]) -> None:
+        self._sends.append((route, push, bodies))
 
     def _send_chunk(self, session: ConsumerSession, message: PushChunk, data: bytes) -> None:
         if session.route is not None:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES
-from dueq.core.delivery.leases import FEW, NEVER_US, LeaseTable, Phase, Slots
+from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, Slots, has_uploads
+from dueq.core.delivery.prepared import Piece, Prepared
 from dueq.core.delivery.turns import HotMessages, Turns
 from dueq.core.ports.entry import Entries, State
 from dueq.core.state.job import Job
@@ -109,6 +110,7 @@ class Lane:
         queue: its waiting messages.
         leases: its leases.
         act_us: (mono) no lease must be ended before this instant.
+        prepared: what is to be pushed, laid out; all else that is to be pushed is in `schedule`.
     """
 
     def __init__(self, partition: LedPartition, turns: Turns) -> None:
@@ -116,6 +118,7 @@ class Lane:
         self.uid = partition.uid
         self.queue = turns.queue(partition.timeline)
         self.leases = LeaseTable()
+        self.prepared = Prepared(self.uid, self.leases)
         self.act_us = NEVER_US
         self._pending: list[_Batch] = []
         self._orders = 0
@@ -128,12 +131,34 @@ class Lane:
     @property
     def next_push_ms(self) -> int:
         """Instant of the next push that is not due yet; NEVER_MS when there is none."""
+        return min(self.prepared.next_ms, self.next_unprepared_ms)
+
+    @property
+    def next_unprepared_ms(self) -> int:
+        """Instant of the next push that was not laid out; NEVER_MS when there is none."""
         return self._pending[0].wait_ms if self._pending else NEVER_MS
 
     @property
     def has_late(self) -> bool:
         """Whether pushes are due that something else holds up."""
         return bool(self._late)
+
+    def grant(self, slots: Slots, entries: Entries, mesh_ms: int) -> None:
+        """Push these leases, which were just granted, at their instants; what is not due yet is laid out."""
+        waits = np.ascontiguousarray(entries["wait_at"])
+        ahead = waits > np.uint64(mesh_ms)
+        if has_uploads(entries) or not ahead.any():
+            self.schedule(slots, waits)
+        elif ahead.all():
+            self.prepared.add(slots, entries)
+        else:
+            self.prepared.add(slots[ahead], entries[ahead])
+            self.schedule(slots[~ahead], waits[~ahead])
+
+    def unprepare(self, pieces: list[Piece]) -> None:
+        """These are not as they were laid out, or not all that is due is: they go the general way."""
+        for piece in pieces:
+            self._enter(piece.slots, piece.tokens, np.full(len(piece.slots), piece.wait_ms, np.uint64))
 
     def schedule(self, slots: Slots, waits: U64) -> None:
         """Push these leases at their instants."""
@@ -157,6 +182,7 @@ class Lane:
         What is due but lacks its payload is kept for the next look; what was withheld, ended or has less than
         half of its lease left is dropped here (the timer of the lease sees to it).
         """
+        self.unprepare(self.prepared.take_due(mesh_ms))
         pieces, self._late = self._late, []
         while self._pending and self._pending[0].wait_ms <= mesh_ms:
             batch = heappop(self._pending)
@@ -197,6 +223,18 @@ class Lane:
         self.hold_up(slots[ready == 0])
         found: Slots = slots[ready != 0]
         return found
+
+    def leave(self, piece: Piece, now: Now) -> list[Body]:
+        """Note that a piece is pushed; returns its payloads, in the order of its rows."""
+        leases, slots = self.leases, piece.slots
+        held = leases.bodies
+        bodies = [held[slot] or b"" for slot in slots.tolist()]
+        until_us = now.mono_us + piece.lease_us
+        leases.phase[slots] = Phase.PUSHED
+        leases.act_us[slots] = until_us
+        self.touch(until_us)
+        leases.unstage(slots)
+        return bodies
 
     # -------------------------------------------------------------- extending leases
 

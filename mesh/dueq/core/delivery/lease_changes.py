@@ -107,7 +107,7 @@ class LeaseChanges:
             # already.
             withheld = slots[phase == Phase.WITHHELD]
             leases.act_us[withheld] = np.minimum(leases.act_us[withheld], half_us[phase == Phase.WITHHELD])
-            slots, waits, half_us, entries = slots[fresh], waits[fresh], half_us[fresh], entries[fresh]
+            slots, half_us, entries = slots[fresh], half_us[fresh], entries[fresh]
             lane.touch(now.mono_us)
             if not len(slots):
                 return
@@ -117,10 +117,10 @@ class LeaseChanges:
         lane.touch(int(half_us.min()))
         alive = half_us > now.mono_us
         if not alive.all():  # what is to be ended at once must not lie here until its far instant
-            slots, waits, entries = slots[alive], waits[alive], entries[alive]
+            slots, entries = slots[alive], entries[alive]
             if not len(slots):
                 return
-        lane.schedule(slots, waits)
+        lane.grant(slots, entries, self._clock.mesh_ms(now))
         self._stager.send_ahead(lane, slots, entries)
 
     def _extended(self, lane: Lane, entries: Entries, now: Now) -> None:
@@ -130,6 +130,8 @@ class LeaseChanges:
             return
         leases.rewrite(slots, entries)
         held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
+        if not held.all():  # what was laid out of the others says how long they were
+            lane.unprepare(lane.prepared.take_all())
         slots, entries = slots[held], entries[held]
         length_us = entries["lease_ms"].astype(np.int64) * 1000
         # What the next one asks for stands already (see `extending`), and must not be taken back meanwhile.

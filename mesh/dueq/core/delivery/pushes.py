@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dueq.core.delivery.consumers import ConsumerSession, SentPush
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import I64, Body, Phase, Slots, inline_sizes, total
-from dueq.core.ports.entry import ENTRY, FLAG_KEYED, Entries, keys_of
+from dueq.core.delivery.prepared import lay_out
+from dueq.core.ports.entry import ENTRY, Entries, keys_of
 from dueq.instant import Now
 from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push
-from dueq_codecs.pushes import PUSH_ROW, PushRows
 from dueq_codecs.records import U32, U64
-
-_TAKEN: Final = ("first", "sequence", "due", "token", "size", "crc", "row", "attempt")
 
 
 class Leaving(NamedTuple):
@@ -136,17 +134,6 @@ def build(
         mono_us=now.mono_us,
     )
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
-
-
-def lay_out(entries: Entries, uid: U32 | int, left_ms: I64 | U32) -> PushRows:
-    """Return the rows of a push as they travel."""
-    rows = np.empty(len(entries), PUSH_ROW)
-    for name in _TAKEN:
-        rows[name] = entries[name]
-    rows["uid"] = uid
-    rows["lease_left_ms"] = left_ms
-    rows["keyed"] = entries["flags"] & FLAG_KEYED != 0
-    return rows
 
 
 def _is_first(leaving: Leaving) -> bool:

@@ -126,6 +126,14 @@ class Statistics:
         more = np.bincount(late, minlength=len(counts.lateness)).tolist()
         counts.lateness = [have + new for have, new in zip(counts.lateness, more, strict=True)]
 
+    def pushed_together(self, topic: str, wait_ms: int, rows: int, first: int, mesh_us: int) -> None:
+        """Count rows of a push that became ready in one millisecond, `first` of them pushed for the first time."""
+        counts = self._at(topic, mesh_us // 1000)
+        counts.changes += 1
+        counts.delivered += rows
+        counts.redelivered += rows - first
+        counts.lateness[bisect_left(BOUNDS_US, mesh_us - wait_ms * 1000)] += first
+
     def scheduled(self, topic: str, client_id: bytes, rows: int, at_ms: int) -> None:
         """Count a request that took effect at `at_ms` (its record's stamp, Unix ms)."""
         self._at(topic, at_ms).add_sender(client_id.hex(), rows)

@@ -1,0 +1,144 @@
+"""Pushes laid out before their instant: what a LEASE record grants is sorted, cut and laid out when it is applied.
+
+A push that leaves at its millisecond should cost what only that instant can say: that its leases still are what they
+were, how late it is by mesh time, who leads, and the next number of the session. Everything else is known when the
+leases are granted, some 30 to 250 ms before.
+
+Nothing here is believed at the instant. A piece leaves as it was laid out if each of its leases is granted, under the
+same token, with half of it left and its payload at hand. A cancel, a move, an expiry, a goodbye, an upload that is
+sent anew all change one of these. Where any piece that is due is not whole, all that is due goes the general way
+(`pushes`), which gives the same frames; so does a lane whose granted leases were extended, as their rows say how much
+of a lease is left.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dueq.core.delivery.due_queue import NEVER_MS
+from dueq.core.delivery.leases import FEW, I64, LeaseTable, Phase, Slots
+from dueq.core.ports.entry import FLAG_KEYED, Entries, keys_of
+from dueq.instant import Now
+from dueq_codecs.pushes import PUSH_ROW, PushRows
+from dueq_codecs.records import U32, U64
+
+_WORDS: Final = PUSH_ROW.itemsize // 8
+_TAKEN: Final = ("first", "sequence", "due", "token", "size", "crc", "row", "attempt")
+
+
+def lay_out(entries: Entries, uid: U32 | int, left_ms: I64 | U32) -> PushRows:
+    """Return the rows of a push as they travel."""
+    rows = np.empty(len(entries), PUSH_ROW)
+    for name in _TAKEN:
+        rows[name] = entries[name]
+    rows["uid"] = uid
+    rows["lease_left_ms"] = left_ms
+    rows["keyed"] = entries["flags"] & FLAG_KEYED != 0
+    return rows
+
+
+class Piece(NamedTuple):
+    """Leases of one LEASE record that are due in the same millisecond and have the same owner."""
+
+    wait_ms: int
+    owner: int
+    """Number of the consumer's session."""
+    slots: Slots
+    """In order of (log sequence, row)."""
+    tokens: U64
+    rows: PushRows
+    keys: U64
+    size: int
+    """Bytes of payload."""
+    lease_us: int
+    first: int
+    """Rows that are delivered for the first time."""
+
+    def is_whole(self, leases: LeaseTable, now: Now) -> bool:
+        """Whether all of it may leave as it was laid out."""
+        slots = self.slots
+        if len(slots) <= FEW:
+            return leases.all_pushable(slots.tolist(), self.tokens.tolist(), now.mono_us)
+        return bool(
+            (
+                (leases.phase[slots] == Phase.GRANTED)
+                & (leases.token[slots] == self.tokens)
+                & (leases.act_us[slots] > now.mono_us)
+                & (leases.ready[slots] != 0)
+            ).all()
+        )
+
+
+class Prepared:
+    """The pieces of one lane that wait for their instant."""
+
+    def __init__(self, uid: int, leases: LeaseTable) -> None:
+        self._uid = uid
+        self._leases = leases
+        self._heap: list[tuple[int, int, Piece]] = []
+        self._places = 0
+
+    @property
+    def next_ms(self) -> int:
+        """The instant of the first piece; NEVER_MS when there is none."""
+        return self._heap[0][0] if self._heap else NEVER_MS
+
+    def add(self, slots: Slots, entries: Entries) -> None:
+        """Lay out what these granted leases will push; no payload among them travels in chunks."""
+        tokens, owners = self._leases.token[slots], self._leases.owner[slots]
+        keys = keys_of(entries)
+        waits = entries["wait_at"]
+        order = np.lexsort((keys, owners, waits))
+        slots, tokens, owners, keys = slots[order], tokens[order], owners[order], keys[order]
+        entries = entries.take(order)
+        rows = lay_out(entries, self._uid, entries["lease_ms"])
+        waits, lengths = entries["wait_at"], entries["lease_ms"].tolist()
+        ends = np.flatnonzero((waits[1:] != waits[:-1]) | (owners[1:] != owners[:-1])) + 1
+        before = np.concatenate(([0], np.cumsum(entries["size"], dtype=np.int64))).tolist()
+        first = np.concatenate(([0], np.cumsum(entries["attempt"] == 1))).tolist()
+        due, owner_of = waits.tolist(), owners.tolist()
+        for begin, end in pairwise((0, *ends.tolist(), len(slots))):
+            self._places += 1
+            piece = Piece(
+                due[begin], owner_of[begin], slots[begin:end], tokens[begin:end], rows[begin:end], keys[begin:end],
+                before[end] - before[begin], lengths[begin] * 1000, first[end] - first[begin],
+            )  # fmt: skip
+            heappush(self._heap, (piece.wait_ms, self._places, piece))
+
+    def take_due(self, mesh_ms: int) -> list[Piece]:
+        """Take the pieces whose instant has come, in order."""
+        heap, taken = self._heap, []
+        while heap and heap[0][0] <= mesh_ms:
+            taken.append(heappop(heap)[2])
+        return taken
+
+    def take_all(self) -> list[Piece]:
+        """Take all pieces: they go the general way."""
+        taken, self._heap = [piece for _, _, piece in self._heap], []
+        return taken
+
+
+class Frame(NamedTuple):
+    """All that leaves for one session."""
+
+    rows: PushRows
+    order: list[int] | None
+    """Where each row's payload is among those of the pieces, one piece after the other; None: in that order."""
+
+
+def joined(pieces: list[Piece]) -> Frame:
+    """Put the rows of pieces together, in order of (wait_at, log sequence, row)."""
+    if len(pieces) == 1:
+        return Frame(pieces[0].rows, None)
+    # As plain words: numpy copies structured rows field by field.
+    words = np.concatenate([piece.rows.view("<u8").reshape(-1, _WORDS) for piece in pieces])
+    order: list[int] | None = None
+    if any(after.wait_ms <= before.wait_ms for before, after in pairwise(pieces)):
+        waits: I64 = np.repeat([piece.wait_ms for piece in pieces], [len(piece.slots) for piece in pieces])
+        places = np.lexsort((np.concatenate([piece.keys for piece in pieces]), waits))
+        words, order = words[places], places.tolist()
+    return Frame(words.reshape(-1).view(PUSH_ROW), order)

@@ -1,0 +1,162 @@
+"""What leaves at an instant: pushes as they were laid out, and where that does not hold, pushes made from the leases.
+
+Both ways give the same frames, in order of the sessions' numbers. Nothing leaves of a partition whose leadership is
+not confirmed: what is due there waits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from dueq.core.delivery.consumers import Consumers, ConsumerSession, SentPush
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import Body
+from dueq.core.delivery.prepared import Piece, joined
+from dueq.core.delivery.pushes import Leaving, build, frames, gather
+from dueq.core.ports.events import Route
+from dueq.core.turn.metrics import CoreMetrics
+from dueq.instant import Now
+from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
+from dueq_codecs.messages import Push
+
+_Mine = list[tuple[Lane, Piece]]
+"""What is due for one session, and where it is leased."""
+
+
+class Pushing:
+    """The pushes of one topic.
+
+    Args:
+        topic: name.
+        broker_id, incarnation: this broker and its life, named in every push.
+        lanes: the led partitions, by uid; the dispatcher's own.
+        send: takes a push and its body.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        broker_id: str,
+        incarnation: int,
+        metrics: CoreMetrics,
+        lanes: dict[int, Lane],
+        consumers: Consumers,
+        send: Callable[[Route, Push, list[Body]], None],
+    ) -> None:
+        self._topic = topic
+        self._broker_id, self._incarnation = broker_id, incarnation
+        self._metrics = metrics
+        self._lanes, self._consumers = lanes, consumers
+        self._send = send
+
+    def push(self, now: Now, mesh_us: int) -> None:
+        """Push all that is due by mesh time and may leave."""
+        mesh_ms = mesh_us // 1000
+        due: list[Lane] = []
+        for lane in self._lanes.values():
+            if lane.next_push_ms > mesh_ms and not lane.has_late:
+                continue
+            if lane.partition.confirmed(now):
+                due.append(lane)
+            else:
+                lane.partition.ask(now)
+        if due and not self._push_prepared(due, mesh_ms, mesh_us, now):
+            self._push_leased(due, mesh_ms, mesh_us, now)
+
+    # -------------------------------------------------------------- as they were laid out
+
+    def _push_prepared(self, due: list[Lane], mesh_ms: int, mesh_us: int, now: Now) -> bool:
+        """Push what was laid out, if that is all that is due; returns whether it was."""
+        if any(lane.has_late or lane.next_unprepared_ms <= mesh_ms for lane in due):
+            return False
+        taken = [(lane, lane.prepared.take_due(mesh_ms)) for lane in due]
+        by_owner: dict[int, _Mine] = {}
+        whole = True
+        for lane, pieces in taken:
+            for piece in pieces:
+                whole = whole and piece.is_whole(lane.leases, now)
+                by_owner.setdefault(piece.owner, []).append((lane, piece))
+        if not whole or any(not _is_one_frame(mine) for mine in by_owner.values()):
+            for lane, pieces in taken:
+                lane.unprepare(pieces)
+            return False
+        epoch = max(lane.partition.epoch for lane in due)
+        for number in sorted(by_owner):
+            mine = by_owner[number]
+            session = self._consumers.by_number.get(number)
+            if session is None or not session.reachable or session.route is None:
+                for lane, piece in mine:
+                    lane.return_granted(piece.slots, now)
+            else:
+                self._release(mine, session, session.route, epoch, now, mesh_us)
+        return True
+
+    def _release(
+        self, mine: _Mine, session: ConsumerSession, route: Route, epoch: int, now: Now, mesh_us: int
+    ) -> None:
+        mine.sort(key=lambda pair: pair[1].wait_ms)
+        rows, order = joined([piece for _, piece in mine])
+        session.push_number += 1
+        parts = [(lane.uid, piece.slots, piece.tokens) for lane, piece in mine]
+        session.unseen.append(SentPush(session.push_number, now.mono_us, True, parts))
+        bodies: list[Body] = []
+        for lane, piece in mine:
+            self._count_piece(piece, mesh_us)
+            bodies += lane.leave(piece, now)
+        if order is not None:
+            bodies = [bodies[at] for at in order]
+        push = Push(
+            self._topic, session.consumer_id, session.attach, session.push_number, epoch, mesh_us,
+            self._broker_id, rows, self._incarnation, now.mono_us,
+        )  # fmt: skip
+        self._send(route, push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)])
+
+    def _count_piece(self, piece: Piece, mesh_us: int) -> None:
+        metrics, rows = self._metrics, len(piece.slots)
+        metrics.statistics.pushed_together(self._topic, piece.wait_ms, rows, piece.first, mesh_us)
+        metrics.messages["push", self._topic] += rows
+        if piece.first < rows:
+            metrics.redelivered[self._topic] += rows - piece.first
+        if piece.first:
+            metrics.lateness_of(self._topic).observe(mesh_us - piece.wait_ms * 1000, piece.first)
+
+    # -------------------------------------------------------------- from the leases
+
+    def _push_leased(self, due: list[Lane], mesh_ms: int, mesh_us: int, now: Now) -> None:
+        parts = []
+        for lane in due:
+            slots = lane.take_due(mesh_ms, now)
+            if slots is not None and len(slots):
+                parts.append((lane, slots))
+        if not parts:
+            return
+        for number, leaving in frames(gather(parts)):
+            session = self._consumers.by_number.get(number)
+            if session is None or not session.reachable or session.route is None:
+                for at, lane in enumerate(leaving.lanes):
+                    lane.return_granted(leaving.slots[leaving.lane == at], now)
+                continue
+            self._count_push(leaving, mesh_us)
+            push, bodies = build(
+                leaving, session, self._topic, self._broker_id, self._incarnation, mesh_us, now
+            )
+            self._send(session.route, push, bodies)
+
+    def _count_push(self, leaving: Leaving, mesh_us: int) -> None:
+        self._metrics.statistics.pushed(self._topic, leaving.entries, mesh_us)
+        attempts = leaving.entries["attempt"].tolist()
+        waits = leaving.entries["wait_at"].tolist()
+        self._metrics.messages["push", self._topic] += len(attempts)
+        first = attempts.count(1)
+        if first < len(attempts):
+            self._metrics.redelivered[self._topic] += len(attempts) - first
+            waits = [wait for wait, attempt in zip(waits, attempts, strict=True) if attempt == 1]
+        lateness = self._metrics.lateness_of(self._topic)
+        for wait_ms, count in Counter(waits).items():
+            lateness.observe(mesh_us - wait_ms * 1000, count)
+
+
+def _is_one_frame(mine: _Mine) -> bool:
+    rows = sum(len(piece.slots) for _, piece in mine)
+    return rows <= PUSH_ROWS_MAX and (rows == 1 or sum(piece.size for _, piece in mine) <= PUSH_BYTES_MAX)
