@@ -345,6 +345,11 @@ REPLICATION: Final = (
                 "self.match = self.told_commit = self.assured_commit = -1",
                 "self.told_commit = self.assured_commit = -1",
             ),
+            change(
+                "core.replication.progress:Progress.new_life",
+                "    self._become(State.PROBE, log_start)\n",
+                "",
+            ),
         ),
         seeds=24,
         finders=(1,),
