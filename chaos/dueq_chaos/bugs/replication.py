@@ -205,7 +205,7 @@ REPLICATION: Final = (
             ),
         ),
         seeds=66,
-        finders=(20,),
+        finders=(21, 26),
     ),
     Bug(
         "min-isr-of-requests-only",
