@@ -228,7 +228,7 @@ class Lane:
         """Note that a piece is pushed; returns its payloads, in the order of its rows."""
         leases, slots = self.leases, piece.slots
         held = leases.bodies
-        bodies = [held[slot] or b"" for slot in slots.tolist()]
+        bodies = [held[slot] or b"" for slot in piece.places]
         until_us = now.mono_us + piece.lease_us
         leases.phase[slots] = Phase.PUSHED
         leases.act_us[slots] = until_us

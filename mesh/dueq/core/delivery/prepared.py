@@ -18,9 +18,10 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import NEVER_MS
-from dueq.core.delivery.leases import FEW, I64, LeaseTable, Phase, Slots
+from dueq.core.delivery.leases import FEW, LeaseTable, Phase, Slots
 from dueq.core.ports.entry import FLAG_KEYED, Entries, keys_of
 from dueq.instant import Now
 from dueq_codecs.pushes import PUSH_ROW, PushRows
@@ -30,7 +31,7 @@ _WORDS: Final = PUSH_ROW.itemsize // 8
 _TAKEN: Final = ("first", "sequence", "due", "token", "size", "crc", "row", "attempt")
 
 
-def lay_out(entries: Entries, uid: U32 | int, left_ms: I64 | U32) -> PushRows:
+def lay_out(entries: Entries, uid: U32 | int, left_ms: U32 | npt.NDArray[np.int64]) -> PushRows:
     """Return the rows of a push as they travel."""
     rows = np.empty(len(entries), PUSH_ROW)
     for name in _TAKEN:
@@ -49,9 +50,12 @@ class Piece(NamedTuple):
     """Number of the consumer's session."""
     slots: Slots
     """In order of (log sequence, row)."""
+    places: list[int]
+    """The slots once more: what is looked at one by one is faster as a list."""
     tokens: U64
+    """The record's, once per row."""
     rows: PushRows
-    keys: U64
+    keys: list[int]
     size: int
     """Bytes of payload."""
     lease_us: int
@@ -62,7 +66,7 @@ class Piece(NamedTuple):
         """Whether all of it may leave as it was laid out."""
         slots = self.slots
         if len(slots) <= FEW:
-            return leases.all_pushable(slots.tolist(), self.tokens.tolist(), now.mono_us)
+            return leases.all_pushable(self.places, self.tokens.tolist(), now.mono_us)
         return bool(
             (
                 (leases.phase[slots] == Phase.GRANTED)
@@ -101,11 +105,12 @@ class Prepared:
         before = np.concatenate(([0], np.cumsum(entries["size"], dtype=np.int64))).tolist()
         first = np.concatenate(([0], np.cumsum(entries["attempt"] == 1))).tolist()
         due, owner_of = waits.tolist(), owners.tolist()
+        places, names = slots.tolist(), keys.tolist()
         for begin, end in pairwise((0, *ends.tolist(), len(slots))):
             self._places += 1
             piece = Piece(
-                due[begin], owner_of[begin], slots[begin:end], tokens[begin:end], rows[begin:end], keys[begin:end],
-                before[end] - before[begin], lengths[begin] * 1000, first[end] - first[begin],
+                due[begin], owner_of[begin], slots[begin:end], places[begin:end], tokens[begin:end], rows[begin:end],
+                names[begin:end], before[end] - before[begin], lengths[begin] * 1000, first[end] - first[begin],
             )  # fmt: skip
             heappush(self._heap, (piece.wait_ms, self._places, piece))
 
@@ -138,7 +143,7 @@ def joined(pieces: list[Piece]) -> Frame:
     words = np.concatenate([piece.rows.view("<u8").reshape(-1, _WORDS) for piece in pieces])
     order: list[int] | None = None
     if any(after.wait_ms <= before.wait_ms for before, after in pairwise(pieces)):
-        waits: I64 = np.repeat([piece.wait_ms for piece in pieces], [len(piece.slots) for piece in pieces])
-        places = np.lexsort((np.concatenate([piece.keys for piece in pieces]), waits))
-        words, order = words[places], places.tolist()
+        ranks = [(piece.wait_ms, key) for piece in pieces for key in piece.keys]
+        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        words = words[order]
     return Frame(words.reshape(-1).view(PUSH_ROW), order)
