@@ -10,6 +10,7 @@ from dueq_chaos.bugs import BUGS
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.finding import run_seed, search, seeds_of
 from dueq_chaos.bugs.patching import BugRotten, Rewrite, function_of, rewritten
+from dueq_chaos.bugs.prepared import PREPARED_UNSEEN
 from dueq_chaos.bugs.staged import STAGED
 from dueq_chaos.bugs.waking import UNSEEN
 
@@ -23,7 +24,7 @@ def test_the_simulator_finds_it_without_being_told_where(name: str) -> None:
     assert found.outcome is not None, f"{bug.name} was not found in {found.runs} storms: {bug.does}"
 
 
-@pytest.mark.parametrize("bug", [*BUGS.values(), *UNSEEN, *STAGED], ids=attrgetter("name"))
+@pytest.mark.parametrize("bug", [*BUGS.values(), *UNSEEN, *STAGED, *PREPARED_UNSEEN], ids=attrgetter("name"))
 def test_a_bug_fits_the_product_and_leaves_it_as_it_was(bug: Bug) -> None:
     """It changes what it says it changes, and everything is as before afterwards."""
     functions = [function_of(rewrite.target) for rewrite in bug.rewrites]

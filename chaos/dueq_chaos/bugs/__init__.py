@@ -15,6 +15,7 @@ from dueq_chaos.bugs.elections import ELECTIONS
 from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.memory import MEMORY
+from dueq_chaos.bugs.prepared import PREPARED
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.rules import RULES
 from dueq_chaos.bugs.standing import STANDING
@@ -32,6 +33,7 @@ BUGS: Final[dict[str, Bug]] = {
         *STORAGE,
         *STATE,
         *DELIVERING,
+        *PREPARED,
         *CLIENTS,
         *JOBS,
         *WAKING,

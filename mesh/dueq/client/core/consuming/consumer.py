@@ -147,8 +147,7 @@ class Consumer:
             session.saw_push(push.number)
         self._note_leader(push, session.leader)
         session.used(len(fresh))
-        self._holding.take(fresh)
-        self._holding.take(damaged)
+        self._holding.take([*fresh, *damaged])
         if session.waiting:
             self._leaders.balance(self._holding.counts)
         if damaged:

@@ -45,18 +45,18 @@ class Holding:
 
     def take(self, deliveries: Sequence[Delivery]) -> None:
         """These have come; each takes the place of an older lease of its message."""
-        held = self._held
+        held, counts = self._held, self.counts
         earliest: int | None = None
         for delivery in deliveries:
             old = held.get(delivery.name)
             if old is not None:
                 self.lose([old])
             held[delivery.name] = delivery
+            counts[delivery.uid] += 1
             if earliest is None or delivery.deadline_us < earliest:
                 earliest = delivery.deadline_us
-        for uid, count in Counter([delivery.uid for delivery in deliveries]).items():
-            self.counts[uid] += count
-            self._alive_us.setdefault(uid, self._context.mono_us)
+            if delivery.uid not in self._alive_us:
+                self._alive_us[delivery.uid] = self._context.mono_us
         if earliest is not None:
             self.look_at(earliest - self._margin_us)
 
