@@ -110,10 +110,11 @@ class Disk:
 class World:
     """One run."""
 
-    def __init__(self, seed: int, hot_rows_max: int, limits: DedupLimits) -> None:
+    def __init__(self, seed: int, hot_rows_max: int, limits: DedupLimits, strange: float = 1) -> None:
         self.rng = random.Random(seed)
         self.hot_rows_max = hot_rows_max
         self.limits = limits
+        self.strange = strange  # how often jobs, forged ids and repeated requests come, of the usual
         self.disk = Disk()
         self.twin = Naive(PLACE, limits)
         self.timeline = Timeline(UID, None, hot_rows_max, limits, PLACE)
@@ -146,7 +147,9 @@ class World:
         kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2])[0]
         record = Record(kind, UID, self.timeline.applied + len(self.pending()) + 1, 1, self.stamp)
         rows = 0 if kind == RecordKind.BARRIER else rng.choice([1, 1, 2, 3, 9])
-        if kind in (RecordKind.JOB, RecordKind.REVEAL) or (kind == RecordKind.INSERT and rng.random() < 0.5):
+        if kind in (RecordKind.JOB, RecordKind.REVEAL) or (
+            kind == RecordKind.INSERT and rng.random() < 0.5 * self.strange
+        ):
             self.name_job(record)
         if kind == RecordKind.INSERT:
             record.due = np.array([self.instant() for _ in range(rows)], np.uint64)
@@ -179,9 +182,9 @@ class World:
             waiting = [(e.first, k) for k, e in self.twin.live.items() if e.state == State.WAITING]
             pool = [leased, waiting, self.known, self.known[-12:]]
             first, key = rng.choice(rng.choices(pool, [4, 4, 1, 1])[0] or self.known or [(1, 1)])
-            if rng.random() < 0.05:
+            if rng.random() < 0.05 * self.strange:
                 first += rng.choice([1, -1, 1 << 48])
-            if rng.random() < 0.03 and record.kind != RecordKind.LEASE:
+            if rng.random() < 0.03 * self.strange and record.kind != RecordKind.LEASE:
                 key += 1 << 56 if rng.random() < 0.3 else rng.choice([1, 1 << 16])
             token = self.twin.live[key].token if key in self.twin.live else 0
             ids.append((first, key))
@@ -211,7 +214,7 @@ class World:
             rows = rng.randint(1, left)
             left -= rows
             client = rng.choice(CLIENTS)
-            if rng.random() < 0.2 and self.requests:
+            if rng.random() < 0.2 * self.strange and self.requests:
                 client, number = rng.choice(list(self.requests))
                 digest = self.requests[client, number] + (rng.random() < 0.2)
             else:

@@ -18,6 +18,7 @@ from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.prepared import PREPARED
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.rules import RULES
+from dueq_chaos.bugs.small import SMALL
 from dueq_chaos.bugs.standing import STANDING
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
@@ -40,6 +41,7 @@ BUGS: Final[dict[str, Bug]] = {
         *HANDLING,
         *MEMORY,
         *RULES,
+        *SMALL,
         *UPGRADING,
     )
 }

@@ -209,6 +209,11 @@ DELIVERING: Final = (
                 'rows["token"] = record.sequence % 16',
             ),
             change(
+                "core.state.small:SmallRecords._lease",
+                "State.LEASED, record.sequence",
+                "State.LEASED, record.sequence % 16",
+            ),
+            change(
                 "core.delivery.leasing:Leasing._propose",
                 "numbers, token, Phase.PROPOSED",
                 "numbers, token % 16, Phase.PROPOSED",

@@ -84,6 +84,7 @@ HANDLING: Final = (
                 'same = rows["first"] == record.first[at]',
                 'same = rows["first"] >= 0',
             ),
+            change("core.state.small:SmallRecords._withdraw", "or row[_FIRST] != first", ""),
         ),
         seeds=60,
         finders=(9,),

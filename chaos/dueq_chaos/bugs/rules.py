@@ -10,13 +10,17 @@ from typing import Final
 from dueq_chaos.bugs.bug import Bug, change
 
 _LIVE = "core.state.live:LiveMessages"
+_SMALL = "core.state.small:SmallRecords"
 
 RULES: Final = (
     Bug(
         "release-counts-an-attempt",
         "A message that is given back unhandled keeps the attempt that it did not have.",
         "RabbitMQ quorum queues: a requeue counted as a delivery, so dead-letter limits are reached too soon",
-        (change(f"{_LIVE}._settle", '        rows["attempt"] -= rows["attempt"] > 0\n', "        pass\n"),),
+        (
+            change(f"{_LIVE}._settle", '        rows["attempt"] -= rows["attempt"] > 0\n', "        pass\n"),
+            change(f"{_SMALL}._settle", "row[_ATTEMPT] -= row[_ATTEMPT] > 0", "pass"),
+        ),
         seeds=24,
         finders=(1,),
     ),
@@ -27,6 +31,11 @@ RULES: Final = (
         (
             change(
                 f"{_LIVE}._settle",
+                "elif kind == RecordKind.RELEASE:",
+                "elif kind in (RecordKind.RELEASE, RecordKind.EXPIRE):",
+            ),
+            change(
+                f"{_SMALL}._settle",
                 "elif kind == RecordKind.RELEASE:",
                 "elif kind in (RecordKind.RELEASE, RecordKind.EXPIRE):",
             ),
@@ -42,6 +51,7 @@ RULES: Final = (
             change(
                 f"{_LIVE}._wait", '("token", "consumer_high", "consumer_low", "lease_ms")', '("lease_ms",)'
             ),
+            change(f"{_SMALL}._wait", "0, _NOBODY, 0", "row[_TOKEN], row[_CONSUMER], 0"),
         ),
         seeds=24,
         finders=(0,),
@@ -56,6 +66,7 @@ RULES: Final = (
                 'rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))',
                 'rows["wait_at"] = not_before',
             ),
+            change(f"{_SMALL}._wait", "max(not_before, record.stamp, 0)", "not_before"),
         ),
         seeds=24,
         finders=(0,),
@@ -70,6 +81,7 @@ RULES: Final = (
                 "not_before = np.maximum(not_before, delay",
                 "not_before = np.maximum(not_before, 0 * delay",
             ),
+            change(f"{_SMALL}._settle", "max(not_before, delay", "max(not_before, 0 * delay"),
         ),
         seeds=24,
         finders=(0,),
@@ -84,6 +96,11 @@ RULES: Final = (
                 'rows["lease_ms"] = np.minimum(record.amount_ms[at], LEASE_MAX_U32)',
                 "pass",
             ),
+            change(
+                f"{_SMALL}._settle",
+                "row[_LEASE_MS] = min(int(record.amount_ms[at]), LEASE_MAX_U32)",
+                "pass",
+            ),
         ),
         seeds=24,
         finders=(2,),
@@ -92,7 +109,10 @@ RULES: Final = (
         "revoked-lease-counts",
         "A lease that was taken back before its push counts as an attempt.",
         "a delivery count that grows without deliveries",
-        (change(f"{_LIVE}._withdraw", 'rows["attempt"] -= revoked & (rows["attempt"] > 0)', "pass"),),
+        (
+            change(f"{_LIVE}._withdraw", 'rows["attempt"] -= revoked & (rows["attempt"] > 0)', "pass"),
+            change(f"{_SMALL}._withdraw", "row[_ATTEMPT] -= row[_ATTEMPT] > 0", "pass"),
+        ),
         seeds=24,
         finders=(2,),
     ),

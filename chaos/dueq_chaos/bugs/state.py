@@ -7,6 +7,7 @@ from typing import Final
 from dueq_chaos.bugs.bug import Bug, change
 
 _LIVE = "core.state.live:LiveMessages"
+_SMALL = "core.state.small:SmallRecords"
 _OTHER_STAMP = (
     "(lambda record: (setattr(record, 'stamp', now.wall_us // 1000), record)[1])"
     "(__import__('copy').copy(entry.record))"
@@ -90,6 +91,11 @@ STATE: Final = (
                 'revoked = leased & (token != 0) & (rows["token"] == token)',
                 "revoked = leased",
             ),
+            change(
+                f"{_SMALL}._withdraw",
+                "elif token and row[_TOKEN] == token:",
+                "elif row[_STATE] == State.LEASED:",
+            ),
         ),
         seeds=27,
         finders=(7,),
@@ -112,7 +118,10 @@ STATE: Final = (
         "stale-token-accepted",
         "An ack is taken whatever lease it names.",
         "FOQS lease tokens; SQS receipt handles: a late delete removes the new delivery",
-        (change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),),
+        (
+            change(f"{_LIVE}._settle", 'held &= rows["token"] == record.token[at]', "pass"),
+            change(f"{_SMALL}._settle", "or row[_TOKEN] != token", ""),
+        ),
         seeds=285,
         finders=(70,),
     ),
@@ -123,9 +132,9 @@ STATE: Final = (
         (
             change(
                 "core.state.timeline:Timeline._change",
-                "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
+                "        return NO_U8\n    if self._small",
                 "        self._table.rows['attempt'][self._table.state == State.LEASED] = 0\n"
-                "        return NO_U8\n    if record.kind == RecordKind.INSERT:",
+                "        return NO_U8\n    if self._small",
             ),
         ),
         seeds=63,
@@ -135,7 +144,10 @@ STATE: Final = (
         "lease-without-state-check",
         "A lease is granted though the message is leased or gone by then.",
         "River #1302, PR riverqueue/river#1373: a grant must be checked where it takes effect",
-        (change(f"{_LIVE}._grant", 'free = rows["state"] == State.WAITING', 'free = rows["state"] >= 0'),),
+        (
+            change(f"{_LIVE}._grant", 'free = rows["state"] == State.WAITING', 'free = rows["state"] >= 0'),
+            change(f"{_SMALL}._lease", "row[_STATE] != State.WAITING or", ""),
+        ),
         seeds=60,
         finders=(0,),
     ),
@@ -143,7 +155,12 @@ STATE: Final = (
         "nack-forgets-due",
         "A message that was given back waits from the stamp on, though it was leased before its due instant.",
         "BullMQ, Celery: a retried ETA task runs at once",
-        (change(f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'),),
+        (
+            change(
+                f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'
+            ),
+            change(f"{_SMALL}._settle", "not_before = row[_DUE]", "not_before = 0"),
+        ),
         seeds=162,
         finders=(5,),
     ),
@@ -151,7 +168,10 @@ STATE: Final = (
         "move-waits-at-old-due",
         "A move is answered done, and the message stays where it was.",
         "a timer of the old instant that still fires",
-        (change(f"{_LIVE}._moved_or_cancelled", 'rows["due"] = record.due[at]', "pass"),),
+        (
+            change(f"{_LIVE}._moved_or_cancelled", 'rows["due"] = record.due[at]', "pass"),
+            change(f"{_SMALL}._withdraw", "row[_DUE] = due", "pass"),
+        ),
         seeds=24,
         finders=(2,),
     ),

@@ -149,6 +149,7 @@ STORAGE: Final = (
                 "    table.pins[slots] += 1\n",
                 "    hold.unresolved += 0\n",
             ),
+            change("core.state.residency:Residency._hold_few", "self.table.pins[slot] += 1", "pass"),
         ),
         seeds=24,
         finders=(2,),

@@ -61,11 +61,11 @@ class Answer:
 
 
 def _kind_of(outcomes: U8) -> tuple[int, int]:
-    if not len(outcomes):
+    values = outcomes.tobytes()
+    if not values:
         return _KIND_NONE, 0
-    one = int(outcomes[0])
-    mixed = len(outcomes) > 1 and bool((outcomes != one).any())
-    return (KIND_MIXED if mixed else KIND_ALIKE), one
+    mixed = values.count(values[0]) < len(values)
+    return (KIND_MIXED if mixed else KIND_ALIKE), values[0]
 
 
 class Answers:

@@ -56,12 +56,6 @@ class Forecast:
         """Count rows that begin to wait, and set their FLAG_FAR."""
         wait_at = rows["wait_at"]
         limit = stamp + FAR_MS
-        if len(rows) == 1:
-            at = int(wait_at[0])
-            if at <= limit:
-                rows["flags"] &= _NOT_FAR
-                self._count_hour(at // HOUR_MS, 1)
-                return
         rows["flags"] &= _NOT_FAR
         if int(wait_at.max()) > limit:
             far = wait_at > limit
@@ -72,15 +66,27 @@ class Forecast:
 
     def end(self, rows: Entries) -> None:
         """Count rows out that wait no more (as they were while they waited)."""
-        if len(rows) == 1 and not int(rows["flags"][0]) & FLAG_FAR:
-            self._count_hour(int(rows["wait_at"][0]) // HOUR_MS, -1)
-            return
         wait_at = rows["wait_at"]
         if self.far:
             far = (rows["flags"] & FLAG_FAR) != 0
             self.far -= int(np.count_nonzero(far))
             wait_at = wait_at[~far]
         self._count(wait_at, -1)
+
+    def begin_one(self, wait_at: int, stamp: int) -> int:
+        """Count one row that begins to wait; returns its FLAG_FAR, or 0."""
+        if wait_at > stamp + FAR_MS:
+            self.far += 1
+            return FLAG_FAR
+        self._count_hour(wait_at // HOUR_MS, 1)
+        return 0
+
+    def end_one(self, wait_at: int, flags: int) -> None:
+        """Count one row out that waits no more."""
+        if flags & FLAG_FAR:
+            self.far -= 1
+        else:
+            self._count_hour(wait_at // HOUR_MS, -1)
 
     def _count(self, wait_at: U64, sign: int) -> None:
         if not len(wait_at):

@@ -84,7 +84,7 @@ class LiveMessages:
         if chosen is not None:
             kept = np.zeros(len(rows), np.bool_)
             kept[chosen] = True
-            self._garbage(_pick(rows, ~kept))
+            self.note_finished(_pick(rows, ~kept))
             rows = _pick(rows, kept)
         if not len(rows):
             return
@@ -311,7 +311,7 @@ class LiveMessages:
 
     def _finish(self, slots: Slots, rows: Entries) -> None:
         """Let messages go: those that the disk has become tombstones, the others are forgotten at once."""
-        self._garbage(rows)
+        self.note_finished(rows)
         table = self.table
         table.state[slots] = State.ABSENT
         forget = (table.disk[slots] == OnDisk.NOTHING) & (table.pins[slots] == 0)
@@ -324,7 +324,8 @@ class LiveMessages:
         table.mark(keep[table.disk[keep] != OnDisk.NOTHING])
         table.free(slots[forget])
 
-    def _garbage(self, rows: Entries) -> None:
+    def note_finished(self, rows: Entries) -> None:
+        """Note messages that have ended: their payloads are garbage."""
         if len(rows):
             self.finished.append(rows)
             self.finished_count += len(rows)

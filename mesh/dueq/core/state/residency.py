@@ -21,7 +21,7 @@ from dueq.core.state.cold import ColdIds, ColdReads, Hold
 from dueq.core.state.job import Job
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.order import Order
-from dueq.core.state.table import OnDisk, Slots, Table
+from dueq.core.state.table import FEW, OnDisk, Slots, Table
 from dueq.core.state.window import Position, Window, in_order
 from dueq.errors import invariant
 from dueq.limits import DUE_MS_MAX, HOT_SCAN_ROWS, SEQUENCE_MAX
@@ -76,6 +76,8 @@ class Residency:
         if record.kind not in NAMES_WAITING or not record.rows:
             return None
         self.unpin(record)
+        if record.rows <= FEW and self._hold_few(record):
+            return None
         table = self.table
         slots = table.find(keys_named(record))
         hold = self.reads.held[record.sequence] = Hold(slots)
@@ -85,6 +87,16 @@ class Residency:
             asked = self._ask(record, hold)
         table.pins[slots] += 1
         return asked
+
+    def _hold_few(self, record: Record) -> bool:
+        """Hold a record of few rows, all of them in memory; False, and nothing was done: they are not."""
+        slots = self.table.find_few(record.target_sequence, record.target_row)
+        if not slots:
+            return False
+        self.reads.held[record.sequence] = Hold(np.array(slots, np.intp))
+        for slot in slots:
+            self.table.pins[slot] += 1
+        return True
 
     def _ask(self, record: Record, hold: Hold) -> ColdIds | None:
         """Give every key that is not in memory a placeholder; return what is not being read yet.

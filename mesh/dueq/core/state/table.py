@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 from itertools import repeat
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,13 @@ import numpy.typing as npt
 from dueq.core.ports.entry import ENTRY, Entries, State, keys_of
 from dueq.core.state.order import TIMELINE, Order
 from dueq.errors import invariant
-from dueq_codecs.records import U64
+from dueq_codecs.records import U16, U64
 
 Slots = npt.NDArray[np.intp]
 Column = npt.NDArray[Any]
 
+FEW: Final = 4
+"""Up to so many rows, plain Python is quicker than numpy."""
 CAPACITY_MIN = 32
 WORDS = ENTRY.itemsize // 8
 
@@ -103,6 +105,16 @@ class Table:
             return np.array((self.slot_of.get(int(keys[0]), 0),), np.intp)
         return np.fromiter(map(self.slot_of.get, keys.tolist(), repeat(0)), np.intp, len(keys))
 
+    def find_few(self, sequences: U64, numbers: U16) -> list[int]:
+        """Return the slots of rows that are in memory; [] if one is not, or is named twice."""
+        slots: list[int] = []
+        for sequence, number in zip(sequences.tolist(), numbers.tolist(), strict=True):
+            slot = self.slot_of.get(sequence << 16 | number)
+            if slot is None or slot in slots or (self.placeholders and self.disk[slot] == OnDisk.UNKNOWN):
+                return []
+            slots.append(slot)
+        return slots
+
     def take(self, slots: Slots) -> Entries:
         """Return copies of rows."""
         return self.rows.take(slots)
@@ -111,13 +123,27 @@ class Table:
         """Write whole rows; `slots` are distinct."""
         self._words[slots] = rows.view("<u8").reshape(-1, WORDS)
 
-    def add(self, rows: Entries, disk: OnDisk) -> Slots:
-        """Take a slot for each row; their keys must be new to the table."""
-        count = len(rows)
+    def _take(self, count: int) -> Slots:
         while self._free_count < count:
             self._resize(2 * self._capacity)
         self._free_count -= count
-        slots = self._free[self._free_count : self._free_count + count].copy()
+        return self._free[self._free_count : self._free_count + count].copy()
+
+    def take_slots(self, count: int) -> list[int]:
+        """Take free slots; the caller fills them in, and `slot_of`."""
+        slots: list[int] = self._take(count).tolist()
+        return slots
+
+    def give_slot(self, slot: int, key: int) -> None:
+        """Give a slot back whose columns are those of a free one."""
+        del self.slot_of[key]
+        self._free[self._free_count] = slot
+        self._free_count += 1
+
+    def add(self, rows: Entries, disk: OnDisk) -> Slots:
+        """Take a slot for each row; their keys must be new to the table."""
+        count = len(rows)
+        slots = self._take(count)
         self.put(slots, rows)
         self.disk[slots] = disk
         if disk == OnDisk.WAITING:

@@ -31,9 +31,10 @@ from dueq.core.state.live import Index, LiveMessages
 from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
 from dueq.core.state.side_tables import SideTables
+from dueq.core.state.small import SmallRecords
 from dueq.core.state.summary import Summary
-from dueq.core.state.table import OnDisk, Slots, Table, joined
-from dueq.core.state.window import Position, in_order
+from dueq.core.state.table import FEW, OnDisk, Slots, Table, joined
+from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
 from dueq_codecs.messages import Code
@@ -71,6 +72,7 @@ class Timeline:
         place: tuple[int, int] = (0, 1),
         order: Order = TIMELINE,
         build_level: int = FEATURE_LEVEL,
+        small_rows_max: int = FEW,
     ) -> None:
         """Begin with nothing, or with the last checkpoint that the store recovered; replay the tail then.
 
@@ -82,6 +84,7 @@ class Timeline:
             place: the partition's place in its topic, and how many the topic has: says which jobs it decides about.
             order: of the topic's messages.
             build_level: the largest version of a record that can be applied.
+            small_rows_max: up to so many rows of a record are applied one by one (see `small`).
 
         Raises:
             UnknownVersion: a newer build wrote the checkpoint.
@@ -101,6 +104,11 @@ class Timeline:
         self.order = order
         self._window = order.window(self.jobs, self.low_water if summary.scheduled else None)
         self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled)
+        self._small = (
+            SmallRecords(self._live, self._window, small_rows_max)
+            if isinstance(self._window, HotWindow)
+            else None
+        )
         self._residency = Residency(self._table, self._window, order, self.jobs, hot_rows_max)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
@@ -294,7 +302,9 @@ class Timeline:
             sequence=record.sequence,
         )
         if record.requests:
-            rows = sum(request.rows for request in record.requests)
+            rows = 0
+            for request in record.requests:  # a generator costs more than all the rest
+                rows += request.rows
             invariant(
                 rows == record.rows,
                 "the requests of a record do not add up to its rows",
@@ -310,7 +320,6 @@ class Timeline:
         memory = self._tables.job_dedup if of_job else self._tables.dedup
         refused = of_job and self.jobs.refuses(record)
         verdicts = []
-        chosen: list[Index] = []
         row = 0
         for position, request in enumerate(record.requests):
             if refused:
@@ -318,16 +327,19 @@ class Timeline:
             else:
                 verdict = memory.judge(request, record, position, row, self._age_ms)
             verdicts.append(verdict)
-            if verdict.fresh:
-                chosen.append(np.arange(row, row + request.rows, dtype=np.intp))
             row += request.rows
-        if len(chosen) == len(verdicts) and not refused:
+        if not refused and all(verdict.fresh for verdict in verdicts):
             return verdicts, None
-        return verdicts, np.concatenate(chosen) if chosen else np.empty(0, np.intp)
+        fresh = [verdict.fresh for verdict in verdicts]
+        return verdicts, np.flatnonzero(np.repeat(fresh, [request.rows for request in record.requests]))
 
     def _change(self, record: Record, hold: Hold | None, chosen: Index | None, applied: Applied) -> U8:
         if record.kind == RecordKind.BARRIER:
             return NO_U8
+        if self._small is not None and chosen is None:
+            outcomes = self._small.apply(record, applied)
+            if outcomes is not None:
+                return outcomes
         if record.kind == RecordKind.INSERT:
             number = 0
             if record.job and (chosen is None or len(chosen)):

@@ -151,6 +151,10 @@ class HotWindow(Window):
     def end_of(self, of: int) -> Position | None:
         return self.end
 
+    def holds(self, wait_at: int, key: int) -> bool:
+        """Whether one position lies inside."""
+        return self.end is None or (wait_at, key) <= self.end
+
     def mask(self, rows: Entries) -> Mask | None:
         if self.end is None:
             return None
