@@ -45,18 +45,4 @@ JOBS: Final = (
         seeds=24,
         finders=(5,),
     ),
-    Bug(
-        "full-of-jobs-for-good",
-        "A partition that is given only jobs is full of them one day, and forgets none as nothing happens in it.",
-        "Kafka Streams: stream time passes by records only, so suppress() holds what is last until another comes",
-        (
-            change(
-                "core.partition.jobs:Jobs._grow_older",
-                "timeline.applied == self._partition.log_end",
-                "False",
-            ),
-        ),
-        seeds=224,
-        finders=(208,),
-    ),
 )

@@ -1,4 +1,4 @@
-"""Planted bugs that storms find seldom or never: what they need is a matter of microseconds, or of one disk's lag."""
+"""Planted bugs that storms find seldom or never: they need one instant, one slow disk, or hours without events."""
 
 from __future__ import annotations
 
@@ -82,6 +82,20 @@ STAGED: Final = (
         ),
         seeds=0,
         finders=(184,),
+    ),
+    Bug(
+        "full-of-jobs-for-good",
+        "A partition that is given only jobs is full of them one day, and forgets none as nothing happens in it.",
+        "Kafka Streams: stream time passes by records only, so suppress() holds what is last until another comes",
+        (
+            change(
+                "core.partition.jobs:Jobs._grow_older",
+                "timeline.applied == self._partition.log_end",
+                "False",
+            ),
+        ),
+        seeds=0,
+        finders=(2631, 20108),
     ),
 )
 """All of them; each is found by a scenario (tests/sim_bugs/test_staged_bugs.py says by which)."""

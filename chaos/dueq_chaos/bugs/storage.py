@@ -20,8 +20,8 @@ STORAGE: Final = (
                 "    if payload:\n        self._payload.write(payload, sync=True)\n",
             ),
         ),
-        seeds=708,
-        finders=(234,),
+        seeds=1_908,
+        finders=(1433, 636),
     ),
     Bug(
         "checkpoint-position-first",
