@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from itertools import product
 from operator import attrgetter
 from typing import Final
 
@@ -70,13 +71,35 @@ _request_columns = attrgetter(*REQUEST_COLUMNS)
 _record_columns = attrgetter(*RECORD_COLUMNS)
 
 
+def _lengths_right(
+    rules: dict[RecordKind, tuple[_Rule, ...]],
+) -> dict[tuple[RecordKind, tuple[int, ...]], int]:
+    """Return the right lengths of columns of up to four rows, with that number of rows: one look instead of many."""
+    right: dict[tuple[RecordKind, tuple[int, ...]], int] = {}
+    for kind, columns in rules.items():
+        if kind == RecordKind.BARRIER:
+            continue
+        for rows in (1,) if kind == RecordKind.JOB else range(1, _FEW + 1):
+            choices = {_Rule.EMPTY: (0,), _Rule.ROWS: (rows,), _Rule.EITHER: (0, rows)}
+            for lengths in product(*(choices[rule] for rule in columns)):
+                right[kind, lengths] = rows
+    return right
+
+
+_FEW: Final = 4
+_RIGHT_RECORDS: Final = _lengths_right(_RECORD_RULES)
+_RIGHT_REQUESTS: Final = _lengths_right(_REQUEST_RULES)
+
+
 def fault_of_request(request: ChangeRequest) -> str | None:
     """Say what is wrong with a request's columns, or None."""
     rules = _REQUEST_RULES.get(request.kind)
     if rules is None:
         return f"{request.kind.name} is not for clients"
     lengths = tuple(map(len, _request_columns(request)))
-    fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
+    fault = None
+    if (request.kind, lengths) not in _RIGHT_REQUESTS:
+        fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
     if fault is None:
         fault = _fault_of_job(request)
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
@@ -88,22 +111,27 @@ def fault_of_request(request: ChangeRequest) -> str | None:
 
 def fault_of_record(record: Record) -> str | None:
     """Say what is wrong with a record's columns, requests or consumers, or None."""
-    rows = record.rows
     lengths = tuple(map(len, _record_columns(record)))
-    fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
+    rows, fault = _RIGHT_RECORDS.get((record.kind, lengths), -1), None
+    if rows < 0:
+        rows = record.rows
+        fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
     if fault is None:
         fault = _fault_of_job(record)
     if fault is not None:
         return fault
-    if record.requests and sum(request.rows for request in record.requests) != rows:
+    if record.requests and sum([request.rows for request in record.requests]) != rows:
         return f"the requests of a {record.kind.name} record do not add up to its {rows} rows"
     consumers = len(record.consumers)
     if len(record.lease_ms) != consumers or (consumers and record.kind != RecordKind.LEASE):
         return (
             f"a {record.kind.name} record has {consumers} consumers and {len(record.lease_ms)} lease lengths"
         )
-    if len(record.consumer) and int(record.consumer.max()) >= consumers:
-        return f"a row names consumer {int(record.consumer.max())} of {consumers}"
+    if len(record.consumer):
+        named = record.consumer
+        largest = max(named.tolist()) if len(named) <= _FEW else int(named.max())
+        if largest >= consumers:
+            return f"a row names consumer {largest} of {consumers}"
     return None
 
 
