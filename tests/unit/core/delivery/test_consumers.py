@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dueq.core.delivery.consumers import RUN_ROWS, Consumers, ConsumerSession, Runs
-from tests.unit.core.led import at
+from tests.unit.core.led import Stage, at
 
 
 def _line(
@@ -138,3 +138,29 @@ def test_no_more_bytes_are_out_than_the_credit_allows_but_for_a_single_message()
         for owner, size in out[len(out) // 2 :]:
             _finish(consumers, [owner], size)
         out = out[: len(out) // 2]
+
+
+@pytest.mark.parametrize("credit_bytes", [1 << 20, 800])
+def test_three_consumers_share_2000_messages_of_a_second_evenly(credit_bytes: int) -> None:
+    rng = Random(credit_bytes)
+    stage = Stage(partitions=3)
+    names = [bytes([name]) * 16 for name in b"abc"]
+    for name in names:
+        stage.attach(0, name, credit=200, credit_bytes=credit_bytes, lease_ms=60_000)
+    for uid in stage.leds:
+        stage.insert([rng.randrange(40, 1_040) for _ in range(667)], uid=uid, size=8)
+    counts = dict.fromkeys(names, 0)
+    frames = 0
+    for ms in range(0, 1_060, 2):
+        if ms % 400 == 0:
+            for number, name in enumerate(names):
+                stage.beat(
+                    ms, name, credit=200, credit_bytes=credit_bytes, number=2 + ms + number, push_seen=1 << 40
+                )
+        for push in stage.run(ms):
+            counts[push.consumer_id] += len(push.rows)
+            frames += 1
+            stage.ack(push, ms)
+    assert sum(counts.values()) == 2_001
+    assert all(abs(count - 667) <= 0.05 * 667 for count in counts.values()), counts
+    assert frames < 2_001 / 2
