@@ -196,7 +196,7 @@ DELIVERING: Final = (
             ),
         ),
         seeds=24,
-        finders=(2,),
+        finders=(3,),
     ),
     Bug(
         "token-reused",
