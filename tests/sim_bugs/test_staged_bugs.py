@@ -11,6 +11,7 @@ from tests.scenarios import test_leases as leases
 from tests.scenarios import test_logs as logs
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
+from tests.unit.core.replication import test_replication as replicas
 
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.staged import STAGED
@@ -26,6 +27,9 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "credit-for-what-is-over": consumers.test_a_leader_that_gives_more_than_we_count_gets_no_credit_for_it,
     "successor-untold": partial(
         leases.test_a_hand_over_in_fine_weather_makes_nothing_wait_for_a_consumers_next_question, 1_000
+    ),
+    "last-commit-told-once": lambda: replicas.test_the_last_commit_position_is_told_until_it_was_heard(
+        replicas.Stage()
     ),
     "full-of-jobs-for-good": (
         jobs.test_a_partition_that_is_full_of_jobs_takes_more_once_time_has_passed_though_nothing_else_happens

@@ -282,20 +282,6 @@ REPLICATION: Final = (
         finders=(141,),
     ),
     Bug(
-        "last-commit-told-once",
-        "The last commit position is sent to a follower once, and may be lost.",
-        "a bug that the storms have found here; Kafka KAFKA-19996: a stale high watermark",
-        (
-            change(
-                f"{_FOLLOWERS}.tell_commits",
-                "peer.tell_commit(Append(replica.uid, self._epoch, match, epoch, replica.commit, []))",
-                "peer.appends.append(Append(replica.uid, self._epoch, match, epoch, replica.commit, []))",
-            ),
-        ),
-        seeds=69,
-        finders=(21,),
-    ),
-    Bug(
         "probe-runs-away",
         "Each unanswered probe of a silent follower goes on where the last one would have ended, until none is sent.",
         "a bug that the storms have found here; etcd raft: a follower in state probe gets one message at a time",

@@ -97,5 +97,18 @@ STAGED: Final = (
         seeds=0,
         finders=(2631, 20108),
     ),
+    Bug(
+        "last-commit-told-once",
+        "The last commit position is sent to a follower once, and may be lost.",
+        "a bug that the storms have found here; Kafka KAFKA-19996: a stale high watermark",
+        (
+            change(
+                "core.replication.followers:Followers.tell_commits",
+                "peer.tell_commit(Append(replica.uid, self._epoch, match, epoch, replica.commit, []))",
+                "peer.appends.append(Append(replica.uid, self._epoch, match, epoch, replica.commit, []))",
+            ),
+        ),
+        seeds=0,
+    ),
 )
-"""All of them; each is found by a scenario (tests/sim_bugs/test_staged_bugs.py says by which)."""
+"""All of them; each is found by a scenario, or a unit test (tests/sim_bugs/test_staged_bugs.py says by which)."""
