@@ -20,22 +20,30 @@ from dueq.errors import InvalidRequest
 @click.option(
     "--listen", metavar="tcp://ADDRESS:PORT", help="For clients and peers.  [default: tcp://127.0.0.1:7400]"
 )
-@click.option("--advertise", metavar="tcp://HOST:PORT", help="Where others reach it.  [default: as --listen]")
+@click.option(
+    "--advertise",
+    metavar="tcp://HOST:PORT",
+    help="The address that others connect to. [default: as --listen]",
+)
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder that keeps everything; not for --store memory.",
+    help="The data folder; not for --store memory.",
 )
 @click.option(
     "--store",
     metavar="KIND",
-    help="What keeps everything: leveldb, or memory (nothing survives).  [default: leveldb]",
+    help="The kind of store: leveldb, or memory (nothing survives). [default: leveldb]",
 )
 @click.option("--store-memory-bytes", type=int, help="How much a store in memory holds.  [default: 1 GiB]")
 @click.option("--metrics", metavar="ADDRESS:PORT", help="Where to serve Prometheus.  [default: nowhere]")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="[default: info]")
 @click.option("--log-format", type=click.Choice(["auto", "console", "json"]), help="[default: auto]")
-@click.option("--max-clock-offset-ms", type=int, help="A clock further off hands over.  [default: 250]")
+@click.option(
+    "--max-clock-offset-ms",
+    type=int,
+    help="With a larger offset, leaderships are handed over. [default: 250]",
+)
 @click.option("--hot-rows-total", type=int, help="Waiting messages kept in memory.  [default: 131072]")
 @click.option(
     "--config",
@@ -48,8 +56,8 @@ def broker(file: Path | None, no_zookeeper: bool, **flags: Any) -> int:
 
     Each setting comes from its flag, else from the environment (DUEQ_ID, DUEQ_DATA, …), else from --config.
 
-    With --store memory nothing survives the process: the broker starts again empty, as a stranger, and catches up
-    from the others. If all brokers end, everything is lost.
+    With --store memory nothing survives the process: the broker starts again empty, and catches up from the
+    others. If all brokers end, everything is lost.
     """
     if no_zookeeper:
         if flags["zookeeper"]:
@@ -63,7 +71,7 @@ def broker(file: Path | None, no_zookeeper: bool, **flags: Any) -> int:
         raise click.UsageError(
             "Say where the mesh's ZooKeeper is (--zookeeper), or --no-zookeeper for one broker."
         )
-    # Here, so that a wrong usage is answered without loading the databases.
+    # Imported here, so that wrong usage is reported without loading the databases.
     from dueq.broker.process import run
 
     return run(config)

@@ -35,7 +35,7 @@ _PAYLOAD_SHOWN_BYTES = 200
 )  # fmt: skip
 @click.option(
     "--limit", "-n", type=click.IntRange(min=1), default=_LIMIT, show_default=True,
-    help="Show this many, those that wait least first.",
+    help="Show this many, soonest first.",
 )  # fmt: skip
 @click.option("--payloads", is_flag=True, help="Show the payloads too.")
 @json_option
@@ -76,7 +76,7 @@ def _soonest(
     payloads: bool,
     count: int,
 ) -> list[ScheduledMessage]:
-    """The first `count` over all partitions: of each at most so many are read."""
+    """The first `count` messages over all partitions; at most `count` are read of each."""
     found: list[ScheduledMessage] = []
     for partition in range(client.describe(topic).partitions):
         messages = client.browse(topic, start=start, end=end, payloads=payloads, partitions=[partition])

@@ -41,14 +41,14 @@ def campaign() -> None:
     type=_FILE,
     help="Write the report here as JSON.  [default: SPEC.report.json, dry: SPEC.plan.json]",
 )
-@click.option("--job-id", help="Load under this name instead of one made of the specification.")
+@click.option("--job-id", help="Load under this name, not one derived from the specification.")
 @json_option
 @mesh_options
 def run(
     spec: Path, dry_run: bool, plot: Path | None, report: Path | None, job_id: str | None, as_json: bool,
     endpoint: tuple[str, ...], timeout: float,
 ) -> None:  # fmt: skip
-    """Load the campaign that the file SPEC describes; a second time, nothing is loaded again."""
+    """Load the campaign that the file SPEC describes. Running it again loads nothing twice."""
     _run(spec, dry_run, plot, report, job_id, as_json, endpoint, timeout)
 
 
@@ -72,7 +72,7 @@ def plan(
 
 @campaign.command()
 @click.argument("job_id")
-@click.option("--topic", help="Whose messages they are; without, all topics are asked.")
+@click.option("--topic", help="The topic of the messages. Default: all topics are asked.")
 @click.option("--no-wait", is_flag=True, help="Return while messages are still being withdrawn.")
 @json_option
 @mesh_options
@@ -119,7 +119,7 @@ def _run(
     written = report or file.with_suffix(".plan.json" if dry else ".report.json")
     for target in (plot, written):
         _check_writable(target)
-    # Asked before Spark starts, which takes seconds: is the mesh there, the topic, or even the campaign?
+    # Spark takes seconds to start: check first whether mesh, topic and campaign exist.
     with connect(endpoint, timeout) as client:
         client.describe(spec.topic)
         done = None if dry else loaded_before(client, spec, job_id or spec.job_id)
@@ -146,7 +146,9 @@ def _run(
 
 @contextmanager
 def _spark_installed() -> Iterator[None]:
-    """PySpark takes its time, and is not there for who installed no extras: it is imported where it is used."""
+    """PySpark is slow to import, and is an extra that may not be installed, so it is imported where it is
+    used.
+    """
     try:
         yield
     except ImportError as error:
@@ -156,14 +158,14 @@ def _spark_installed() -> Iterator[None]:
 
 
 def _check_writable(file: Path | None) -> None:
-    """A report that cannot be written must be known before anything is sent."""
+    """Check before anything is sent that the report can be written."""
     if file is not None and not os.access(file if file.exists() else file.parent, os.W_OK):
         raise click.UsageError(f"{file} cannot be written.")
 
 
 @contextmanager
 def _interrupted_plainly(atomic: bool) -> Iterator[Callable[[], None]]:
-    """Say what Ctrl-C has left; yields what to call once Spark, which sets a handler of its own, is there."""
+    """Say what Ctrl-C has left behind. Yields a function to call once Spark has set a handler of its own."""
     interrupted = False
 
     def interrupt(number: int, frame: object) -> None:

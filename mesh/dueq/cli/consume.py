@@ -24,7 +24,7 @@ _BATCH = 256
 @click.argument("topic")
 @click.option("--count", "-n", type=click.IntRange(min=1), help="End after this many messages.")
 @click.option(
-    "--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="End when none came for this long."
+    "--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="End when no message came for this long."
 )
 @click.option(
     "--ack/--no-ack", default=True, show_default=True,
@@ -61,7 +61,7 @@ def consume(
     """Print the messages of TOPIC as they fall due, until interrupted."""
     style = "json" if as_json else style
     if count:
-        # What is leased beyond the messages wanted would be late for others; what is kept needs credit.
+        # Messages leased beyond the wanted number would be late for others; kept ones need credit.
         credit = min(count, credit) if ack else min(count, CONSUMER_LEASES_MAX)
     left = count
     ending = threading.Event()

@@ -28,7 +28,7 @@ FORMAT: Final = 1
 _ATTEMPTS: Final = 5
 _GROUP_ROWS: Final = 65_536
 _GROUP_BYTES: Final = 32 << 20
-"""A row group of the files is at least one of these, so that readers find few large ones; memory holds one."""
+"""The least size of the files' row groups: readers find few large ones, and memory holds one."""
 
 _DELIVERIES: Final = pa.schema([
     ("broker", pa.string()), ("topic", pa.string()), ("hour", pa.timestamp("us", "UTC")), ("delivered", pa.int64()),
@@ -57,11 +57,12 @@ def export(
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
-    """Write what waits, and what was delivered, into FOLDER as Parquet.
+    """Write waiting messages and delivery statistics into FOLDER as Parquet.
 
     FOLDER/timelines has a file for each partition: the messages that wait, as they were at one instant of that
     partition; messages that a consumer holds are left out. FOLDER/statistics has the deliveries and senders of the last
-    week by hour. FOLDER/manifest.json is written last and says of each partition after which record it is.
+    week by hour. FOLDER/manifest.json is written last, and names for each partition the last record that
+    its file contains.
     """
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder} is not empty: name a new folder")
@@ -91,7 +92,7 @@ def export(
 def _write_partition(
     client: Client, topic: str, partition: int, folder: Path, payloads: bool
 ) -> dict[str, Any]:
-    """Write one partition from one snapshot; begun anew when that is lost."""
+    """Write one partition from one snapshot; begin again when the snapshot is lost."""
     # A file whose name began with _ or . would be skipped by Spark.
     path = folder / f"topic-{topic}-{partition:04}.parquet"
     for attempt in range(_ATTEMPTS):

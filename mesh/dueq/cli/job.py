@@ -26,7 +26,7 @@ def job() -> None:
 @json_option
 @mesh_options
 def list_(topic: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
-    """List the jobs of TOPIC. The mesh knows them by keys, not by the names that they were given."""
+    """List the jobs of TOPIC. The mesh knows their keys, not their names."""
     with connect(endpoint, timeout) as client:
         jobs = sorted(client.jobs(topic), key=lambda info: (info.state, info.until_ms, info.key))
     if as_json:
@@ -59,9 +59,10 @@ def show(topic: str, job_id: str, as_json: bool, endpoint: tuple[str, ...], time
 @click.argument("job_id")
 @mesh_options
 def cancel(topic: str, job_id: str, endpoint: tuple[str, ...], timeout: float) -> None:
-    """Take back what no consumer has of the job JOB_ID of TOPIC.
+    """Take back those messages of the job JOB_ID of TOPIC that no consumer has.
 
-    Returns when nothing of it is newly delivered any more; its messages go in the background (`dueq job show`).
+    When it returns, nothing of the job is newly delivered; its messages are removed in the background
+    (`dueq job show`).
     """
     with connect(endpoint, timeout) as client:
         client.cancel_job(topic, job_id)

@@ -27,7 +27,7 @@ def report(ids: Sequence[str], outcomes: Sequence[Outcome], done: str, as_json: 
         as_json: whether to print one JSON object a line.
 
     Returns:
-        The exit code: 1 when one of them was not done.
+        The exit code: 1 if any of them was not done.
     """
     code = 0
     for message_id, outcome in zip(ids, outcomes, strict=True):

@@ -51,7 +51,7 @@ def partition() -> None:
 @click.argument("topic")
 @click.argument("index", type=click.IntRange(min=0))
 @click.option("--from", "survivor", metavar="BROKER", help="The replica that goes on with what it holds.")
-@click.option("--accept-loss", is_flag=True, help="Do it. Without this, only look.")
+@click.option("--accept-loss", is_flag=True, help="Do it. Without this, nothing is changed.")
 @click.option(
     "--zookeeper", required=True, envvar="DUEQ_ZOOKEEPER", metavar="HOST:PORT,…",
     help="The mesh's ZooKeeper, with /ROOT at the end if it has one. Default: DUEQ_ZOOKEEPER.",
@@ -70,7 +70,8 @@ def recover(
     timeout: float,
     as_json: bool,
 ) -> int:
-    """Let partition INDEX of TOPIC go on from one replica, when all disks of its replicas in sync are lost.
+    """Let partition INDEX of TOPIC go on from one replica when the disks of all its in-sync replicas are
+    lost.
 
     Without --accept-loss it shows what is known and changes nothing (exit code 2). With it, what that replica
     does not hold is given up for good.

@@ -7,7 +7,7 @@ from rich.table import Table
 
 
 def new_table(title: str, *columns: str) -> Table:
-    """A table; a column whose name begins with > is set to the right."""
+    """A table; a column whose name begins with > is right-aligned."""
     found = Table(
         title=title,
         title_justify="left",

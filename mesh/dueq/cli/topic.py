@@ -28,16 +28,16 @@ def topic() -> None:
 @click.argument("name")
 @click.option("--kind", default="timeline", show_default=True, help="The order in which due messages leave.")
 @click.option(
-    "--partitions", "-p", type=int, default=6, show_default=True, help="What can work side by side."
+    "--partitions", "-p", type=int, default=6, show_default=True, help="How many parts work in parallel."
 )
 @click.option("--replicas", "-r", type=int, help="Copies of every message. Default: 3, or one per broker.")
-@click.option("--min-isr", type=int, help="Copies that must be safe. Default: more than half.")
+@click.option("--min-isr", type=int, help="Copies that must be synced. Default: more than half.")
 @click.option("--payload-bytes-max", type=int, help="The longest payload. Default: 64 MiB.")
 @click.option(
     "--horizon", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--horizon"),
     help="How far ahead a message may be due: 1h30m, 365d. Default: no cap.",
 )  # fmt: skip
-@click.option("--exist-ok", is_flag=True, help="Be content when the topic exists.")
+@click.option("--exist-ok", is_flag=True, help="Succeed if the topic exists already.")
 @mesh_options
 def create(
     name: str,

@@ -56,8 +56,9 @@ def up(
     or SIGTERM ends it cleanly, a second one at once. Started again on the same folder, it goes on where it
     was.
 
-    With --store memory the brokers keep everything in memory. One that dies comes back empty and catches up from the
-    others; when all have ended, everything is gone. ZooKeeper and the logs are in a temporary folder until then.
+    With --store memory the brokers keep everything in memory. A broker that dies comes back empty and
+    catches up from the others; when all have ended, everything is gone. ZooKeeper and the logs are in a
+    temporary folder until then.
     """
     if no_zookeeper and brokers not in (None, 1):
         raise click.UsageError("--no-zookeeper is for --brokers 1.")
@@ -108,8 +109,8 @@ class _Stop(threading.Event):
     """Set by the first signal.
 
     Attributes:
-        watching: the mesh is up, and somebody waits for this event; otherwise a signal breaks the start off.
-        ending: the stop is under way, and another signal means at once.
+        watching: the mesh is up, and somebody waits for this event; otherwise a signal aborts the start.
+        ending: the mesh is stopping, and another signal means "at once".
     """
 
     watching = False
@@ -137,7 +138,7 @@ def _signals(mesh: LocalMesh) -> Iterator[_Stop]:
 
 
 class _Supervisor:
-    """Watches a mesh that is up, says who died, and starts brokers again if it may."""
+    """Watches a mesh that is up, reports processes that died, and restarts brokers if allowed."""
 
     def __init__(self, mesh: LocalMesh, restart: bool) -> None:
         self._mesh = mesh

@@ -26,7 +26,7 @@ Seconds = float | timedelta
 ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
 KINDS: Final = ("timeline",)
 SECONDS_BELOW: Final = 10**11
-"""An int below this is before 1973 as milliseconds, and a likely date as seconds."""
+"""An int below this is a date before 1973 in milliseconds, but a plausible date in seconds."""
 
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -119,7 +119,7 @@ def payload_columns(payloads: Sequence[Payload], keys: list[bytes] | None = None
 
 
 def joined_columns(body: bytes | memoryview, size: U32) -> PayloadColumns:
-    """Check payloads that lie one after another in one buffer.
+    """Check payloads that are stored one after another in one buffer.
 
     Args:
         body: the bytes of all rows; they must not change any more.
@@ -137,7 +137,7 @@ def joined_columns(body: bytes | memoryview, size: U32) -> PayloadColumns:
 
 
 def whole_ms_column(dues: U64, rows: int) -> U64:
-    """Check instants that are a column of Unix ms already.
+    """Check instants that are already a column of Unix ms.
 
     Raises:
         InvalidRequest: not one per row, not unsigned 64-bit, or one too late.
@@ -187,7 +187,7 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
 
 
 def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:
-    """Return instants that can be looked at more than once."""
+    """Return instants that can be iterated more than once."""
     if isinstance(dues, np.ndarray):
         whole: list[Due] = dues.tolist()
         return whole
@@ -260,7 +260,7 @@ class _Once:
 
 
 def warn_of_seconds(due: int) -> None:
-    """Say, once in a process, that an instant (Unix ms) looks like one in seconds."""
+    """Warn, once in a process, that an instant (Unix ms) looks like seconds."""
     global _warned
     if 0 < due < SECONDS_BELOW and not _warned:
         _warned = True

@@ -1,4 +1,4 @@
-"""Pages of what waits as Arrow tables; needs PyArrow (`pip install 'dueq[spark]'`)."""
+"""Pages of waiting messages as Arrow tables; needs PyArrow (`pip install 'dueq[spark]'`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dueq.client.browsing import BrowsePage
 
 INSTANT: Final = pa.timestamp("us", "UTC")
-"""As Spark has it; instants of messages are whole milliseconds."""
+"""Spark's type of instants; those of messages are whole milliseconds."""
 
 TIMELINE_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),

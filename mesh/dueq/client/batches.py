@@ -1,4 +1,4 @@
-"""Rows that come one after another, cut into what fits into one request."""
+"""Divides rows that come one after another into requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END: Final = object()
 
 @dataclass(slots=True)
 class Batch:
-    """Up to 1,024 rows, of together at most 3 MiB, or one longer payload.
+    """Up to 1,024 rows of at most 3 MiB together, or one longer payload.
 
     Attributes:
         first: the place of its first row among all.
@@ -31,7 +31,7 @@ class Batch:
     size: int = 0
 
     def has_room(self, size: int) -> bool:
-        """Whether a payload of so many bytes fits, too."""
+        """Whether a payload of `size` bytes fits, too."""
         rows = len(self.payloads)
         return not rows or (rows < limits.REQUEST_ROWS_MAX and self.size + size <= limits.REQUEST_BYTES_MAX)
 
@@ -39,7 +39,7 @@ class Batch:
 def batches(
     payloads: Iterable[Payload], dues: Due | Iterable[Due], keys: Iterable[str | None] | None
 ) -> Iterator[Batch]:
-    """Yield the rows in order. Nothing is taken from the iterators ahead of a batch but one row.
+    """Yield the rows in order. At most one row is taken from the iterators ahead of a batch.
 
     Raises:
         InvalidRequest: one of them is no sequence of rows, or ends before another; the rows before were yielded.

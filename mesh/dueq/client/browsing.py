@@ -22,7 +22,7 @@ from dueq_codecs.records import U16, U32, U64
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMessage:
-    """A message that waits, as of the snapshot that it was read from.
+    """A waiting message, as of the snapshot that it was read from.
 
     Attributes:
         id: 26 characters.
@@ -101,7 +101,8 @@ class Walk:
     Args:
         topic: name.
         partition: its place in the topic.
-        start, end: messages that wait until start ≤ instant < end; Unix ms or aware datetimes, None: no bound.
+        start, end: messages that wait until an instant with start ≤ instant < end; Unix ms or aware
+            datetimes, None: no bound.
         payloads: whether to read the payloads too.
 
     Raises:
@@ -154,7 +155,7 @@ class Walk:
         return self._answer is not None
 
     def take(self, answer: PageAnswer | None) -> None:
-        """Take the answer to what `order` said; None: that chunk cannot be read."""
+        """Take the answer to `order`; None: that chunk cannot be read."""
         if self._answer is None:
             assert answer is not None
             self._answer = answer
@@ -171,9 +172,10 @@ class Walk:
             self._long.setdefault(row, []).append(bytes(answer.body))
 
     def lost(self, error: SnapshotLost) -> None:
-        """Begin anew where nothing was handed out yet.
+        """Begin again if nothing was handed out yet.
 
-        Otherwise two snapshots would be mixed: a message that was moved in between shows twice, or never.
+        Otherwise two snapshots would be mixed, and a message
+        that was moved in between would show twice or never.
 
         Raises:
             SnapshotLost: some pages were handed out.
@@ -183,7 +185,7 @@ class Walk:
         self._begin()
 
     def page(self) -> BrowsePage:
-        """Return the complete page, and go on to the next one."""
+        """Return the complete page, and go to the next one."""
         assert self._answer is not None
         reply, body, uid = self._answer.reply, memoryview(self._answer.body), self._uid
         bodies = self._bodies(reply.body_size.tolist(), body)

@@ -1,4 +1,4 @@
-"""Between the I/O thread, which fills it, and the user, who empties it: one consumer's messages."""
+"""One consumer's messages: the I/O thread fills the inbox, and the user empties it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Inbox:
         wake: called in the I/O thread, without the lock, when something has come.
 
     Attributes:
-        lost: messages in the user's hands whose leases were lost, and that were not told yet.
-        failure: why nothing more will come.
-        closed: the user takes nothing more.
+        lost: messages in the user's hands whose lost leases were not reported yet.
+        failure: why no more messages will come.
+        closed: the user takes no more messages.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class Inbox:
         return unhandled
 
     def lose(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Leases are over: take back what is here and return it; keep for the user what he has."""
+        """Leases are over: return the messages not handed out; note the others for the user."""
         with self._lock:
             unhandled = [delivery for delivery in deliveries if not delivery.handed]
             self.lost.extend(delivery for delivery in deliveries if delivery.handed)

@@ -1,7 +1,8 @@
 """Jobs: messages that are loaded together, shown together and taken back together.
 
-A job has a name that its owner chooses, and for the mesh a key of 16 bytes that follows from the name and the number of
-the attempt: after an attempt that was aborted the same name begins another one, whose messages are new.
+A job has a name that its owner chooses, and a key of 16 bytes for the mesh, which is derived from the name
+and the number of the attempt. After an aborted attempt the same name begins another one, whose messages are
+new.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _KEY: Final = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job to load messages into; it may travel to other processes.
+    """A job to load messages into; it may be sent to other processes.
 
     Attributes:
         topic: whose messages.
         job_id: its name.
-        key: what the mesh knows it by, 16 bytes.
+        key: its key in the mesh, 16 bytes.
         until_ms: hidden, and to be committed by this instant (Unix ms); 0: not hidden.
         state: "open": it takes messages; "committed": it is complete; "cancelled".
     """
@@ -106,7 +107,7 @@ def key_of(job_id: str, attempt: int) -> bytes:
 
 
 def naming(job: Job | None, topic: str) -> tuple[bytes, int]:
-    """Return what requests say of the job that their messages belong to.
+    """Return the fields of requests that name the job of their messages.
 
     Raises:
         InvalidRequest: it is none, or one of another topic.
@@ -154,7 +155,7 @@ def _named(info: JobInfo, job_id: str) -> JobInfo:
 
 
 def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInfo]:
-    """Put together what the leaders of all partitions know.
+    """Join the knowledge of all partitions' leaders.
 
     Raises:
         NotLeader: the partition that decides about the job `deciding` has no leader just now.
@@ -179,7 +180,7 @@ def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInf
 
 
 def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], placement: list[int]) -> JobInfo:
-    """A decision of any partition holds; a withdrawal may have reached some partitions only."""
+    """A decision of any partition counts; a withdrawal may have reached some partitions only."""
     home = placement[crc32(bytes.fromhex(key)) % len(placement)]
     states = {part["state"] for _, part in parts}
     decided = next((part["state"] for uid, part in parts if uid == home and part["state"] != "open"), "open")
@@ -244,7 +245,7 @@ def begin(
                 f"job {job_id!r} of {topic!r} was begun without being hidden: its messages are on their way"
             )
         if info.state == "open" and now_ms > info.until_ms:
-            # Its time is over. Nobody can commit it any more, and the mesh is about to say so.
+            # Its time is over: nobody can commit it any more, and the mesh will abort it soon.
             yield act(topic, JobAction.ABORT, key, info.until_ms, at_home=True)
             continue
         if info.state == "cancelled":
@@ -254,7 +255,7 @@ def begin(
 
 
 def end(job: Job, action: JobAction) -> Steps[None]:
-    """Commit or abort: one partition decides; the others are told, or find out by themselves."""
+    """Commit or abort: one partition decides; the others are told, or ask."""
     if not isinstance(job, Job):
         raise InvalidRequest(f"a job is what begin_job has returned, not {job!r:.80}")
     if not job.until_ms:

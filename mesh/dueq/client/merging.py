@@ -1,4 +1,4 @@
-"""The status documents of all brokers, put together to one picture of the mesh."""
+"""Merges the status documents of all brokers into one document of the mesh."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def merged_status(endpoints: Mapping[str, str], documents: Mapping[str, Document
 def _brokers(
     endpoints: Mapping[str, str], documents: Mapping[str, Document], partitions: Iterable[Document]
 ) -> Document:
-    """Brokers that answered, are registered, or should hold replicas and are not there at all."""
+    """Brokers that answered, are registered, or should hold replicas but are missing."""
     registered: Document = {}
     for document in documents.values():
         registered |= _mapping(document, "brokers")
@@ -61,7 +61,7 @@ def _brokers(
 
 
 def _clock(clock: Document) -> Document:
-    """Add the clock's own offset: how far it is ahead of the mesh's time."""
+    """Add the offset of the broker's clock: how far it is ahead of mesh time."""
     if "offset_ms" in clock or clock.get("mesh_offset_ms") is None:
         return clock
     return {**clock, "offset_ms": 0.0 - clock["mesh_offset_ms"]}

@@ -11,7 +11,7 @@ from dueq.client.core.ports.parts import PartsCall
 
 
 class MessageIds(Sequence[str]):
-    """Message ids in order, one for each row: 8 bytes each, made into text when they are looked at.
+    """Message ids in order, one for each row: 8 bytes each, converted to text on access.
 
     In `PartialFailure.outcomes` a row that failed has its error in place of an id.
     """

@@ -22,7 +22,7 @@ class NumberedProducer:
     The mesh knows a request by (client id, partition, number): the numbers of one client id and partition count
     from 1. A process that makes the same calls under the same client id again, in the same order, repeats the same
     requests: for 15 minutes, and for the last 256 of a partition, they take effect once; requests of a job for 7 days,
-    and the last 65,536. So: one call at a time, each of what fits into one request (1,024 rows, 3 MiB).
+    and the last 65,536. So make one call at a time, each small enough for one request (1,024 rows, 3 MiB).
 
     Args:
         client: the connection.
@@ -44,7 +44,7 @@ class NumberedProducer:
         self._job = naming(job, topic)
         self._client_id = client_id
         if job is not None:
-            # What was sent for an attempt that was aborted must not be taken for an answer by the next.
+            # Requests of an aborted attempt must not answer those of the next.
             self._client_id = blake2b(client_id + job.key, digest_size=_CLIENT_ID_BYTES).digest()
 
     def schedule_many(

@@ -1,4 +1,4 @@
-"""Calls as values: what to send, and what to make of the answer. Both faces run the same orders."""
+"""Calls as values: the event to send, and how to convert the answer. Both faces run the same orders."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def repeated(failed: Failed, order: Order[T]) -> Order[T]:
 
 
 def error_of(failed: Failed, order: Order[Any], run: Callable[[Order[Any], float | None], Any]) -> DueqError:
-    """Return what to raise; `run` is how a retry is run."""
+    """Return the error to raise; `run` runs a retry."""
     call = failed.repeat
-    # One error may belong to many callers whose rows shared a request; each raises his own.
+    # One error may belong to many callers whose rows shared a request; each raises its own copy.
     error = copy.copy(failed.error)
     again = repeated(failed, order)
     if call is not None:
@@ -126,7 +126,7 @@ def statistics(from_hour: int) -> Order[StatisticsPart]:
 
 
 def status() -> Order[dict[str, Any]]:
-    """Everything that the brokers say of themselves."""
+    """The status of all brokers."""
     return Order(lambda call, at: events.Inspect(call, at, "status"), reading.status)
 
 

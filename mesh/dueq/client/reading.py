@@ -1,4 +1,4 @@
-"""The answers of several brokers put together."""
+"""Merges the answers of several brokers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def forecast(found: Inspection) -> list[tuple[int, int]]:
 
 
 def status(found: Inspection) -> Document:
-    """Return what every broker says of itself, put together (see `merging.merged_status`)."""
+    """Return the merged status of all brokers (see `merging.merged_status`)."""
     documents = {broker_id: _parsed(text) for broker_id, text in found.documents.items()}
     return merged_status(found.endpoints, documents)
 
@@ -84,7 +84,7 @@ def _described(partition: PartitionInfo, view: Document | None) -> PartitionInfo
 
 
 def _newest(found: Inspection) -> dict[int, Document]:
-    """Each partition as its leader sees it; else as whoever has applied most of its log."""
+    """Each partition as its leader sees it, else as the replica that has applied most of its log."""
     leaders = {p.uid: p.leader for topic in found.metadata.topics for p in topic.partitions}
     best: dict[int, tuple[tuple[bool, int, int], Document]] = {}
     for broker_id, text in sorted(found.documents.items()):

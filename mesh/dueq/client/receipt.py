@@ -10,8 +10,9 @@ class Receipt:
 
     Attributes:
         rows: messages that are committed.
-        stamp_ms: the mesh's time (Unix ms) at which they were appended; of several requests the first. A repeated
-            request is answered as the first time, so a stamp before one's own beginning means: they were there.
+        stamp_ms: the mesh's time (Unix ms) at which they were appended; of several requests the first. A
+            repeated request gets its first answer, so a stamp from before the caller's start means that
+            they were there already.
     """
 
     __slots__ = ("_call", "rows", "stamp_ms")

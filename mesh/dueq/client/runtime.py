@@ -1,4 +1,4 @@
-"""The I/O thread of a client: it steps the session machine and does what it orders.
+"""The I/O thread of a client: it steps the session machine and carries out its effects.
 
 User threads only put events into a queue and wake the thread; answers come back by a callback in the I/O
 thread, which must be short. Nothing here decides anything.
@@ -39,7 +39,9 @@ _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 
 
 def _leave_behind() -> None:
-    """In a forked process: its parent's runtimes do not work here. Noted once, so that no call asks for its process."""
+    """Set in a forked process, where its parent's runtimes do not work. So calls need not compare process
+    ids.
+    """
     for runtime in list(_runtimes):
         runtime.forked = True
 
@@ -58,7 +60,7 @@ def read_now() -> Now:
 
 
 def _context() -> zmq.Context[Any]:
-    """One ZeroMQ context per process: one does not survive a fork."""
+    """One ZeroMQ context per process, since a context does not survive a fork."""
     with _contexts_lock:
         pid = os.getpid()
         if pid not in _contexts:
@@ -167,7 +169,7 @@ class Runtime:
             while not (self._stopping and not self._queue):
                 self._turn(sockets)
         except Exception as error:
-            # The last resort: whoever waits must hear of it rather than wait for ever.
+            # The last resort: callers get this error and do not wait for ever.
             log.exception("client.broken", error=repr(error))
             self._failure = Broken(f"the client's session machine failed: {error!r}")
         finally:

@@ -1,7 +1,7 @@
 """One DEALER socket per link, and what ZeroMQ reports about it.
 
-ZeroMQ's own reconnection is off and a broken connection becomes a new socket: a DEALER would otherwise keep
-frames for a dead broker and deliver them to its next life, and nothing would say that what was sent is lost.
+ZeroMQ's own reconnection is off and a broken connection becomes a new socket: otherwise a DEALER would keep
+frames for a dead broker, deliver them to its next life, and not report lost frames.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Sockets:
             self.failed.append(LinkLost(link, f"{endpoint}: {error}"))
 
     def close(self, link: int) -> None:
-        """Drop a socket with all that it holds."""
+        """Drop a socket with all frames that it holds."""
         socket = self._by_link.pop(link, None)
         if socket is None:
             return
@@ -102,7 +102,7 @@ class Sockets:
             self.failed.append(LinkLost(order.link, "the connection was lost"))
 
     def wait(self, timeout_ms: int) -> tuple[list[Event], bool]:
-        """Wait for frames; return what happened, and whether somebody wants the thread's attention."""
+        """Wait for frames; return the events, and whether the thread was woken."""
         happened, self.failed = self.failed, []
         woken = False
         for ready, _ in self._poller.poll(0 if happened else timeout_ms):

@@ -21,7 +21,7 @@ class StatisticsRow:
         redelivered: pushes of messages that had been pushed before.
         lateness_bounds_ms: upper bounds of the histogram's buckets, ms, ascending.
         lateness_counts: first pushes by their lateness: one count per bound, then those above every bound.
-        scheduled: messages scheduled by sender, who is the client id in hex: the 100 greatest, the rest as "other".
+        scheduled: messages scheduled, by sender (client id in hex): the 100 greatest, the rest as "other".
     """
 
     broker: str
@@ -61,7 +61,7 @@ def _row(broker_id: str, bounds: tuple[float, ...], row: dict[str, Any]) -> Stat
 
 
 class StatisticsWalk:
-    """Hour after hour until every broker has told all: parts may overlap, rows are kept once.
+    """Asks hour after hour until every broker has answered all: parts may overlap, rows are kept once.
 
     Attributes:
         hour: the hour to ask for, since 1970.

@@ -1,4 +1,4 @@
-"""What a client's parts share: the runtime of this process, and how calls are sent and answered."""
+"""The parts of a client share this: the runtime of this process, and how calls are sent and answered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class _Consumer(Protocol):
-    """Who gives leases back when the client is closed."""
+    """A consumer that gives its leases back when the client is closed."""
 
     async def close(self) -> None: ...
 
@@ -75,7 +75,7 @@ class AsyncConnection:
         if runtime is not None and not runtime.forked:
             return runtime
         if runtime is not None:
-            self._lock = threading.Lock()  # after a fork somebody who is not here may hold it
+            self._lock = threading.Lock()  # after a fork a thread that does not exist here may hold it
             self._consumers = weakref.WeakSet()
             self.bridges = Bridges()
             self._runtime = None
@@ -95,7 +95,7 @@ class AsyncConnection:
         return await self.run_on(self.live(), order, timeout)
 
     async def run_on(self, runtime: Runtime, order: Order[T], timeout: float | None) -> T:
-        """Send an order by this runtime, though the client may be closed, and wait for its answer."""
+        """Send an order by this runtime even if the client is closed, and wait for its answer."""
         answer = await self.send(runtime, order, timeout).answer()
         if isinstance(answer, Completed):
             return order.finish(answer.value)

@@ -26,7 +26,7 @@ CLOSE_S: Final = 5.0
 class AsyncConsumer:
     """Receives a topic's messages, each under a lease. For the tasks of one loop.
 
-    Leases are kept alive towards the brokers by the client's own thread; the handler must settle each message
+    The client's own thread keeps leases alive at the brokers; the handler must settle each message
     before its lease ends, or extend it.
 
     Attributes:
@@ -73,12 +73,12 @@ class AsyncConsumer:
                 yield message
 
     async def receive(self, max_messages: int = 100, timeout: float | None = None) -> list[AsyncMessage]:
-        """Return what is there, waiting for at least one message.
+        """Return the messages that have come, waiting for at least one.
 
         The consumer never holds more than its `credit` of messages and `credit_bytes` of payloads that are not settled.
 
         Args:
-            max_messages: at most so many.
+            max_messages: the most to return.
             timeout: seconds to wait; None for the client's default.
 
         Returns:
@@ -101,15 +101,15 @@ class AsyncConsumer:
         Args:
             batch: messages of this consumer, each in its hands.
             wait: return when committed on the in-sync replicas. Without it, return at once: the acks are sent
-                within 100 ms, repeated until confirmed, and confirmed by `close` at the latest. A refusal (the
-                lease was over) then comes to `on_lease_lost`.
+                within 100 ms, repeated until confirmed, and confirmed by `close` at the latest. A refusal
+                (the lease was over) then goes to `on_lease_lost`.
             timeout: with `wait`: seconds to wait; None for the client's default.
 
         Returns:
             One outcome per message; empty without `wait`.
 
         Raises:
-            StaleLease: with `wait`: some leases were over; everything else is settled all the same.
+            StaleLease: with `wait`: some leases were over; all other messages are settled.
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
@@ -194,7 +194,7 @@ class AsyncConsumer:
         return runtime
 
     async def _receive(self, number: int, timeout: float | None) -> list[AsyncMessage]:
-        # The usual case first, and nothing but it: this costs each message of a loop that takes them one by one.
+        # The usual case first: a loop that takes messages one by one pays for this with each of them.
         runtime, inbox = self._runtime, self._inbox
         if runtime is None or runtime.forked:
             await self._live()

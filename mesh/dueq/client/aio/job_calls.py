@@ -32,8 +32,8 @@ class AsyncJobCalls:
             topic: an existing topic.
             job_id: a name, at most 1,024 bytes of UTF-8.
             hidden_for: seconds (at most 7 days) or a timedelta: hide the job's messages until `commit_job`, which must
-                come within this time. A hidden job that is open keeps the time that it was begun with. None: its
-                messages are ordinary ones, that can be taken back together.
+                come within this time. A hidden job that is open keeps the time that it was begun with.
+                None: its messages are ordinary ones that can be taken back together.
             timeout: seconds for each request.
 
         Returns:
@@ -58,7 +58,7 @@ class AsyncJobCalls:
         await self._follow(jobs.end(job, JobAction.COMMIT), timeout)
 
     async def abort_job(self, job: Job, *, timeout: float | None = None) -> None:
-        """Drop all messages of a hidden job; none of them was ever there.
+        """Drop all messages of a hidden job, as if they had never been scheduled.
 
         Raises:
             JobEnded: the job was committed or cancelled, or is not hidden: see `cancel_job`.
@@ -66,7 +66,8 @@ class AsyncJobCalls:
         await self._follow(jobs.end(job, JobAction.ABORT), timeout)
 
     async def cancel_job(self, topic: str, job_id: str, *, timeout: float | None = None) -> None:
-        """Take back what no consumer has of a job, hidden or not; it takes no more messages.
+        """Take back those messages of a job, hidden or not, that no consumer has; the job takes no more
+        messages.
 
         Once this returns, no message of the job is newly delivered. Waiting messages are withdrawn in the
         background: `job` says how many messages are left. A message that a consumer gives back is not delivered again.
@@ -84,13 +85,13 @@ class AsyncJobCalls:
         )
 
     async def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
-        """Return what the mesh knows of a job; None: nothing, as it has no messages yet or ended over 7 days ago."""
+        """Return the mesh's knowledge of a job; None if it has no messages yet, or ended over 7 days ago."""
         return await self._follow(
             jobs.look(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     async def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
-        """Return all jobs that the mesh knows of in a topic; without their names, which it does not."""
+        """Return all jobs of a topic that the mesh knows; without names, since the mesh has only keys."""
         return await self.connection.run(jobs.read_all(arguments.topic_name(topic)), timeout)
 
     async def _follow(self, steps: Steps[T], timeout: float | None) -> T:

@@ -37,8 +37,9 @@ class AsyncMessage(BaseMessage):
 
     Settle it with `ack`, `nack` or `release` before its lease is over. The first of them counts: any other
     after it, or `extend`, finds the lease over (`StaleLease`, with `wait`). Without
-    `wait` they return at once, are sent within 100 ms (others than acks: 2 ms), which the leader may take as long
-    to log, and repeated until confirmed. A refusal (the lease was over) comes to the consumer's `on_lease_lost`.
+    `wait` they return at once, are sent within 100 ms (others than acks: 2 ms), and repeated until
+    confirmed. A leader may log acks up to 100 ms later. A refusal (the lease was over) goes to the
+    consumer's `on_lease_lost`.
     """
 
     __slots__ = ()

@@ -107,11 +107,11 @@ class AsyncProducer:
         """Schedule many messages.
 
         Up to 1,024 rows (of together at most 3 MiB, longer payloads not counted) are one request: all or
-        nothing. More are cut into such runs over the partitions.
+        nothing. More are divided into such runs over the partitions.
 
-        Where `payloads` is a list or another collection, all rows are checked before anything is sent. Where it is an
-        iterator, rows are taken from the iterators, checked and sent while earlier ones are under way: a million rows
-        need the memory of some ten requests and 8 bytes for each id.
+        If `payloads` is a list or another collection, all rows are checked before anything is sent. If it
+        is an iterator, rows are taken, checked and sent while earlier ones are in flight: a million rows
+        need the memory of about ten requests and 8 bytes for each id.
 
         Args:
             payloads: bytes-like each.
@@ -129,8 +129,8 @@ class AsyncProducer:
             JobEnded: the job takes no more messages.
             PartialFailure: some of several runs failed; `.outcomes` has an id or error per row, `.retry()`
                 repeats the failed runs and returns all ids. With an iterator of payloads, nothing is sent after a
-                failure, and `.outcomes` and `.retry()` stand for the rows that were sent. Once rows were sent, an
-                invalid row or an error of the iterators is raised like this too: the last outcome is that error.
+                failure, and `.outcomes` and `.retry()` cover the rows that were sent. Once rows were sent,
+                an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
             return await self._schedule_iterated(payloads, dues, keys, naming(job, self.topic), timeout)
@@ -151,11 +151,11 @@ class AsyncProducer:
         in_flight: int = REQUESTS,
         timeout: float | None = None,
     ) -> AsyncIterator[str]:
-        """Schedule as many messages as iterators give, in bounded memory, and yield their ids.
+        """Schedule the messages of iterators, in bounded memory, and yield their ids.
 
         Rows are taken, checked and sent as ids are asked for, in requests of up to 1,024 rows and 3 MiB (or of one
-        longer payload), each all or nothing. Nothing is sent without a loop over it. If you leave the loop early,
-        the outcome of the requests under way is unknown.
+        longer payload), each all or nothing. Nothing is sent unless you iterate. If you leave the loop
+        early, the outcome of requests in flight is unknown.
 
             async for message_id in producer.schedule_stream(rows, timedelta(hours=1)):
                 ...
@@ -165,17 +165,17 @@ class AsyncProducer:
             dues: one per payload, or a single one for all; a timedelta counts from when its request is made.
             keys: one per payload (None: it has none).
             job: of `Client.begin_job`: the messages belong to it.
-            in_flight: requests under way at once, 1–64.
+            in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
 
         Yields:
             Message ids in order, each when its message is committed.
 
         Raises:
-            PartialFailure: a request failed. No other was sent after that, and those under way were waited for. The ids
-                that were yielded are scheduled; `.outcomes` has an id or error for each row that follows, as far as
-                rows were sent; `.retry()` repeats what failed and returns the ids of these rows. Later rows were
-                not sent.
+            PartialFailure: a request failed. No other was sent after that, and those in flight were waited
+                for. The ids that were yielded are scheduled; `.outcomes` has an id or error for each row
+                that follows, as far as rows were sent; `.retry()` repeats what failed and returns the ids
+                of these rows. Later rows were not sent.
             InvalidRequest: a row is not valid, or one column ends before another. All rows of the requests before were
                 yielded, nothing else was sent. The same holds for errors of the iterators.
         """
@@ -230,7 +230,7 @@ class AsyncProducer:
         timeout: float | None,
     ) -> MessageIds:
         cut = batches(payloads, dues, keys)
-        # What is wrong with the first request's rows is found before anything is sent.
+        # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
         stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout)
         ids = MessageIds()

@@ -58,7 +58,7 @@ class Bridges:
 
 
 class Pending:
-    """A call that is under way."""
+    """A call in flight."""
 
     def __init__(
         self, runtime: Runtime, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
@@ -88,7 +88,7 @@ class Pending:
 
 
 class Arrivals:
-    """Wakes the task that waits for messages, and has lost leases told in its loop at once.
+    """Wakes the task that waits for messages, and reports lost leases in its loop at once.
 
     Args:
         bridges: of the client.

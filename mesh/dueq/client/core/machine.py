@@ -8,10 +8,10 @@
     OpenConsumer, Settle, CloseConsumer           Deliver, Reclaim, LeaseLost, ConsumerFailed
     Close                                         Log
 
-A `schedule` followed through: the face checks its arguments and sends `Insert`. The directory knows the topic
+The path of a `schedule`: the face checks its arguments and sends `Insert`. The directory knows the topic
 (or asks any broker first), `Changing` cuts the rows into parts of one partition each, the partition's lane puts
 a part alone or together with others into a numbered request and sends it to the leader. The answer completes
-the call; a silence, a lost link or a refusal for the time being repeats the same request until the deadline.
+the call; a silence, a lost link or a temporary refusal repeats the same request until the deadline.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ClientCore:
 
     @property
     def clock(self) -> MeshClock:
-        """Mesh time as far as it is known."""
+        """Mesh time, as far as it is known."""
         return self._context.clock
 
     @property
@@ -131,7 +131,7 @@ class ClientCore:
         elif isinstance(message, BrowseReply):
             self._browsing.answered(message, event.bodies)
         else:
-            # Each looks for its own request number; an answer that nobody waits for any more is dropped.
+            # Each part looks for its own request number; an answer that nobody waits for is dropped.
             for part in (self._lanes, self._uploads, self._asking, self._inspecting, self._browsing):
                 if part.answered(message):
                     break

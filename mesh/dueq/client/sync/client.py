@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Client(Looking, JobCalls):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
-    One thread of its own does all input and output; nothing is connected before the first use. A client that
-    comes into a child process by `fork` begins anew there, with an identity of its own; consumers do not.
+    One thread of its own does all input and output; nothing is connected before the first use. After a
+    `fork`, a client in the child process starts again, with an identity of its own; consumers do not.
 
     Args:
         endpoints: one endpoint (`tcp://HOST:PORT`), several with commas between, or a list; more brokers are
@@ -69,14 +69,14 @@ class Client(Looking, JobCalls):
         exist_ok: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Make a topic; returns when every partition is serving.
+        """Create a topic; returns when every partition is serving.
 
         Args:
             name: 1–255 of `A-Z a-z 0-9 . _ -`.
             kind: "timeline": by due; there is no other yet.
-            partitions: 1–1,024: what can work side by side.
+            partitions: 1–1,024; they work in parallel.
             replicas: copies of each; None: three, or as many as there are brokers.
-            min_isr: replicas that must hold a record before it counts; None: more than half.
+            min_isr: replicas that must hold a record before it is committed; None: more than half.
             payload_bytes_max: the longest payload; None: 64 MiB.
             horizon: how far ahead a message may be due, seconds or timedelta; None: no cap.
             exist_ok: a topic of this name may exist already.
@@ -84,7 +84,7 @@ class Client(Looking, JobCalls):
 
         Raises:
             InvalidRequest: a value is outside its limits, or there are fewer brokers than replicas.
-            TopicExists: and `exist_ok` is False.
+            TopicExists: the topic exists, and `exist_ok` is False.
             OutcomeUnknown: not serving in time; `retry()` goes on.
             Disconnected: no broker was reached; nothing was done.
         """
@@ -123,7 +123,7 @@ class Client(Looking, JobCalls):
     ) -> list[tuple[int, int]]:
         """Return (Unix ms of a second, messages due in it) for the seconds ahead; empty seconds left out.
 
-        Exact for what waits nearest; what is further away is known by the hour, and spread evenly over it.
+        Counts of the soonest messages are exact; later ones are known by the hour, and spread evenly over it.
 
         Args:
             topic: its name.
@@ -164,9 +164,9 @@ class Client(Looking, JobCalls):
 
         Args:
             topic: its name.
-            lease: seconds (0.1 s to 12 h) or timedelta that a message is yours.
-            credit: messages that may be with you unfinished, 1–16,384.
-            credit_bytes: bytes of payloads that a leader may have out to you.
+            lease: how long a message is yours, seconds (0.1 s to 12 h) or timedelta.
+            credit: the most unfinished messages that you may have, 1–16,384.
+            credit_bytes: the most bytes of payloads that one leader may have out to you.
             on_lease_lost: called with each message whose lease is over before it was settled, or whose settling was
                 refused: in your thread, at the next `receive` or step of the `for`.
         """

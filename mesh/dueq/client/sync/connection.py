@@ -1,5 +1,5 @@
 # Made of aio/connection.py by scripts/generate-faces: write there.
-"""What a client's parts share: the runtime of this process, and how calls are sent and answered."""
+"""The parts of a client share this: the runtime of this process, and how calls are sent and answered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Consumer(Protocol):
-    """Who gives leases back when the client is closed."""
+    """A consumer that gives its leases back when the client is closed."""
 
     def close(self) -> None: ...
 
@@ -76,7 +76,7 @@ class Connection:
         if runtime is not None and not runtime.forked:
             return runtime
         if runtime is not None:
-            self._lock = threading.Lock()  # after a fork somebody who is not here may hold it
+            self._lock = threading.Lock()  # after a fork a thread that does not exist here may hold it
             self._consumers = weakref.WeakSet()
             self.bridges = Bridges()
             self._runtime = None
@@ -96,7 +96,7 @@ class Connection:
         return self.run_on(self.live(), order, timeout)
 
     def run_on(self, runtime: Runtime, order: Order[T], timeout: float | None) -> T:
-        """Send an order by this runtime, though the client may be closed, and wait for its answer."""
+        """Send an order by this runtime even if the client is closed, and wait for its answer."""
         answer = self.send(runtime, order, timeout).answer()
         if isinstance(answer, Completed):
             return order.finish(answer.value)

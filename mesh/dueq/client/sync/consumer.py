@@ -27,7 +27,7 @@ CLOSE_S: Final = 5.0
 class Consumer:
     """Receives a topic's messages, each under a lease. For one thread (only `close` may come from another).
 
-    Leases are kept alive towards the brokers by the client's own thread; the handler must settle each message
+    The client's own thread keeps leases alive at the brokers; the handler must settle each message
     before its lease ends, or extend it.
 
     Attributes:
@@ -74,12 +74,12 @@ class Consumer:
                 yield message
 
     def receive(self, max_messages: int = 100, timeout: float | None = None) -> list[Message]:
-        """Return what is there, waiting for at least one message.
+        """Return the messages that have come, waiting for at least one.
 
         The consumer never holds more than its `credit` of messages and `credit_bytes` of payloads that are not settled.
 
         Args:
-            max_messages: at most so many.
+            max_messages: the most to return.
             timeout: seconds to wait; None for the client's default.
 
         Returns:
@@ -102,15 +102,15 @@ class Consumer:
         Args:
             batch: messages of this consumer, each in its hands.
             wait: return when committed on the in-sync replicas. Without it, return at once: the acks are sent
-                within 100 ms, repeated until confirmed, and confirmed by `close` at the latest. A refusal (the
-                lease was over) then comes to `on_lease_lost`.
+                within 100 ms, repeated until confirmed, and confirmed by `close` at the latest. A refusal
+                (the lease was over) then goes to `on_lease_lost`.
             timeout: with `wait`: seconds to wait; None for the client's default.
 
         Returns:
             One outcome per message; empty without `wait`.
 
         Raises:
-            StaleLease: with `wait`: some leases were over; everything else is settled all the same.
+            StaleLease: with `wait`: some leases were over; all other messages are settled.
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
@@ -193,7 +193,7 @@ class Consumer:
         return runtime
 
     def _receive(self, number: int, timeout: float | None) -> list[Message]:
-        # The usual case first, and nothing but it: this costs each message of a loop that takes them one by one.
+        # The usual case first: a loop that takes messages one by one pays for this with each of them.
         runtime, inbox = self._runtime, self._inbox
         if runtime is None or runtime.forked:
             self._live()

@@ -30,7 +30,7 @@ class Looking:
         partitions: Iterable[int] | None = None,
         timeout: float | None = None,
     ) -> Iterator[ScheduledMessage]:
-        """Yield the messages that wait; nothing is leased, moved or counted.
+        """Yield the waiting messages; nothing is leased, moved or counted.
 
         Partition by partition, each in order of the instants until which its messages wait, and each as it was when
         its first message was asked for. Messages that a consumer holds are not shown, nor those of a job that is not
@@ -38,7 +38,8 @@ class Looking:
 
         Args:
             topic: name.
-            start, end: only what waits until start ≤ instant < end: Unix ms or aware datetimes.
+            start, end: only messages that wait until an instant with start ≤ instant < end: Unix ms or
+                aware datetimes.
             payloads: read the payloads too.
             partitions: places in the topic; None: all.
             timeout: seconds for each request (a page of up to 1,024 messages).
@@ -47,8 +48,8 @@ class Looking:
             InvalidRequest: an argument is not of these (at once; what follows comes while iterating).
             TopicNotFound
             SnapshotLost: a leader is gone, or 30 seconds passed between two pages, after messages of its partition
-                were yielded. The messages so far were right; the rest is not taken from another snapshot, as a
-                message moved in between would show twice or never. Browse that partition again.
+                were yielded. The messages so far were right. The rest is not taken from another snapshot,
+                since a message moved in between would show twice or never. Browse that partition again.
             Unavailable: the mesh could not answer in time; Busy: too many are browsing.
         """
         make = partial(Walk, topic, start=start, end=end, payloads=payloads)
@@ -73,7 +74,8 @@ class Looking:
         return self._pages(Walk(topic, partition, start, end, payloads), timeout)
 
     def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
-        """Return what every broker has delivered and taken in the last seven days, by hour, topic and broker.
+        """Return the deliveries and inserts of every broker in the last seven days, by hour, topic and
+        broker.
 
         Brokers that do not answer are missing. A crash of a broker may cost its last minute.
 
@@ -106,9 +108,7 @@ class Looking:
                 yield self._page(walk, timeout)
         finally:
             event = walk.ending()
-            if (
-                event is not None
-            ):  # all was read or the caller has had enough: the snapshot is not wanted any more
+            if event is not None:  # all was read, or the caller has stopped: close the snapshot
                 self.connection.tell(event)
 
     def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:

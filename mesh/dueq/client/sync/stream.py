@@ -1,5 +1,5 @@
 # Made of aio/stream.py by scripts/generate-faces: write there.
-"""Rows that an iterator gives, scheduled in requests of which only a few are under way."""
+"""Schedules the rows of an iterator, with only a few requests in flight."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dueq.client.sync.waiting import Pending
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 
 REQUESTS_MAX: Final = 64
-"""Most requests of one stream that may be under way."""
+"""The most requests of one stream that may be in flight."""
 REQUESTS: Final = 8
-"""Requests of one stream that are under way, unless the caller says otherwise."""
+"""Requests of one stream in flight, unless the caller says otherwise."""
 
 
 @dataclass(slots=True)
 class _Sent:
-    """A request of a stream that is under way."""
+    """A request of a stream that is in flight."""
 
     batch: Batch
     order: Order[list[str]]
@@ -35,7 +35,7 @@ class _Sent:
 
 
 class Stream:
-    """One call that schedules what an iterator gives.
+    """One call that schedules the rows of an iterator.
 
     Args:
         calls: of the producer.
@@ -62,7 +62,7 @@ class Stream:
         """Send the rows; yield each request in order, once it is committed.
 
         Raises:
-            PartialFailure: a request failed. Its outcomes begin after what was yielded.
+            PartialFailure: a request failed. Its outcomes begin after the yielded ones.
             InvalidRequest: a row is not valid. All requests before it were yielded. Errors of the iterators come
             the same way.
         """
@@ -104,7 +104,7 @@ class Stream:
         return _Sent(batch, order, self._calls.send(order, self._timeout))
 
     def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
-        """Wait for what else is under way; return what to raise."""
+        """Wait for the other requests in flight; return the error to raise."""
         outcomes: list[str | DueqError] = []
         rest: list[list[str] | Order[list[str]]] = []
         text = f"the stream ended at row {sent.batch.first}"

@@ -12,14 +12,14 @@ from dueq_codecs.messages import BrokerMessage, ClientMessage, MetadataReply, Re
 
 SILENCE_US: Final = 1_000_000
 SILENCE_US_MAX: Final = 8_000_000
-"""A long answer of a busy broker takes its time: asked again each second, it would never be there in time."""
+"""A long answer of a busy broker takes time; if asked again each second, it would never come in time."""
 
 Answer = MetadataReply | Reply
 
 
 class Ask:
-    """One question. Its first answer ends it, unless `on_answer`, which is given it, calls `again()`; so does
-    `wanted()` being False.
+    """One question. Its first answer goes to `on_answer` and ends it, unless `on_answer` calls `again()`.
+    It also ends when `wanted()` is False.
 
     Attributes:
         attempts: how often it was sent.
@@ -66,13 +66,13 @@ class Ask:
         self.attempts += 1
         self.link = link.number
         if link.number in self._tried:
-            self._tried.clear()  # everybody was asked: begin a new round
+            self._tried.clear()  # every broker was asked: begin a new round
         self._tried.add(link.number)
         self._request = self._asking.send(self, link, self._build)
         self._timer = self._asking.after(self._silence_us, self._unanswered)
 
     def _unanswered(self) -> None:
-        """Ask another one; where everybody was silent, give the answer more time."""
+        """Ask another broker; if all were silent, allow the answer more time."""
         if self._tried.issuperset(self._asking.links_up()):
             self._silence_us = min(2 * self._silence_us, SILENCE_US_MAX)
         self.send()
@@ -83,7 +83,7 @@ class Ask:
         self._timer = self._asking.after(delay_us, self.send)
 
     def answered(self, answer: Answer) -> None:
-        """Hand an answer to whoever asked, if he still wants it."""
+        """Hand an answer to the asker, if it is still wanted."""
         self._forget()
         if self._wanted():
             self._on_answer(self, answer)
@@ -119,7 +119,7 @@ class Asking:
     # -------------------------------------------------------------- one attempt
 
     def next_link(self, ask: Ask, tried: set[int]) -> Link | None:
-        """Return a link that is up, one that was not tried if there is one; without any, the question waits for it."""
+        """Return a link that is up, preferably an untried one; without any, the question waits for a link."""
         link = self._links.any_up(avoid=tried)
         if link is None:
             self._parked[ask] = None
@@ -162,6 +162,6 @@ class Asking:
             ask.send()
 
     def link_down(self, number: int) -> None:
-        """Ask elsewhere what was asked there."""
+        """Ask the questions of that link elsewhere."""
         for ask in [ask for ask in self._open.values() if ask.link == number]:
             ask.send()

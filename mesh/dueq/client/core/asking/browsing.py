@@ -1,7 +1,8 @@
-"""Pages of what waits: each is one question to a partition's leader, repeated until it is answered.
+"""Pages of waiting messages: each is one question to a partition's leader, repeated until it is answered.
 
-The first page of a walk goes to whoever leads; all further ones to the broker that keeps the snapshot. Only that broker
-knows it, and only in that leadership: `SnapshotLost` then, and it is the caller's choice to begin anew.
+The first page of a walk is asked of the present leader, and all others of the broker that keeps the
+snapshot. Only that broker has it, and only in that leadership. After that the answer is `SnapshotLost`, and
+the caller decides whether to begin again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _Question:
     Attributes:
         request: what is sent, each time with the same id; None while the topic is being looked up.
         link: number of the link that it went by last, 0 while it waits to be sent.
-        refusal: the last refusal for the time being.
+        refusal: the last temporary refusal.
     """
 
     def __init__(self, event: Browse) -> None:
@@ -63,7 +64,7 @@ class Browsing:
         self._directory.ensure(event.topic, lambda topic: self._found(question, topic))
 
     def end(self, event: EndBrowse) -> None:
-        """Tell the broker that keeps a snapshot that it is not wanted any more; should that be lost, it expires."""
+        """Tell the broker to close its snapshot; if that frame is lost, the snapshot expires."""
         link = self._links.route(event.leader)
         if link is not None:
             request = BrowseRequest(self._context.next_request(), event.topic, event.uid, event.snapshot)
@@ -104,7 +105,7 @@ class Browsing:
                 self._send(question)
 
     def link_down(self, number: int) -> None:
-        """Ask again what was asked there."""
+        """Ask that link's questions again."""
         for question in [question for question in self._open.values() if question.link == number]:
             question.link = 0
             self._directory.refresh(question.event.topic)
@@ -153,7 +154,8 @@ class Browsing:
         question.link = 0
         question.refusal = error_of(code, message.text, message.retry_after_ms)
         if code is Code.NOT_LEADER:
-            # With a snapshot too: its keeper may lead still. The present leader knows whether it has it.
+            # With a snapshot too: its keeper may still lead. The present leader knows whether it has the
+            # snapshot.
             assert question.request is not None
             hint = message.leader if isinstance(message, BrowseReply) else ""
             self._directory.hint(question.request.uid, hint)

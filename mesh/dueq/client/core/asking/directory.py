@@ -1,6 +1,6 @@
 """The client's knowledge of topics: settings, partitions, leaders.
 
-Answers of brokers may be old; of two answers about a partition the one with the higher epoch holds.
+Answers of brokers may be old; of two answers about a partition the one with the higher epoch counts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dueq.errors import DueqError, TopicNotFound
 from dueq_codecs.messages import Code, MetadataReply, MetadataRequest, PartitionInfo, TopicInfo
 
 REFRESH_US_MIN: Final = 50_000
-"""No two questions about one topic closer together than this."""
+"""The least time between two questions about one topic."""
 
 Waiter = Callable[["Topic | DueqError"], None]
 
@@ -57,7 +57,7 @@ class Topic:
 
 
 class _Fetch:
-    """One question about one topic, under way or waiting for its turn."""
+    """One question about one topic, in flight or waiting for its turn."""
 
     def __init__(self) -> None:
         self.denied = 0
@@ -65,7 +65,9 @@ class _Fetch:
 
 
 class Directory:
-    """Topics by name. `on_change(topic)` is called after each answer, `on_gone(name)` when one is no more."""
+    """Topics by name. `on_change(topic)` is called after each answer, `on_gone(name)` when a topic is
+    gone.
+    """
 
     def __init__(
         self,
@@ -81,14 +83,18 @@ class Directory:
         self._fetches: dict[str, _Fetch] = {}
         self._hints: dict[int, str] = {}
         self._since: dict[str, int] = {}
-        """Least uid of a topic that was made for us; partitions with smaller ones are of a predecessor."""
+        """Least uid of a topic that we created; partitions with smaller uids belong to a deleted topic of
+        that name.
+        """
 
     def get(self, name: str) -> Topic | None:
         """The topic, if it is known."""
         return self._topics.get(name)
 
     def leader(self, name: str, uid: int) -> str:
-        """Whom to ask about a partition: the hint of a broker that knew better, else the last answer."""
+        """The broker to ask about a partition: the hint of a broker that knew better, else the last
+        answer.
+        """
         hint = self._hints.get(uid)
         if hint is not None:
             return hint
@@ -116,7 +122,7 @@ class Directory:
             self.refresh(name, then)
 
     def refresh(self, name: str, then: Waiter | None = None) -> None:
-        """Ask anew; questions about one topic are asked once and not too often."""
+        """Ask again; questions about one topic are shared, and not asked too often."""
         fetch = self._fetches.get(name)
         if fetch is None:
             fetch = self._fetches[name] = _Fetch()
@@ -148,7 +154,7 @@ class Directory:
         elif answer.code is not Code.TOPIC_NOT_FOUND:
             self._fail(name, fetch, error_of(answer.code, answer.text))
             return
-        # A broker may not have heard yet of a topic that another one has just made: ask each once.
+        # A broker may not have heard yet of a topic that was just created: ask each once.
         fetch.denied += 1
         if fetch.denied < len(self._links.up()):
             ask.again(0)
@@ -177,16 +183,16 @@ class Directory:
             then(error)
 
     def made(self, name: str, uids: Sequence[int]) -> None:
-        """A topic was made with these partitions (empty: not known with which)."""
+        """A topic was created with these partitions (empty: not known)."""
         self.forget(name)
         if uids:
             self._since[name] = min(uids)
 
     def is_past(self, info: TopicInfo) -> bool:
-        """Whether a broker speaks of a topic that was deleted before the present one of that name was made."""
+        """Whether a broker means a topic that was deleted before the present one of that name was created."""
         since = self._since.get(info.name, 0)
         return any(partition.uid < since for partition in info.partitions)
 
     def forget(self, name: str) -> None:
-        """The topic was deleted or made anew: ask before the next use."""
+        """The topic was deleted or created again: ask before the next use."""
         self._topics.pop(name, None)

@@ -1,4 +1,4 @@
-"""One reading question to every broker, each waited for, none for long."""
+"""One reading question to every broker; no answer is waited for long."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _FanOut:
 
     Attributes:
         missing: the brokers that have not answered: request ids by broker, 0 if not sent.
-        impatient: the time is over, and nobody has answered yet: the first to answer gives the others a while.
+        impatient: the time is over without any answer: after the first one, the others get a while.
     """
 
     def __init__(self, event: Inspect, found: Inspection) -> None:
@@ -107,7 +107,7 @@ class Inspecting:
                 self._links.send(link, question)
 
     def _enough(self, fan_out: _FanOut) -> None:
-        """Brokers that have not answered by now are left out, unless none has: then all may have much to say."""
+        """Leave out brokers that have not answered by now, unless none has: then all answers may be long."""
         if fan_out.found.documents:
             self._finish(fan_out)
         else:

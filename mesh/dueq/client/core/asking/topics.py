@@ -1,4 +1,4 @@
-"""Topics looked up, made and deleted: questions that any broker answers, repeated until one does."""
+"""Looks up, creates and deletes topics: questions to any broker, repeated until one answers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from dueq_codecs.messages import (
 
 REPLICAS: Final = 3
 COORDINATE_SILENCE_US: Final = 4_000_000
-"""A topic is made in ZooKeeper: no answer for this long means ask again."""
+"""A topic is created in ZooKeeper: ask again after this time without an answer."""
 POLL_US: Final = 50_000
 BACK_OFF_US: Final = 200_000
 
 
 class Tools(NamedTuple):
-    """What a call to any broker is made with."""
+    """The tools of a call to any broker."""
 
     context: Context
     calls: Calls
@@ -54,7 +54,7 @@ class Question:
     Attributes:
         call: its number.
         ask: the question under way.
-        refused: how many attempts were refused for the time being; `refusal` is the last.
+        refused: how many attempts were temporarily refused; `refusal` is the last.
     """
 
     def __init__(self, tools: Tools, call: int, deadline_us: int, effect: str = "") -> None:
@@ -73,7 +73,7 @@ class Question:
         answered: Callable[[Answer], None],
         silence_us: int = SILENCE_US,
     ) -> None:
-        """Ask; what is refused for the time being, or once and for all, never comes to `answered`."""
+        """Ask; refusals, temporary or final, never reach `answered`."""
         calls = self._calls
 
         def first(_: Ask, answer: Answer) -> None:
@@ -100,7 +100,7 @@ class Question:
         return self.ask is not None and self.ask.attempts >= len(self._links.up())
 
     def not_found(self, answer: Answer) -> None:
-        """A broker does not know the topic: perhaps another one does."""
+        """This broker does not know the topic; another one may."""
         if self.all_asked:
             self._calls.fail(self.call, error_of(answer.code, answer.text))
         else:
@@ -145,11 +145,11 @@ class Topics:
         return self._tools.cut_off()
 
     def question(self, call: int, deadline_us: int, effect: str = "") -> Question:
-        """Begin a call that is a question to any broker; `effect`: what may have happened where none answers."""
+        """Begin a call that is a question to any broker; `effect`: what may have happened if none answers."""
         return Question(self._tools, call, deadline_us, effect)
 
     def fetch(self, event: FetchTopics) -> None:
-        """Look up one topic, or all, some at a time."""
+        """Look up one topic, or all of them page by page."""
         question = self.question(event.call, event.deadline_us)
         known: list[TopicInfo] = []
 
@@ -217,7 +217,7 @@ class Topics:
         question.put(lambda request: MetadataRequest(request, name), answered)
 
     def is_past(self, answer: MetadataReply) -> bool:
-        """Whether a broker has not heard yet that a topic was made anew."""
+        """Whether a broker has not heard yet that a topic was created again."""
         return any(self._directory.is_past(topic) for topic in answer.topics)
 
     def delete(self, event: DeleteTopic) -> None:
@@ -240,7 +240,7 @@ class Topics:
 
 
 def _partitions_of(answer: Answer) -> list[int]:
-    """The uids in the answer to a creation; empty where it names none, or nothing that can be read."""
+    """The uids in the answer to a creation; empty if it names none, or cannot be read."""
     try:
         uids = json.loads(answer.document) if isinstance(answer, Reply) else []
     except ValueError:

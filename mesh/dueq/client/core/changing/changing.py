@@ -1,4 +1,6 @@
-"""The changing calls of producers: rows are checked as a whole, cut into parts, and put together again."""
+"""The changing calls of producers: rows are checked as a whole and cut into parts; their results are
+joined.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Changing:
         self._begin(event, PartsCall(event.call, 0))
 
     def repeat(self, event: Repeat) -> None:
-        """Send what failed again."""
+        """Send the failed parts again."""
         call = event.of
         call.call = event.call
         failed = [part for part in call.parts if part.error is not None]
@@ -232,7 +234,7 @@ class Changing:
     # -------------------------------------------------------------- moving, cancelling
 
     def _strangers(self, event: Alter, call: PartsCall, topic: Topic) -> None:
-        """Ids of partitions that this topic does not have, as far as we know: ask once more, then refuse."""
+        """Ids of partitions that this topic does not seem to have: ask once more, then refuse."""
 
         def refreshed(found: Topic | DueqError) -> None:
             if not self._calls.is_open(event.call):

@@ -1,4 +1,4 @@
-"""Payloads that come as one buffer, as Arrow holds them: nothing is done per row that can be done per run."""
+"""Payloads in one buffer, as in Arrow: work is done per run, not per row."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Joined(Sequence[memoryview]):
         return (body[start:end] for start, end in pairwise(self._ends.tolist()))
 
     def without(self, rows: Sequence[int]) -> list[memoryview]:
-        """Return the bytes of all rows but these (ascending), in as few pieces as there can be."""
+        """Return the bytes of all rows but these (ascending), in as few pieces as possible."""
         pieces, start = [], 0
         for row in (*rows, len(self)):
             if row > start:

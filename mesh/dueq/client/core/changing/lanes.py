@@ -1,4 +1,4 @@
-"""Changing requests on their way: numbered, gathered, routed, repeated.
+"""Changing requests in flight: numbered, gathered, routed, repeated.
 
 A *lane* is one deduplication window at one partition: (client id, uid). Its requests count from 1. A request
 keeps number, digest and rows through all attempts, so that it takes effect once, however often it is sent.
@@ -6,9 +6,9 @@ At most REQUESTS_IN_FLIGHT_MAX numbers lie between the oldest open request and t
 call can fall out of the brokers' window.
 
 While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
-the next request. So one caller waits for nobody, and fifty callers make one batch. Patient acks, which leaders
-answer late, are none of the few for a part that cannot wait. A part that any partition may take gathers before it has a
-lane (`sticky_batcher`).
+the next request. So one caller waits for nobody, and fifty callers make one batch. Leaders answer patient
+acks late, so a part that cannot wait does not count them as open. Parts that any partition may take are
+gathered before they have a lane (`sticky_batcher`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUT_BYTES_MAX: Final = 24 << 20
 SILENCE_US: Final = 1_000_000
 SILENCE_US_MAX: Final = 4_000_000
 REPEAT_US: Final = limits.DEDUP_MS * 1000 - 60_000_000
-"""Time after its first attempt in which a request may be repeated: brokers forget it a while later."""
+"""How long after its first attempt a request may be repeated; brokers forget it a while later."""
 BACK_OFF_US_MIN: Final = 20_000
 BACK_OFF_US_MAX: Final = 500_000
 
@@ -67,7 +67,7 @@ class Lanes:
         self._pump(lane)
 
     def batcher(self, topic: str) -> StickyBatcher:
-        """Return what this client's inserts into a topic have in common."""
+        """Return the state that this client's inserts into a topic share."""
         batcher = self._batchers.get(topic)
         if batcher is None:
             batcher = self._batchers[topic] = StickyBatcher(self._context.client_id)
@@ -96,19 +96,20 @@ class Lanes:
             return
         self._uploads.stop(part)
         if change.link:
-            # Sent and not answered. That stays so, whatever a later repetition of the request is told.
+            # Sent and not answered: its outcome is unknown, whatever a later repetition of the request is
+            # told.
             change.uncertain = True
         error = self._unknown(change) if change.uncertain else change.refusal or self._unreached(part)
         change.waiting.pop(part, None)
         if not change.waiting:
             self._close(change)
         elif not change.uncertain:
-            # Its rows would go with the others', when it has just been told that they did not.
+            # Otherwise its rows would be sent with others, after the caller was told that they were not.
             self._share_anew(change)
         part.fail(error)
 
     def abandon(self, part: Part) -> None:
-        """Nobody wants the answer: do not send what was not sent yet."""
+        """Nobody wants the answer: do not send parts that were not sent yet."""
         if not part.resolved:
             self.expire(part)
 
@@ -143,10 +144,11 @@ class Lanes:
             self._later(change, self._context.jittered(BACK_OFF_US_MIN))
 
     def topic_changed(self, topic: Topic) -> None:
-        """Leaders are known anew: send what waited for one, and what went to an earlier one, who may never answer.
+        """New leaders are known: send what waited for one, and what went to an earlier leader, which may
+        never answer.
 
-        The same broker in a later epoch is another leader: what went to it by a relay may have died with its first
-        life. (Its own link would have told.)
+        The same broker in a later epoch is another leader: a relayed request may have died with its first
+        life. (Its own link would have reported that.)
         """
         name = topic.info.name
         for change in [change for change in self._asked.values() if change.request.topic == name]:
@@ -195,7 +197,7 @@ class Lanes:
             self.batcher(change.request.topic).open += 1
 
     def _gather(self, batcher: StickyBatcher) -> None:
-        """Send what waits for a partition to the next one, or see to it when it has waited long enough."""
+        """Give the next partition the waiting rows, or set a timer for when they have waited long enough."""
         if not batcher.waiting:
             return
         now_us = self._context.mono_us
@@ -215,7 +217,7 @@ class Lanes:
         self._pump(lane)
 
     def _free_lane(self, batcher: StickyBatcher) -> Lane:
-        """The next partition's, unless that one owes answers already."""
+        """The next partition's lane, unless it has unanswered requests."""
         client_id = self._context.client_id
         lane = self._lane(client_id, batcher.next_uid())
         for _ in batcher.uids[1:]:
@@ -278,7 +280,7 @@ class Lanes:
             part.succeed(reply)
 
     def _refused(self, change: Change, error: DueqError) -> None:
-        """A final refusal: nothing was appended. Of many callers only the guilty one shall get it."""
+        """A final refusal: nothing was appended. Of many callers only the one at fault shall get it."""
         if len(change.parts) > 1 and not change.uncertain and not isinstance(error, TopicNotFound):
             for part in change.waiting:
                 part.alone = True
@@ -289,7 +291,7 @@ class Lanes:
             part.fail(error)
 
     def _share_anew(self, change: Change) -> None:
-        """Nothing of a request was appended: those who still wait for it go with other requests."""
+        """Nothing of a request was appended: parts that are still wanted go with other requests."""
         self._close(change)
         for part in list(change.waiting):
             part.change = None
@@ -321,7 +323,7 @@ class Lanes:
         self._later(change, self._context.jittered(back_off_us))
 
     def _verified(self, change: Change, topic: Topic | DueqError) -> None:
-        """A broker did not know the partition: is it really gone?"""
+        """A broker did not know the partition: check whether it is really gone."""
         request = change.request
         if (
             isinstance(topic, Topic)
@@ -336,7 +338,7 @@ class Lanes:
         change.set_timer(None)
         self._parked.pop(change, None)
         for part in change.parts:
-            self._uploads.stop(part)  # begun anew while another copy of the request was on its way
+            self._uploads.stop(part)  # begun again while another copy of the request was in flight
         if self._asked.pop(change.request.request_id, None) is not None:
             self._out_bytes -= change.bytes
             if change.anywhere:

@@ -1,7 +1,7 @@
 """Inserts that any partition may take, in front of the lanes: they gather for one partition, then for the next.
 
-As KIP-480's sticky partitioner, with a bound on what is open. Spread evenly, the calls of fifty threads would make many
-requests of a few rows, and a request costs as much as some hundred rows.
+Like KIP-480's sticky partitioner, with a bound on open requests. If the calls of fifty threads were spread
+evenly, they would make many requests of a few rows, and a request costs as much as a hundred rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.timers import Timer
 
 _OPEN: Final = 2
-"""While fewer requests are open an insert of a few callers waits for no answer."""
+"""While fewer requests are open, inserts of a few callers wait for no answer."""
 _MANY: Final = 8
 """From this many callers on, one request is made at a time."""
 _ROWS: Final = 64
@@ -22,7 +22,7 @@ _ROWS: Final = 64
 _ANSWER_US: Final = 20_000
 """Longest wait for answers: one partition without a leader must not hold up the others."""
 _RETURN_US: Final = 3_000
-"""Longest wait for callers that were answered together: they mostly call again together."""
+"""Longest wait for callers that were answered together: they usually call again together."""
 
 
 class StickyBatcher:
@@ -80,7 +80,7 @@ class StickyBatcher:
         self._together, self._answered_us = max(parts, self._together * 3 // 4), now_us
 
     def waits_until_us(self) -> int:
-        """Until when (mono µs) it is better to wait for more; in the past: no longer."""
+        """Until when (monotonic µs) it is better to wait for more; in the past: do not wait."""
         if self.rows >= _ROWS:
             return 0
         if self.open >= (_OPEN if self._together < _MANY else 1):

@@ -32,7 +32,7 @@ class _Upload:
     """The long rows of one part, one after the other.
 
     Attributes:
-        place: index into `part.long` of the row under way.
+        place: index into `part.long` of the present row.
         number: the leader's name for it, 0 before its first answer.
         next: the first chunk not sent yet.
         out: unanswered chunks by request id.
@@ -66,7 +66,7 @@ class _Upload:
 
 
 class Uploads:
-    """All uploads under way, by part."""
+    """All uploads in progress, by part."""
 
     def __init__(self, context: Context, links: Links, directory: Directory) -> None:
         self._context, self._links, self._directory = context, links, directory
@@ -74,7 +74,7 @@ class Uploads:
         self._asked: dict[int, _Upload] = {}
 
     def start(self, part: Part, then: Callable[[Part], None]) -> None:
-        """Upload a part's long rows (anew); `then` is called when the last is safe."""
+        """Upload a part's long rows (again); `then` is called when the last is safe."""
         if part not in self._uploads:
             upload = self._uploads[part] = _Upload(part, then)
             self._pump(upload)
@@ -105,13 +105,13 @@ class Uploads:
         return True
 
     def link_up(self) -> None:
-        """Go on with what waited for a link."""
+        """Continue the uploads that waited for a link."""
         for upload in list(self._uploads.values()):
             if not upload.link:
                 self._pump(upload)
 
     def link_down(self, number: int) -> None:
-        """Send elsewhere what went by that link."""
+        """Send that link's chunks elsewhere."""
         for upload in [upload for upload in self._uploads.values() if upload.link == number]:
             self._directory.refresh(upload.part.topic)
             self._resume(upload, BACK_OFF_US)

@@ -24,7 +24,7 @@ class Calls:
         self._open[call] = self._context.timers.at(deadline_us, expired)
 
     def is_open(self, call: int) -> bool:
-        """Somebody still waits for it."""
+        """Whether somebody still waits for it."""
         return call in self._open
 
     def complete(self, call: int, value: Any = None) -> None:
@@ -48,6 +48,6 @@ class Calls:
             timer.cancel()
 
     def close(self) -> None:
-        """Fail whatever is open."""
+        """Fail all open calls."""
         for call in list(self._open):
             self.fail(call, ClientClosed("the client was closed while the call was waiting"))

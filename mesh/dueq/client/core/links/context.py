@@ -1,4 +1,4 @@
-"""The things that all parts of the session machine share: the instant, timers, effects, request numbers, chance."""
+"""Shared by all parts of the session machine: the instant, timers, effects, request numbers, randomness."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dueq.instant import Now
 
 
 class RandomSource(Protocol):
-    """The source of jitter: `random.Random` in life and in the simulator, injected."""
+    """The injected source of jitter: a `random.Random`."""
 
     def random(self) -> float:
         """Return a number in [0, 1)."""
@@ -21,11 +21,12 @@ class RandomSource(Protocol):
 
 
 class Context:
-    """The shared desk of one session machine.
+    """The shared tools of one session machine.
 
     Attributes:
         client_id: names the windows that number this client's inserts, moves and cancels.
-        settling_id: names those in which all its consumers settle what they hold: many of them share requests.
+        settling_id: names the windows in which all its consumers settle messages: many consumers share
+            requests.
         now: the instant of the present step.
         effects: orders of the present step, in order.
     """
@@ -63,5 +64,5 @@ class Context:
         return self._requests
 
     def jittered(self, duration_us: int) -> int:
-        """Between half of the duration and the whole, by chance."""
+        """Return a random time between half of the duration and the whole."""
         return int(duration_us * (0.5 + self._random.random() / 2))

@@ -1,10 +1,10 @@
-"""Connections to brokers: which are up, which to open anew and when.
+"""Connections to brokers: which are up, which to reopen and when.
 
 A link is one socket's life. It is up once the broker has answered Hello; Hello goes on every two seconds as
-keep-alive and clock measurement. A link without any frame for five seconds is replaced; one that has never
-been up, after two seconds at first and four later, since what was lost while it was made is not sent again by
-itself.
-Nothing here promises that what was sent has arrived: who sent it repeats it.
+keep-alive and clock measurement. A link without any frame for five seconds is replaced. A link that has
+never been up is replaced after two seconds at first and four later, since frames that were lost while it
+was opened are not sent again automatically. Links do not guarantee that frames arrive: their senders repeat
+them.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Link:
 
     Attributes:
         number: of the socket's life; frames of an older life are ignored.
-        broker_id: who answered Hello, empty before.
-        given: by the user (never forgotten), not learned.
+        broker_id: the broker that answered Hello, empty before.
+        given: named by the user (never forgotten), not learned.
         heard_us: monotonic instant of the last frame.
         back_off_us: how long the next attempt waits.
         trouble: why it is not up, for error texts.
@@ -66,7 +66,7 @@ class Link:
 
     @property
     def silent_at_us(self) -> int:
-        """Monotonic instant at which it is given up if nothing is heard; later with each attempt in vain."""
+        """Monotonic instant at which it is given up if nothing is heard; later with each failed attempt."""
         return self.heard_us + (SILENCE_US if self.up else HELLO_US + self.back_off_us)
 
 
@@ -113,7 +113,7 @@ class Links:
         return None
 
     def any_up(self, avoid: Collection[int] = ()) -> Link | None:
-        """Some link that is up, in turn; one whose number is not to be avoided if there is."""
+        """Some link that is up, in turn; if possible one whose number is not to be avoided."""
         ready = [link for link in self._by_endpoint.values() if link.up]
         ready = [link for link in ready if link.number not in avoid] or ready
         if not ready:
@@ -154,7 +154,7 @@ class Links:
             link = self._by_endpoint[endpoint] = Link(endpoint, given=False)
             self._open(link)
         for endpoint in [e for e, link in self._by_endpoint.items() if not link.given and e not in named]:
-            # A broker that is only cut off from ZooKeeper still serves: leave its link while it is up.
+            # A broker that is only cut off from ZooKeeper still serves: keep its link while it is up.
             if not self._by_endpoint[endpoint].up:
                 self._drop(self._by_endpoint.pop(endpoint))
 

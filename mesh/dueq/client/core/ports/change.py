@@ -1,4 +1,4 @@
-"""One changing request: the parts of calls that it carries, what is known of it, the window it is numbered in.
+"""One changing request: the parts of calls that it carries, its state, and the window that numbers it.
 
 A call's rows are cut into *parts*, each of which goes to one partition in one request. Small parts of many
 calls may share a request; then each owns some rows of it. A call is done when all of its parts are.
@@ -168,10 +168,10 @@ class Part:
         return self.reply is not None or self.error is not None
 
     def succeed(self, reply: ChangeReply) -> None:
-        """Take the answer.
+        """Take the answer, and drop references.
 
-        What led here is let go: a part, its request and its call would else keep each other, and the payloads, until
-        the collector of garbage looks at them.
+        Otherwise a part, its request and its call would form a cycle, which keeps the payloads until the
+        next garbage collection.
         """
         done, self.done = self.done, _nobody
         self.reply, self.change = reply, None
@@ -185,7 +185,7 @@ class Part:
 
     @property
     def uncertain(self) -> bool:
-        """A request that holds it may have been appended, whatever the last answer was."""
+        """Whether a request that holds it may have been appended, whatever the last answer was."""
         return self.change is not None and self.change.uncertain
 
     def ids(self) -> list[str]:
@@ -215,7 +215,7 @@ class Change:
         anywhere: whether any partition could have taken the first.
         request: what is sent, each time with the same request id.
         bodies: the inline payloads of an INSERT.
-        link: number of the link that it went by last; 0 while it waits to be sent.
+        link: number of the link by which it was last sent; 0 while it waits to be sent.
         to: broker id of the leader that it was meant for.
         epoch: the partition's, as known then.
         attempts: how often it was sent.
@@ -312,9 +312,10 @@ class Lane:
     def take(self) -> list[Part]:
         """Take the parts of the next request: the first one, and later ones of the same batch key.
 
-        Between parts of different keys the order stays, except among decisions about leases: a consumer that acks and
-        extends by turns would else get few rows into each request. An EXTEND may overtake what ends leases, as no
-        lease is extended after its end; what ends leases may not overtake an EXTEND, but each other.
+        Parts of different keys keep their order, except decisions about leases: otherwise a consumer that
+        alternates acks and extensions would get few rows into each request. An EXTEND may overtake parts
+        that end leases, since no lease is extended after its end. Parts that end leases may overtake each
+        other, but no EXTEND.
         """
         head = self._pop()
         parts, rows, size = [head], head.rows, head.bytes
@@ -352,7 +353,7 @@ class Lane:
 
     @property
     def may_send(self) -> bool:
-        """The next request may go: the window has room, and waiting longer would gather no more."""
+        """Whether the next request may go: the window has room, and waiting longer would gather no more."""
         if not self.waiting:
             return False
         open_count = len(self.open)
@@ -363,12 +364,12 @@ class Lane:
             return True
         if all(part.patient for part in self.waiting):
             return False
-        # Patient requests are answered late: whoever cannot wait does not wait for those.
+        # Patient requests are answered late: parts that cannot wait do not wait for those.
         return sum(not change.request.patient for change in self.open.values()) < GATHER_FROM
 
 
 def _nobody(part: Part) -> None:
-    """Nobody is to be told any more."""
+    """Nobody waits for the answer any more."""
 
 
 def _may_overtake(later: Part, earlier: Part) -> bool:

@@ -1,8 +1,8 @@
 """Mesh time as a client knows it.
 
-Each Hello and its reply carry four timestamps. A sample is wrong by half of its round trip at most when it is
-taken, and by what the clocks may have drifted since (RFC 5905, sections 8 and 11.2); the best is the one that
-may be wrong by least. Samples are kept against the monotonic clock, so a step of the client's own wall clock
+Each Hello and its reply carry four timestamps. The error of a sample is at most half of its round trip,
+plus the drift of the clocks since then (RFC 5905, sections 8 and 11.2). The best sample has the smallest
+possible error. Samples are kept against the monotonic clock, so a step of the client's own wall clock
 changes nothing once one sample is there.
 """
 

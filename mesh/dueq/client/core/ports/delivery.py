@@ -10,11 +10,11 @@ from dueq_codecs.messages import Push
 from dueq_codecs.records import Outcome, RecordKind
 
 _TEXTS_TOGETHER = 8
-"""From this many rows on, the ids of a push are spelled all at once, as columns."""
+"""From this many rows on, the ids of a push are made all at once, as columns."""
 
 
 class PushedIds:
-    """The ids of one push, spelled when the first is asked for: most consumers never ask."""
+    """The ids of one push, made when the first is asked for: most consumers never ask."""
 
     __slots__ = ("_push", "_texts")
 
@@ -134,7 +134,7 @@ class Delivery:
     # -------------------------------------------------------------- extensions (see `extending`)
 
     def ask(self, until_us: int) -> None:
-        """Its lease may be one that ends at this instant, from now on."""
+        """From now on, its lease may end at this instant."""
         if self.extension is None:
             self.extension = Extension(self.deadline_us)
         self.extension.ask(until_us)

@@ -38,7 +38,7 @@ class Send:
 
 @dataclass(slots=True)
 class Completed:
-    """A call is done. What `value` is depends on the call (see events)."""
+    """A call is done. The type of `value` depends on the call (see events)."""
 
     call: int
     value: Any
@@ -71,7 +71,7 @@ class Reclaim:
 
 @dataclass(slots=True)
 class LeaseLost:
-    """The leases of these are over: never hand them out; tell the user about those that he holds.
+    """The leases of these are over: never hand them out; report those that the user holds.
 
     Attributes:
         returning: the leader may still count on them: those not handed out must be settled with RELEASE now.

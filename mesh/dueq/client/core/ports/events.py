@@ -100,7 +100,7 @@ class Inspect:
 
 @dataclass(slots=True)
 class Browse:
-    """A page of what waits in one partition: Completed(browsing.PageAnswer).
+    """A page of the messages that wait in one partition: Completed(browsing.PageAnswer).
 
     Attributes:
         partition: its place in the topic.
@@ -203,7 +203,7 @@ class Alter:
 
 @dataclass(slots=True)
 class Repeat:
-    """Send what failed in an earlier call again: the same requests where their outcome is not known."""
+    """Send the failed parts of an earlier call again: the same requests if their outcome is not known."""
 
     call: int
     deadline_us: int
@@ -212,7 +212,7 @@ class Repeat:
 
 @dataclass(slots=True)
 class Abandon:
-    """Nobody waits for this call any more: what was not sent yet is not sent. No answer."""
+    """Nobody waits for this call any more: unsent parts are not sent. No answer."""
 
     call: int
 
@@ -232,7 +232,7 @@ class OpenConsumer:
     credit_bytes: int
     lease_ms: int
     linger_us: int = 2_000
-    """Time for which acks that nobody waits for are gathered, while most of the credit is free."""
+    """How long acks that nobody waits for are gathered, while most of the credit is free."""
 
 
 @dataclass(slots=True)

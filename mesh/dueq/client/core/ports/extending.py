@@ -1,9 +1,9 @@
-"""Safe beliefs about a lease that was asked to end at another instant.
+"""Safe assumptions about a lease that was asked to end at another instant.
 
-A lease that is extended ends so long after its EXTEND was *applied*: never before what is counted from the request.
-Until the answer nobody here knows whether it was applied, so the earliest of all ends that are possible counts,
-also where that is before the end of the lease as it was. Requests of one lease may be applied in any order: what was
-applied last counts, as the places of the records in the log say.
+The length of an extension counts from when its EXTEND was *applied*, so the lease never ends earlier than
+counted from the request. Until the answer the client does not know whether it was applied. So the earliest
+possible end counts, even if that is before the old end of the lease. Requests of one lease may be applied
+in any order: the one applied last counts, as the places of the records in the log show.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Place = tuple[int, int]
 class Extension:
     """The extensions of one lease. All instants are monotonic, µs.
 
-    An extension without an answer stays among the possible ones: it may still be on its way.
+    An extension without an answer stays possible: it may still be in flight.
 
     Args:
         until_us: the end of the lease before the first.
@@ -34,7 +34,7 @@ class Extension:
         return min([self._until_us, *self._asked])
 
     def ask(self, until_us: int) -> None:
-        """An EXTEND to this end goes out: it may be applied from now on."""
+        """An EXTEND to this end is sent: it may be applied from now on."""
         self._asked.append(until_us)
 
     def answered(self, until_us: int, place: Place | None) -> None:

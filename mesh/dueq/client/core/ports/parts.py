@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class PartsCall:
-    """The result of an Insert or Alter call, and what a Repeat of it needs.
+    """The result of an Insert or Alter call, with the data that a Repeat of it needs.
 
     Attributes:
         parts: in the order of the call's rows, or with `places`: the call's row of each part's rows.

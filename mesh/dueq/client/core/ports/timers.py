@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 _SWEEP_FROM: Final = 256
-"""Fewer timers than this are not looked through."""
+"""With fewer timers than this, cancelled ones are not cleared."""
 
 
 class Timer:
@@ -46,7 +46,7 @@ class Timers:
         return timer
 
     def _sweep(self) -> None:
-        """Give up what was cancelled: most are, long before their instant."""
+        """Drop cancelled timers: most are cancelled long before their instant."""
         self._heap = [entry for entry in self._heap if entry[2].action is not None]
         heapq.heapify(self._heap)
         self._sweep_from = max(2 * len(self._heap), _SWEEP_FROM)
