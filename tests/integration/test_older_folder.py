@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,10 @@ def test_everything_in_it_is_served(archive: Path, tmp_path: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read())
     with mesh, Client(mesh.endpoints) as client:
-        description = client.describe("kept")
+        pause, description = threading.Event(), client.describe("kept")
+        while any(part.leased is None for part in description.placement):  # it does not lead all of them yet
+            pause.wait(0.05)
+            description = client.describe("kept")
         messages = list(client.browse("kept", payloads=True))
         jobs = client.jobs("kept")
     assert description.partitions == 2

@@ -30,8 +30,8 @@ from tests.integration.traffic import Traffic
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
-BEFORE_LEVELS = "278a3371fcda9e579dcbaab2c44e8e5cb5f9a368"
-"""A commit whose build announces level 1 and knows nothing else of levels."""
+EARLIER = "7486f6011ee3c5f47ae298b0af80ae24e4405aec"
+"""The first commit with the frames of today: older ones carry pushes otherwise, and were never released."""
 LEVEL = "DUEQ_TEST_FEATURE_LEVEL"
 OLD, NEW = FEATURE_LEVEL, FEATURE_LEVEL + 1
 
@@ -57,10 +57,10 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
     if request.param == "a lower level":
         return None
     made = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", BEFORE_LEVELS, "mesh", "codecs"], capture_output=True, check=False
+        ["git", "-C", str(ROOT), "archive", EARLIER, "mesh", "codecs"], capture_output=True, check=False
     )
     if made.returncode:
-        pytest.skip(f"the commit {BEFORE_LEVELS} is not here: {made.stderr.decode().strip()}")
+        pytest.skip(f"the commit {EARLIER} is not here: {made.stderr.decode().strip()}")
     with tarfile.open(fileobj=BytesIO(made.stdout)) as archive:
         for member in archive:
             source = archive.extractfile(member) if member.isfile() else None
