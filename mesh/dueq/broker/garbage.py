@@ -1,7 +1,7 @@
-"""Garbage collections where nothing is due.
+"""Collects garbage when nothing is due.
 
-The collector is off while the loop runs: a full collection in a turn would make pushes late. Nearly everything that
-a broker drops is freed by counting references; what is left are the cycles of exceptions and of libraries.
+The collector is off while the loop runs: a full collection in a turn would make pushes late. Reference
+counting frees nearly everything that a broker drops. The rest are cycles of exceptions and of libraries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 _YOUNG = 2_000
 """Fewer objects than this since the last collection are not worth one. It takes half a microsecond each."""
 _YOUNG_MAX = 20_000
-"""Most young objects before a collection, even where the loop never rests."""
+"""The most young objects before a collection, even if the loop never rests."""
 _REST_US = 2_000
 """A rest."""
 _OLD_EVERY = 500
@@ -28,7 +28,7 @@ class IdleCollector:
         # How long the last collection of everything took: it is done only where it fits.
 
     def start(self) -> None:
-        """Take the collections over; what is there now is never looked at again."""
+        """Take the collections over; objects that exist now are never looked at again."""
         gc.freeze()
         gc.disable()
 

@@ -1,4 +1,4 @@
-"""The way of other threads' events into the loop: a queue, and a descriptor that wakes it."""
+"""Brings other threads' events into the loop: a queue, and a descriptor that wakes it."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ class Inbox:
         return [self._events.popleft() for _ in range(len(self._events))]
 
     def close(self) -> None:
-        """Close the descriptor; what comes later is lost."""
+        """Close the descriptor; later events are lost."""
         self._closed = True
         os.close(self._wake)

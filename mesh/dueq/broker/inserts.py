@@ -1,9 +1,9 @@
-"""Inserts wait their turn, so that a turn stays short whatever is being loaded.
+"""Queues inserts, so that a turn stays short during any bulk load.
 
-Acks, leases, heartbeats and replication take part in the turn that reads them. Inserts, which come in heaps, share a
-bounded part of each turn, oldest first, and have a bounded room to wait in; beyond it they are refused with BUSY.
-What is due much later is let in no faster than `pacing` says, and what comes after it on the same connection stays
-behind it.
+Acks, leases, heartbeats and replication take part in the turn that reads them. Inserts come in bulk. They
+share a bounded part of each turn, oldest first, and wait in a bounded queue; beyond that they are refused
+with BUSY. Inserts that are due much later are admitted no faster than `pacing` allows, and later requests
+on the same connection stay behind them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REQUEST_BYTES = 512
 """Weight of a request beside its payloads."""
 _RETRY_AFTER_MS = 100
 _PATIENT_MS: Final = 10_000
-"""Rows that are due later than this from now can be held up without harm."""
+"""Rows that are due later than this from now can be delayed without harm."""
 _PATIENCE_S: Final = 0.5
 """Longest wait here for the pace; clients ask again after a second."""
 _NEVER_MS: Final = np.uint64((1 << 64) - 1)

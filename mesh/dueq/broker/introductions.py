@@ -1,9 +1,9 @@
-"""Which connection belongs to which peer.
+"""Knows which connection belongs to which peer.
 
-ROUTER's identities are its own and mean nothing. A connection is a broker's once a Hello on it was accepted; it is
-then bound to (broker id, incarnation), and only frames of that sender are accepted on it. Of two connections of one
-life the later attach counts. Several lives of one broker may be bound at once: which of them is the present one is
-known to the core (from the registrations), which drops the frames of others.
+ROUTER's own identities say nothing about that. A connection is a broker's once a Hello on it was accepted;
+it is then bound to (broker id, incarnation), and only frames of that sender are accepted on it. Of two
+connections of one life the later attach counts. Several lives of one broker may be bound at once. The core
+knows the present one (from the registrations), and drops the frames of others.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Introductions:
         self._latest: dict[Life, tuple[int, bytes]] = {}
 
     def life_of(self, identity: bytes) -> Life | None:
-        """Return who speaks on a connection; None: not a broker."""
+        """Return the broker at the other end of a connection; None: not a broker."""
         return self._life_of.get(identity)
 
     def accept(self, identity: bytes, hello: Hello) -> tuple[Code, str] | None:
-        """Bind a connection to who says Hello on it; returns why not, if it is refused."""
+        """Bind a connection to the sender of a Hello; returns the reason if it is refused."""
         refusal = self._refusal(hello)
         if refusal is not None:
             return refusal

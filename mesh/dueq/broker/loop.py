@@ -136,7 +136,7 @@ class Loop:
             self._waiter.remove(self._inbox.fileno())
 
     def story(self) -> dict[str, object]:
-        """Return what the present turn was about, for the log of a failure. No payloads."""
+        """Return a description of the present turn, for the log of a failure. No payloads."""
         kinds = Counter(
             f"{type(event).__name__}:{type(message).__name__}"
             if message is not None
@@ -162,7 +162,7 @@ class Loop:
         return ended
 
     def _gather(self, now: Now) -> list[Event]:
-        """Collect this turn's events: what is urgent first, then a share of the inserts."""
+        """Collect this turn's events: urgent ones first, then a share of the inserts."""
         events, self._lost = self._lost, []
         events += self._inbox.take()
         for event in self._sockets.receive():
@@ -190,7 +190,7 @@ class Loop:
             self._waiter.wait(min(left_us / 1e6, _WAIT_MAX_S))
 
     def _rest(self, now: Now, left_us: int) -> None:
-        """Collect garbage and publish numbers where nothing is due for `left_us`, or where it cannot wait."""
+        """Collect garbage and publish numbers if nothing is due for `left_us`, or if that cannot wait."""
         idle = left_us > _IDLE_US
         if now.mono_us >= self._second_at_us + (0 if idle else _OVERDUE_US):
             self._second_at_us = now.mono_us + _SECOND_US

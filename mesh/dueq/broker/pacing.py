@@ -1,12 +1,12 @@
 """Bulk inserts yield to deliveries that are due.
 
 While this broker delivers, it watches how late its pushes leave behind the instant at which their turn should have
-begun: what a busy processor and long turns cost, whatever else a message may have waited for. Where too many of them
-are late, inserts that are due much later come in more slowly, until they are not; where none is, faster again.
-A load that begins beside many deliveries begins slowly: it would else spoil seconds until its pace is found.
-Increase and decrease are both by a factor, over windows, as there is one controller to a broker and nobody to share
-with; the decrease is the larger one, as in TCP's congestion control (Jacobson, Karels: Congestion Avoidance and
-Control, 1988).
+begun: what a busy processor and long turns cost, whatever else a message may have waited for. If too many
+of them are late, inserts that are due much later are slowed until few are late, and then admitted faster
+again. A load that begins beside many deliveries begins slowly: otherwise it would spoil seconds until its
+pace is found. Increase and decrease are both by a factor, over windows, as there is one controller to a
+broker and nobody to share with; the decrease is the larger one, as in TCP's congestion control (Jacobson,
+Karels: Congestion Avoidance and Control, 1988).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from typing import Final
 
 LATE_US: Final = 2_000
-"""A push that leaves so much after its turn should have begun is late."""
+"""A push that leaves later than this after its turn should have begun is late."""
 WINDOW_US: Final = 50_000
 WINDOW_PUSHES: Final = 16
 """A window ends when it is long enough and has so many pushes, or after `WINDOW_MAX_US`."""
@@ -37,7 +37,7 @@ AHEAD_S: Final = 0.05
 
 
 class Pace:
-    """Bounds the rows due much later that may be taken in.
+    """Limits the admission of rows that are due much later.
 
     Attributes:
         rows_per_s: the limit; None: as fast as it goes.

@@ -55,7 +55,7 @@ _WILDCARDS = ("*", "0.0.0.0", "[::]")
 
 
 class _Orders:
-    """Hands what takes time to who does it."""
+    """Hands slow work to the threads that do it."""
 
     def __init__(self, writer: Writer, reader: Reader, coordinator: Coordinator) -> None:
         self._writer, self._reader, self._coordinator = writer, reader, coordinator

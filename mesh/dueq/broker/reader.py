@@ -32,7 +32,7 @@ class Reader(Worker):
         self._requests.put(None)
 
     def _work(self) -> str:
-        """Read until told to stop; what is queued by then is not read any more."""
+        """Read until told to stop; reads that are still queued then are dropped."""
         expire_at = 0.0
         while not self._stopping:
             now = time.monotonic()

@@ -1,9 +1,10 @@
 """ZeroMQ: one ROUTER for clients and peers, one DEALER to each peer (`links`).
 
-Connections promise nothing. A frame that cannot be sent at once is dropped; what matters is resent by the core. Who
-sends to a client that is gone, or that takes nothing any more, learns it (ROUTER_MANDATORY) and tells the core. What
-comes is decoded and believed only as far as its connection allows: a broker's frames on a broker's, a client's on a
-client's; anything else is answered with an error, counted and logged, and harms nobody else.
+Connections guarantee nothing. A frame that cannot be sent at once is dropped; the core repeats frames that
+matter. Sending to a client that is gone, or whose queue is full, fails (ROUTER_MANDATORY), and the core is
+told. What comes is decoded and believed only as far as its connection allows: a broker's frames on a
+broker's, a client's on a client's; anything else is answered with an error, counted and logged, and harms
+nobody else.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Sockets:
     # -------------------------------------------------------------- receiving
 
     def receive(self) -> list[Event]:
-        """Take in what has come, up to a bound; what is left is `readable`."""
+        """Take in the frames that have come, up to a bound; the others leave it `readable`."""
         events: list[Event] = []
         weight = 0
         for _ in range(_FRAMES_PER_TURN):

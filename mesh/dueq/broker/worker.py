@@ -11,7 +11,8 @@ from dueq.core.ports.events import StoreFailed
 class Worker:
     """Runs `_work` in a thread of its own. If that ends without having been told to, the broker must end too.
 
-    What a store that failed raises is put in the reason; anything else is a bug, and goes to `threading.excepthook`.
+    The error of a failed store is put in the reason; any other error is a bug, and goes to
+    `threading.excepthook`.
     """
 
     def __init__(self, name: str, inbox: Inbox) -> None:

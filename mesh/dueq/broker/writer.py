@@ -21,7 +21,8 @@ _IDLE_S = 0.5
 
 
 class Writer(Worker):
-    """Takes Persist orders, answers Persisted; after a failure it says StoreFailed and never writes again.
+    """Takes Persist orders and answers Persisted; after a failure it answers StoreFailed and never writes
+    again.
 
     Attributes:
         commits: how long the group commits took.
@@ -47,7 +48,7 @@ class Writer(Worker):
             self._ready.notify()
 
     def _work(self) -> str:
-        """Commit group after group; told to stop, what is queued is committed first."""
+        """Commit group after group; when told to stop, commit the queued orders first."""
         try:
             while True:
                 self._look_at_pressure()
