@@ -147,9 +147,10 @@ class Shell:
             self.writer.order(Persist(token, list(writes_of(token))))
             if token % 7 == 0:
                 self.reader.order(ReadSnapshot(token, UID, 0, 0, 1 << 16))
-            if token % 20 == 0 or token <= 5:  # the first are committed one after the other, however slow it goes
+            # At any speed the first five are committed one after the other, and some of 21 to 39 together.
+            if token % 20 == 0 or token <= 5:
                 self.until(lambda token=token: self.said() >= token or self.failed())  # type: ignore[misc]
-            elif not 20 < token < 40:  # those are one commit or few, however fast; the rest meet syncs under way
+            elif not 20 < token < 40:
                 threading.Event().wait(0.001)
         self.until(lambda: self.said() >= ORDERS or self.failed())
 
