@@ -53,6 +53,8 @@ class Journal:
     Attributes:
         left: so many writes are still taken; then `refusal` is raised, for good.
         reaches: the write that is refused is on the disk all the same.
+        entered: a write has begun.
+        gate: no write goes on before it is set.
     """
 
     lines: list[tuple[str, bool, frozenset[bytes]] | int] = field(default_factory=list)
@@ -60,6 +62,11 @@ class Journal:
     refusal: int = errno.EIO
     reaches: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
+    entered: threading.Event = field(default_factory=threading.Event)
+    gate: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
 
     def syncs_of(self, key: bytes) -> Iterator[tuple[int, bool]]:
         """Where a key was written, and whether synced."""
@@ -83,6 +90,8 @@ class Tap:
 
     def write(self, operations: Iterable[Operation], *, sync: bool) -> None:
         operations, journal = list(operations), self._journal
+        journal.entered.set()
+        assert journal.gate.wait(10)
         journal.left -= 1
         refused = journal.left < 0
         if not refused or (journal.reaches and journal.left == -1):
@@ -147,11 +156,16 @@ class Shell:
             self.writer.order(Persist(token, list(writes_of(token))))
             if token % 7 == 0:
                 self.reader.order(ReadSnapshot(token, UID, 0, 0, 1 << 16))
-            # At any speed the first five are committed one after the other, and some of 21 to 39 together.
+            # At any speed the first five are committed one after the other, and those from 42 on come while 41 is.
             if token % 20 == 0 or token <= 5:
                 self.until(lambda token=token: self.said() >= token or self.failed())  # type: ignore[misc]
-            elif not 20 < token < 40:
-                threading.Event().wait(0.001)
+            if token == 40:
+                self.journal.gate.clear()
+                self.journal.entered.clear()
+            elif token == 41:
+                assert self.failed() or self.journal.entered.wait(10)
+            elif token == 45:
+                self.journal.gate.set()
         self.until(lambda: self.said() >= ORDERS or self.failed())
 
     def close(self) -> None:
