@@ -5,10 +5,10 @@ out in every frame, with a growing number. So nothing leaks when a frame is lost
 
 Sessions with free credit stand in a line, and whoever was dealt the least is next. Rows that are due in the same
 millisecond go to one session in runs of up to `RUN_ROWS`: they leave in one push, which costs little more than a
-push of one row. Who has no credit left steps out and joins again when a lease of it ends, with no claim from the
-time in between (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996). A session that has not been heard
-for two thirds of its time, or whose connection broke, gets nothing new: its SDK is about to give up what it has.
-The same goes for one that let a lease run out, until it speaks: it may have died.
+push of one row. A session without credit leaves the line. It joins again when one of its leases ends, and has no
+claim from the time in between (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996). A session that has
+not been heard for two thirds of its time, or whose connection broke, gets nothing new: its SDK is about
+to give up what it has. The same goes for one that let a lease run out, until it speaks: it may have died.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class _Hand:
         self._owners: dict[ConsumerSession, int] = {}
 
     def take(self, session: ConsumerSession, first: int, count: int, size: int) -> None:
-        """So many rows from this one on, of so many bytes together, are the session's."""
+        """Deal `count` rows from row `first` on, `size` bytes together, to a session."""
         session.rows_out += count
         session.bytes_out += size
         session.served += count

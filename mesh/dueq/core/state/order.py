@@ -1,7 +1,8 @@
 """The order of a topic's messages: which classes there are, and how a class is called on the disk.
 
-There is one index: `class, wait_at, key`. What is next is the head of the first class, in the kind's order, whose head
-waits until now or sooner. So nothing moves because time passes, and being ready is no replicated state.
+There is one index: `class, wait_at, key`. Classes are looked at in the kind's order, and the first one whose head is
+ready (waits until now or sooner) gives the next message. So nothing moves because time passes, and being
+ready is no replicated state.
 
     kind        class               what is next
     timeline    there is only one   its head
