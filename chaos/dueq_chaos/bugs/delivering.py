@@ -92,7 +92,7 @@ DELIVERING: Final = (
         "BullMQ stalled jobs: a blocked loop ends the leases of those who work",
         (
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
-            change(f"{_DISPATCH}.shift", "self._sessions.shift(gap_us)", "pass"),
+            change(f"{_DISPATCH}.shift", "self._lifetimes.shift(gap_us)", "pass"),
         ),
         seeds=3800,
         finders=(3755,),
@@ -255,9 +255,11 @@ DELIVERING: Final = (
         "A push that was lost on its way is not missed by anybody.",
         "ZeroMQ guide: ROUTER drops what it cannot deliver",
         (
-            change("core.delivery.sessions:Sessions._resend", "self._push_again(lane, slots[still])", "pass"),
             change(
-                "core.delivery.sessions:Sessions._settle_held",
+                "core.delivery.resending:Resending._resend", "self._push_again(lane, slots[still])", "pass"
+            ),
+            change(
+                "core.delivery.resending:Resending.settle_held",
                 "self._push_again(lane, pushed[missing])",
                 "pass",
             ),

@@ -42,7 +42,7 @@ WAKING: Final = (
         "the model of when a leader may push, without confirmed answers to consumers",
         (
             change(
-                "core.delivery.sessions:Sessions._reply",
+                "core.delivery.replies:Replies.answer",
                 "elif session.rows_out and not self._is_confirmed(session, now):",
                 "elif False:",
             ),

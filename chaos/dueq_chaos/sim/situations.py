@@ -21,7 +21,7 @@ from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.lease_changes import LeaseChanges
 from dueq.core.delivery.leases import Phase
-from dueq.core.delivery.sessions import Sessions
+from dueq.core.delivery.resending import Resending
 from dueq.core.delivery.staging import Stager
 from dueq.core.front.balance import Balance
 from dueq.core.front.browsing import Browsing
@@ -186,11 +186,11 @@ SITUATIONS: Final = (
     Situation("a lease that was refused", TopicDispatcher, "applied",
               lambda d, uid, record, applied, now: len(applied.refused) > 0),
     Situation("a payload read for another lease", Stager, "payloads_read", _other_lease),
-    Situation("a repeated push that could not be sent", Sessions, "_return_unsent",
+    Situation("a repeated push that could not be sent", Resending, "return_unsent",
               lambda s, session, number, now: any(p.number == number and not p.first for p in session.unseen)),
-    Situation("a consumer that states an older lease than it has", Sessions, "_settle_held",
+    Situation("a consumer that states an older lease than it has", Resending, "settle_held",
               lambda s, session, frame: len(frame.held_uid) > 0),
-    Situation("a push that was lost", Sessions, "_resend", lambda s, session, route, now: True),
+    Situation("a push that was lost", Resending, "_resend", lambda s, session, route, now: True),
     Situation("a relayed frame that came back", PeerMessages, "_relay",
               lambda p, peer, relay, now: not relay.back and isinstance(relay.inner, FOR_CONSUMERS)),
     Situation("a relayed request for somebody else's partition", Clients, "_wrong_place",

@@ -210,3 +210,18 @@ class Stage:
 def keys_in(push: Push) -> list[int]:
     """The keys of a push, in its order."""
     return ((push.sequence << np.uint64(16)) | push.row).tolist()
+
+
+def kinds(stage: Stage, uid: int = 1) -> list[RecordKind]:
+    """The kinds of the records in the log of a partition, without those of the insertions."""
+    return [record.kind for record in stage.leds[uid].log if record.kind != RecordKind.INSERT]
+
+
+def pushed(credit: int = 10, count: int = 1, lease_ms: int = 60_000) -> tuple[Stage, list[int]]:
+    """A consumer with `count` pushed messages, due at 10 ms, and their keys."""
+    stage = Stage()
+    keys = stage.insert([10] * count)
+    stage.attach(0, credit=credit, lease_ms=lease_ms)
+    stage.run(0)
+    stage.run(10)
+    return stage, keys

@@ -107,6 +107,21 @@ class ConsumerSession:
         """Whether it may get one more message of this size."""
         return self.fits(size) and self.free_rows(now) > 0
 
+    def begin_attach(self, frame: ConsumerFrame) -> None:
+        """Begin anew with a frame that attaches: what was pushed before counts no more."""
+        self.attach = frame.attach
+        self.push_number = 0
+        self.unseen.clear()
+        self.reachable = True
+        self.must_attach = False
+        self.credit_number = -1
+        self.stated = frozenset(frame.held_uid.tolist())
+
+    def shift(self, gap_us: int) -> None:
+        """The process was paused: as long, nothing could be heard of it."""
+        self.heard_us += gap_us
+        self.unseen = deque(push._replace(sent_us=push.sent_us + gap_us) for push in self.unseen)
+
     def restate(self, frame: ConsumerFrame) -> None:
         """Take the limits of a frame."""
         self.credit_number = frame.number

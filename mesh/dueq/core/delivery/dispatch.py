@@ -18,7 +18,7 @@ a new leader begins with what the timeline shows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,11 @@ from dueq.core.delivery.lane import Lane, LedPartition
 from dueq.core.delivery.lease_changes import LEASED_AHEAD_US, LeaseChanges
 from dueq.core.delivery.leases import NEVER_US, Body, Phase
 from dueq.core.delivery.leasing import RETRY_US, Leasing
+from dueq.core.delivery.lifetimes import Lifetimes, SessionStatus
 from dueq.core.delivery.pushing import Pushing
-from dueq.core.delivery.sessions import LaneCounts, Sessions, SessionStatus
+from dueq.core.delivery.replies import Replies
+from dueq.core.delivery.resending import Resending
+from dueq.core.delivery.sessions import Sessions
 from dueq.core.delivery.staging import Stager
 from dueq.core.delivery.successors import Successors
 from dueq.core.delivery.tick_clock import TickClock
@@ -51,6 +54,17 @@ SAFETY_US: Final = 100_000
 """Work that something else holds up is looked at again so often, whatever happens."""
 WAITING_MAX: Final = 4096
 """Most waiting messages that are counted for a ConsumerReply."""
+
+
+class LaneCounts(NamedTuple):
+    """The part of a partition's status that concerns delivery."""
+
+    ready: int
+    """Due and not leased (about, and in the hot window only)."""
+    leased: int
+    """Proposed leases included."""
+    unpushed: int
+    """Leases whose push has not left."""
 
 
 class TopicDispatcher:
@@ -84,12 +98,15 @@ class TopicDispatcher:
         self._sends: list[tuple[Route, BrokerMessage, list[Body]]] = []
         self._clock = TickClock()
         self._stager = Stager(topic, metrics, new_token, self._consumers, self._send_chunk)
+        self._replies = Replies(topic, broker_id, incarnation, self._consumers, self._lanes, self._send, self)
+        self._resending = Resending(topic, broker_id, self._lanes, self._stager, self._send)
+        self._lifetimes = Lifetimes(self._consumers, self._lanes, self._replies)
         self._sessions = Sessions(
-            topic, broker_id, incarnation, self._consumers, self._lanes, self._stager, self._send, self
+            self._consumers, self._lanes, self._replies, self._resending, self._lifetimes
         )
         self._leasing = Leasing(self._lanes, self._consumers, self._stager, turns)
         self._changes = LeaseChanges(
-            topic, metrics, self._consumers, self._stager, self._clock, self._sessions.ran_out
+            topic, metrics, self._consumers, self._stager, self._clock, self._lifetimes.ran_out
         )
         self._pushing = Pushing(
             topic, broker_id, incarnation, metrics, self._lanes, self._consumers, self._send_push
@@ -114,7 +131,7 @@ class TopicDispatcher:
         lane.queue.add(partition.timeline.deliverable_hot())
         leased = partition.timeline.leased()
         if len(leased):
-            owners = self._sessions.inherit(leased, now)
+            owners = self._lifetimes.inherit(leased, now)
             # They were granted, so they are due within the look-ahead: a clock that is behind must not hold them
             # for as long as it is.
             latest_us = now.mono_us + LEASED_AHEAD_US
@@ -136,13 +153,13 @@ class TopicDispatcher:
         if len(slots):
             leases = lane.leases
             self._consumers.give_back(leases.owner[slots], leases.entry["size"][slots], now)
-        self._sessions.unled(uid, lane.leases.owner[slots])
-        self._sessions.drop_idle()
+        self._lifetimes.unled(uid, lane.leases.owner[slots])
+        self._lifetimes.drop_idle()
 
     def served_by(self, uid: int, broker_id: str, now: Now) -> None:
         """Another broker serves a partition: if this one led it, its consumers are told to look for who leads."""
         if self._successors.is_news(uid, broker_id, now):
-            self._sessions.tell_moved()
+            self._replies.tell_moved()
 
     @property
     def leads(self) -> bool:
@@ -205,7 +222,7 @@ class TopicDispatcher:
             lane.leases.shift(gap_us)
             if lane.act_us < NEVER_US:
                 lane.act_us += gap_us
-        self._sessions.shift(gap_us)
+        self._lifetimes.shift(gap_us)
 
     # -------------------------------------------------------------- payloads
 
@@ -235,16 +252,16 @@ class TopicDispatcher:
         self._look_ahead_ms = look_ahead_ms
         self._paused = paused
         self._leasing.begin_tick()
-        self._sessions.end_silent(now)
+        self._lifetimes.end_silent(now)
         for lane in self._lanes.values():
             if lane.act_us <= now.mono_us:
                 lane.end_leases(now, LOOK_US, RETRY_US)
         if not paused:
             self._pushing.push(now, mesh_us)
             self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
-            self._leasing.stage_again(self._sessions.again)
-        self._sessions.tell_waiting(now)
-        self._sessions.answer_late(now)
+            self._leasing.stage_again(self._resending.again)
+        self._replies.tell_waiting(now)
+        self._replies.answer_late(now)
         self._dirty = False
 
     # -------------------------------------------------------------- deadlines
@@ -256,7 +273,7 @@ class TopicDispatcher:
         """
         if self._dirty or (self._leasing.is_cut and not self._paused):
             return now.mono_us
-        best_us = min(self._sessions.next_us, self._leasing.retry_us)
+        best_us = min(self._lifetimes.next_us, self._replies.next_us, self._leasing.retry_us)
         mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000
         soonest_ms = NEVER_MS
@@ -341,4 +358,4 @@ class TopicDispatcher:
 
     def sessions(self, now: Now) -> list[SessionStatus]:
         """Return what the status shows of each consumer, in order of their first frame."""
-        return self._sessions.status(now)
+        return self._lifetimes.status(now)

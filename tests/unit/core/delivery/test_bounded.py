@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dueq.core.delivery.consumers import Consumers
-from dueq.core.delivery.sessions import AGAIN_MAX
+from dueq.core.delivery.resending import AGAIN_MAX
 from dueq.core.turn.deadlines import Deadlines
 from dueq.core.turn.metrics import CoreMetrics
 from tests.unit.core.led import Stage, at, keys_in
@@ -52,6 +52,6 @@ def test_attaches_without_end_while_nothing_may_be_pushed_are_noted_a_bounded_nu
     for attach in range(2, 3 * AGAIN_MAX):
         stage.attach(20, attach=attach)
         stage.tick(20, paused=True)
-    assert len(stage.dispatcher._sessions.again) <= AGAIN_MAX
+    assert len(stage.dispatcher._resending.again) <= AGAIN_MAX
     [again] = stage.run(30)
     assert keys_in(again) == keys_in(push)

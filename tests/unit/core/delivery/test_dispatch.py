@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import runpy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -13,15 +11,7 @@ from dueq.core.delivery.due_queue import DueQueue
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import ConsumerReply, PushChunk
 from dueq_codecs.records import Outcome, RecordKind
-
-LED = runpy.run_path(str(Path(__file__).parents[1] / "led.py"))
-Stage, Led, at, keys_in = LED["Stage"], LED["Led"], LED["at"], LED["keys_in"]
-ALICE, BOB, START_MS, MONO_US = LED["ALICE"], LED["BOB"], LED["START_MS"], LED["MONO_US"]
-
-
-def kinds(stage: Stage, uid: int = 1) -> list[RecordKind]:
-    return [record.kind for record in stage.leds[uid].log if record.kind != RecordKind.INSERT]
-
+from tests.unit.core.led import ALICE, BOB, MONO_US, START_MS, Stage, at, keys_in, kinds
 
 # ------------------------------------------------------------------ from due to pushed
 
@@ -383,48 +373,6 @@ def test_restated_credit_counts_only_with_a_higher_number() -> None:
     assert reply is not None
     assert (reply.number, reply.push_sent) == (6, 1)
     assert [len(push.uid) for push in stage.run(11)] == [2]
-
-
-def test_the_reply_says_what_waits_for_credit() -> None:
-    stage = Stage()
-    stage.insert([10] * 5)
-    stage.attach(0, credit=2)
-    stage.run(0)
-    stage.run(10)
-    reply = stage.beat(500, credit=2, number=2)
-    assert reply is not None
-    assert reply.waiting == 3
-
-
-def test_the_reply_says_what_is_on_its_way_to_whom_it_answers() -> None:
-    stage = Stage()
-    stage.insert([10] * 5)
-    stage.attach(0, credit=2)
-    stage.attach(0, consumer=BOB, credit=3)
-    stage.run(0)
-    assert [reply.coming for reply in (stage.beat(1, number=2), stage.beat(1, consumer=BOB, number=2))] == [
-        2,
-        3,
-    ]
-    stage.run(10)
-    assert [reply.coming for reply in (stage.beat(11, number=3), stage.beat(11, consumer=BOB, number=3))] == [
-        0,
-        0,
-    ]
-
-
-def test_a_consumer_without_credit_is_told_when_messages_begin_to_wait() -> None:
-    stage = Stage()
-    stage.insert([1000, 1001, 2000])
-    stage.attach(0, credit=0)
-    stage.run(0)
-    assert stage.dispatcher.next_deadline_us(at(0)) == at(1000).mono_us
-    before = len(stage.sent)
-    stage.run(1000)
-    stage.run(1001)
-    (told,) = [m for _, m, _ in stage.sent[before:]]
-    assert isinstance(told, ConsumerReply)
-    assert told.waiting == 1
 
 
 def test_a_refused_proposal_gives_credit_and_messages_back() -> None:

@@ -1,0 +1,162 @@
+"""How long a consumer's session lasts: from its first frame, or from leases that were inherited, to goodbye or silence.
+
+Silence and goodbye differ. A goodbye returns leases at once and uncounted. A silent consumer keeps them for the
+whole session, because its SDK still counts on them for two thirds of it (protocol case S8).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dueq.core.delivery.consumers import SESSION_US, Consumers, ConsumerSession
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import I64, NEVER_US, Phase
+from dueq.core.delivery.replies import Replies
+from dueq.core.ports.entry import Entries
+from dueq.instant import Now
+
+CHECK_US: Final = 100_000
+"""Least time between two looks for silent sessions."""
+
+
+class SessionStatus(NamedTuple):
+    """A consumer as the status shows it."""
+
+    consumer_id: str
+    attached: bool
+    credit: int
+    leases: int
+    leased_bytes: int
+    heard_ms_ago: int
+
+
+class Lifetimes:
+    """The sessions of one topic's consumers with this leader: which there are, and until when.
+
+    Args:
+        lanes: the led partitions, by uid; the dispatcher's own.
+        replies: asks consumers to attach again.
+    """
+
+    def __init__(self, consumers: Consumers, lanes: dict[int, Lane], replies: Replies) -> None:
+        self._consumers, self._lanes, self._replies = consumers, lanes, replies
+        self._check_us = NEVER_US
+
+    @property
+    def next_us(self) -> int:
+        """(mono) when `end_silent` has something to do."""
+        return self._check_us
+
+    # -------------------------------------------------------------- signs of life
+
+    def heard(self, session: ConsumerSession, now: Now) -> None:
+        """A consumer has spoken, or its silence begins to count."""
+        session.heard_us = now.mono_us
+        self._check_us = min(self._check_us, now.mono_us + SESSION_US)
+
+    def ran_out(self, owners: I64, now: Now) -> None:
+        """Leases of these sessions ran out: who does not speak gets nothing more, and is asked to.
+
+        A consumer at work has beaten when it lost them, by its own count. Where that was long before (an inherited
+        lease counts from the take-over) or never (the push was lost), it has nothing to say until its next beat: so
+        it is asked to attach again. One that has died is found out by the answer that cannot be sent.
+        """
+        for number in set(owners.tolist()):
+            session = self._consumers.by_number.get(number)
+            if session is not None and session.reachable:
+                session.lapsed_us = now.mono_us
+                session.must_attach |= session.is_muted
+                self._replies.answer(session, now)
+
+    def shift(self, gap_us: int) -> None:
+        """The process was paused."""
+        for session in self._consumers.by_id.values():
+            session.shift(gap_us)
+        if self._check_us < NEVER_US:
+            self._check_us += gap_us
+
+    # -------------------------------------------------------------- changes of leader
+
+    def inherit(self, leased: Entries, now: Now) -> I64:
+        """Find or open the sessions of inherited leases; returns the session number per row."""
+        ids = np.empty((len(leased), 2), ">u8")
+        ids[:, 0] = leased["consumer_high"]
+        ids[:, 1] = leased["consumer_low"]
+        packed = ids.tobytes()
+        owners = np.empty(len(leased), np.int64)
+        touched: dict[bytes, ConsumerSession] = {}
+        for row, size in enumerate(leased["size"].tolist()):
+            consumer_id = packed[16 * row : 16 * row + 16]
+            session = self._consumers.by_id.get(consumer_id) or self._consumers.open(consumer_id, now)
+            session.rows_out += 1
+            session.bytes_out += size
+            owners[row] = session.number_here
+            touched[consumer_id] = session
+        for session in touched.values():
+            # A consumer without leases here had nothing to say: its silence counts from now.
+            self.heard(session, now)
+            if session.route is not None:
+                session.must_attach = True
+                self._replies.answer(session, now)
+        return owners
+
+    def unled(self, uid: int, owners: I64) -> None:
+        """Another leads this partition: these, and who has stated to hold something of it, must state it there."""
+        numbers = set(owners.tolist())
+        for session in self._consumers.by_id.values():
+            if session.route is not None and (session.number_here in numbers or uid in session.stated):
+                session.must_attach = True
+
+    def drop_idle(self) -> None:
+        """Forget consumers that were only known from leases that are gone."""
+        for session in list(self._consumers.by_id.values()):
+            if session.route is None and not session.rows_out:
+                self._consumers.drop(session)
+
+    # -------------------------------------------------------------- ends
+
+    def return_leases(self, session: ConsumerSession, now: Now) -> None:
+        """End all leases of a consumer that says goodbye, uncounted."""
+        for lane in self._lanes.values():
+            leases = lane.leases
+            slots = leases.of_owner(session.number_here)
+            slots = slots[leases.phase[slots] != Phase.ENDING]
+            held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
+            leases.phase[slots[held]] = Phase.RETURNED
+            if len(slots):
+                lane.end_now(slots, now)
+
+    def end_silent(self, now: Now) -> None:
+        """End the leases of consumers that have not been heard for a whole session."""
+        if now.mono_us < self._check_us:
+            return
+        for session in list(self._consumers.by_id.values()):
+            if now.mono_us - session.heard_us >= SESSION_US:
+                self._end(session, now)
+        oldest_us = min((session.heard_us for session in self._consumers.by_id.values()), default=None)
+        if oldest_us is None:
+            self._check_us = NEVER_US
+        else:
+            self._check_us = max(oldest_us + SESSION_US, now.mono_us + CHECK_US)
+
+    def _end(self, session: ConsumerSession, now: Now) -> None:
+        for lane in self._lanes.values():
+            slots = lane.leases.of_owner(session.number_here)
+            slots = slots[lane.leases.phase[slots] != Phase.ENDING]
+            if len(slots):
+                lane.end_now(slots, now)
+        self._consumers.drop(session)
+
+    # -------------------------------------------------------------- status
+
+    def status(self, now: Now) -> list[SessionStatus]:
+        """Return what the status shows of each consumer, in order of their first frame."""
+        return [
+            SessionStatus(
+                session.consumer_id.hex(), session.reachable, session.credit, session.rows_out,
+                session.bytes_out, (now.mono_us - session.heard_us) // 1000,
+            )
+            for session in self._consumers.by_id.values()
+        ]  # fmt: skip

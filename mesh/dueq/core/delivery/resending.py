@@ -1,0 +1,156 @@
+"""Leases whose push did not arrive: they are pushed again under the same token, or returned.
+
+A connection promises nothing, so two exchanges find what is missing (protocol case B8). On attaching, a consumer lists
+the leases that it holds. In each beat it says up to which number every push has arrived. A push that was sent a second
+ago and is not among them goes out again under a new number. An empty push fills the old number's place, so that the
+count can go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from dueq.core.delivery.consumers import ConsumerSession, SentPush
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import Phase, Slots
+from dueq.core.delivery.pushes import filler
+from dueq.core.delivery.staging import Stager
+from dueq.core.ports.entry import keys_of
+from dueq.core.ports.events import Route
+from dueq.instant import Now
+from dueq_codecs.messages import BrokerMessage, ConsumerFrame
+from dueq_codecs.records import U64
+
+AGAIN_MAX: Final = 256
+"""Lists of leases to be pushed again; more become one for each lane."""
+RESEND_US: Final = 1_000_000
+"""Age at which a push should have been seen."""
+FILLERS_MAX: Final = 256
+"""Lost pushes that one beat repairs."""
+UNSEEN_MAX: Final = 32_768
+"""Pushes to one consumer that it has not confirmed to have seen; one that leaves more so has to attach again."""
+
+
+class Resending:
+    """Leases of one topic that are to be pushed again.
+
+    Args:
+        topic, broker_id: named in every push.
+        lanes: the led partitions, by uid; the dispatcher's own.
+        stager: sends chunks of long payloads ahead again.
+        send: takes an empty push on its way.
+
+    Attributes:
+        again: leases whose consumer lacks them, to be staged and pushed once more.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        broker_id: str,
+        lanes: dict[int, Lane],
+        stager: Stager,
+        send: Callable[[Route, BrokerMessage], None],
+    ) -> None:
+        self.again: deque[tuple[Lane, Slots, U64]] = deque()
+        self._topic, self._broker_id = topic, broker_id
+        self._lanes = lanes
+        self._stager = stager
+        self._send = send
+
+    # -------------------------------------------------------------- what a consumer says
+
+    def settle_held(self, session: ConsumerSession, frame: ConsumerFrame) -> None:
+        """Compare what a consumer holds with its leases here: what it lacks is to be pushed again."""
+        held: dict[int, dict[int, int]] = {}
+        keys = (frame.held_sequence << np.uint64(16)) | frame.held_row
+        for uid, key, token in zip(
+            frame.held_uid.tolist(), keys.tolist(), frame.held_token.tolist(), strict=True
+        ):
+            held.setdefault(uid, {})[key] = token
+        for lane in self._lanes.values():
+            leases = lane.leases
+            slots = leases.of_owner(session.number_here)
+            if not len(slots):
+                continue
+            phase = leases.phase[slots]
+            pushed = slots[(phase == Phase.PUSHED) | (phase == Phase.AGAIN)]
+            pairs = held.get(lane.uid, {})
+            lacks = [
+                pairs.get(key) != token
+                for key, token in zip(
+                    keys_of(leases.entry.take(pushed)).tolist(), leases.token[pushed].tolist(), strict=True
+                )
+            ]
+            missing = np.array(lacks, np.bool_)
+            leases.phase[pushed[~missing]] = Phase.PUSHED
+            self._push_again(lane, pushed[missing])
+            granted = slots[phase == Phase.GRANTED]
+            self._stager.send_ahead(lane, granted, leases.entry.take(granted))
+
+    def seen(self, session: ConsumerSession, number: int) -> None:
+        """Every push up to this number has arrived; who leaves too many unseen has to attach again."""
+        unseen = session.unseen
+        while unseen and unseen[0].number <= number:
+            unseen.popleft()
+        if len(unseen) > UNSEEN_MAX:
+            session.reachable = False
+            session.must_attach = True
+
+    def resend_late(self, session: ConsumerSession, route: Route, now: Now) -> None:
+        """Push again what should have arrived by now; nothing goes to a consumer that has to attach again."""
+        unseen = session.unseen
+        if session.reachable and unseen and unseen[0].sent_us <= now.mono_us - RESEND_US:
+            self._resend(session, route, now)
+
+    # -------------------------------------------------------------- what is done about it
+
+    def _resend(self, session: ConsumerSession, route: Route, now: Now) -> None:
+        """Push again what was sent too long ago; each lost number is filled by an empty push."""
+        late = [push for push in session.unseen if push.sent_us <= now.mono_us - RESEND_US][:FILLERS_MAX]
+        for number, _, _, parts in late:
+            for uid, slots, tokens in parts:
+                lane = self._lanes.get(uid)
+                if lane is not None:
+                    still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
+                    self._push_again(lane, slots[still])
+            self._send(route, filler(number, session, self._topic, self._broker_id, now.wall_us))
+        sent_again = {push.number for push in late}
+        session.unseen = deque(
+            SentPush(push.number, now.mono_us, False, []) if push.number in sent_again else push
+            for push in session.unseen
+        )
+
+    def _push_again(self, lane: Lane, slots: Slots) -> None:
+        if not len(slots):
+            return
+        entries = lane.leases.entry.take(slots)
+        slots = slots[np.lexsort((keys_of(entries), entries["wait_at"]))]
+        lane.leases.phase[slots] = Phase.AGAIN
+        lane.leases.ready[slots] = 0
+        self.again.append((lane, slots, lane.leases.token[slots]))
+        if len(self.again) > AGAIN_MAX:
+            self._gather_again()
+
+    def _gather_again(self) -> None:
+        """Once for each lane what attaches have asked for, some of it many times, while nothing could be staged."""
+        self.again.clear()
+        for lane in self._lanes.values():
+            slots = np.flatnonzero(lane.leases.phase == Phase.AGAIN)
+            if len(slots):
+                self.again.append((lane, slots, lane.leases.token[slots]))
+
+    def return_unsent(self, session: ConsumerSession, number: int, now: Now) -> None:
+        """A push could not be sent: what cannot have arrived by an earlier push is returned, uncounted."""
+        for push in session.unseen:
+            if push.number == number and push.first:
+                for uid, slots, tokens in push.parts:
+                    lane = self._lanes.get(uid)
+                    if lane is not None:
+                        still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
+                        lane.leases.phase[slots[still]] = Phase.RETURNED
+                        lane.end_now(slots[still], now)

@@ -1,0 +1,184 @@
+"""How long sessions last: goodbye, silence, and leases across a change of leader (protocol cases B8, S8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.instant import Now
+from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply
+from dueq_codecs.records import RecordKind
+from tests.unit.core.led import BOB, Led, Stage, at, keys_in, kinds, pushed
+
+
+def test_who_lets_a_lease_run_out_gets_nothing_more_until_it_speaks() -> None:
+    stage, keys = pushed(lease_ms=2_000)
+    told = len(stage.sent)
+    assert stage.run(2_010) == []
+    assert any(isinstance(message, ConsumerReply) for _, message, _ in stage.sent[told:])
+    stage.beat(2_300, number=2, push_seen=1)
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(2_300)] == [(keys, [2])]
+
+
+def test_who_has_just_spoken_gets_what_ran_out_again_at_once() -> None:
+    stage, keys = pushed(lease_ms=2_000)
+    stage.beat(1_990, number=2, push_seen=1)
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(2_010)] == [(keys, [2])]
+
+
+def test_a_goodbye_returns_leases_at_once_and_uncounted() -> None:
+    stage, keys = pushed()
+    stage.insert([40])
+    stage.run(20)
+    reply = stage.frame(ConsumerAction.GOODBYE, 20, number=9)
+    assert reply is not None
+    assert reply.code == Code.OK
+    stage.attach(20, BOB)
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(20)] == [(keys, [1])]
+    assert kinds(stage)[2] == RecordKind.RELEASE
+    assert stage.leds[1].log[-2].rows == 2
+    assert [s.consumer_id for s in stage.dispatcher.sessions(at(20))] == [BOB.hex()]
+    assert [push.attempt.tolist() for push in stage.run(40)] == [[1]]
+
+
+def test_a_consumer_that_is_silent_for_two_thirds_gets_nothing_new_and_keeps_what_it_has() -> None:
+    stage, _ = pushed()
+    stage.insert([6700], ms=20)
+    assert stage.run(6700) == []
+    stage.run(9999)
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.beat(9999, number=2, lease_ms=60_000, push_seen=1)
+    assert len(stage.run(9999)) == 1
+    assert stage.dispatcher.sessions(at(9999))[0].attached
+
+
+def test_a_consumer_that_is_silent_for_a_session_loses_its_leases() -> None:
+    stage, keys = pushed()
+    deadline_us = stage.dispatcher.next_deadline_us(at(5000))
+    assert deadline_us == at(10_000).mono_us
+    stage.run(10_000)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE]
+    assert stage.dispatcher.sessions(at(10_000)) == []
+    stage.attach(10_001, BOB)
+    (push,) = stage.run(10_001)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [2])
+
+
+def successor(stage: Stage, ms: float) -> Stage:
+    """A new leader of the partition, with what its timeline shows."""
+    other = Stage(partitions=0)
+    led = Led(1, epoch=2, timeline=stage.leds[1].timeline)
+    led.payloads = stage.leds[1].payloads
+    other.leds[1] = led
+    other.dispatcher.lead(led, at(ms))
+    return other
+
+
+def test_a_new_leader_keeps_inherited_leases_and_pushes_what_the_holder_lacks() -> None:
+    old, keys = pushed(count=2)
+    (ahead,) = old.insert([2000], ms=20)
+    old.run(1980)
+    new = successor(old, 1985)
+    assert new.run(1985) == []
+    assert kinds(new) == []
+    new.attach(1990, lease_ms=60_000, held=[(1, keys[0], 2)])
+    (push,) = new.run(1990)
+    assert keys_in(push) == keys[1:]
+    assert push.token.tolist() == [2]
+    assert push.epoch == 2
+    assert push.lease_left_ms.tolist() == [59_995]
+    assert new.run(1999) == []
+    (due,) = new.run(2000)
+    assert keys_in(due) == [ahead]
+    assert due.lease_left_ms.tolist() == [60_000]
+
+
+def test_inherited_leases_of_a_consumer_that_never_attaches_end_after_a_session() -> None:
+    old, keys = pushed()
+    new = successor(old, 3000)
+    new.attach(3000, BOB)
+    new.run(9000)
+    new.beat(9000, BOB, number=2)
+    assert new.run(12_999) == []
+    (push,) = new.run(13_000)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [2])
+    assert kinds(new)[0] == RecordKind.EXPIRE
+
+
+def test_a_consumer_that_had_nothing_to_say_to_a_new_leader_has_a_whole_session_to_attach() -> None:
+    """It attached to this broker when another one led what it holds; since then there was nothing to beat for."""
+    old, keys = pushed(lease_ms=30_000)
+    new = Stage(partitions=0)
+    new.attach(100, lease_ms=30_000, held=[(1, keys[0], 2)])
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    new.dispatcher.lead(led, at(9000))
+    new.attach(9000, BOB)
+    new.run(10_500)
+    assert kinds(new) == []
+    new.attach(11_000, attach=2, lease_ms=30_000, held=[(1, keys[0], 2)])
+    new.run(20_000)
+    assert kinds(new) == []
+
+
+def test_an_inherited_lease_runs_its_full_length_from_the_takeover() -> None:
+    old, _ = pushed(lease_ms=4000)
+    new = successor(old, 3000)
+    new.run(6999)
+    assert kinds(new) == []
+    new.run(7000)
+    assert kinds(new) == [RecordKind.EXPIRE]
+
+
+def test_an_inherited_lease_is_never_withheld() -> None:
+    old, _ = pushed()
+    (ahead,) = old.insert([2000], ms=20)
+    old.run(1980)
+    new = successor(old, 1985)
+    assert new.dispatcher.withhold(1, np.array([ahead], np.uint64)).tolist() == [0]
+
+
+def test_inherited_leases_count_as_credit_and_a_goodbye_returns_them() -> None:
+    old, keys = pushed(count=2)
+    new = successor(old, 100)
+    new.insert([150], ms=100)
+    new.attach(100, credit=2, held=[(1, key, 2) for key in keys])
+    assert new.run(150) == []
+    new.frame(ConsumerAction.GOODBYE, 160)
+    new.attach(160, BOB)
+    pushes = new.run(160)
+    assert [attempt for push in pushes for attempt in push.attempt.tolist()] == [1, 1, 1]
+    assert keys[0] in keys_in(pushes[-1])
+
+
+def test_a_new_leader_whose_clock_is_an_hour_behind_does_not_keep_leases_for_an_hour() -> None:
+    """They had been granted, so they are due: its clock cannot say how long ago."""
+    old, keys = pushed(lease_ms=5_000)
+    new = Stage(partitions=0)
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    behind = Now(at(100).wall_us - 3_600_000_000, at(100).mono_us)
+    new.dispatcher.lead(led, behind)
+    new.attach(5_500, BOB)
+    (push,) = new.run(5_500)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [2])
+
+
+def test_who_is_attached_when_leases_are_inherited_is_asked_to_attach_again() -> None:
+    old, keys = pushed()
+    new = Stage(partitions=0)
+    new.attach(50, lease_ms=60_000)
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    new.dispatcher.lead(led, at(100))
+    new.tick(100)
+    asked = new.sent[-1][1]
+    assert isinstance(asked, ConsumerReply)
+    assert (asked.code, asked.attach) == (Code.UNKNOWN_SESSION, 1)
+    beat = new.beat(200, number=2, lease_ms=60_000)
+    assert beat is not None
+    assert beat.code == Code.UNKNOWN_SESSION
+    new.attach(210, attach=2, lease_ms=60_000)
+    assert [keys_in(push) for push in new.run(210)] == [keys]

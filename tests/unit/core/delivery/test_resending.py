@@ -1,0 +1,118 @@
+"""What a consumer lacks is pushed again, under the same token, or goes to another (protocol case B8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.core.delivery import resending
+from dueq.core.ports.events import Route
+from dueq_codecs.messages import Code, Push, PushChunk
+from dueq_codecs.records import RecordKind
+from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds, pushed
+
+
+def test_who_never_says_what_has_come_has_to_attach_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every push is remembered until it was seen: a client that acks, and reports nothing, must not fill the memory."""
+    monkeypatch.setattr(resending, "UNSEEN_MAX", 8)
+    stage = Stage()
+    stage.attach(0)
+    for number in range(1, 30):
+        stage.insert([10 * number], 10 * number - 5)
+        for push in stage.run(10 * number):
+            stage.ack(push, 10 * number)
+        reply = stage.beat(10 * number, number=1 + number)
+    assert reply is not None
+    assert reply.code == Code.UNKNOWN_SESSION
+    [session] = stage.dispatcher._consumers.by_id.values()
+    assert len(session.unseen) <= 9
+    stage.attach(400, attach=2, number=100)
+    stage.insert([410], 400)
+    assert stage.run(410)
+
+
+def _push(stage: Stage) -> Push:
+    return next(m for _, m, _ in stage.sent if isinstance(m, Push))
+
+
+def test_a_lease_is_pushed_again_under_its_token_when_an_attach_lacks_it() -> None:
+    stage, keys = pushed(count=3)
+    stage.attach(2000, attach=2, held=[(1, keys[0], 2), (1, keys[1], 1)])
+    (push,) = stage.run(2000)
+    assert keys_in(push) == keys[1:]
+    assert push.token.tolist() == [2, 2]
+    assert (push.number, push.attach) == (1, 2)
+    assert push.lease_left_ms.tolist() == [58_010, 58_010]
+    assert push.attempt.tolist() == [1, 1]
+    assert stage.sent[-1][2] == [b"".join(stage.leds[1].payloads[key] for key in keys[1:])]
+    assert kinds(stage) == [RecordKind.LEASE]
+    assert stage.run(2001) == []
+
+
+def test_two_attaches_in_a_row_push_a_missing_lease_once() -> None:
+    stage, keys = pushed()
+    stage.attach(2000, attach=2)
+    stage.attach(2000, attach=3)
+    (push,) = stage.run(2000)
+    assert (keys_in(push), push.attach) == (keys, 3)
+
+
+def test_a_lease_that_lacks_half_of_its_time_is_not_pushed_again_but_runs_out() -> None:
+    stage, _ = pushed(lease_ms=4000)
+    stage.attach(2500, attach=2)
+    assert stage.run(2500) == []
+    stage.beat(4009, attach=2, number=2)
+    stage.run(4009)
+    assert kinds(stage) == [RecordKind.LEASE]
+    assert [push.attempt.tolist() for push in stage.run(4010)] == [[2]]
+
+
+def test_a_push_that_was_not_seen_for_a_second_goes_out_again() -> None:
+    stage, keys = pushed(count=2)
+    stage.beat(900, number=2, lease_ms=60_000, push_seen=0)
+    assert stage.run(900) == []
+    before = len(stage.sent)
+    stage.beat(1010, number=3, lease_ms=60_000, push_seen=0)
+    (again,) = stage.run(1010)
+    filler = [m for _, m, _ in stage.sent[before:] if isinstance(m, Push) and not len(m.uid)]
+    assert [m.number for m in filler] == [1]
+    assert (again.number, keys_in(again), again.token.tolist()) == (2, keys, [2, 2])
+    stage.beat(3000, number=4, lease_ms=60_000, push_seen=2)
+    assert stage.run(3000) == []
+
+
+def test_what_was_acked_meanwhile_is_not_pushed_again() -> None:
+    stage, _ = pushed()
+    stage.ack(_push(stage), 20)
+    stage.beat(2000, number=2, push_seen=0)
+    assert stage.run(2000) == []
+
+
+def test_a_push_that_could_not_be_sent_goes_to_another_at_once_and_uncounted() -> None:
+    stage, keys = pushed(count=2)
+    stage.attach(20, BOB)
+    stage.dispatcher.route_lost(Route(ALICE), _push(stage), at(20))
+    (push,) = stage.run(20)
+    assert (keys_in(push), push.consumer_id, push.attempt.tolist()) == (keys, BOB, [1, 1])
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE, RecordKind.LEASE]
+
+
+def test_what_a_consumer_may_have_from_an_earlier_push_stays_its_own() -> None:
+    stage, keys = pushed(lease_ms=60_000)
+    stage.attach(500, attach=2, lease_ms=60_000)
+    (again,) = stage.run(500)
+    assert keys_in(again) == keys
+    stage.attach(510, BOB)
+    stage.dispatcher.route_lost(Route(ALICE), again, at(510))
+    assert stage.run(510) == []
+
+
+def test_chunks_begin_anew_after_an_attach() -> None:
+    stage = Stage()
+    stage.insert([100], size=600_000, upload=7)
+    stage.attach(0, lease_ms=60_000)
+    stage.run(70)
+    stage.attach(80, attach=2, lease_ms=60_000)
+    stage.read_payloads(90)
+    chunks = [m for _, m, _ in stage.sent if isinstance(m, PushChunk)]
+    assert [(m.attach, m.chunk) for m in chunks] == [(2, 0), (2, 1), (2, 2)]
+    assert [push.attach for push in stage.run(100)] == [2]
