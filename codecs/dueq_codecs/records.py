@@ -43,7 +43,7 @@ NO_U32: Final[U32] = np.empty(0, np.uint32)
 NO_U64: Final[U64] = np.empty(0, np.uint64)
 NO_U8: Final[U8] = np.empty(0, np.uint8)
 
-FEATURE_LEVEL: Final = 1
+FEATURE_LEVEL: Final = 2
 """The feature level of this build: the largest version of a record that it can read and apply."""
 
 

@@ -30,7 +30,9 @@ def test_a_newer_checkpoint_stops_one_partition_and_not_the_broker() -> None:
     untouched = _state_rows(stage, "b3")
     stage.nodes["b3"].start()
     stage.run_ms(2_000)
-    stage.expect("version 131" in stage.replica("b3").broken, f"it says why: {stage.replica('b3').broken!r}")
+    stage.expect(
+        "summary of version" in stage.replica("b3").broken, f"it says why: {stage.replica('b3').broken!r}"
+    )
     stage.expect(not stage.replica("b3", stage.uids[1]).broken, "the other partition goes on")
     for number in range(40):
         stage.stored(b"%d" % number * 300)

@@ -177,7 +177,7 @@ def test_a_record_that_only_a_newer_build_can_read_concerns_its_own_partition() 
 
 def test_a_record_of_a_later_level_may_have_another_form() -> None:
     strange = _barrier(1, 1, version=9, due=np.array([7], np.uint64))
-    with pytest.raises(FrameError, match="feature level 9, this build has 1: column due") as caught:
+    with pytest.raises(FrameError, match=r"feature level 9, this build has \d+: column due") as caught:
         decode_record(strange)
     assert caught.value.code == m.Code.WRONG_VERSION
     with pytest.raises(FrameError) as caught:

@@ -75,6 +75,9 @@ class Stage:
     def missing_upload(self, entry: LogEntry, leader: str) -> bool:
         return False
 
+    def level_of_all(self) -> int:
+        return 1
+
     def offer_snapshot(self, peer: Peer) -> None:
         self.lost.append(f"snapshot for {peer.broker_id}")
 

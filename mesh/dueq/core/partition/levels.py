@@ -5,10 +5,11 @@ a build can apply records up to its own level. If a leader wrote a newer one whi
 that replica would stop, and the partition would live on with one copy less; two of them, and it would stand still.
 
 So a partition has a level of its own, which begins at 1: the largest version of any record that was applied. Its
-leader raises it, by a barrier of the new version, once *every* replica that is assigned to the partition has
-announced that level. One that is away counts with what it announced last; one of which nothing is known holds the
-level where it is. The level is part of the replicated state, and it never falls: a later leader goes on with it,
-and an older build that becomes a replica stops at the first record that it must not apply, and says so.
+leader raises it once *every* replica that is assigned to the partition has announced the new level: by a barrier of
+that version, the first one of its leadership or another. One that is away counts with what it announced last; one of
+which nothing is known holds the level where it is. The level is part of the replicated state, and it never falls: a
+later leader goes on with it, and an older build that becomes a replica stops at the first record that it must not
+apply, and says so.
 
 A feature that needs a newer record asks `partition.timeline.level >= N`. Source: the
 cluster version of CockroachDB, and KIP-584 of Kafka.
@@ -53,6 +54,10 @@ class Levels:
             for broker_id in self._partition.replicas
         }
 
+    def of_all(self) -> int:
+        """Return the level that every assigned replica has announced; 0: nothing is known of one."""
+        return min(self.announced().values())
+
     def tick(self, now: Now) -> bool:
         """Raise the level if every replica allows it; returns whether that is still under way."""
         partition = self._partition
@@ -61,7 +66,7 @@ class Levels:
         if self._asked > partition.timeline.level:
             return True
         self._asked = 0
-        wanted = min(self.announced().values())
+        wanted = self.of_all()
         if wanted <= partition.timeline.level:
             return False
         if partition.propose(Record(RecordKind.BARRIER, partition.uid, 0, 0, 0, version=wanted), now):

@@ -267,6 +267,10 @@ class Partition:
             return False
         return self.uploads.missing(entry, leader, self.ctx.turn)
 
+    def level_of_all(self) -> int:
+        """Return the feature level that every assigned replica has announced; 0: nothing is known of one."""
+        return self.levels.of_all()
+
     def offer_snapshot(self, peer: Peer) -> None:
         """Have the follower begin anew."""
         self._snapshots.offer(peer)

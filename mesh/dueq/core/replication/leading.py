@@ -52,6 +52,10 @@ class LedReplica(Protocol):
         """Everything up to here is committed."""
         ...
 
+    def level_of_all(self) -> int:
+        """Return the feature level that every assigned replica has announced; 0: nothing is known of one."""
+        ...
+
     def tell_leadership(self, epoch: int, *, leads: bool, serving: bool) -> None:
         """Tell every peer."""
         ...
@@ -100,11 +104,15 @@ class Leading:
     # -------------------------------------------------------------- beginning
 
     def begin(self, now: Now) -> None:
-        """Append the barrier; nothing of this epoch leaves before the epoch is synced."""
+        """Append the barrier; nothing of this epoch leaves before the epoch is synced.
+
+        It raises the partition's level at once where all replicas allow that, so that a new topic begins with it.
+        """
         replica = self._replica
         stamp = self._ctx.clock.mesh_now_us(now) // 1000
+        level = max(replica.level_of_all(), 1)
         replica.append_own(
-            LogEntry(Record(RecordKind.BARRIER, replica.uid, self.barrier, self.epoch, stamp)), now
+            LogEntry(Record(RecordKind.BARRIER, replica.uid, self.barrier, self.epoch, stamp, level)), now
         )
         self._uncommitted.add(self.barrier, now)
         replica.tell_leadership(self.epoch, leads=True, serving=False)

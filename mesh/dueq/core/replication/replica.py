@@ -45,6 +45,10 @@ class ReplicaOwner(LogOwner, Protocol):
     def offer_snapshot(self, peer: Peer) -> None:
         """The follower lacks records that this leader's log no longer holds."""
 
+    def level_of_all(self) -> int:
+        """Return the feature level that every assigned replica has announced; 0: nothing is known of one."""
+        ...
+
 
 class Replica:
     """The replication state of one partition at this broker.
@@ -399,6 +403,10 @@ class Replica:
         """Tell a new life of a peer, if it leads."""
         if self.leading is not None:
             peer.tell_leadership(Leadership(self.uid, self.leading.epoch, True, self.leading.serving))
+
+    def level_of_all(self) -> int:
+        """Return the feature level that every assigned replica has announced; 0: nothing is known of one."""
+        return self._owner.level_of_all()
 
     def offer_snapshot(self, peer: Peer) -> None:
         """Leader: have the follower ask for a snapshot."""

@@ -19,7 +19,7 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.timeline import Timeline
 from dueq.errors import InvariantViolated, UnknownVersion
 from dueq_codecs.messages import Code
-from dueq_codecs.records import Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import FEATURE_LEVEL, Outcome, Record, RecordKind, RequestRef
 
 UID = 3
 NOON = 1_800_000_000_000
@@ -550,7 +550,7 @@ def test_records_are_applied_in_turn() -> None:
         story.timeline.apply(record)
 
 
-@pytest.mark.parametrize(("kind", "version"), [(RecordKind.BARRIER, 2), (99, 1)])
+@pytest.mark.parametrize(("kind", "version"), [(RecordKind.BARRIER, FEATURE_LEVEL + 1), (99, 1)])
 def test_an_unknown_record_stops_the_partition_and_changes_nothing(kind: RecordKind, version: int) -> None:
     story = Story()
     record = story.record(kind, version=version)
