@@ -208,7 +208,7 @@ def test_messages_of_a_job_that_is_not_decided_are_shown_to_nobody() -> None:
 
 def next_page(stage: Stage, sdk: SimClient, walk: Walk) -> BrowsePage:
     """What `Client.browse_pages` does for one page."""
-    while (order := walk.order()) is not None:
+    while (order := walk.call()) is not None:
         answers: list[tuple[Any, Failed | None]] = []
         sdk.call(order.build, 20_000_000, lambda value, failed: answers.append((value, failed)))  # noqa: B023
         stage.until(lambda: answers, "an answer")  # noqa: B023
@@ -229,7 +229,7 @@ def test_the_sdk_begins_anew_at_the_next_leader_while_nothing_was_handed_out(rea
     stage.stored(*ids)
     sdk, walk = stage.sdk("reader", reach), Walk(stage.topic, 0, payloads=True)
     stage.step("the first page has come, its long payloads have not; the leader dies")
-    first = walk.order()
+    first = walk.call()
     assert first is not None
     answers: list[Any] = []
     sdk.call(first.build, 20_000_000, lambda value, failed: answers.append(value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dueq import limits
-from dueq.client import orders
+from dueq.client import calls
 from dueq.client.core.ports import effects
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.sdk import SimClient
@@ -37,8 +37,8 @@ class Holder:
 
     def extend(self, length_ms: int) -> None:
         """Ask for another end, and let the session machine send it."""
-        order = orders.settle(self.user.consumer_id, RecordKind.EXTEND, [self.delivery], length_ms)
-        self.client.call(order.build, 20_000_000, lambda *answer: self.answers.append(answer))
+        call = calls.settle(self.user.consumer_id, RecordKind.EXTEND, [self.delivery], length_ms)
+        self.client.call(call.build, 20_000_000, lambda *answer: self.answers.append(answer))
         self.stage.run_ms(0.1)
 
     def lose_answers(self, count: int) -> None:
@@ -122,7 +122,7 @@ def test_an_extend_of_what_was_given_up_is_stale() -> None:
     """Given back, or lost: it is with nobody here any more, so nothing is asked of the leader."""
     stage = Stage()
     holder = Holder(stage)
-    back = orders.settle(holder.user.consumer_id, RecordKind.NACK, [holder.delivery], 60_000)
+    back = calls.settle(holder.user.consumer_id, RecordKind.NACK, [holder.delivery], 60_000)
     holder.client.call(back.build, 20_000_000, lambda *answer: None)
     holder.extend(LONG_MS)
     stage.until(lambda: holder.answers, "an answer")
@@ -158,8 +158,8 @@ def test_an_ack_of_what_was_given_back_is_stale() -> None:
     stage = Stage()
     holder = Holder(stage)
     for kind in (RecordKind.NACK, RecordKind.ACK, RecordKind.NACK):
-        order = orders.settle(holder.user.consumer_id, kind, [holder.delivery], 0)
-        holder.client.call(order.build, 20_000_000, lambda *answer: holder.answers.append(answer))
+        call = calls.settle(holder.user.consumer_id, kind, [holder.delivery], 0)
+        holder.client.call(call.build, 20_000_000, lambda *answer: holder.answers.append(answer))
     stage.until(lambda: len(holder.answers) == 3, "three answers")
     outcomes = sorted(str(outcomes) for outcomes, _ in holder.answers)
     expected = sorted(str([outcome]) for outcome in (Outcome.DONE, Outcome.STALE, Outcome.DONE))

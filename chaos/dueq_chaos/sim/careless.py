@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from dueq.client import orders
+from dueq.client import calls
 from dueq.client.core import Delivery
 from dueq.client.core.ports import effects
 from dueq_chaos.sim.history import History, MessageKey, name_of
@@ -216,13 +216,13 @@ class CarelessUsers:
         judge: Callable[[list[Outcome]], None],
     ) -> None:
         amount_ms = {RecordKind.NACK: 500, RecordKind.EXTEND: user.lease_ms}.get(kind, 0)
-        order = orders.settle(user.consumer_id, kind, deliveries, amount_ms)
+        call = calls.settle(user.consumer_id, kind, deliveries, amount_ms)
 
         def answered(outcomes: list[Outcome] | None, failed: effects.Failed | None) -> None:
             if outcomes is not None:
                 judge(outcomes)
 
-        user.client.call(order.build, _CALL_US, answered)
+        user.client.call(call.build, _CALL_US, answered)
 
     # -------------------------------------------------------------- consumers that have gone
 

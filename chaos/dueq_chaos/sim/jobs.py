@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 
 from dueq import ids, limits
-from dueq.client import jobs, orders
+from dueq.client import calls, jobs
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import effects
 from dueq.core.state.timeline import AGE_STEP_MS
@@ -85,7 +85,7 @@ class LoadingUser:
 
     def _schedule(self, load: _Load, place: int, payloads: list[bytes], dues: list[int]) -> None:
         self.mesh.history.unacknowledged |= dict.fromkeys(payloads)
-        order = orders.schedule_many(
+        call = calls.schedule_many(
             self.topic,
             payloads,
             dues,
@@ -96,7 +96,7 @@ class LoadingUser:
         )
         load.unanswered += 1
         answer = partial(self._scheduled, load, list(zip(payloads, dues, strict=True)))
-        self.client.call(order.build, _CALL_US, answer)
+        self.client.call(call.build, _CALL_US, answer)
 
     def _scheduled(
         self,
@@ -133,8 +133,8 @@ class LoadingUser:
             self._act(load, JobAction.COMMIT, _TRIES)
 
     def _act(self, load: _Load, action: JobAction, tries: int) -> None:
-        order = jobs.act(self.topic, action, load.key, load.until, at_home=True)
-        self.client.call(order.build, _CALL_US, partial(self._decided, load, action, tries))
+        call = jobs.act(self.topic, action, load.key, load.until, at_home=True)
+        self.client.call(call.build, _CALL_US, partial(self._decided, load, action, tries))
 
     def _decided(
         self,
@@ -164,13 +164,13 @@ class LoadingUser:
 
     def _tell(self, load: _Load, action: JobAction, tries: int) -> None:
         """Tell the other partitions; what was not cancelled at home is found out by asking, if nobody tells them."""
-        order = jobs.act(self.topic, action, load.key, load.until, at_home=False)
+        call = jobs.act(self.topic, action, load.key, load.until, at_home=False)
 
         def told(value: PartsCall | None, failed: effects.Failed | None) -> None:
             if failed is not None and tries:
                 self._later(500_000, partial(self._tell, load, action, tries - 1))
 
-        self.client.call(order.build, _CALL_US, told)
+        self.client.call(call.build, _CALL_US, told)
 
     def _owe(self, load: _Load) -> None:
         """From now on each of its messages must be delivered."""

@@ -90,11 +90,11 @@ class BrowsingUser:
         self._ask(walk, place, None, limit, rest_us)
 
     def _ask(self, walk: Walk, place: int, seen: Seen | None, limit: int, rest_us: int) -> None:
-        order = walk.order()
-        assert order is not None
+        call = walk.call()
+        assert call is not None
 
-        def build(call: int, deadline_us: int) -> events.Event:
-            event = order.build(call, deadline_us)
+        def build(number: int, deadline_us: int) -> events.Event:
+            event = call.build(number, deadline_us)
             assert isinstance(event, events.Browse)
             event.limit = limit
             return event
@@ -114,7 +114,7 @@ class BrowsingUser:
                 return  # as it must be: what was shown is right, and there is no more of it
         else:
             walk.take(value)
-        if walk.order() is None:
+        if walk.call() is None:
             page = walk.page()
             seen = seen or Seen(place, page.applied)
             if page.applied != seen.applied:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from dueq import ids, limits
-from dueq.client import orders
+from dueq.client import calls
 from dueq.client.core import Delivery, PartsCall
 from dueq.client.core.ports import effects, events
 from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
@@ -59,10 +59,10 @@ class ProducingUser:
         """Schedule rows; noted one by one when they are answered."""
         for payload in payloads:
             self.history.unacknowledged[payload] = None
-        order = orders.schedule_many(topic, payloads, dues_ms, lambda: self.client.world.wall_us)
+        call = calls.schedule_many(topic, payloads, dues_ms, lambda: self.client.world.wall_us)
         rows = list(zip(payloads, dues_ms, strict=True))
         answer = partial(self._scheduled, rows, timeout_us, self.patience)
-        self.client.call(order.build, timeout_us, answer)
+        self.client.call(call.build, timeout_us, answer)
 
     def _scheduled(
         self, rows: list[tuple[bytes, int]], timeout_us: int, patience: int, value: PartsCall | None,
@@ -118,7 +118,7 @@ class ProducingUser:
     ) -> None:
         """Move or cancel what these names say, wrong ones and repeated ones among them."""
         history, asked_us = self.history, self.client.world.wall_us
-        order = orders.alter(topic, [name.text for name in names], dues_ms)
+        call = calls.alter(topic, [name.text for name in names], dues_ms)
         for at, (_, key) in enumerate(names):
             if key is None:
                 continue
@@ -131,7 +131,7 @@ class ProducingUser:
         what = "cancel" if dues_ms is None else "move"
         self.client.world.tell(self.client.name, f"asks to {what} {', '.join(map(str, names))}")
         answer = partial(self._altered, names, dues_ms, asked_us, self.patience)
-        self.client.call(order.build, timeout_us, answer)
+        self.client.call(call.build, timeout_us, answer)
 
     def _altered(
         self, names: list[Named], dues_ms: list[int] | None, asked_us: int, patience: int,
@@ -271,10 +271,10 @@ class ConsumingUser:
         self._id = self.client.draw_id()
         self._inbox, self._held, self._picking = [], {}, False
         self.client.consumers[self._id] = partial(self._received, self._id)
-        order = orders.open_consumer(
+        call = calls.open_consumer(
             self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms
         )
-        self.client.call(order.build, _TIMEOUT_US, self._opened)
+        self.client.call(call.build, _TIMEOUT_US, self._opened)
 
     def _opened(self, value: Any, failed: effects.Failed | None) -> None:
         if failed is not None:
@@ -297,8 +297,8 @@ class ConsumingUser:
         self._inbox = []
         self.open = False
         self.client.world.tell(self.client.name, f"closes its consumer, {len(unhandled)} go back")
-        order = orders.close_consumer(self._id, unhandled)
-        self.client.call(order.build, _TIMEOUT_US, partial(self._closed, self._id))
+        call = calls.close_consumer(self._id, unhandled)
+        self.client.call(call.build, _TIMEOUT_US, partial(self._closed, self._id))
         self._later(reopen_after_us, self._reopen)
 
     def _closed(self, consumer_id: bytes, value: Any, failed: effects.Failed | None) -> None:
@@ -453,8 +453,8 @@ class ConsumingUser:
         weather = self.weather(key[0]) if left_us > _IN_TIME_US else None
         self._end(delivery)
         self._unsure.append((key, delivery))
-        order = orders.settle(self._id, RecordKind.ACK, [delivery], 0)
-        self.client.call(order.build, _TIMEOUT_US, partial(self._acked, key, delivery, weather))
+        call = calls.settle(self._id, RecordKind.ACK, [delivery], 0)
+        self.client.call(call.build, _TIMEOUT_US, partial(self._acked, key, delivery, weather))
 
     def _ack_without_waiting(self, key: MessageKey, delivery: Delivery) -> None:
         """Nobody is told what becomes of it; where nothing holds it up, the message does not come again."""
@@ -513,7 +513,7 @@ class ConsumingUser:
             self._extend_anyhow(key, delivery)
             return
         noted, consumer_id = self._held[delivery], self._id
-        order = orders.settle(self._id, RecordKind.EXTEND, [delivery], amount_ms)
+        call = calls.settle(self._id, RecordKind.EXTEND, [delivery], amount_ms)
 
         def extended(outcomes: list[Outcome] | None, failed: effects.Failed | None) -> None:
             if failed is None and outcomes == [Outcome.DONE] and not delivery.lost:
@@ -528,7 +528,7 @@ class ConsumingUser:
                 world = self.client.world
                 noted.lease_until_us = world.wall_us + delivery.deadline_us - world.now_us
 
-        self.client.call(order.build, _TIMEOUT_US, extended)
+        self.client.call(call.build, _TIMEOUT_US, extended)
         self._later(_SETTLED_US, believe)
 
     def _extend_anyhow(self, key: MessageKey, delivery: Delivery) -> None:
@@ -577,8 +577,8 @@ class ConsumingUser:
             if delivery in self._held and not (delivery.lost or delivery.settling) and since_us >= _TOLD_US:
                 self.history.misanswered(f"{name_of(key)}: its holder is not told that its lease is over")
 
-        order = orders.settle(consumer_id, RecordKind.EXTEND, [delivery], length_ms)
-        self.client.call(order.build, _TIMEOUT_US, look)
+        call = calls.settle(consumer_id, RecordKind.EXTEND, [delivery], length_ms)
+        self.client.call(call.build, _TIMEOUT_US, look)
         self._later(_SETTLED_US, rely)
         self._later(length_ms * 1000 + _SETTLED_US + _TOLD_US, over)
 

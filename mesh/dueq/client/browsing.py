@@ -12,9 +12,9 @@ import numpy as np
 
 from dueq import ids, limits
 from dueq.client import arguments
+from dueq.client.calls import Call
 from dueq.client.core.asking.browsing import PageAnswer
 from dueq.client.core.ports import events
-from dueq.client.orders import Order
 from dueq.errors import SnapshotLost
 from dueq_codecs.keys import split_key
 from dueq_codecs.records import U16, U32, U64
@@ -133,7 +133,7 @@ class Walk:
         self._missing: list[tuple[int, int, int]] = []  # (row, upload, chunk) still to be read, last first
         self._long: dict[int, list[bytes]] = {}
 
-    def order(self) -> Order[PageAnswer | None] | None:
+    def call(self) -> Call[PageAnswer | None] | None:
         """The next request; None when the present page is complete. A chunk that cannot be read is None."""
         if self._answer is not None and not self._missing:
             return None
@@ -141,21 +141,21 @@ class Walk:
         if self._answer is not None:
             _, upload, chunk = self._missing[-1]
 
-        def build(call: int, deadline_us: int) -> events.Event:
+        def build(number: int, deadline_us: int) -> events.Event:
             return events.Browse(
-                call, deadline_us, self._topic, self._partition, self._snapshot, self._keeper, self._from_ms,
+                number, deadline_us, self._topic, self._partition, self._snapshot, self._keeper, self._from_ms,
                 self._until_ms, self._after, payloads=self._payloads, upload=upload, chunk=chunk,
             )  # fmt: skip
 
-        return Order(build, _same)
+        return Call(build, _same)
 
     @property
     def in_chunks(self) -> bool:
-        """Whether `order` asks for a chunk of a long payload."""
+        """Whether `call` asks for a chunk of a long payload."""
         return self._answer is not None
 
     def take(self, answer: PageAnswer | None) -> None:
-        """Take the answer to `order`; None: that chunk cannot be read."""
+        """Take the answer to `call`; None: that chunk cannot be read."""
         if self._answer is None:
             assert answer is not None
             self._answer = answer

@@ -18,10 +18,10 @@ from zlib import crc32
 from dueq import limits
 from dueq.client import arguments
 from dueq.client.arguments import Seconds
+from dueq.client.calls import NO_JOB, Call
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
-from dueq.client.orders import NO_JOB, Order
 from dueq.errors import (
     DueqError,
     InvalidRequest,
@@ -35,8 +35,8 @@ from dueq.errors import (
 from dueq_codecs.records import JobAction, Outcome
 
 T = TypeVar("T")
-Steps = Generator[Order[Any] | float, Any, T]
-"""Orders to be run one after the other, each answered with its result; a number is seconds to wait."""
+Steps = Generator[Call[Any] | float, Any, T]
+"""Calls to be run one after the other, each answered with its result; a number is seconds to wait."""
 
 HIDDEN_S_MIN: Final = 1
 ATTEMPTS_MAX: Final = 1000
@@ -124,29 +124,29 @@ def naming(job: Job | None, topic: str) -> tuple[bytes, int]:
     return job.key, job.until_ms
 
 
-def act(topic: str, action: JobAction, key: bytes, until_ms: int, at_home: bool) -> Order[list[Outcome]]:
+def act(topic: str, action: JobAction, key: bytes, until_ms: int, at_home: bool) -> Call[list[Outcome]]:
     """Tell the partition that decides, or all others; one outcome for each."""
 
-    def build(call: int, deadline_us: int) -> events.Event:
-        return events.ActOnJob(call, deadline_us, topic, action, key, until_ms, at_home)
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.ActOnJob(number, deadline_us, topic, action, key, until_ms, at_home)
 
-    return Order(build, PartsCall.outcomes)
+    return Call(build, PartsCall.outcomes)
 
 
-def read(topic: str, key: bytes, job_id: str) -> Order[JobInfo | None]:
+def read(topic: str, key: bytes, job_id: str) -> Call[JobInfo | None]:
     """Read one job."""
 
     def finish(found: Inspection) -> JobInfo | None:
         infos = _merged(found, topic, deciding=key)
         return next((_named(info, job_id) for info in infos), None)
 
-    return Order(lambda call, at: events.Inspect(call, at, f"job {key.hex()}", topic), finish)
+    return Call(lambda number, at: events.Inspect(number, at, f"job {key.hex()}", topic), finish)
 
 
-def read_all(topic: str) -> Order[list[JobInfo]]:
+def read_all(topic: str) -> Call[list[JobInfo]]:
     """Read all jobs of a topic."""
-    return Order(
-        lambda call, at: events.Inspect(call, at, "jobs", topic), lambda found: _merged(found, topic)
+    return Call(
+        lambda number, at: events.Inspect(number, at, "jobs", topic), lambda found: _merged(found, topic)
     )
 
 
@@ -193,7 +193,7 @@ def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], place
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------- calls of several orders
+# ---------------------------------------------------------------- calls of several steps
 
 
 def _read_surely(topic: str, key: bytes, job_id: str, timeout: float) -> Steps[JobInfo | None]:

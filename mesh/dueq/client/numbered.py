@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.arguments import Due, Payload
 from dueq.client.jobs import Job, naming
 from dueq.client.receipt import Receipt
@@ -73,11 +73,11 @@ class NumberedProducer:
         """
         dues = arguments.held(dues)
         clock = self._client.connection.clock(arguments.is_relative(dues), timeout)
-        order = orders.schedule_many(
+        call = calls.schedule_many(
             self.topic, payloads, dues, clock, self._client_id, partition, keys=keys,
             job=self._job,
         )  # fmt: skip
-        return self._client.connection.run(order, timeout)
+        return self._client.connection.run(call, timeout)
 
     def schedule_columns(
         self,
@@ -107,7 +107,7 @@ class NumberedProducer:
         Raises:
             DueqError: as `Producer.schedule_many`.
         """
-        order = orders.schedule_columns(
+        call = calls.schedule_columns(
             self.topic,
             arguments.joined_columns(body, size),
             due,
@@ -116,7 +116,7 @@ class NumberedProducer:
             partition,
             self._job,
         )
-        return self._client.connection.run(order, timeout)
+        return self._client.connection.run(call, timeout)
 
 
 def mesh_time_ms(client: Client, timeout: float | None = None) -> int:

@@ -7,20 +7,20 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dueq import limits
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.consumer import AsyncConsumer
 from dueq.client.aio.job_calls import AsyncJobCalls
-from dueq.client.aio.looking import AsyncLooking
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.producer import AsyncProducer
+from dueq.client.aio.read_calls import AsyncReadCalls
 from dueq.client.arguments import Seconds
 from dueq.client.topics import TopicInfo
 
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncLooking, AsyncJobCalls):
+class AsyncClient(AsyncReadCalls, AsyncJobCalls):
     """A connection to a mesh of brokers. Any loop may use it, and several; use it with `async with`, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a
@@ -88,7 +88,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             Disconnected: no broker was reached; nothing was done.
         """
         await self.connection.run(
-            orders.create_topic(
+            calls.create_topic(
                 name, kind, partitions, replicas, min_isr, payload_bytes_max, horizon, exist_ok
             ),
             timeout,
@@ -102,11 +102,11 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             OutcomeUnknown: no answer in time; `retry()` goes on.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        await self.connection.run(orders.delete_topic(name), timeout)
+        await self.connection.run(calls.delete_topic(name), timeout)
 
     async def topics(self, *, timeout: float | None = None) -> list[TopicInfo]:
         """Return all topics by name, without counts."""
-        return await self.connection.run(orders.topics(), timeout)
+        return await self.connection.run(calls.topics(), timeout)
 
     async def describe(self, topic: str, *, timeout: float | None = None) -> TopicInfo:
         """Return a topic with the counts of its messages, as its leaders see it (may be a little old).
@@ -115,7 +115,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return await self.connection.run(orders.describe(topic), timeout)
+        return await self.connection.run(calls.describe(topic), timeout)
 
     async def forecast(
         self, topic: str, seconds: int = 60, *, timeout: float | None = None
@@ -134,7 +134,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return await self.connection.run(orders.forecast(topic, seconds), timeout)
+        return await self.connection.run(calls.forecast(topic, seconds), timeout)
 
     async def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """Return `brokers` by id, `topics` by name with their partitions, and `consumers`.
@@ -142,7 +142,7 @@ class AsyncClient(AsyncLooking, AsyncJobCalls):
         A broker that did not answer has `alive` False. The entries are as the brokers tell them (see
         `dueq.client.merging`).
         """
-        return await self.connection.run(orders.status(), timeout)
+        return await self.connection.run(calls.status(), timeout)
 
     # -------------------------------------------------------------- messages
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from dueq import limits
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.aio.waiting import Bridges, Pending, stop
+from dueq.client.calls import Call
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
-from dueq.client.orders import Order
 from dueq.client.runtime import Runtime
 from dueq.errors import ClientClosed
 
@@ -90,24 +90,24 @@ class AsyncConnection:
         if self._runtime is not None and not self._closed:
             self._runtime.submit(event)
 
-    async def run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
-        return await self.run_on(self.live(), order, timeout)
+    async def run(self, call: Call[T], timeout: float | None) -> T:
+        """Send a call and wait for its answer."""
+        return await self.run_on(self.live(), call, timeout)
 
-    async def run_on(self, runtime: Runtime, order: Order[T], timeout: float | None) -> T:
-        """Send an order by this runtime even if the client is closed, and wait for its answer."""
-        answer = await self.send(runtime, order, timeout).answer()
+    async def run_on(self, runtime: Runtime, call: Call[T], timeout: float | None) -> T:
+        """Send a call by this runtime even if the client is closed, and wait for its answer."""
+        answer = await self.send(runtime, call, timeout).answer()
         if isinstance(answer, Completed):
-            return order.finish(answer.value)
-        raise orders.error_of(answer, order, self.run)
+            return call.finish(answer.value)
+        raise calls.error_of(answer, call, self.run)
 
-    def send(self, runtime: Runtime, order: Order[Any], timeout: float | None) -> Pending:
-        """Send an order; its answer is waited for later."""
-        return Pending(runtime, self.bridges, order.build, arguments.timeout_s(timeout, self.timeout))
+    def send(self, runtime: Runtime, call: Call[Any], timeout: float | None) -> Pending:
+        """Send a call; its answer is waited for later."""
+        return Pending(runtime, self.bridges, call.build, arguments.timeout_s(timeout, self.timeout))
 
     async def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
         """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""
         runtime = self.live()
         if relative and not runtime.clock_known:
-            await self.run(orders.connect(), timeout)
+            await self.run(calls.connect(), timeout)
         return runtime.mesh_us

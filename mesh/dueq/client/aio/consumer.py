@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dueq import limits
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.waiting import Arrivals, Lock
@@ -82,7 +82,7 @@ class AsyncConsumer:
             timeout: seconds to wait; None for the client's default.
 
         Returns:
-            Messages in the order they came; empty when none came in time, or the consumer was closed meanwhile.
+            Messages in the call they came; empty when none came in time, or the consumer was closed meanwhile.
 
         Raises:
             TopicNotFound: the topic was deleted.
@@ -157,9 +157,7 @@ class AsyncConsumer:
         if runtime is None or runtime.forked:
             return
         try:
-            await self._connection.run_on(
-                runtime, orders.close_consumer(self.consumer_id, unhandled), timeout
-            )
+            await self._connection.run_on(runtime, calls.close_consumer(self.consumer_id, unhandled), timeout)
         except ClientClosed:
             pass
         finally:
@@ -181,11 +179,11 @@ class AsyncConsumer:
         runtime = self._connection.live()
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
-        order = orders.open_consumer(
+        call = calls.open_consumer(
             self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms
         )
         try:
-            await self._connection.run(order, None)
+            await self._connection.run(call, None)
         except BaseException:
             runtime.remove_inbox(self.consumer_id)
             raise
@@ -248,7 +246,7 @@ class AsyncConsumer:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
             return await self._connection.run(
-                orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout
+                calls.settle(self.consumer_id, kind, deliveries, amount_ms), timeout
             )
         runtime = self._runtime
         if runtime is None or runtime.forked:

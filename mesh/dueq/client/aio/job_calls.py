@@ -95,7 +95,7 @@ class AsyncJobCalls:
         return await self.connection.run(jobs.read_all(arguments.topic_name(topic)), timeout)
 
     async def _follow(self, steps: Steps[T], timeout: float | None) -> T:
-        """Run orders one after the other."""
+        """Run calls one after the other."""
         error: DueqError | None = None
         value: Any = None
         while True:

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.stream import REQUESTS, AsyncStream
 from dueq.client.aio.topic_calls import AsyncTopicCalls
@@ -73,7 +73,7 @@ class AsyncProducer:
             TopicNotFound: there is no such topic.
         """
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
-        return await self._calls.run(orders.schedule(self.topic, payload, due, clock, key), timeout)
+        return await self._calls.run(calls.schedule(self.topic, payload, due, clock, key), timeout)
 
     @overload
     async def schedule_many(
@@ -138,7 +138,7 @@ class AsyncProducer:
         clock = await self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
         return await self._calls.run(
-            orders.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
+            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
         )
 
     async def schedule_stream(
@@ -195,12 +195,12 @@ class AsyncProducer:
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        await self._calls.run(orders.alter_one(self.topic, message_id, None, lambda: 0), timeout)
+        await self._calls.run(calls.alter_one(self.topic, message_id, None, lambda: 0), timeout)
 
     async def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
-        await self._calls.run(orders.alter_one(self.topic, message_id, due, clock), timeout)
+        await self._calls.run(calls.alter_one(self.topic, message_id, due, clock), timeout)
 
     async def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
         """Cancel many messages.
@@ -211,7 +211,7 @@ class AsyncProducer:
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return await self._calls.run(orders.alter(self.topic, message_ids), timeout)
+        return await self._calls.run(calls.alter(self.topic, message_ids), timeout)
 
     async def move_many(
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
@@ -219,7 +219,7 @@ class AsyncProducer:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
         clock = await self._calls.clock(arguments.is_relative(dues), timeout)
-        return await self._calls.run(orders.alter(self.topic, message_ids, dues, clock), timeout)
+        return await self._calls.run(calls.alter(self.topic, message_ids, dues, clock), timeout)
 
     async def _schedule_iterated(
         self,
@@ -235,7 +235,7 @@ class AsyncProducer:
         stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout)
         ids = MessageIds()
         if len(head) == 1:
-            return await self._calls.run(orders.unread(await stream.order(head[0])), timeout)
+            return await self._calls.run(calls.unread(await stream.call(head[0])), timeout)
         try:
             async with aclosing(stream.requests()) as requests:
                 async for request in requests:

@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.waiting import Pending
-from dueq.client.orders import Order
+from dueq.client.calls import Call
 from dueq.errors import ClientClosed
 
 T = TypeVar("T")
 
 
 class AsyncTopicCalls:
-    """Sends the orders of a producer until it is closed.
+    """Sends the calls of a producer until it is closed.
 
     Attributes:
         topic: its name.
@@ -26,15 +26,15 @@ class AsyncTopicCalls:
         self.closed = False
         self._connection = connection
 
-    async def run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
+    async def run(self, call: Call[T], timeout: float | None) -> T:
+        """Send a call and wait for its answer."""
         self._check_open()
-        return await self._connection.run(order, timeout)
+        return await self._connection.run(call, timeout)
 
-    def send(self, order: Order[Any], timeout: float | None) -> Pending:
-        """Send an order; its answer is waited for later."""
+    def send(self, call: Call[Any], timeout: float | None) -> Pending:
+        """Send a call; its answer is waited for later."""
         self._check_open()
-        return self._connection.send(self._connection.live(), order, timeout)
+        return self._connection.send(self._connection.live(), call, timeout)
 
     async def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
         """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""

@@ -8,20 +8,20 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dueq import limits
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.arguments import Seconds
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.consumer import Consumer
 from dueq.client.sync.job_calls import JobCalls
-from dueq.client.sync.looking import Looking
 from dueq.client.sync.message import Message
 from dueq.client.sync.producer import Producer
+from dueq.client.sync.read_calls import ReadCalls
 from dueq.client.topics import TopicInfo
 
 T = TypeVar("T")
 
 
-class Client(Looking, JobCalls):
+class Client(ReadCalls, JobCalls):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a
@@ -89,7 +89,7 @@ class Client(Looking, JobCalls):
             Disconnected: no broker was reached; nothing was done.
         """
         self.connection.run(
-            orders.create_topic(
+            calls.create_topic(
                 name, kind, partitions, replicas, min_isr, payload_bytes_max, horizon, exist_ok
             ),
             timeout,
@@ -103,11 +103,11 @@ class Client(Looking, JobCalls):
             OutcomeUnknown: no answer in time; `retry()` goes on.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        self.connection.run(orders.delete_topic(name), timeout)
+        self.connection.run(calls.delete_topic(name), timeout)
 
     def topics(self, *, timeout: float | None = None) -> list[TopicInfo]:
         """Return all topics by name, without counts."""
-        return self.connection.run(orders.topics(), timeout)
+        return self.connection.run(calls.topics(), timeout)
 
     def describe(self, topic: str, *, timeout: float | None = None) -> TopicInfo:
         """Return a topic with the counts of its messages, as its leaders see it (may be a little old).
@@ -116,7 +116,7 @@ class Client(Looking, JobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return self.connection.run(orders.describe(topic), timeout)
+        return self.connection.run(calls.describe(topic), timeout)
 
     def forecast(
         self, topic: str, seconds: int = 60, *, timeout: float | None = None
@@ -135,7 +135,7 @@ class Client(Looking, JobCalls):
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return self.connection.run(orders.forecast(topic, seconds), timeout)
+        return self.connection.run(calls.forecast(topic, seconds), timeout)
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:
         """Return `brokers` by id, `topics` by name with their partitions, and `consumers`.
@@ -143,7 +143,7 @@ class Client(Looking, JobCalls):
         A broker that did not answer has `alive` False. The entries are as the brokers tell them (see
         `dueq.client.merging`).
         """
-        return self.connection.run(orders.status(), timeout)
+        return self.connection.run(calls.status(), timeout)
 
     # -------------------------------------------------------------- messages
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dueq import limits
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.arguments import Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
@@ -83,7 +83,7 @@ class Consumer:
             timeout: seconds to wait; None for the client's default.
 
         Returns:
-            Messages in the order they came; empty when none came in time, or the consumer was closed meanwhile.
+            Messages in the call they came; empty when none came in time, or the consumer was closed meanwhile.
 
         Raises:
             TopicNotFound: the topic was deleted.
@@ -158,7 +158,7 @@ class Consumer:
         if runtime is None or runtime.forked:
             return
         try:
-            self._connection.run_on(runtime, orders.close_consumer(self.consumer_id, unhandled), timeout)
+            self._connection.run_on(runtime, calls.close_consumer(self.consumer_id, unhandled), timeout)
         except ClientClosed:
             pass
         finally:
@@ -180,11 +180,11 @@ class Consumer:
         runtime = self._connection.live()
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
-        order = orders.open_consumer(
+        call = calls.open_consumer(
             self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms
         )
         try:
-            self._connection.run(order, None)
+            self._connection.run(call, None)
         except BaseException:
             runtime.remove_inbox(self.consumer_id)
             raise
@@ -246,7 +246,7 @@ class Consumer:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
-            return self._connection.run(orders.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
+            return self._connection.run(calls.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
         runtime = self._runtime
         if runtime is None or runtime.forked:
             runtime = self._live()

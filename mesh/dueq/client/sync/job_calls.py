@@ -96,7 +96,7 @@ class JobCalls:
         return self.connection.run(jobs.read_all(arguments.topic_name(topic)), timeout)
 
     def _follow(self, steps: Steps[T], timeout: float | None) -> T:
-        """Run orders one after the other."""
+        """Run calls one after the other."""
         error: DueqError | None = None
         value: Any = None
         while True:

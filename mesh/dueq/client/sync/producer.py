@@ -10,7 +10,7 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.arguments import Due, Payload
 from dueq.client.batches import batches
 from dueq.client.jobs import Job, naming
@@ -74,7 +74,7 @@ class Producer:
             TopicNotFound: there is no such topic.
         """
         clock = self._calls.clock(arguments.is_relative(due), timeout)
-        return self._calls.run(orders.schedule(self.topic, payload, due, clock, key), timeout)
+        return self._calls.run(calls.schedule(self.topic, payload, due, clock, key), timeout)
 
     @overload
     def schedule_many(
@@ -139,7 +139,7 @@ class Producer:
         clock = self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
         return self._calls.run(
-            orders.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
+            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
         )
 
     def schedule_stream(
@@ -196,12 +196,12 @@ class Producer:
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        self._calls.run(orders.alter_one(self.topic, message_id, None, lambda: 0), timeout)
+        self._calls.run(calls.alter_one(self.topic, message_id, None, lambda: 0), timeout)
 
     def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
         clock = self._calls.clock(arguments.is_relative(due), timeout)
-        self._calls.run(orders.alter_one(self.topic, message_id, due, clock), timeout)
+        self._calls.run(calls.alter_one(self.topic, message_id, due, clock), timeout)
 
     def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
         """Cancel many messages.
@@ -212,7 +212,7 @@ class Producer:
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return self._calls.run(orders.alter(self.topic, message_ids), timeout)
+        return self._calls.run(calls.alter(self.topic, message_ids), timeout)
 
     def move_many(
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
@@ -220,7 +220,7 @@ class Producer:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
         clock = self._calls.clock(arguments.is_relative(dues), timeout)
-        return self._calls.run(orders.alter(self.topic, message_ids, dues, clock), timeout)
+        return self._calls.run(calls.alter(self.topic, message_ids, dues, clock), timeout)
 
     def _schedule_iterated(
         self,
@@ -236,7 +236,7 @@ class Producer:
         stream = Stream(self._calls, chain(head, cut), job, REQUESTS, timeout)
         ids = MessageIds()
         if len(head) == 1:
-            return self._calls.run(orders.unread(stream.order(head[0])), timeout)
+            return self._calls.run(calls.unread(stream.call(head[0])), timeout)
         try:
             with closing(stream.requests()) as requests:
                 for request in requests:

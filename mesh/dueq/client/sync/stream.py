@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from dueq.client import arguments, orders
+from dueq.client import arguments, calls
 from dueq.client.batches import Batch
+from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports.effects import Completed
-from dueq.client.orders import Order
 from dueq.client.runtime import Answer
 from dueq.client.sync.topic_calls import TopicCalls
 from dueq.client.sync.waiting import Pending
@@ -30,7 +30,7 @@ class _Sent:
     """A request of a stream that is in flight."""
 
     batch: Batch
-    order: Order[list[str]]
+    call: Call[list[str]]
     pending: Pending
 
 
@@ -38,7 +38,7 @@ class Stream:
     """One call that schedules the rows of an iterator.
 
     Args:
-        calls: of the producer.
+        topic_calls: of the producer.
         cut: the rows, cut into requests.
         job: the key and until when it is hidden.
         in_flight: requests under way at once, 1–64.
@@ -47,13 +47,13 @@ class Stream:
 
     def __init__(
         self,
-        calls: TopicCalls,
+        topic_calls: TopicCalls,
         cut: Iterator[Batch],
         job: tuple[bytes, int],
         in_flight: int,
         timeout: float | None,
     ) -> None:
-        self._calls = calls
+        self._calls = topic_calls
         self._cut, self._job = cut, job
         self._in_flight = arguments.count(in_flight, "in_flight", 1, REQUESTS_MAX)
         self._timeout = timeout
@@ -89,45 +89,45 @@ class Stream:
             for sent in under_way:
                 sent.pending.abandon()
 
-    def order(self, batch: Batch) -> Order[list[str]]:
+    def call(self, batch: Batch) -> Call[list[str]]:
         """Return the request that schedules these rows."""
         clock = self._calls.clock(arguments.is_relative(batch.dues), self._timeout)
-        return orders.schedule_many(
+        return calls.schedule_many(
             self._calls.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
         )
 
     def _send(self, batch: Batch) -> _Sent:
         try:
-            order = self.order(batch)
+            call = self.call(batch)
         except InvalidRequest as error:
             raise InvalidRequest(f"of the rows from {batch.first} on, {error}") from None
-        return _Sent(batch, order, self._calls.send(order, self._timeout))
+        return _Sent(batch, call, self._calls.send(call, self._timeout))
 
     def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
         """Wait for the other requests in flight; return the error to raise."""
         outcomes: list[str | DueqError] = []
-        rest: list[list[str] | Order[list[str]]] = []
+        rest: list[list[str] | Call[list[str]]] = []
         text = f"the stream ended at row {sent.batch.first}"
         while True:
             if isinstance(answer, Completed):
-                found = sent.order.finish(answer.value)
+                found = sent.call.finish(answer.value)
                 outcomes += found
                 rest.append(found)
             else:
-                error = orders.error_of(answer, sent.order, self._calls.run)
+                error = calls.error_of(answer, sent.call, self._calls.run)
                 text = text if rest else f"{text}: {error}"
                 same = [error] * len(sent.batch.payloads)
                 outcomes += error.outcomes if isinstance(error, PartialFailure) else same
-                rest.append(orders.repeated(answer, sent.order))
+                rest.append(calls.repeated(answer, sent.call))
             if not under_way:
                 return PartialFailure(text, outcomes, partial(self._again, rest))
             sent = under_way.popleft()
             answer = sent.pending.answer()
 
-    def _again(self, rest: Sequence[list[str] | Order[list[str]]], timeout: float | None) -> list[str]:
+    def _again(self, rest: Sequence[list[str] | Call[list[str]]], timeout: float | None) -> list[str]:
         found: list[str] = []
         for part in rest:
-            if isinstance(part, Order):
+            if isinstance(part, Call):
                 part = self._calls.run(part, timeout)
             found += part
         return found

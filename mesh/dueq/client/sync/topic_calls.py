@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dueq.client.orders import Order
+from dueq.client.calls import Call
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.waiting import Pending
 from dueq.errors import ClientClosed
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TopicCalls:
-    """Sends the orders of a producer until it is closed.
+    """Sends the calls of a producer until it is closed.
 
     Attributes:
         topic: its name.
@@ -27,15 +27,15 @@ class TopicCalls:
         self.closed = False
         self._connection = connection
 
-    def run(self, order: Order[T], timeout: float | None) -> T:
-        """Send an order and wait for its answer."""
+    def run(self, call: Call[T], timeout: float | None) -> T:
+        """Send a call and wait for its answer."""
         self._check_open()
-        return self._connection.run(order, timeout)
+        return self._connection.run(call, timeout)
 
-    def send(self, order: Order[Any], timeout: float | None) -> Pending:
-        """Send an order; its answer is waited for later."""
+    def send(self, call: Call[Any], timeout: float | None) -> Pending:
+        """Send a call; its answer is waited for later."""
         self._check_open()
-        return self._connection.send(self._connection.live(), order, timeout)
+        return self._connection.send(self._connection.live(), call, timeout)
 
     def clock(self, relative: bool, timeout: float | None) -> Callable[[], int]:
         """Return mesh time, Unix µs; measured first if it never was and `relative` (a time counts from now)."""

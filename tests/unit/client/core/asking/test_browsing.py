@@ -181,14 +181,14 @@ def test_the_end_of_a_snapshot_is_told_to_its_keeper(stage: Stage) -> None:
 
 def walked(walk: Walk, *answers: PageAnswer | None) -> BrowsePage:
     for answer in answers:
-        assert walk.order() is not None
+        assert walk.call() is not None
         walk.take(answer)
-    assert walk.order() is None
+    assert walk.call() is None
     return walk.page()
 
 
 def asked(walk: Walk) -> events.Browse:
-    order = walk.order()
+    order = walk.call()
     assert order is not None
     event = order.build(1, 2)
     assert isinstance(event, events.Browse)

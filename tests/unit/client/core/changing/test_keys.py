@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dueq import limits
-from dueq.client import orders
+from dueq.client import calls
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Deliver, Failed
 from dueq.errors import InvalidRequest, PayloadTooLarge
@@ -24,8 +24,8 @@ def stage() -> Stage:
 
 
 def insert(payloads: list[bytes], keys: list[str | None] | None) -> events.Insert:
-    order = orders.schedule_many(TOPIC, payloads, 10**12, lambda: 0, keys=keys)
-    event = order.build(7, 1 << 60)
+    call = calls.schedule_many(TOPIC, payloads, 10**12, lambda: 0, keys=keys)
+    event = call.build(7, 1 << 60)
     assert isinstance(event, events.Insert)
     return event
 

@@ -1,4 +1,4 @@
-"""Calls as values: the event to send, and how to convert the answer. Both faces run the same orders."""
+"""Calls as values: the event to send, and how to convert the answer. Both faces run the same ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_JOB: Final = (b"", 0)
 
 
 @dataclass(slots=True)
-class Order(Generic[T]):
+class Call(Generic[T]):
     """One call.
 
     Attributes:
@@ -50,33 +50,33 @@ class Order(Generic[T]):
     finish: Callable[[Any], T]
 
 
-def unread(order: Order[list[str]]) -> Order[MessageIds]:
-    """Return the order that leaves ids as numbers."""
-    return Order(order.build, MessageIds.of)
+def unread(call: Call[list[str]]) -> Call[MessageIds]:
+    """Return the call that leaves ids as numbers."""
+    return Call(call.build, MessageIds.of)
 
 
-def repeated(failed: Failed, order: Order[T]) -> Order[T]:
-    """Return the order that sends the same requests again, as far as any were sent."""
-    call = failed.repeat
-    if call is None:
-        return order
-    return Order(lambda number, deadline_us: events.Repeat(number, deadline_us, call), order.finish)
+def repeated(failed: Failed, call: Call[T]) -> Call[T]:
+    """Return the call that sends the same requests again, as far as any were sent."""
+    sent = failed.repeat
+    if sent is None:
+        return call
+    return Call(lambda number, deadline_us: events.Repeat(number, deadline_us, sent), call.finish)
 
 
-def error_of(failed: Failed, order: Order[Any], run: Callable[[Order[Any], float | None], Any]) -> DueqError:
+def error_of(failed: Failed, call: Call[Any], run: Callable[[Call[Any], float | None], Any]) -> DueqError:
     """Return the error to raise; `run` runs a retry."""
-    call = failed.repeat
+    sent = failed.repeat
     # One error may belong to many callers whose rows shared a request; each raises its own copy.
     error = copy.copy(failed.error)
-    again = repeated(failed, order)
-    if call is not None:
-        failures = call.failures
-        alike = len(failures) == len(call.parts) and len({type(failure) for failure in failures}) == 1
-        if len(call.parts) > 1 and not (alike and isinstance(error, Refused)):
+    again = repeated(failed, call)
+    if sent is not None:
+        failures = sent.failures
+        alike = len(failures) == len(sent.parts) and len({type(failure) for failure in failures}) == 1
+        if len(sent.parts) > 1 and not (alike and isinstance(error, Refused)):
             text = (
-                f"{len(failures)} of {len(call.parts)} requests of the call failed, the first: {failures[0]}"
+                f"{len(failures)} of {len(sent.parts)} requests of the call failed, the first: {failures[0]}"
             )
-            return PartialFailure(text, call.mixed(), partial(run, again))
+            return PartialFailure(text, sent.mixed(), partial(run, again))
     if isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(str(error), partial(run, again))
     return error
@@ -89,45 +89,47 @@ def _nothing(value: Any) -> None:
 # ---------------------------------------------------------------- topics and reading
 
 
-def connect() -> Order[None]:
+def connect() -> Call[None]:
     """Wait for any broker."""
-    return Order(events.Connect, _nothing)
+    return Call(events.Connect, _nothing)
 
 
-def topics() -> Order[list[TopicInfo]]:
+def topics() -> Call[list[TopicInfo]]:
     """All topics."""
-    return Order(events.FetchTopics, reading.topic_infos)
+    return Call(events.FetchTopics, reading.topic_infos)
 
 
-def partition_count(topic: str) -> Order[int]:
+def partition_count(topic: str) -> Call[int]:
     """How many partitions a topic has."""
     name = arguments.topic_name(topic)
-    return Order(
-        lambda call, at: events.FetchTopics(call, at, name), lambda reply: len(reply.topics[0].partitions)
+    return Call(
+        lambda number, at: events.FetchTopics(number, at, name), lambda reply: len(reply.topics[0].partitions)
     )
 
 
-def describe(topic: str) -> Order[TopicInfo]:
+def describe(topic: str) -> Call[TopicInfo]:
     """One topic with counts."""
     name = arguments.topic_name(topic)
-    return Order(lambda call, at: events.Inspect(call, at, "describe", name), reading.described)
+    return Call(lambda number, at: events.Inspect(number, at, "describe", name), reading.described)
 
 
-def forecast(topic: str, seconds: int) -> Order[list[tuple[int, int]]]:
+def forecast(topic: str, seconds: int) -> Call[list[tuple[int, int]]]:
     """Counts of messages that are due soon."""
     name = arguments.topic_name(topic)
     ahead = arguments.count(seconds, "seconds", 1, limits.FORECAST_SECONDS_MAX)
-    return Order(lambda call, at: events.Inspect(call, at, "forecast", name, ahead), reading.forecast)
+    return Call(lambda number, at: events.Inspect(number, at, "forecast", name, ahead), reading.forecast)
 
 
-def statistics(from_hour: int) -> Order[StatisticsPart]:
+def statistics(from_hour: int) -> Call[StatisticsPart]:
     """Some hours of what every broker has counted."""
-    return Order(lambda call, at: events.Inspect(call, at, "statistics", seconds=from_hour), statistics_part)
+    return Call(
+        lambda number, at: events.Inspect(number, at, "statistics", seconds=from_hour), statistics_part
+    )
 
 
-def status() -> Order[dict[str, Any]]:
+def status() -> Call[dict[str, Any]]:
     """The status of all brokers."""
-    return Order(lambda call, at: events.Inspect(call, at, "status"), reading.status)
+    return Call(lambda number, at: events.Inspect(number, at, "status"), reading.status)
 
 
 def create_topic(
@@ -139,7 +141,7 @@ def create_topic(
     payload_bytes_max: int | None,
     horizon: Seconds | None,
     exist_ok: bool,
-) -> Order[None]:
+) -> Call[None]:
     """Make a topic."""
     arguments.topic_name(name)
     if kind not in arguments.KINDS:
@@ -155,18 +157,28 @@ def create_topic(
         ahead_ms = arguments.duration_ms(horizon, "horizon", 1, limits.DUE_MS_MAX)
     creation_id = os.urandom(16)
 
-    def build(call: int, deadline_us: int) -> events.Event:
+    def build(number: int, deadline_us: int) -> events.Event:
         return events.CreateTopic(
-            call, deadline_us, creation_id, name, kind, partitions, copies, least, longest, ahead_ms, exist_ok
+            number,
+            deadline_us,
+            creation_id,
+            name,
+            kind,
+            partitions,
+            copies,
+            least,
+            longest,
+            ahead_ms,
+            exist_ok,
         )
 
-    return Order(build, _nothing)
+    return Call(build, _nothing)
 
 
-def delete_topic(name: str) -> Order[None]:
+def delete_topic(name: str) -> Call[None]:
     """Delete a topic."""
     arguments.topic_name(name)
-    return Order(lambda call, at: events.DeleteTopic(call, at, name), _nothing)
+    return Call(lambda number, at: events.DeleteTopic(number, at, name), _nothing)
 
 
 # ---------------------------------------------------------------- producing
@@ -174,10 +186,10 @@ def delete_topic(name: str) -> Order[None]:
 
 def schedule(
     topic: str, payload: Payload, due: Due, mesh_us: Callable[[], int], key: str | None = None
-) -> Order[str]:
+) -> Call[str]:
     """One row."""
     many = schedule_many(topic, [payload], due, mesh_us, keys=None if key is None else [key])
-    return Order(many.build, lambda call: many.finish(call)[0])
+    return Call(many.build, lambda call: many.finish(call)[0])
 
 
 def schedule_many(
@@ -190,7 +202,7 @@ def schedule_many(
     *,
     keys: Iterable[str | None] | None = None,
     job: tuple[bytes, int] = NO_JOB,
-) -> Order[list[str]]:
+) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
     if isinstance(payloads, bytes | bytearray | memoryview | str):
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
@@ -199,13 +211,13 @@ def schedule_many(
     columns = arguments.payload_columns(listed, prefixes)
     due = arguments.due_column(dues, len(columns.payloads), mesh_us)
 
-    def build(call: int, deadline_us: int) -> events.Event:
+    def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
-            call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
+            number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
             keyed=prefixes is not None, job=job[0], job_until=job[1],
         )  # fmt: skip
 
-    return Order(build, PartsCall.ids)
+    return Call(build, PartsCall.ids)
 
 
 def schedule_columns(
@@ -216,17 +228,17 @@ def schedule_columns(
     client_id: bytes,
     partition: int,
     job: tuple[bytes, int] = NO_JOB,
-) -> Order[Receipt]:
+) -> Call[Receipt]:
     """Many rows that are columns already, for one partition."""
     due = arguments.whole_ms_column(due, len(columns.size))
 
-    def build(call: int, deadline_us: int) -> events.Event:
+    def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
-            call, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
+            number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
             keyed=keyed, job=job[0], job_until=job[1],
         )  # fmt: skip
 
-    return Order(build, Receipt)
+    return Call(build, Receipt)
 
 
 def alter(
@@ -234,19 +246,19 @@ def alter(
     message_ids: Iterable[str],
     dues: Due | Iterable[Due] | None = None,
     mesh_us: Callable[[], int] = lambda: 0,
-) -> Order[list[Outcome]]:
+) -> Call[list[Outcome]]:
     """Move messages, or cancel them without `dues`; one outcome per id."""
     columns = arguments.id_columns(message_ids)
     due = None if dues is None else arguments.due_column(dues, len(columns.uid), mesh_us)
     kind = RecordKind.CANCEL if due is None else RecordKind.MOVE
 
-    def build(call: int, deadline_us: int) -> events.Event:
-        return events.Alter(call, deadline_us, kind, topic, *columns, due)
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Alter(number, deadline_us, kind, topic, *columns, due)
 
-    return Order(build, PartsCall.outcomes)
+    return Call(build, PartsCall.outcomes)
 
 
-def alter_one(topic: str, message_id: str, due: Due | None, mesh_us: Callable[[], int]) -> Order[None]:
+def alter_one(topic: str, message_id: str, due: Due | None, mesh_us: Callable[[], int]) -> Call[None]:
     """Move or cancel one message; anything but DONE is raised."""
     if not isinstance(message_id, str):
         raise InvalidRequest(f"a message id is a str of 26 characters, not {message_id!r}")
@@ -263,7 +275,7 @@ def alter_one(topic: str, message_id: str, due: Due | None, mesh_us: Callable[[]
         if outcome is not Outcome.DONE:
             raise OutcomeUnknown(f"what became of message {message_id} of {topic!r} is not known any more")
 
-    return Order(many.build, finish)
+    return Call(many.build, finish)
 
 
 # ---------------------------------------------------------------- consuming
@@ -271,25 +283,25 @@ def alter_one(topic: str, message_id: str, due: Due | None, mesh_us: Callable[[]
 
 def open_consumer(
     consumer_id: bytes, topic: str, credit: int, credit_bytes: int, lease_ms: int
-) -> Order[None]:
+) -> Call[None]:
     """Attach a consumer."""
 
-    def build(call: int, deadline_us: int) -> events.Event:
+    def build(number: int, deadline_us: int) -> events.Event:
         return events.OpenConsumer(
-            call, deadline_us, consumer_id, topic, credit, credit_bytes, lease_ms,
+            number, deadline_us, consumer_id, topic, credit, credit_bytes, lease_ms,
             min(limits.ACK_LINGER_MS, lease_ms // 10) * 1000,
         )  # fmt: skip
 
-    return Order(build, _nothing)
+    return Call(build, _nothing)
 
 
 def settle(
     consumer_id: bytes, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int
-) -> Order[list[Outcome]]:
+) -> Call[list[Outcome]]:
     """Settle and wait; a refusal is raised once all are settled."""
 
-    def build(call: int, deadline_us: int) -> events.Event:
-        return events.Settle(consumer_id, kind, deliveries, amount_ms, call, deadline_us)
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Settle(consumer_id, kind, deliveries, amount_ms, number, deadline_us)
 
     def finish(outcomes: list[Outcome]) -> list[Outcome]:
         refused = [d for d, outcome in zip(deliveries, outcomes, strict=True) if outcome is not Outcome.DONE]
@@ -301,9 +313,9 @@ def settle(
             )
         return outcomes
 
-    return Order(build, finish)
+    return Call(build, finish)
 
 
-def close_consumer(consumer_id: bytes, unhandled: Sequence[Delivery]) -> Order[None]:
+def close_consumer(consumer_id: bytes, unhandled: Sequence[Delivery]) -> Call[None]:
     """Give back, confirm, say goodbye."""
-    return Order(lambda call, at: events.CloseConsumer(call, at, consumer_id, unhandled), _nothing)
+    return Call(lambda number, at: events.CloseConsumer(number, at, consumer_id, unhandled), _nothing)

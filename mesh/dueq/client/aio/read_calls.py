@@ -7,14 +7,14 @@ from contextlib import aclosing
 from datetime import datetime
 from functools import partial
 
-from dueq.client import orders
+from dueq.client import calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
 from dueq.errors import Broken, SnapshotLost
 
 
-class AsyncLooking:
+class AsyncReadCalls:
     """A client's calls that show waiting messages, and counts of deliveries."""
 
     connection: AsyncConnection
@@ -86,14 +86,14 @@ class AsyncLooking:
         """
         walk = StatisticsWalk()
         while not walk.done:
-            walk.take(await self.connection.run(orders.statistics(walk.hour), timeout))
+            walk.take(await self.connection.run(calls.statistics(walk.hour), timeout))
         return walk.rows()
 
     async def _browse(
         self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
     ) -> AsyncIterator[ScheduledMessage]:
         if walks is None:
-            count = await self.connection.run(orders.partition_count(topic), timeout)
+            count = await self.connection.run(calls.partition_count(topic), timeout)
             walks = map(make, range(count))
         for walk in walks:
             async with aclosing(self._pages(walk, timeout)) as pages:
@@ -111,9 +111,9 @@ class AsyncLooking:
                 self.connection.tell(event)
 
     async def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
-        while (order := walk.order()) is not None:
+        while (call := walk.call()) is not None:
             try:
-                walk.take(await self.connection.run(order, timeout))
+                walk.take(await self.connection.run(call, timeout))
             except SnapshotLost as error:
                 walk.lost(error)
             except Broken:

@@ -1,4 +1,4 @@
-# Made of aio/looking.py by scripts/generate-faces: write there.
+# Made of aio/read_calls.py by scripts/generate-faces: write there.
 """The part of a client that looks at messages without touching them."""
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from contextlib import closing
 from datetime import datetime
 from functools import partial
 
-from dueq.client import orders
+from dueq.client import calls
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
 from dueq.client.sync.connection import Connection
 from dueq.errors import Broken, SnapshotLost
 
 
-class Looking:
+class ReadCalls:
     """A client's calls that show waiting messages, and counts of deliveries."""
 
     connection: Connection
@@ -87,14 +87,14 @@ class Looking:
         """
         walk = StatisticsWalk()
         while not walk.done:
-            walk.take(self.connection.run(orders.statistics(walk.hour), timeout))
+            walk.take(self.connection.run(calls.statistics(walk.hour), timeout))
         return walk.rows()
 
     def _browse(
         self, topic: str, make: Callable[[int], Walk], walks: Iterable[Walk] | None, timeout: float | None
     ) -> Iterator[ScheduledMessage]:
         if walks is None:
-            count = self.connection.run(orders.partition_count(topic), timeout)
+            count = self.connection.run(calls.partition_count(topic), timeout)
             walks = map(make, range(count))
         for walk in walks:
             with closing(self._pages(walk, timeout)) as pages:
@@ -112,9 +112,9 @@ class Looking:
                 self.connection.tell(event)
 
     def _page(self, walk: Walk, timeout: float | None) -> BrowsePage:
-        while (order := walk.order()) is not None:
+        while (call := walk.call()) is not None:
             try:
-                walk.take(self.connection.run(order, timeout))
+                walk.take(self.connection.run(call, timeout))
             except SnapshotLost as error:
                 walk.lost(error)
             except Broken:
