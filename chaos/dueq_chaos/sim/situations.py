@@ -143,7 +143,7 @@ SITUATIONS: Final = (
     Situation("a vote of an earlier round", Candidacy, "vote_received",
               lambda c, peer, vote, now: vote.round != c._round),
     Situation("a node that changes under a candidacy", Candidacy, "_decide",
-              lambda c, now, final: c._replica.node_version != c._version),
+              lambda c, now, final: c._contender.node_version != c._version),
     Situation("a takeover of unknown outcome", Standing, "candidacy_ended",
               lambda s, done, version, wanted, now: done.outcome is SetOutcome.UNKNOWN),
     Situation("a takeover of which only the node tells", Replica, "node_seen", _lost_takeover),

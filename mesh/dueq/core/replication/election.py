@@ -59,9 +59,9 @@ class Contender(Protocol):
 class Candidacy:
     """One attempt of one replica to lead; replaced by a new one when it fails."""
 
-    def __init__(self, replica: Contender, now: Now) -> None:
-        self._replica = replica
-        self._ctx = replica.ctx
+    def __init__(self, contender: Contender, now: Now) -> None:
+        self._contender = contender
+        self._ctx = contender.ctx
         turn_us = _TURN_US + self._ctx.wanting * _TURN_US_PER_PARTITION
         self._begins_at_us = now.mono_us + self._rank(now) * turn_us
         self._ends_at_us = 0
@@ -76,7 +76,7 @@ class Candidacy:
         if now.mono_us < self._ctx.step_aside_until_us:
             return 20
         ahead = 0
-        for broker_id in self._replica.replicas:
+        for broker_id in self._contender.replicas:
             if broker_id == me:
                 return ahead
             peer = self._ctx.peers.get(broker_id)
@@ -86,7 +86,7 @@ class Candidacy:
         return ahead
 
     def _members(self) -> tuple[Member, ...]:
-        node = self._replica.node
+        node = self._contender.node
         return node.isr if node is not None else ()
 
     @staticmethod
@@ -113,7 +113,7 @@ class Candidacy:
             return
         if self._ctx.coordinator is not CoordinatorState.CONNECTED or now.mono_us < self._begins_at_us:
             return
-        if self._round == 0 or self._replica.node_version != self._version:
+        if self._round == 0 or self._contender.node_version != self._version:
             self._ask(now)
         elif now.mono_us >= self._ends_at_us:
             self._decide(now, final=True)
@@ -121,8 +121,8 @@ class Candidacy:
             self._request(self._missing(now))
 
     def _ask(self, now: Now) -> None:
-        replica = self._replica
-        self._round, self._version = self._ctx.new_token(), replica.node_version
+        contender = self._contender
+        self._round, self._version = self._ctx.new_token(), contender.node_version
         self._votes = {}
         self._ends_at_us = now.mono_us + _ROUND_US
         self._request(self._voters())
@@ -130,10 +130,10 @@ class Candidacy:
 
     def _request(self, voters: list[Peer]) -> None:
         """Ask for a vote; once more in each tick, as a voter may learn of a new partition later than we did."""
-        replica = self._replica
-        epoch = replica.node.epoch if replica.node is not None else 0
+        contender = self._contender
+        epoch = contender.node.epoch if contender.node is not None else 0
         for peer in voters:
-            peer.vote_requests.append(VoteRequest(replica.uid, self._round, epoch, *replica.last()))
+            peer.vote_requests.append(VoteRequest(contender.uid, self._round, epoch, *contender.last()))
 
     def _missing(self, now: Now) -> list[Peer]:
         """Voters within reach that have not answered."""
@@ -149,8 +149,8 @@ class Candidacy:
 
     def _decide(self, now: Now, *, final: bool) -> None:
         """Take over, wait for more answers, or give up for this time."""
-        replica = self._replica
-        if replica.node_version != self._version:
+        contender = self._contender
+        if contender.node_version != self._version:
             # Consents were to the node as it was. By now somebody else may lead, and have left us out of the ISR:
             # to take over from him would lose what he has committed. The next tick asks anew, or gives up.
             return
@@ -160,12 +160,12 @@ class Candidacy:
         isr = tuple(
             member for member in self._members() if member == self._ctx.me or member.broker_id in consenting
         )
-        if len(isr) >= replica.min_isr:
+        if len(isr) >= contender.min_isr:
             self._take_over(isr)
-        elif replica.leader_gone() and not self._refused() and self._can_be_mended(now):
+        elif contender.leader_gone() and not self._refused() and self._can_be_mended(now):
             self._take_over(self._members())
         else:
-            replica.candidacy = None
+            contender.candidacy = None
 
     def _refused(self) -> bool:
         """Whether a member that answered would lose records (or knows a leader)."""
@@ -175,19 +175,19 @@ class Candidacy:
         """Whether enough replicas live, so that one brought level can replace a dead member."""
         alive = sum(
             1
-            for broker_id in self._replica.replicas
+            for broker_id in self._contender.replicas
             if (peer := self._ctx.peers.get(broker_id)) is not None and self._alive(peer, now)
         )
-        return alive + 1 >= self._replica.min_isr
+        return alive + 1 >= self._contender.min_isr
 
     def _take_over(self, isr: tuple[Member, ...]) -> None:
-        replica, settings = self._replica, self._ctx.settings
-        if replica.node is None:
+        contender, settings = self._contender, self._ctx.settings
+        if contender.node is None:
             return
-        wanted = PartitionNode(settings.broker_id, settings.incarnation, replica.node.epoch + 1, isr)
-        version = replica.node_version
+        wanted = PartitionNode(settings.broker_id, settings.incarnation, contender.node.epoch + 1, isr)
+        version = contender.node_version
 
         def ended(done: CompareAndSetDone, now: Now) -> None:
-            replica.candidacy_ended(done, version, wanted, now)
+            contender.candidacy_ended(done, version, wanted, now)
 
-        self._token = self._ctx.compare_and_set(replica.uid, version, wanted, ended)
+        self._token = self._ctx.compare_and_set(contender.uid, version, wanted, ended)
