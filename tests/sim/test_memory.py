@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dueq import limits
-from dueq.client.core.changing import lanes
+from dueq.client.core.changing import request_windows
 from dueq.core.delivery import due_queue
 from dueq.core.delivery.lane import Lane
 from dueq.core.state import dedup, job_table, timeline
@@ -61,7 +61,7 @@ def test_small_limits_hold_everywhere_and_only_for_their_time() -> None:
     def seen() -> list[Any]:
         return [
             limits.JOB_MEMORY_MS, job_table.JOB_MEMORY_MS, dedup.JOB_DEDUP_LIMITS.age_ms, dedup.DEDUP_LIMITS,
-            lanes.REPEAT_US, due_queue.SPARE_PLACES, timeline.Timeline(1).job_dedup.limits.age_ms,
+            request_windows.REPEAT_US, due_queue.SPARE_PLACES, timeline.Timeline(1).job_dedup.limits.age_ms,
         ]  # fmt: skip
 
     before = seen()

@@ -6,7 +6,7 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_LANES = "client.core.changing.lanes:Lanes"
+_WINDOWS = "client.core.changing.request_windows:RequestWindows"
 
 CLIENTS: Final = (
     Bug(
@@ -15,14 +15,14 @@ CLIENTS: Final = (
         "Kafka KIP-98: producer retries without a sequence; Jepsen Bufstream",
         (
             change(
-                f"{_LANES}._silent",
+                f"{_WINDOWS}._silent",
                 "    change.uncertain = True\n",
                 "    change.uncertain = True\n"
-                "    change.lane.open.pop(change.sequence, None)\n"
+                "    change.window.open.pop(change.sequence, None)\n"
                 "    change.request = __import__('copy').copy(change.request)\n"
-                "    change.request.sequence = change.lane.next_sequence\n"
-                "    change.lane.next_sequence += 1\n"
-                "    change.lane.open[change.sequence] = change\n",
+                "    change.request.sequence = change.window.next_sequence\n"
+                "    change.window.next_sequence += 1\n"
+                "    change.window.open[change.sequence] = change\n",
             ),
         ),
         seeds=24,
@@ -34,7 +34,7 @@ CLIENTS: Final = (
         "Jepsen MongoDB and etcd clients: a time-out reported as a failure",
         (
             change(
-                f"{_LANES}.expire",
+                f"{_WINDOWS}.expire",
                 "self._unknown(change) if change.uncertain else change.refusal",
                 "change.refusal",
             ),

@@ -66,7 +66,7 @@ HANDLING: Final = (
         "Kafka KIP-360: a producer that bumps its sequence after a time-out writes twice",
         (
             change(
-                "client.core.changing.lanes:Lanes.repeat",
+                "client.core.changing.request_windows:RequestWindows.repeat",
                 "not isinstance(part.error, OutcomeUnknown)",
                 "True",
             ),
@@ -139,7 +139,7 @@ HANDLING: Final = (
         "Jepsen etcd 3.4: a reset connection reported as a definite failure",
         (
             change(
-                "client.core.changing.lanes:Lanes.link_down",
+                "client.core.changing.request_windows:RequestWindows.link_down",
                 "change.uncertain, change.link = True, 0",
                 "change.link = 0",
             ),

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from dueq import limits
-from dueq.client.core.changing import lanes
+from dueq.client.core.changing import request_windows
 from dueq.core.state import dedup
 
 SMALL: Final[tuple[Mapping[str, int], ...]] = (
@@ -66,7 +66,7 @@ def scaled(values: tuple[tuple[str, int], ...]) -> Iterator[None]:
             )
             of_jobs = _of("JOB_DEDUP_WINDOW", "JOB_MEMORY_MS", "JOB_DEDUP_BYTES_MAX")
             change(dedup, "JOB_DEDUP_LIMITS", dedup.DedupLimits(*of_jobs))
-            change(lanes, "REPEAT_US", limits.DEDUP_MS * 1000 - 60_000_000)
+            change(request_windows, "REPEAT_US", limits.DEDUP_MS * 1000 - 60_000_000)
         yield
     finally:
         for module, name, value in reversed(old):

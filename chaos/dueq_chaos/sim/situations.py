@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.changing.uploads import Uploads as SendingUploads
 from dueq.client.core.consuming.arrivals import Arrivals
 from dueq.client.core.consuming.consumer import Consumer
@@ -217,17 +217,17 @@ SITUATIONS: Final = (
     Situation("a measurement across a step of the clock", MeshTime, "observe",
               lambda m, peer, t1, t2, t3, t4, now: m._stepped is not None and 0 < t1 < m._stepped.wall_us),
     # The client.
-    Situation("a request whose connection broke", Lanes, "link_down",
-              lambda lanes, number: any(change.link == number for change in lanes._asked.values())),
-    Situation("a refusal after an attempt that may have been taken", Lanes, "_refused",
-              lambda lanes, change, error: change.uncertain),
-    Situation("a call that gives up while its request is on its way", Lanes, "expire",
-              lambda lanes, part: not part.resolved and part.change is not None and bool(part.change.link)
+    Situation("a request whose connection broke", RequestWindows, "link_down",
+              lambda windows, number: any(change.link == number for change in windows._asked.values())),
+    Situation("a refusal after an attempt that may have been taken", RequestWindows, "_refused",
+              lambda windows, change, error: change.uncertain),
+    Situation("a call that gives up while its request is on its way", RequestWindows, "expire",
+              lambda windows, part: not part.resolved and part.change is not None and bool(part.change.link)
               and not part.change.uncertain),
-    Situation("a call that gives up while others wait for its request", Lanes, "expire",
-              lambda lanes, part: not part.resolved and part.change is not None and len(part.change.waiting) > 1),
-    Situation("a retry of an unknown outcome", Lanes, "repeat",
-              lambda lanes, part: isinstance(part.error, OutcomeUnknown)),
+    Situation("a call that gives up while others wait for its request", RequestWindows, "expire",
+              lambda windows, part: not part.resolved and part.change is not None and len(part.change.waiting) > 1),
+    Situation("a retry of an unknown outcome", RequestWindows, "repeat",
+              lambda windows, part: isinstance(part.error, OutcomeUnknown)),
     Situation("a newer lease of a message that is held", Holding, "take",
               lambda h, deliveries: any(delivery.name in h._held for delivery in deliveries)),
     Situation("a push of an earlier attach", Consumer, "pushed",

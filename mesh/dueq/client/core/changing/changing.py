@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
 from dueq.client.core.changing.joined import Joined
-from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
@@ -29,10 +29,10 @@ class Changing:
     """Insert, Alter, ActOnJob, Repeat and Abandon."""
 
     def __init__(
-        self, context: Context, calls: Calls, links: Links, directory: Directory, lanes: Lanes
+        self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
     ) -> None:
         self._context, self._calls, self._links = context, calls, links
-        self._directory, self._lanes = directory, lanes
+        self._directory, self._windows = directory, windows
         self._open: dict[int, PartsCall] = {}
 
     def insert(self, event: Insert) -> None:
@@ -57,7 +57,7 @@ class Changing:
         if not failed:
             self._finish(call)
         for part in failed:
-            self._lanes.repeat(part)
+            self._windows.repeat(part)
 
     def abandon(self, call: int) -> None:
         """Nobody waits any more."""
@@ -65,7 +65,7 @@ class Changing:
         parts_call = self._open.pop(call, None)
         if parts_call is not None:
             for part in parts_call.parts:
-                self._lanes.abandon(part)
+                self._windows.abandon(part)
 
     # -------------------------------------------------------------- the life of a call
 
@@ -107,7 +107,7 @@ class Changing:
         if not parts:
             self._finish(call)
         for part in parts:
-            self._lanes.submit(part)
+            self._windows.submit(part)
 
     def _part_done(self, call: PartsCall) -> None:
         call.unresolved -= 1
@@ -134,7 +134,7 @@ class Changing:
             )
             return
         for part in call.parts:
-            self._lanes.expire(part)
+            self._windows.expire(part)
 
     # -------------------------------------------------------------- inserting
 
@@ -166,7 +166,7 @@ class Changing:
         """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each."""
         if not topic.uids:
             raise AssertionError(f"topic {topic.info.name!r} has no partitions")
-        batcher = self._lanes.batcher(event.topic)
+        batcher = self._windows.batcher(event.topic)
         batcher.uids = topic.uids
         turn = event.partition
         cuts = runs(event.size)

@@ -1,14 +1,15 @@
 """Changing requests in flight: numbered, gathered, routed, repeated.
 
-A *lane* is one deduplication window at one partition: (client id, uid). Its requests count from 1. A request
-keeps number, digest and rows through all attempts, so that it takes effect once, however often it is sent.
+A *window* holds the requests of one client id to one partition. They count from 1, and the partition's leader knows a
+repeated one by its number. A request keeps number, digest and rows through all attempts, so that it takes effect once,
+however often it is sent.
 At most REQUESTS_IN_FLIGHT_MAX numbers lie between the oldest open request and the newest: no retry within a
 call can fall out of the brokers' window.
 
-While few requests of a lane are open a part goes out at once; beyond that, parts of one kind wait and share
+While few requests of a window are open a part goes out at once; beyond that, parts of one kind wait and share
 the next request. So one caller waits for nobody, and fifty callers make one batch. Leaders answer patient
 acks late, so a part that cannot wait does not count them as open. Parts that any partition may take are
-gathered before they have a lane (`sticky_batcher`).
+gathered before they have a window (`sticky_batcher`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import FINAL, error_of
-from dueq.client.core.ports.change import GATHER_FROM, Change, Lane, Part
+from dueq.client.core.ports.change import GATHER_FROM, Change, Part, RequestWindow
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import Busy, Disconnected, DueqError, NotLeader, OutcomeUnknown, TopicNotFound
 from dueq_codecs.messages import BrokerMessage, ChangeReply, Code, Reply
@@ -37,16 +38,16 @@ BACK_OFF_US_MIN: Final = 20_000
 BACK_OFF_US_MAX: Final = 500_000
 
 
-class Lanes:
+class RequestWindows:
     """All changing requests of a client and of its consumers."""
 
     def __init__(self, context: Context, links: Links, directory: Directory, uploads: Uploads) -> None:
         self._context, self._links, self._directory, self._uploads = context, links, directory, uploads
-        self._lanes: dict[tuple[bytes, int], Lane] = {}
+        self._windows: dict[tuple[bytes, int], RequestWindow] = {}
         self._batchers: dict[str, StickyBatcher] = {}
         self._asked: dict[int, Change] = {}
         self._parked: dict[Change, None] = {}
-        self._full: dict[Lane, None] = {}
+        self._full: dict[RequestWindow, None] = {}
         self._out_bytes = 0
 
     # -------------------------------------------------------------- what callers do
@@ -62,9 +63,9 @@ class Lanes:
             batcher.push(part, self._context.mono_us)
             self._gather(batcher)
             return
-        lane = self._lane(part.client_id, part.uid)
-        lane.push(part)
-        self._pump(lane)
+        window = self._window(part.client_id, part.uid)
+        window.push(part)
+        self._pump(window)
 
     def batcher(self, topic: str) -> StickyBatcher:
         """Return the state that this client's inserts into a topic share."""
@@ -82,7 +83,7 @@ class Lanes:
             self.submit(part)
             return
         change.waiting[part] = None
-        if change.sequence not in change.lane.open:
+        if change.sequence not in change.window.open:
             self._open(change)
             self._send(change)
 
@@ -171,26 +172,26 @@ class Lanes:
 
     # -------------------------------------------------------------- sending
 
-    def _lane(self, client_id: bytes, uid: int) -> Lane:
-        lane = self._lanes.get((client_id, uid))
-        if lane is None:
-            lane = self._lanes[client_id, uid] = Lane(uid)
-        return lane
+    def _window(self, client_id: bytes, uid: int) -> RequestWindow:
+        window = self._windows.get((client_id, uid))
+        if window is None:
+            window = self._windows[client_id, uid] = RequestWindow(uid)
+        return window
 
-    def _pump(self, lane: Lane) -> None:
-        while lane.may_send:
-            if self._out_bytes >= OUT_BYTES_MAX and lane.waiting[0].bytes:
-                self._full[lane] = None
+    def _pump(self, window: RequestWindow) -> None:
+        while window.may_send:
+            if self._out_bytes >= OUT_BYTES_MAX and window.waiting[0].bytes:
+                self._full[window] = None
                 return
-            change = Change(lane, lane.take(), self._context.next_request(), lane.next_sequence)
+            change = Change(window, window.take(), self._context.next_request(), window.next_sequence)
             if any(part.long for part in change.parts):
                 change.set_uploads()
-            lane.next_sequence += 1
+            window.next_sequence += 1
             self._open(change)
             self._send(change)
 
     def _open(self, change: Change) -> None:
-        change.lane.open[change.sequence] = change
+        change.window.open[change.sequence] = change
         self._asked[change.request.request_id] = change
         self._out_bytes += change.bytes
         if change.anywhere:
@@ -210,21 +211,21 @@ class Lanes:
             return
         self._look_again(batcher, None)
         parts = batcher.take()
-        lane = self._free_lane(batcher)
+        window = self._free_window(batcher)
         for part in parts:
-            part.uid = lane.uid
-            lane.push(part)
-        self._pump(lane)
+            part.uid = window.uid
+            window.push(part)
+        self._pump(window)
 
-    def _free_lane(self, batcher: StickyBatcher) -> Lane:
-        """The next partition's lane, unless it has unanswered requests."""
+    def _free_window(self, batcher: StickyBatcher) -> RequestWindow:
+        """The next partition's window, unless it has unanswered requests."""
         client_id = self._context.client_id
-        lane = self._lane(client_id, batcher.next_uid())
+        window = self._window(client_id, batcher.next_uid())
         for _ in batcher.uids[1:]:
-            if len(lane.open) < GATHER_FROM:
+            if len(window.open) < GATHER_FROM:
                 break
-            lane = self._lane(client_id, batcher.next_uid())
-        return lane
+            window = self._window(client_id, batcher.next_uid())
+        return window
 
     @staticmethod
     def _look_again(batcher: StickyBatcher, timer: Timer | None) -> None:
@@ -345,12 +346,12 @@ class Lanes:
                 batcher = self.batcher(change.request.topic)
                 batcher.answered(len(change.parts), self._context.mono_us)
                 self._gather(batcher)
-        change.lane.open.pop(change.sequence, None)
-        self._pump(change.lane)
+        change.window.open.pop(change.sequence, None)
+        self._pump(change.window)
         if self._full and self._out_bytes < OUT_BYTES_MAX:
-            lanes, self._full = list(self._full), {}
-            for lane in lanes:
-                self._pump(lane)
+            windows, self._full = list(self._full), {}
+            for window in windows:
+                self._pump(window)
 
     # -------------------------------------------------------------- uploads
 
@@ -382,7 +383,7 @@ class Lanes:
         if not part.uid:
             self.batcher(part.topic).remove(part)
         else:
-            self._lane(part.client_id, part.uid).remove(part)
+            self._window(part.client_id, part.uid).remove(part)
         if not self._links.up():
             return self._unreached(part)
         text = f"{part.kind.name} of {part.rows} rows waited in vain for its turn at {self._where(part)}"

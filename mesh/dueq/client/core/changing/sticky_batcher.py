@@ -1,4 +1,4 @@
-"""Inserts that any partition may take, in front of the lanes: they gather for one partition, then for the next.
+"""Inserts that any partition may take, before they have a partition: they gather for one partition, then for the next.
 
 Like KIP-480's sticky partitioner, with a bound on open requests. If the calls of fifty threads were spread
 evenly, they would make many requests of a few rows, and a request costs as much as a hundred rows.

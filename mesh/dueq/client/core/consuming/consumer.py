@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from dueq.client.core.asking.directory import Directory, Topic
-from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.consuming.arrivals import Arrivals
 from dueq.client.core.consuming.holding import Holding
 from dueq.client.core.consuming.leaders import BEAT_US, HURRY_US, Leaders
@@ -50,7 +50,7 @@ class Consumer:
         calls: Calls,
         links: Links,
         directory: Directory,
-        lanes: Lanes,
+        windows: RequestWindows,
         event: OpenConsumer,
     ) -> None:
         self._context, self._calls = context, calls
@@ -58,7 +58,7 @@ class Consumer:
         self.consumer_id, self.topic = event.consumer_id, event.topic
         self._arrivals = Arrivals(event.credit_bytes)
         self._settling = Settling(
-            context, calls, lanes, event.topic, event.linger_us, max(event.credit // 4, 1), self._settled
+            context, calls, windows, event.topic, event.linger_us, max(event.credit // 4, 1), self._settled
         )
         self._holding = Holding(context, event, self._arrivals.held)
         self._leaders = Leaders(context, links, event, self._stated)

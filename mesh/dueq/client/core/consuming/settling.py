@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from dueq import limits
-from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.ports.change import Part
@@ -72,13 +72,13 @@ class Settling:
         self,
         context: Context,
         calls: Calls,
-        lanes: Lanes,
+        windows: RequestWindows,
         topic: str,
         linger_us: int,
         rows_patient: int,
         on_settled: Callable[[Batch, list[Outcome]], None],
     ) -> None:
-        self._context, self._calls, self._lanes = context, calls, lanes
+        self._context, self._calls, self._windows = context, calls, windows
         self._topic = topic
         self._linger_us, self._rows_patient = linger_us, rows_patient
         self._on_settled = on_settled
@@ -145,7 +145,7 @@ class Settling:
         parts, self._parts = self._parts, {}
         for part, timer in parts.items():
             timer.cancel()
-            self._lanes.abandon(part)
+            self._windows.abandon(part)
 
     def _begin(self, kind: RecordKind, uid: int) -> Batch:
         batch = self._gathering[kind, uid] = Batch(kind, uid)
@@ -194,8 +194,8 @@ class Settling:
             patient=patient and batch.kind is RecordKind.ACK,
         )
         # Beyond the brokers' memory of requests a repetition proves nothing.
-        self._parts[part] = self._context.after(limits.DEDUP_MS * 1000, lambda: self._lanes.expire(part))
-        self._lanes.submit(part)
+        self._parts[part] = self._context.after(limits.DEDUP_MS * 1000, lambda: self._windows.expire(part))
+        self._windows.submit(part)
 
     def _done(self, part: Part, batch: Batch) -> None:
         timer = self._parts.pop(part, None)

@@ -26,7 +26,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 OUTCOMES: Final = tuple(Outcome)
 GATHER_FROM: Final = 2
-"""While fewer requests of a lane are open a part goes out at once; beyond that, parts wait and share the next."""
+"""While fewer requests of a window are open a part goes out at once; beyond that, parts wait and share the next."""
 _COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms")
 _TEXTS_TOGETHER = 8
 _ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
@@ -210,7 +210,7 @@ class Change:
     """A request and its attempts; it keeps its sequence, digest and rows for ever.
 
     Attributes:
-        lane: (client id, partition) that numbers it.
+        window: (client id, partition) that numbers it.
         parts: whose rows it holds, in order; `waiting` those that still want the answer.
         anywhere: whether any partition could have taken the first.
         request: what is sent, each time with the same request id.
@@ -231,7 +231,6 @@ class Change:
         "bytes",
         "epoch",
         "first_us",
-        "lane",
         "link",
         "parts",
         "refusal",
@@ -240,11 +239,12 @@ class Change:
         "to",
         "uncertain",
         "waiting",
+        "window",
     )
 
-    def __init__(self, lane: Lane, parts: Sequence[Part], request_id: int, sequence: int) -> None:
+    def __init__(self, window: RequestWindow, parts: Sequence[Part], request_id: int, sequence: int) -> None:
         head = parts[0]
-        self.lane = lane
+        self.window = window
         self.parts = parts
         self.waiting = dict.fromkeys(parts)
         self.anywhere = head.anywhere
@@ -271,7 +271,7 @@ class Change:
 
     @property
     def sequence(self) -> int:
-        """Its number in its lane."""
+        """Its number in its window."""
         return self.request.sequence
 
     def set_uploads(self) -> None:
@@ -285,8 +285,8 @@ class Change:
         self.timer = timer
 
 
-class Lane:
-    """One window of request numbers at one partition.
+class RequestWindow:
+    """The requests of one client id to one partition, by their numbers.
 
     Attributes:
         uid: the partition.

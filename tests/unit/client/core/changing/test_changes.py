@@ -33,7 +33,7 @@ from tests.unit.client.stage import TOPIC, Stage, endpoint, of, ok, sent
 
 @pytest.fixture
 def stage() -> Stage:
-    """One broker, one partition, connected, topic known, lane 1 at sequence 1."""
+    """One broker, one partition, connected, topic known, window 1 at sequence 1."""
     stage = Stage()
     stage.connect()
     stage.learn_topic()
