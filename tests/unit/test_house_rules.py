@@ -20,8 +20,8 @@ LINES_TO_THINK_AT = 400
 OWNED = {
     "replica": ("core/replication", {"leading", "log", "following", "standing", "stopped", "node"}),
     "leading": ("core/replication", {"isr", "followers", "confirmation"}),
-    "asking": ("client/core", {"context", "links", "open", "parked"}),
-    "topics": ("client/core", {"context", "calls", "links", "asking"}),
+    "any_broker": ("client/core", {"context", "links", "open", "parked"}),
+    "topics": ("client/core", {"context", "calls", "links", "any_broker"}),
 }
 """What an owner has for itself: the name by which others know the owner, the folder of its own, and its parts."""
 

@@ -9,7 +9,7 @@
     Close                                         Log
 
 The path of a `schedule`: the face checks its arguments and sends `Insert`. The directory knows the topic
-(or asks any broker first), `Changing` cuts the rows into parts of one partition each, the partition's lane puts
+(or asks any broker first), `Changing` cuts the rows into parts of one partition each, the partition's window puts
 a part alone or together with others into a numbered request and sends it to the leader. The answer completes
 the call; a silence, a lost link or a temporary refusal repeats the same request until the deadline.
 """
@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from dueq.client.core.asking.asking import Asking
+from dueq.client.core.asking.any_broker import AnyBrokerRequests
 from dueq.client.core.asking.browsing import Browsing
 from dueq.client.core.asking.directory import Directory, Topic
 from dueq.client.core.asking.inspecting import Inspecting
 from dueq.client.core.asking.topics import Topics
 from dueq.client.core.changing.changing import Changing
-from dueq.client.core.changing.lanes import Lanes
+from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.consuming.consumer import Consumer
 from dueq.client.core.links.calls import Calls
@@ -53,13 +53,15 @@ class ClientCore:
     def __init__(self, client_id: bytes, endpoints: Sequence[str], random: RandomSource) -> None:
         context = self._context = Context(client_id, random)
         self._links = Links(context, endpoints, self._link_up, self._link_down)
-        self._asking = Asking(context, self._links)
+        self._any_broker = AnyBrokerRequests(context, self._links)
         self._calls = Calls(context)
-        self._directory = Directory(context, self._links, self._asking, self._topic_changed, self._topic_gone)
+        self._directory = Directory(
+            context, self._links, self._any_broker, self._topic_changed, self._topic_gone
+        )
         self._uploads = Uploads(context, self._links, self._directory)
-        self._lanes = Lanes(context, self._links, self._directory, self._uploads)
-        self._changing = Changing(context, self._calls, self._links, self._directory, self._lanes)
-        self._topics = Topics(context, self._calls, self._links, self._asking, self._directory)
+        self._windows = RequestWindows(context, self._links, self._directory, self._uploads)
+        self._changing = Changing(context, self._calls, self._links, self._directory, self._windows)
+        self._topics = Topics(context, self._calls, self._links, self._any_broker, self._directory)
         self._inspecting = Inspecting(context, self._calls, self._links, self._topics)
         self._browsing = Browsing(context, self._calls, self._links, self._directory)
         self._consumers: dict[bytes, Consumer] = {}
@@ -132,35 +134,35 @@ class ClientCore:
             self._browsing.answered(message, event.bodies)
         else:
             # Each part looks for its own request number; an answer that nobody waits for is dropped.
-            for part in (self._lanes, self._uploads, self._asking, self._inspecting, self._browsing):
+            for part in (self._windows, self._uploads, self._any_broker, self._inspecting, self._browsing):
                 if part.answered(message):
                     break
 
     def _link_up(self) -> None:
         self._topics.link_up()
-        self._asking.link_up()
-        self._lanes.link_up()
+        self._any_broker.link_up()
+        self._windows.link_up()
         self._uploads.link_up()
         self._browsing.link_up()
         for consumer in self._consumers.values():
             consumer.link_up()
 
     def _link_down(self, number: int) -> None:
-        self._asking.link_down(number)
-        self._lanes.link_down(number)
+        self._any_broker.link_down(number)
+        self._windows.link_down(number)
         self._uploads.link_down(number)
         self._browsing.link_down(number)
         for consumer in self._consumers.values():
             consumer.link_down(number)
 
     def _topic_changed(self, topic: Topic) -> None:
-        self._lanes.topic_changed(topic)
+        self._windows.topic_changed(topic)
         for consumer in self._consumers.values():
             if consumer.topic == topic.info.name and not consumer.closed:
                 consumer.topic_changed(topic)
 
     def _topic_gone(self, name: str, error: DueqError) -> None:
-        self._lanes.topic_gone(name, error)
+        self._windows.topic_gone(name, error)
         for consumer in self._consumers.values():
             if consumer.topic == name:
                 consumer.gone(error)
@@ -177,7 +179,7 @@ class ClientCore:
     # -------------------------------------------------------------- consumers
 
     def _on_open_consumer(self, event: happened.OpenConsumer) -> None:
-        consumer = Consumer(self._context, self._calls, self._links, self._directory, self._lanes, event)
+        consumer = Consumer(self._context, self._calls, self._links, self._directory, self._windows, event)
 
         def found(topic: Topic | DueqError) -> None:
             if not self._calls.is_open(event.call):

@@ -17,8 +17,8 @@ SILENCE_US_MAX: Final = 8_000_000
 Answer = MetadataReply | Reply
 
 
-class Ask:
-    """One question. Its first answer goes to `on_answer` and ends it, unless `on_answer` calls `again()`.
+class AnyBrokerRequest:
+    """One request. Its first answer goes to `on_answer` and ends it, unless `on_answer` calls `again()`.
     It also ends when `wanted()` is False.
 
     Attributes:
@@ -27,10 +27,10 @@ class Ask:
     """
 
     __slots__ = (
-        "_asking",
+        "_all",
         "_build",
+        "_number",
         "_on_answer",
-        "_request",
         "_silence_us",
         "_timer",
         "_tried",
@@ -41,15 +41,15 @@ class Ask:
 
     def __init__(
         self,
-        asking: Asking,
+        requests: AnyBrokerRequests,
         build: Callable[[int], ClientMessage],
-        on_answer: Callable[[Ask, Answer], None],
+        on_answer: Callable[[AnyBrokerRequest, Answer], None],
         silence_us: int,
         wanted: Callable[[], bool],
     ) -> None:
-        self._asking, self._build, self._on_answer = asking, build, on_answer
+        self._all, self._build, self._on_answer = requests, build, on_answer
         self._silence_us, self._wanted = silence_us, wanted
-        self._request = 0
+        self._number = 0
         self._timer: Timer | None = None
         self._tried: set[int] = set()
         self.attempts = 0
@@ -60,7 +60,7 @@ class Ask:
         self._forget()
         if not self._wanted():
             return
-        link = self._asking.next_link(self, self._tried)
+        link = self._all.next_link(self, self._tried)
         if link is None:
             return
         self.attempts += 1
@@ -68,19 +68,19 @@ class Ask:
         if link.number in self._tried:
             self._tried.clear()  # every broker was asked: begin a new round
         self._tried.add(link.number)
-        self._request = self._asking.send(self, link, self._build)
-        self._timer = self._asking.after(self._silence_us, self._unanswered)
+        self._number = self._all.send(self, link, self._build)
+        self._timer = self._all.after(self._silence_us, self._unanswered)
 
     def _unanswered(self) -> None:
         """Ask another broker; if all were silent, allow the answer more time."""
-        if self._tried.issuperset(self._asking.links_up()):
+        if self._tried.issuperset(self._all.links_up()):
             self._silence_us = min(2 * self._silence_us, SILENCE_US_MAX)
         self.send()
 
     def again(self, delay_us: int) -> None:
         """Send once more after a while."""
         self._forget()
-        self._timer = self._asking.after(delay_us, self.send)
+        self._timer = self._all.after(delay_us, self.send)
 
     def answered(self, answer: Answer) -> None:
         """Hand an answer to the asker, if it is still wanted."""
@@ -89,79 +89,79 @@ class Ask:
             self._on_answer(self, answer)
 
     def _forget(self) -> None:
-        self._asking.forget(self, self._request)
-        self._request = 0
+        self._all.forget(self, self._number)
+        self._number = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-class Asking:
-    """All open questions."""
+class AnyBrokerRequests:
+    """All that are unanswered."""
 
     def __init__(self, context: Context, links: Links) -> None:
         self._context, self._links = context, links
-        self._open: dict[int, Ask] = {}
-        self._parked: dict[Ask, None] = {}
+        self._open: dict[int, AnyBrokerRequest] = {}
+        self._parked: dict[AnyBrokerRequest, None] = {}
 
     def ask(
         self,
         build: Callable[[int], ClientMessage],
-        on_answer: Callable[[Ask, Answer], None],
+        on_answer: Callable[[AnyBrokerRequest, Answer], None],
         silence_us: int = SILENCE_US,
         wanted: Callable[[], bool] = lambda: True,
-    ) -> Ask:
-        """Send a question by any link, and again by another after each silence."""
-        ask = Ask(self, build, on_answer, silence_us, wanted)
-        ask.send()
-        return ask
+    ) -> AnyBrokerRequest:
+        """Send a request by any link, and again by another after each silence."""
+        request = AnyBrokerRequest(self, build, on_answer, silence_us, wanted)
+        request.send()
+        return request
 
     # -------------------------------------------------------------- one attempt
 
-    def next_link(self, ask: Ask, tried: set[int]) -> Link | None:
-        """Return a link that is up, preferably an untried one; without any, the question waits for a link."""
+    def next_link(self, request: AnyBrokerRequest, tried: set[int]) -> Link | None:
+        """Return a link that is up, preferably an untried one; without any, the request waits for one."""
         link = self._links.any_up(avoid=tried)
         if link is None:
-            self._parked[ask] = None
+            self._parked[request] = None
         return link
 
     def links_up(self) -> set[int]:
         """Return the numbers of the links that are up."""
         return {link.number for link in self._links.up().values()}
 
-    def send(self, ask: Ask, link: Link, build: Callable[[int], ClientMessage]) -> int:
-        """Send an attempt by this link; returns the number of its request."""
-        request = self._context.next_request()
-        self._open[request] = ask
-        self._links.send(link, build(request))
-        return request
+    def send(self, request: AnyBrokerRequest, link: Link, build: Callable[[int], ClientMessage]) -> int:
+        """Send an attempt by this link; returns its number."""
+        number = self._context.next_request()
+        self._open[number] = request
+        self._links.send(link, build(number))
+        return number
 
     def after(self, delay_us: int, then: Callable[[], None]) -> Timer:
         """Call `then` after a while."""
         return self._context.after(delay_us, then)
 
-    def forget(self, ask: Ask, request: int) -> None:
-        """The attempt is over; the question waits for no link."""
-        self._open.pop(request, None)
-        self._parked.pop(ask, None)
+    def forget(self, request: AnyBrokerRequest, number: int) -> None:
+        """The attempt is over; the request waits for no link."""
+        self._open.pop(number, None)
+        self._parked.pop(request, None)
 
     # -------------------------------------------------------------- what happens
 
     def answered(self, message: BrokerMessage) -> bool:
         """Take an answer; False if nobody here asked."""
         if isinstance(message, MetadataReply | Reply):
-            ask = self._open.get(message.request_id)
-            if ask is not None:
-                ask.answered(message)
+            request = self._open.get(message.request_id)
+            if request is not None:
+                request.answered(message)
                 return True
         return False
 
     def link_up(self) -> None:
         """Send what waited for a link."""
-        for ask in list(self._parked):
-            ask.send()
+        for request in list(self._parked):
+            request.send()
 
     def link_down(self, number: int) -> None:
-        """Ask the questions of that link elsewhere."""
-        for ask in [ask for ask in self._open.values() if ask.link == number]:
-            ask.send()
+        """Send the requests of that link by others."""
+        for request in [request for request in self._open.values() if request.link == number]:
+            request.send()

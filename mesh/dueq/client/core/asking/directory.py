@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from dueq.client.core.asking.asking import Answer, Ask, Asking
+from dueq.client.core.asking.any_broker import Answer, AnyBrokerRequest, AnyBrokerRequests
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import error_of
@@ -73,11 +73,11 @@ class Directory:
         self,
         context: Context,
         links: Links,
-        asking: Asking,
+        any_broker: AnyBrokerRequests,
         on_change: Callable[[Topic], None],
         on_gone: Callable[[str, DueqError], None],
     ) -> None:
-        self._context, self._links, self._asking = context, links, asking
+        self._context, self._links, self._any_broker = context, links, any_broker
         self._on_change, self._on_gone = on_change, on_gone
         self._topics: dict[str, Topic] = {}
         self._fetches: dict[str, _Fetch] = {}
@@ -136,12 +136,12 @@ class Directory:
             fetch.waiters.append(then)
 
     def _fetch(self, name: str, fetch: _Fetch) -> None:
-        self._asking.ask(
+        self._any_broker.ask(
             lambda request: MetadataRequest(request, name),
-            lambda ask, answer: self._answered(name, fetch, ask, answer),
+            lambda request, answer: self._answered(name, fetch, request, answer),
         )
 
-    def _answered(self, name: str, fetch: _Fetch, ask: Ask, answer: Answer) -> None:
+    def _answered(self, name: str, fetch: _Fetch, request: AnyBrokerRequest, answer: Answer) -> None:
         if answer.code is Code.OK and isinstance(answer, MetadataReply):
             self._links.learned(answer.brokers)
             info = next((topic for topic in answer.topics if topic.name == name), None)
@@ -149,7 +149,7 @@ class Directory:
                 self._known(name, fetch, info)
                 return
         elif answer.code in (Code.BUSY, Code.COORDINATOR_UNAVAILABLE, Code.NOT_LEADER):
-            ask.again(self._context.jittered(200_000))
+            request.again(self._context.jittered(200_000))
             return
         elif answer.code is not Code.TOPIC_NOT_FOUND:
             self._fail(name, fetch, error_of(answer.code, answer.text))
@@ -157,7 +157,7 @@ class Directory:
         # A broker may not have heard yet of a topic that was just created: ask each once.
         fetch.denied += 1
         if fetch.denied < len(self._links.up()):
-            ask.again(0)
+            request.again(0)
             return
         self._fail(name, fetch, TopicNotFound(f"there is no topic {name!r}"))
 

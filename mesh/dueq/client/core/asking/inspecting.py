@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from dueq.client.core.asking.asking import Answer
+from dueq.client.core.asking.any_broker import Answer
 from dueq.client.core.asking.topics import POLL_US, Topics
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from dueq.client.core.asking.asking import SILENCE_US, Answer, Ask, Asking
+from dueq.client.core.asking.any_broker import SILENCE_US, Answer, AnyBrokerRequest, AnyBrokerRequests
 from dueq.client.core.asking.directory import Directory
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
@@ -39,7 +39,7 @@ class Tools(NamedTuple):
     context: Context
     calls: Calls
     links: Links
-    asking: Asking
+    any_broker: AnyBrokerRequests
 
     def cut_off(self) -> DueqError:
         """Why nothing came back in time."""
@@ -53,16 +53,16 @@ class Question:
 
     Attributes:
         call: its number.
-        ask: the question under way.
+        request: what is under way.
         refused: how many attempts were temporarily refused; `refusal` is the last.
     """
 
     def __init__(self, tools: Tools, call: int, deadline_us: int, effect: str = "") -> None:
-        self._context, self._calls, self._links, self._asking = tools
+        self._context, self._calls, self._links, self._any_broker = tools
         self._cut_off = tools.cut_off
         self._effect = effect
         self.call = call
-        self.ask: Ask | None = None
+        self.request: AnyBrokerRequest | None = None
         self.refused = 0
         self.refusal: DueqError | None = None
         self._calls.begin(call, deadline_us, self._expired)
@@ -76,7 +76,7 @@ class Question:
         """Ask; refusals, temporary or final, never reach `answered`."""
         calls = self._calls
 
-        def first(_: Ask, answer: Answer) -> None:
+        def first(_: AnyBrokerRequest, answer: Answer) -> None:
             if answer.code in FINAL:
                 calls.fail(self.call, error_of(answer.code, answer.text))
             elif answer.code in (Code.OK, Code.TOPIC_NOT_FOUND):
@@ -87,17 +87,17 @@ class Question:
                 self.refusal = error_of(answer.code, answer.text, retry_ms)
                 self.again(max(self._context.jittered(BACK_OFF_US), retry_ms * 1000))
 
-        self.ask = self._asking.ask(build, first, silence_us, lambda: calls.is_open(self.call))
+        self.request = self._any_broker.ask(build, first, silence_us, lambda: calls.is_open(self.call))
 
     def again(self, delay_us: int) -> None:
         """Ask once more after a while."""
-        assert self.ask is not None
-        self.ask.again(delay_us)
+        assert self.request is not None
+        self.request.again(delay_us)
 
     @property
     def all_asked(self) -> bool:
         """One attempt for each broker that can be asked."""
-        return self.ask is not None and self.ask.attempts >= len(self._links.up())
+        return self.request is not None and self.request.attempts >= len(self._links.up())
 
     def not_found(self, answer: Answer) -> None:
         """This broker does not know the topic; another one may."""
@@ -107,7 +107,7 @@ class Question:
             self.again(0)
 
     def _expired(self) -> None:
-        attempts = self.ask.attempts if self.ask is not None else 0
+        attempts = self.request.attempts if self.request is not None else 0
         if self._effect and attempts > self.refused:
             text = f"no answer in time: {self._effect}; retry() repeats the same request safely"
             self._calls.fail(self.call, OutcomeUnknown(text))
@@ -119,9 +119,14 @@ class Topics:
     """Connect, FetchTopics, CreateTopic and DeleteTopic."""
 
     def __init__(
-        self, context: Context, calls: Calls, links: Links, asking: Asking, directory: Directory
+        self,
+        context: Context,
+        calls: Calls,
+        links: Links,
+        any_broker: AnyBrokerRequests,
+        directory: Directory,
     ) -> None:
-        self._tools = Tools(context, calls, links, asking)
+        self._tools = Tools(context, calls, links, any_broker)
         self._calls, self._links = calls, links
         self._directory = directory
         self._connecting: list[int] = []
@@ -226,8 +231,8 @@ class Topics:
         question = self.question(event.call, event.deadline_us, effect)
 
         def answered(answer: Answer) -> None:
-            assert question.ask is not None
-            repeated = question.ask.attempts > question.refused + 1
+            assert question.request is not None
+            repeated = question.request.attempts > question.refused + 1
             if answer.code is Code.TOPIC_NOT_FOUND and not repeated:
                 self._calls.fail(event.call, error_of(answer.code, answer.text))
                 return
