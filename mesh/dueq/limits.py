@@ -72,6 +72,34 @@ JOB_DEDUP_WINDOW: Final = 65_536
 JOB_DEDUP_BYTES_MAX: Final = 16 << 20
 """Most memory of the remembered answers to requests with a job, in a partition."""
 
+# Recurrences (in one partition, where nothing else is said)
+RECURRENCES_MAX: Final = 131_072
+"""Most recurrences of a partition."""
+RECURRENCES_BYTES_MAX: Final = 64 << 20
+"""Most bytes of their names, terms and payloads: all of them are in memory."""
+RECURRENCE_PAYLOAD_BYTES_MAX: Final = 64 << 10
+"""Longest payload of a recurrence; its topic may allow less."""
+RECURRENCE_NAME_BYTES_MAX: Final = 255
+"""Longest name of a recurrence, in bytes of UTF-8."""
+CRON_LINE_MAX: Final = 256
+"""Longest cron line, in characters."""
+RECURRENCE_INSTANTS_MAX: Final = 1000
+"""Most instants in a recurrence that is a list of them."""
+EVERY_MS_MIN: Final = 1000
+"""Shortest period of a recurrence."""
+EVERY_MS_MAX: Final = 366 * 24 * 3600 * 1000
+"""Longest period of a recurrence that is given as one."""
+JITTER_MS_MAX: Final = 24 * 3600 * 1000
+"""Largest jitter of a recurrence; it is also shorter than any of its periods."""
+MISSED_TICKS_MAX: Final = 100
+"""Most missed ticks of a recurrence that are made up for."""
+MISSED_AFTER_MS: Final = 60_000
+"""A tick that could not fire for so long is missed; a younger one fires late."""
+FIRE_AHEAD_MS: Final = 5_000
+"""How long before its instant a tick is logged."""
+FIRED_AHEAD_MAX: Final = 16
+"""Most messages of one recurrence that are logged and whose instant is still to come."""
+
 # Leases and consumers
 CONSUMER_LEASES_MAX: Final = 16_384
 """Largest credit that a consumer may ask for."""
@@ -207,6 +235,9 @@ assert APPEND_BYTES < FRAME_BYTES_MAX
 assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
+assert LOOK_AHEAD_MS_MAX + LEASE_GATHER_MS < FIRE_AHEAD_MS < MISSED_AFTER_MS
+assert FIRE_AHEAD_MS // EVERY_MS_MIN < FIRED_AHEAD_MAX
+assert RECURRENCE_PAYLOAD_BYTES_MAX <= CHUNK_BYTES
 assert 4 * MAX_CLOCK_OFFSET_MS <= JOB_ABORT_AFTER_MS < JOB_ANSWERED_MS < JOB_MEMORY_MS
 assert HEARTBEAT_MS * 2 < PUSH_CONFIRM_MS < LEADER_SILENCE_MS <= REPLICA_LAG_MS
 assert CONSUMER_BEAT_MS * 3 < CONSUMER_SESSION_MS
