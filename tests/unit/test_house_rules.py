@@ -17,13 +17,15 @@ SOURCES = ("mesh", "codecs", "chaos")
 LINES_MAX = 700
 LINES_TO_THINK_AT = 400
 
-OWNED = {
+OWNED: dict[str, tuple[str | tuple[str, ...], set[str]]] = {
+    "partition": (("core/partition", "core/delivery"), {"timeline", "checkpoints", "dispatcher", "levels"}),
+    "timeline": (("core/partition", "core/state"), {"jobs"}),
     "replica": ("core/replication", {"leading", "log", "following", "standing", "stopped", "node"}),
     "leading": ("core/replication", {"isr", "followers", "confirmation"}),
     "any_broker": ("client/core", {"context", "links", "open", "parked"}),
     "topics": ("client/core", {"context", "calls", "links", "any_broker"}),
 }
-"""What an owner has for itself: the name by which others know the owner, the folder of its own, and its parts."""
+"""What an owner has for itself: the name by which others know the owner, the folders of its own, and its parts."""
 
 # Put together from pieces, so that this file keeps its own rules.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
@@ -157,3 +159,10 @@ def test_reaching_through_is_seen_however_it_is_spelt() -> None:
         "replica.log",
     ]
     assert not reaches_through(source, "mesh/dueq/core/replication")
+    source = "partition.timeline.jobs.by_key"
+    assert [what for _, what in reaches_through(source, "mesh/dueq/core/front")] == [
+        "partition.timeline",
+        "timeline.jobs",
+    ]
+    assert [what for _, what in reaches_through(source, "mesh/dueq/core/delivery")] == ["timeline.jobs"]
+    assert not reaches_through(source, "mesh/dueq/core/partition")

@@ -360,7 +360,7 @@ class BrokerCore:
             return
         partition = self._partitions.get(event.uid)
         if partition is not None and isinstance(event, PayloadsRead | ChunkRead):
-            readable = partition.dispatcher.payloads_read(event, now)
+            readable = partition.payloads_read(event, now)
             self._clients.stir(partition.topic.name)
             if not readable:
                 self._payload_unreadable(partition, now)

@@ -36,19 +36,6 @@ class LedTimeline(HotMessages, Protocol):
         """Waiting entries of the hot window."""
         ...
 
-    @property
-    def jobs(self) -> LedJobs:
-        """What says which entries may be delivered."""
-        ...
-
-
-class LedJobs(Protocol):
-    """The jobs of a led partition, as far as dispatch reads them."""
-
-    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
-        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
-        ...
-
 
 class LedPartition(Protocol):
     """A partition that this broker leads and serves."""
@@ -83,6 +70,10 @@ class LedPartition(Protocol):
     @property
     def leases_from_us(self) -> int:
         """(mono) Inherited leases count from no earlier instant."""
+        ...
+
+    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
         ...
 
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
@@ -325,7 +316,7 @@ class Lane:
         None of a job that is not committed is among them: they come (back) when it is.
         """
         entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys())
-        barred = self.partition.timeline.jobs.barred(entries)
+        barred = self.partition.barred(entries)
         return entries if barred is None else entries[~barred]
 
     # -------------------------------------------------------------- jobs

@@ -125,7 +125,7 @@ class Browsing:
             found.waiting, found.hidden = None, hidden
             self._read_page(route, request, number, found, _place(request), begin=True)
 
-        partition.checkpoints.after(durable, now)
+        partition.once_saved(durable, now)
         return None
 
     def _end(self, number: int) -> None:
@@ -159,7 +159,7 @@ class Browsing:
         self._asked[route, request.request_id] = None
         found.reading += 1
         if begin:
-            found.partition.checkpoints.hold()
+            found.partition.hold_checkpoints()
         limit = min(request.limit or limits.BROWSE_ROWS_MAX, limits.BROWSE_ROWS_MAX)
 
         def make(token: int) -> ReadPage:
@@ -171,7 +171,7 @@ class Browsing:
         def read(answer: object, now: Now) -> None:
             assert isinstance(answer, PageRead)
             if begin:
-                found.partition.checkpoints.let_go()
+                found.partition.let_checkpoints_go()
             self._done(number, found, now)
             if found.led and not found.ended and not len(answer.entries) and not answer.last:
                 # All that was looked at is hidden.

@@ -92,7 +92,7 @@ class PeerMessages:
                 return
         self._routing.heard(peer.broker_id, leadership)
         if partition is not None and leadership.serving and leadership.epoch >= partition.epoch:
-            partition.dispatcher.served_by(leadership.uid, peer.broker_id, now)
+            partition.served_by(peer.broker_id, now)
             self._clients.stir(partition.topic.name)
 
     def _answers(self, peer: Peer, frame: PeerFrame, now: Now) -> None:

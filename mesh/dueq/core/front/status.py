@@ -64,8 +64,8 @@ class Status:
                         {
                             "uid": partition.uid,
                             "epoch": partition.epoch,
-                            "sequence": partition.timeline.applied,
-                            "counts": partition.timeline.forecast(from_ms, request.seconds),
+                            "sequence": partition.applied,
+                            "counts": partition.forecast(from_ms, request.seconds),
                         }
                         for partition in led
                     ]
@@ -164,7 +164,7 @@ class Status:
             document["lag"] = lag
             from_ms = self._clock.mesh_now_us(now) // 1000
             counts = [0] * 60
-            for second_ms, count in partition.timeline.forecast(from_ms, 60):
+            for second_ms, count in partition.forecast(from_ms, 60):
                 counts[min(max((second_ms - from_ms) // 1000, 0), 59)] += count
             if any(counts):
                 document["due_next_minute"] = counts
@@ -213,14 +213,13 @@ def _jobs(led: list[Partition], named: str) -> dict[str, Any]:
     room = JOBS_SHOWN_MAX
     partitions = []
     for partition in led:
-        table = partition.timeline.jobs.by_key
-        shown = [job for job in reversed(table.values()) if named in ("", job.key.hex())][: max(room, 0)]
+        shown = [job for job in partition.known_jobs() if named in ("", job.key.hex())][: max(room, 0)]
         room -= len(shown)
         partitions.append(
             {
                 "uid": partition.uid,
                 "epoch": partition.epoch,
-                "sequence": partition.timeline.applied,
+                "sequence": partition.applied,
                 "jobs": [
                     {
                         "job": job.key.hex(),

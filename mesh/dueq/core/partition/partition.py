@@ -8,6 +8,8 @@ How a request becomes a record and gets its answer is `Proposals`' business; her
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,9 +28,11 @@ from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
 from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.core.ports.persistence import (
+    ChunkRead,
     CreatePartition,
     EntriesRead,
     IndexScanned,
+    PayloadsRead,
     ReadEntries,
     RecoveredPartition,
     ScanIndex,
@@ -37,6 +41,7 @@ from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import SnapshotService
 from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied
+from dueq.core.state.job import Job
 from dueq.core.state.order import order_of
 from dueq.core.state.residency import ScanWanted
 from dueq.core.state.timeline import Timeline
@@ -156,6 +161,10 @@ class Partition:
             refusal = self._proposals.request(route, request, bodies[0] if bodies else b"", now)
         return refusal
 
+    def known_jobs(self) -> Iterable[Job]:
+        """Return the jobs that are known here, the latest first."""
+        return reversed(self.timeline.jobs.by_key.values())
+
     def full_of_jobs(self, job: bytes) -> int:
         """Return how many jobs are known here where this one would be one too many; 0 while there is room."""
         known = self.timeline.jobs.by_key
@@ -207,6 +216,18 @@ class Partition:
     def leases_from_us(self) -> int:
         """From when inherited leases count (mono): an earlier leader cannot have pushed them later."""
         return inherited_from_us(self.replica.acked_at_us)
+
+    def barred(self, rows: Entries) -> npt.NDArray[np.bool_] | None:
+        """Return which entries must not be delivered, their job being undecided or at its end; None: all may."""
+        return self.timeline.jobs.barred(rows)
+
+    def payloads_read(self, done: PayloadsRead | ChunkRead, now: Now) -> bool:
+        """Payloads for consumers were read; returns whether all that is still wanted could be."""
+        return self.dispatcher.payloads_read(done, now)
+
+    def served_by(self, broker_id: str, now: Now) -> None:
+        """Another broker serves it."""
+        self.dispatcher.served_by(self.uid, broker_id, now)
 
     def cached_payloads(self, entries: Entries) -> list[bytes | memoryview | None]:
         """Return the inline payloads that are still in memory with their record."""
@@ -441,6 +462,27 @@ class Partition:
 
     # -------------------------------------------------------------- reading
 
+    def once_saved(self, then: Callable[[frozenset[int], Now], None], now: Now) -> None:
+        """Call `then` once the disk holds all that is applied by now (see `Checkpoints.after`)."""
+        self.checkpoints.after(then, now)
+
+    def hold_checkpoints(self) -> None:
+        """Let the disk stay as it is until `let_checkpoints_go`."""
+        self.checkpoints.hold()
+
+    def let_checkpoints_go(self) -> None:
+        """One who held them up needs it no more."""
+        self.checkpoints.let_go()
+
+    @property
+    def applied(self) -> int:
+        """Sequence of the last record that is applied here."""
+        return self.timeline.applied
+
+    def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
+        """Return how many messages are due in each second (see `Timeline.forecast`)."""
+        return self.timeline.forecast(from_ms, seconds)
+
     def describe(self, now: Now) -> dict[str, object]:
         """The partition's counts, as applied here; epoch and sequence say how fresh they are."""
         ready = self.dispatcher.ready_count(self.uid, now) if self.replica.serving else 0
@@ -449,7 +491,7 @@ class Partition:
             "index": self.index,
             "leader": self.ctx.settings.broker_id if self.replica.is_leader else self.replica.leader,
             "epoch": self.epoch,
-            "sequence": self.timeline.applied,
+            "sequence": self.applied,
             "isr": [member.broker_id for member in self.replica.isr],
             "scheduled": max(self.timeline.scheduled_count - ready, 0),
             "ready": ready,
