@@ -48,7 +48,8 @@ class Mishaps:
             self._later(random.randint(600_000, 4_000_000), lambda: self._burst(random, 1, -200, 1_000))
         if random.random() < 0.7:
             self._later(random.randint(4_500_000, 6_000_000), lambda: self._leader_dies(broker, random))
-        self._later(MISHAPS["older build"] - 500_000, self._expect_leaders)
+        present = frozenset(mesh.coordinator.nodes)
+        self._later(MISHAPS["older build"] - 500_000, lambda: self._expect_leaders(present))
 
     def _slow_upgrade(self, broker: str, random: Random) -> None:
         """An older build for more than a minute, after which leaders give up what others are preferred for."""
@@ -88,11 +89,17 @@ class Mishaps:
         if chosen:
             self.mesh.nodes[random.choice(chosen)].crash()
 
-    def _expect_leaders(self) -> None:
-        """Wherever a member of the ISR lives that is not stopped, and min_isr members live, somebody serves."""
+    def _expect_leaders(self, uids: frozenset[int]) -> None:
+        """Wherever a member of the ISR lives that is not stopped, and min_isr members live, somebody serves.
+
+        Args:
+            uids: the partitions that have been there long enough. No broker may have read the node of a newer one yet.
+        """
         mesh = self.mesh
         for topic in mesh.coordinator.topics.values():
             for part in topic.partitions:
+                if part.uid not in uids:
+                    continue
                 living = [
                     found
                     for member in mesh.coordinator.nodes[part.uid][1].isr
