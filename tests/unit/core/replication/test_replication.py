@@ -489,6 +489,24 @@ def test_a_replica_that_is_filled_anew_while_not_proven_stays_marked() -> None:
     assert (stage.replica.role, stage.replica.unproven) == ("installing", False)
 
 
+def test_an_epoch_that_was_seen_during_an_installation_outlives_it(stage: Stage) -> None:
+    """The store was told the epoch of its beginning. An older leader's records must not be taken after it."""
+    stage.append("b2", 1, (0, 0), 1)
+    stage.replica.wiped()
+    stage.append("b3", 5, (0, 0), 5)
+    stage.replica.installed(filled(applied=4, epoch=1))
+    assert stage.replica.epoch == 5
+    stage.append("b2", 1, (4, 1), 1)
+    assert stage.replica.end == 4
+    assert stage.ack_to("b2") is None
+    stage.append("b3", 5, (4, 1), 5)
+    assert stage.ack_to("b3") is None, "the epoch has to be synced first"
+    stage.sync()
+    ack = stage.ack_to("b3")
+    assert ack is not None
+    assert (ack.epoch, ack.sequence) == (5, 5)
+
+
 def test_what_was_appended_in_the_turn_of_the_wipe_is_not_written_after_it(stage: Stage) -> None:
     """The record lay there as a piece of another log, and the replica that had just been filled counted as damaged."""
     stage.node("b2", 1, "b2", "b3", incarnation=22)
