@@ -45,6 +45,10 @@ PARTITIONS_MAX: Final = 1024
 """Most partitions of a topic."""
 REPLICAS_MAX: Final = 7
 """Most replicas of a partition."""
+METADATA_TOPICS: Final = 200
+"""Most topics in one answer about all of them: no delivery waits for ten thousand."""
+METADATA_PARTITIONS: Final = 500
+"""Partitions after which such an answer takes no further topic."""
 
 # Deduplication (one window per client and partition)
 DEDUP_WINDOW: Final = 256
@@ -56,9 +60,25 @@ DEDUP_BYTES_MAX: Final = 8 << 20
 REQUESTS_IN_FLIGHT_MAX: Final = 128
 """Most requests of a client to one partition that may be without an answer."""
 
+# Loading
+INSERTS_WAITING_BYTES_MAX: Final = 64 << 20
+"""Inserts that wait at one broker for their turn; beyond that they get Busy."""
+CLIENT_OUT_BYTES_MAX: Final = 24 << 20
+"""Payload bytes of unanswered requests of one client; the rest waits with its callers."""
+STREAM_REQUESTS_MAX: Final = 64
+"""Most requests of one stream that may be in flight."""
+
 # Jobs (in one partition)
 JOBS_MAX: Final = 4096
 """Most jobs that a partition knows; beyond that inserts of new jobs get Busy."""
+JOBS_SHOWN_MAX: Final = 20_000
+"""Most jobs in one answer: it has to fit a frame."""
+JOB_ID_BYTES_MAX: Final = 1024
+"""Longest name of a job."""
+JOB_ATTEMPTS_MAX: Final = 1000
+"""Most times that a job of one name may be aborted and begun again."""
+JOB_HIDDEN_MS_MIN: Final = 1000
+"""The earliest instant, from now, by which a hidden job may have to be committed."""
 JOB_HIDDEN_MS_MAX: Final = 7 * 24 * 3600 * 1000
 """The latest instant, from now, by which a hidden job must be committed."""
 JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
@@ -105,6 +125,12 @@ CONSUMER_LEASES_MAX: Final = 16_384
 """Largest credit that a consumer may ask for."""
 PARTITION_LEASES_MAX: Final = 65_536
 """Most unfinished leases of one partition."""
+PUSHES_UNSEEN_MAX: Final = 32_768
+"""Pushes to one consumer that it has not confirmed to have seen; one that leaves more so has to attach again."""
+DELIVERIES_SEEN_MAX: Final = 65_536
+"""Finished deliveries that a consumer knows again, twice: a repeat that late cannot be on its way any more."""
+MICRO_BATCH_MESSAGES_MAX: Final = 8192
+"""Most messages of one micro-batch of Spark."""
 CONSUMER_CREDIT_BYTES: Final = 64 << 20
 """Payload bytes that a consumer holds at most, unless it asks for another limit."""
 CONSUMER_SESSION_MS: Final = 10_000
@@ -174,6 +200,17 @@ SNAPSHOT_IDLE_MS: Final = 30_000
 FORECAST_SECONDS_MAX: Final = 3600
 """Longest forecast, in seconds."""
 
+# Counting
+STATISTICS_HOURS: Final = 7 * 24
+"""Hours for which a broker keeps its counts."""
+STATISTICS_TOPICS_MAX: Final = 500
+"""Topics of one hour that have counts of their own."""
+STATISTICS_SENDERS_SHOWN: Final = 100
+STATISTICS_SENDERS_KEPT: Final = 1_000
+"""Senders of one topic and hour that are told apart: while it is counted, and in the answer."""
+METRICS_TOPICS_MAX: Final = 200
+"""Topics with metrics of their own, the busiest first; the others are counted together."""
+
 # Browsing
 BROWSE_SNAPSHOTS_MAX: Final = 8
 """Snapshots that one broker keeps for those who browse: each holds up compactions."""
@@ -234,10 +271,14 @@ assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
 assert APPEND_BYTES < FRAME_BYTES_MAX
 assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
-assert JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
 assert LOOK_AHEAD_MS_MAX + LEASE_GATHER_MS < FIRE_AHEAD_MS < MISSED_AFTER_MS
 assert FIRE_AHEAD_MS // EVERY_MS_MIN < FIRED_AHEAD_MAX
 assert RECURRENCE_PAYLOAD_BYTES_MAX <= CHUNK_BYTES
+assert STREAM_REQUESTS_MAX <= REQUESTS_IN_FLIGHT_MAX
+assert REQUEST_BYTES_MAX < CLIENT_OUT_BYTES_MAX < INSERTS_WAITING_BYTES_MAX
+assert JOB_HIDDEN_MS_MIN < JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
+assert MICRO_BATCH_MESSAGES_MAX <= CONSUMER_LEASES_MAX < PUSHES_UNSEEN_MAX < DELIVERIES_SEEN_MAX
+assert STATISTICS_SENDERS_SHOWN <= STATISTICS_SENDERS_KEPT
 assert 4 * MAX_CLOCK_OFFSET_MS <= JOB_ABORT_AFTER_MS < JOB_ANSWERED_MS < JOB_MEMORY_MS
 assert HEARTBEAT_MS * 2 < PUSH_CONFIRM_MS < LEADER_SILENCE_MS <= REPLICA_LAG_MS
 assert CONSUMER_BEAT_MS * 3 < CONSUMER_SESSION_MS

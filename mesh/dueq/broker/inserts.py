@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from dueq import limits
 from dueq.broker.pacing import Pace
 from dueq.core.ports.events import ClientFrameReceived, Event
 from dueq.instant import Now
@@ -24,7 +25,6 @@ from dueq_codecs.records import RecordKind
 _TURN_REQUESTS = 256
 _TURN_ROWS = 2_048
 _TURN_BYTES = 1 << 20
-_WAITING_BYTES_MAX = 64 << 20
 _REQUEST_BYTES = 512
 """Weight of a request beside its payloads."""
 _RETRY_AFTER_MS = 100
@@ -75,9 +75,10 @@ class Inserts:
         assert isinstance(event, ClientFrameReceived)
         message, identity = event.message, event.route.identity
         weight = _REQUEST_BYTES + sum(map(len, event.bodies))
-        if self.waiting_bytes + weight > _WAITING_BYTES_MAX:
+        if self.waiting_bytes + weight > limits.INSERTS_WAITING_BYTES_MAX:
             return identity, _busy(
-                message, f"more than {_WAITING_BYTES_MAX >> 20} MiB of inserts wait at this broker"
+                message,
+                f"more than {limits.INSERTS_WAITING_BYTES_MAX >> 20} MiB of inserts wait at this broker",
             )
         rows = message.rows if isinstance(message, ChangeRequest) else 1
         waiting = _Waiting(next(self._numbers), event, rows, weight)

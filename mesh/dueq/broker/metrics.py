@@ -21,9 +21,9 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from dueq import limits
 from dueq.core.turn.metrics import LATENESS_BUCKETS_US, CoreMetrics, Histogram
 
-TOPICS_MAX = 200
 OTHER = "other"
 _LOCAL = "127.0.0.1"
 
@@ -80,7 +80,7 @@ class MetricsPage(Collector):
             weights[partition["topic"]] += partition["scheduled"] + partition["leased"]
         for (_, topic), count in dict(self.core.messages).items():
             weights[topic] += count
-        return set(sorted(weights, key=lambda topic: (-weights[topic], topic))[:TOPICS_MAX])
+        return set(sorted(weights, key=lambda topic: (-weights[topic], topic))[: limits.METRICS_TOPICS_MAX])
 
     def _counters(self, known: set[str]) -> Iterable[Metric]:
         core = self.core

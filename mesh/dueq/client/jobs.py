@@ -38,9 +38,6 @@ T = TypeVar("T")
 Steps = Generator[Call[Any] | float, Any, T]
 """Calls to be run one after the other, each answered with its result; a number is seconds to wait."""
 
-HIDDEN_S_MIN: Final = 1
-ATTEMPTS_MAX: Final = 1000
-NAME_BYTES_MAX: Final = 1024
 _PAUSE_S: Final = 0.25
 _KEY: Final = re.compile("[0-9a-f]{32}")
 
@@ -96,8 +93,11 @@ def job_name(job_id: str) -> str:
     Raises:
         InvalidRequest: it is no str of 1 to 1,024 bytes.
     """
-    if not isinstance(job_id, str) or not 1 <= len(job_id.encode(errors="replace")) <= NAME_BYTES_MAX:
-        raise InvalidRequest(f"a job id is a str of 1 to {NAME_BYTES_MAX} bytes, not {job_id!r:.80}")
+    if (
+        not isinstance(job_id, str)
+        or not 1 <= len(job_id.encode(errors="replace")) <= limits.JOB_ID_BYTES_MAX
+    ):
+        raise InvalidRequest(f"a job id is a str of 1 to {limits.JOB_ID_BYTES_MAX} bytes, not {job_id!r:.80}")
     return job_id
 
 
@@ -218,12 +218,12 @@ def _current(topic: str, job_id: str, timeout: float) -> Steps[tuple[bytes, JobI
         info: JobInfo | None = yield from _read_surely(topic, key, job_id, timeout)
         if info is not None:
             return key, info
-    for attempt in range(ATTEMPTS_MAX):
+    for attempt in range(limits.JOB_ATTEMPTS_MAX):
         key = key_of(job_id, attempt)
         info = yield from _read_surely(topic, key, job_id, timeout)
         if info is None or info.state != "aborted":
             return key, info
-    raise InvalidRequest(f"job {job_id!r} was aborted {ATTEMPTS_MAX} times")
+    raise InvalidRequest(f"job {job_id!r} was aborted {limits.JOB_ATTEMPTS_MAX} times")
 
 
 def begin(
@@ -233,7 +233,7 @@ def begin(
     hidden_ms = 0
     if hidden_for is not None:
         hidden_ms = arguments.duration_ms(
-            hidden_for, "hidden_for", HIDDEN_S_MIN * 1000, limits.JOB_HIDDEN_MS_MAX
+            hidden_for, "hidden_for", limits.JOB_HIDDEN_MS_MIN, limits.JOB_HIDDEN_MS_MAX
         )
     while True:
         key, info = yield from _current(topic, job_id, timeout)
@@ -298,7 +298,7 @@ def look(topic: str, job_id: str, timeout: float) -> Steps[JobInfo | None]:
     """The attempt that counts; where all were aborted, the last of them."""
     arguments.topic_name(topic)
     last: JobInfo | None = None
-    for attempt in range(ATTEMPTS_MAX):
+    for attempt in range(limits.JOB_ATTEMPTS_MAX):
         key = key_of(job_name(job_id), attempt)
         if not attempt and _KEY.fullmatch(job_id):
             last = yield from _read_surely(topic, bytes.fromhex(job_id), job_id, timeout)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from dueq import Client, ids
+from dueq import Client, ids, limits
 from dueq.client.logs import log
 from dueq.client.numbered import mesh_time_ms
 from dueq.errors import DueqError, StaleLease
@@ -43,8 +43,6 @@ except ImportError:  # before Spark 4.2 such a query is one micro-batch
 if TYPE_CHECKING:
     from dueq.client.sync import Message
 
-MESSAGES_MAX: Final = 8192
-"""Most messages of one micro-batch."""
 OPTIONS: Final = ("topic", "endpoints", "max_messages", "lease", "wait", "order_slack")
 _EXTENDS_PER_LEASE: Final = 3
 _WAIT_S: Final = 0.2
@@ -84,7 +82,7 @@ class Consumption:
         return cls(
             options.needed("topic"),
             options.endpoints(),
-            options.whole("max_messages", 4096, 1, MESSAGES_MAX),
+            options.whole("max_messages", 4096, 1, limits.MICRO_BATCH_MESSAGES_MAX),
             options.seconds("lease", 60.0, 1.0, 12 * 3600.0),
             options.seconds("wait", _WAIT_S, 0.0, 60.0),
             options.seconds("order_slack", 0.0, 0.0, 60.0) if slack else None,

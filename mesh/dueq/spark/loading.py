@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from dueq import limits
 from dueq.client.numbered import mesh_time_ms
 from dueq.errors import Disconnected, DueqError, InvalidRequest, JobEnded, TopicNotFound
 from dueq.spark.hints import did_you_mean
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 300.0
 """Seconds for which a task repeats a request that the mesh cannot take just now."""
 HIDDEN_FOR_S: Final = 6 * 3600.0
-HIDDEN_FOR_MAX_S: Final = 7 * 86_400.0
+HIDDEN_FOR_MAX_S: Final = limits.JOB_HIDDEN_MS_MAX / 1000
 _REACH_S: Final = 15.0
 
 

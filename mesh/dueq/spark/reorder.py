@@ -30,12 +30,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from dueq import Client, ids
+from dueq import Client, ids, limits
 from dueq.client.arguments import Seconds, count, duration_ms, endpoint_list
 from dueq.errors import InvalidRequest
 from dueq.limits import DUE_MS_MAX
 from dueq.spark.columns import DUE, KEY, PAYLOAD, message_columns
-from dueq.spark.consuming import MESSAGES_MAX
 from dueq.spark.loading import reach, topic_of
 from dueq.spark.source import register
 
@@ -101,7 +100,7 @@ def reorder(
     """
     bound_ms = duration_ms(bound, "bound", 0, DUE_MS_MAX)
     slack_ms = duration_ms(slack, "slack", 0, _SLACK_MS_MAX)
-    count(max_messages, "max_messages", 1, MESSAGES_MAX)
+    count(max_messages, "max_messages", 1, limits.MICRO_BATCH_MESSAGES_MAX)
     if not events.isStreaming:
         raise InvalidRequest(
             "reorder takes a streaming DataFrame (spark.readStream); sort a batch with orderBy"

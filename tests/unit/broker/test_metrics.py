@@ -7,7 +7,8 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from dueq.broker.metrics import OTHER, TOPICS_MAX, MetricsPage
+from dueq import limits
+from dueq.broker.metrics import OTHER, MetricsPage
 from dueq.core.turn.metrics import CoreMetrics, Histogram
 
 
@@ -56,13 +57,13 @@ def test_ten_thousand_topics_do_not_make_ten_thousand_labels() -> None:
         metrics.messages["schedule", f"t{number:04}"] += 1_000 - number
     text = page_of(metrics)
     shown = [line for line in text.splitlines() if line.startswith("dueq_messages_total")]
-    assert len(shown) == TOPICS_MAX + 1
+    assert len(shown) == limits.METRICS_TOPICS_MAX + 1
     assert any(f'topic="{OTHER}"' in line for line in shown)
 
 
 def test_the_lateness_of_the_many_is_added_up() -> None:
     metrics = CoreMetrics()
-    for number in range(TOPICS_MAX + 3):
+    for number in range(limits.METRICS_TOPICS_MAX + 3):
         metrics.messages["push", f"t{number:04}"] += 1_000 - number
         metrics.lateness_of(f"t{number:04}").observe(1_500, 2)
     text = page_of(metrics)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from dueq import limits
 from dueq.client import arguments, calls
 from dueq.client.aio.topic_calls import AsyncTopicCalls
 from dueq.client.aio.waiting import Pending
@@ -18,8 +19,6 @@ from dueq.client.core.ports.effects import Completed
 from dueq.client.runtime import Answer
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 
-REQUESTS_MAX: Final = 64
-"""The most requests of one stream that may be in flight."""
 REQUESTS: Final = 8
 """Requests of one stream in flight, unless the caller says otherwise."""
 
@@ -54,7 +53,7 @@ class AsyncStream:
     ) -> None:
         self._calls = topic_calls
         self._cut, self._job = cut, job
-        self._in_flight = arguments.count(in_flight, "in_flight", 1, REQUESTS_MAX)
+        self._in_flight = arguments.count(in_flight, "in_flight", 1, limits.STREAM_REQUESTS_MAX)
         self._timeout = timeout
 
     async def requests(self) -> AsyncGenerator[PartsCall, None]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from dueq import limits
 from dueq.client import arguments, calls
 from dueq.client.batches import Batch
 from dueq.client.calls import Call
@@ -19,8 +20,6 @@ from dueq.client.sync.topic_calls import TopicCalls
 from dueq.client.sync.waiting import Pending
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 
-REQUESTS_MAX: Final = 64
-"""The most requests of one stream that may be in flight."""
 REQUESTS: Final = 8
 """Requests of one stream in flight, unless the caller says otherwise."""
 
@@ -55,7 +54,7 @@ class Stream:
     ) -> None:
         self._calls = topic_calls
         self._cut, self._job = cut, job
-        self._in_flight = arguments.count(in_flight, "in_flight", 1, REQUESTS_MAX)
+        self._in_flight = arguments.count(in_flight, "in_flight", 1, limits.STREAM_REQUESTS_MAX)
         self._timeout = timeout
 
     def requests(self) -> Generator[PartsCall, None, None]:

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from dueq import limits
 from dueq.core.delivery.consumers import ConsumerSession, SentPush
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import Phase, Slots
@@ -31,8 +32,6 @@ RESEND_US: Final = 1_000_000
 """Age at which a push should have been seen."""
 FILLERS_MAX: Final = 256
 """Lost pushes that one beat repairs."""
-UNSEEN_MAX: Final = 32_768
-"""Pushes to one consumer that it has not confirmed to have seen; one that leaves more so has to attach again."""
 
 
 class Resending:
@@ -97,7 +96,7 @@ class Resending:
         unseen = session.unseen
         while unseen and unseen[0].number <= number:
             unseen.popleft()
-        if len(unseen) > UNSEEN_MAX:
+        if len(unseen) > limits.PUSHES_UNSEEN_MAX:
             session.reachable = False
             session.must_attach = True
 

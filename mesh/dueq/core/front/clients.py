@@ -59,9 +59,6 @@ Bodies = list[bytes | memoryview]
 
 FOR_CONSUMERS: Final = (Push, PushChunk, ConsumerReply)
 """Messages from a leader to consumers."""
-METADATA_TOPICS: Final = 200
-METADATA_PARTITIONS: Final = 500
-"""Most topics, and partitions of them, in one answer: no delivery waits for ten thousand."""
 
 
 _REPLIES: Final[dict[type, type[ChangeReply | ChunkReply | BrowseReply]]] = {
@@ -181,10 +178,10 @@ class Clients:
             return
         names = [request.topic] if request.topic else self._names_after(request.after)
         infos, partitions = [], 0
-        for name in names[:METADATA_TOPICS]:
+        for name in names[: limits.METADATA_TOPICS]:
             infos.append(self._topic_info(self._topics.by_name[name]))
             partitions += len(infos[-1].partitions)
-            if partitions >= METADATA_PARTITIONS:
+            if partitions >= limits.METADATA_PARTITIONS:
                 break
         more = len(infos) < len(names)
         self._ctx.reply(
@@ -193,7 +190,9 @@ class Clients:
 
     def _names_after(self, name: str) -> list[str]:
         """The next names of topics, one more than fit into an answer."""
-        return nsmallest(METADATA_TOPICS + 1, (other for other in self._topics.by_name if other > name))
+        return nsmallest(
+            limits.METADATA_TOPICS + 1, (other for other in self._topics.by_name if other > name)
+        )
 
     def _no_topic(self, name: str) -> Refusal:
         """Why a topic is not known: a broker that has not read them yet cannot say that there is none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.front.deletions import Deletions
 from dueq.core.front.topics import Topics
@@ -21,8 +22,6 @@ from dueq_codecs.messages import InspectRequest
 if TYPE_CHECKING:
     from dueq.core.partition.partition import Partition
 
-JOBS_SHOWN_MAX = 20_000
-"""Most jobs in one document: it has to fit a frame."""
 GAUGES_AT_ONCE = 500
 """Partitions that one call of `gauges` looks at, a few milliseconds: of ten thousand each is seen every 20 calls."""
 
@@ -210,7 +209,7 @@ class Status:
 
 def _jobs(led: list[Partition], named: str) -> dict[str, Any]:
     """The jobs that the partitions led here know, the latest first; only the one named, if one is."""
-    room = JOBS_SHOWN_MAX
+    room = limits.JOBS_SHOWN_MAX
     partitions = []
     for partition in led:
         shown = [job for job in partition.known_jobs() if named in ("", job.key.hex())][: max(room, 0)]

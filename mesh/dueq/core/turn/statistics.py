@@ -13,16 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from dueq import limits
 from dueq.core.ports.entry import Entries
 
 HOUR_MS: Final = 3_600_000
-HOURS_KEPT: Final = 7 * 24
-TOPICS_MAX: Final = 500
-"""Topics of one hour that have counts of their own."""
 OTHER_TOPICS: Final = "*"
 """Stands for all topics beyond those: no topic can be called so."""
-SENDERS_SHOWN: Final = 100
-SENDERS_KEPT: Final = 1_000
 OTHER_SENDERS: Final = "other"
 ANSWER_ROWS: Final = 50
 """About so many rows are in one answer; an hour is never cut."""
@@ -57,15 +53,15 @@ class HourCounts:
         """Count scheduled rows; when there are too many senders, only the greatest stay."""
         self.changes += 1
         self.senders[sender] += rows
-        if len(self.senders) > SENDERS_KEPT:
-            kept = Counter(dict(self.senders.most_common(SENDERS_SHOWN)))
+        if len(self.senders) > limits.STATISTICS_SENDERS_KEPT:
+            kept = Counter(dict(self.senders.most_common(limits.STATISTICS_SENDERS_SHOWN)))
             self.other += self.senders.total() - kept.total()
             self.senders = kept
 
     def document(self) -> dict[str, Any]:
         """Return the counts as JSON has them."""
         senders = Counter(dict(self.senders))
-        shown = dict(senders.most_common(SENDERS_SHOWN))
+        shown = dict(senders.most_common(limits.STATISTICS_SENDERS_SHOWN))
         other = self.other + senders.total() - sum(shown.values())
         return {
             "delivered": self.delivered,
@@ -151,13 +147,13 @@ class Statistics:
         if hour > self._newest:
             self._newest = hour
             self._latest.clear()
-            for key in [key for key in self._hours if key[0] <= hour - HOURS_KEPT]:
+            for key in [key for key in self._hours if key[0] <= hour - limits.STATISTICS_HOURS]:
                 del self._hours[key]
                 self._topics.pop(key[0], None)
         counts = self._hours.get((hour, topic))
         if counts is not None:
             return counts
-        if self._topics[hour] >= TOPICS_MAX:
+        if self._topics[hour] >= limits.STATISTICS_TOPICS_MAX:
             return self._hours.setdefault((hour, OTHER_TOPICS), HourCounts())
         self._topics[hour] += 1
         return self._hours.setdefault((hour, topic), HourCounts())

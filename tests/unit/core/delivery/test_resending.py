@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dueq.core.delivery import resending
+from dueq import limits
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import Code, Push, PushChunk
 from dueq_codecs.records import RecordKind
@@ -13,7 +13,7 @@ from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds, pushed
 
 def test_who_never_says_what_has_come_has_to_attach_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every push is remembered until it was seen: a client that acks, and reports nothing, must not fill the memory."""
-    monkeypatch.setattr(resending, "UNSEEN_MAX", 8)
+    monkeypatch.setattr(limits, "PUSHES_UNSEEN_MAX", 8)
     stage = Stage()
     stage.attach(0)
     for number in range(1, 30):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.front import overviews
-from dueq.core.front.clients import METADATA_PARTITIONS, METADATA_TOPICS
 from dueq.core.front.overviews import AT_ONCE
 from dueq.core.front.status import GAUGES_AT_ONCE
 from dueq.core.ports.effects import Coordinate, Effect, Persist, SendClient, SendPeer
@@ -194,19 +194,19 @@ def listed(core: BrokerCore, request: MetadataRequest) -> MetadataReply:
 
 
 def test_all_topics_are_told_some_at_a_time_in_the_order_of_their_names() -> None:
-    core, known = broker(), topics(2 * METADATA_TOPICS + 50)
+    core, known = broker(), topics(2 * limits.METADATA_TOPICS + 50)
     core.step([TopicsSeen(known, frozenset())], NOW)
     pages = [listed(core, MetadataRequest(1))]
     while pages[-1].more:
         pages.append(listed(core, MetadataRequest(1, after=pages[-1].topics[-1].name)))
-    assert [len(page.topics) for page in pages] == [METADATA_TOPICS, METADATA_TOPICS, 50]
+    assert [len(page.topics) for page in pages] == [limits.METADATA_TOPICS, limits.METADATA_TOPICS, 50]
     assert [told.name for page in pages for told in page.topics] == sorted(known)
     assert not listed(core, MetadataRequest(2, "t7")).more
 
 
 def test_few_topics_of_many_partitions_are_told_one_by_one() -> None:
     core = broker()
-    parts = tuple(PartitionAssignment(uid, BROKERS) for uid in range(1, METADATA_PARTITIONS + 1))
+    parts = tuple(PartitionAssignment(uid, BROKERS) for uid in range(1, limits.METADATA_PARTITIONS + 1))
     known = {name: Topic(name, name * 32, "timeline", parts, 3, 2, 1 << 20, 0) for name in "ab"}
     core.step([TopicsSeen(known, frozenset())], NOW)
     first = listed(core, MetadataRequest(1))

@@ -9,17 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dueq import limits
 from dueq.core.ports.entry import ENTRY, Entries
 from dueq.core.turn.statistics import (
     ANSWER_ROWS,
     BOUNDS_US,
     HOUR_MS,
-    HOURS_KEPT,
     OTHER_SENDERS,
     OTHER_TOPICS,
-    SENDERS_KEPT,
-    SENDERS_SHOWN,
-    TOPICS_MAX,
     Statistics,
 )
 
@@ -94,31 +91,33 @@ def test_a_late_record_is_counted_in_its_own_hour() -> None:
 
 def test_a_week_is_kept() -> None:
     statistics = Statistics()
-    for hour in range(HOURS_KEPT + 5):
+    for hour in range(limits.STATISTICS_HOURS + 5):
         statistics.scheduled("t", CLIENT, 1, NOW_MS + hour * HOUR_MS)
     found = rows(statistics)
-    assert len(found) == HOURS_KEPT
+    assert len(found) == limits.STATISTICS_HOURS
     assert found[0]["hour"] == NOW_MS + 5 * HOUR_MS
 
 
 def test_the_greatest_senders_are_named_and_nothing_is_left_out_of_the_sum() -> None:
     statistics = Statistics()
-    for number in range(2 * SENDERS_KEPT):
+    for number in range(2 * limits.STATISTICS_SENDERS_KEPT):
         statistics.scheduled("t", number.to_bytes(16, "big"), 1 + 1000 * (number < 3), NOW_MS)
     (row,) = rows(statistics)
-    assert len(row["senders"]) == SENDERS_SHOWN + 1
-    assert sum(row["senders"].values()) == 2 * SENDERS_KEPT + 3000
+    assert len(row["senders"]) == limits.STATISTICS_SENDERS_SHOWN + 1
+    assert sum(row["senders"].values()) == 2 * limits.STATISTICS_SENDERS_KEPT + 3000
     assert [row["senders"][number.to_bytes(16, "big").hex()] for number in range(3)] == [1001] * 3
-    assert row["senders"][OTHER_SENDERS] == 2 * SENDERS_KEPT - SENDERS_SHOWN
+    assert (
+        row["senders"][OTHER_SENDERS] == 2 * limits.STATISTICS_SENDERS_KEPT - limits.STATISTICS_SENDERS_SHOWN
+    )
 
 
 def test_too_many_topics_of_one_hour_are_counted_together() -> None:
     statistics = Statistics()
-    for number in range(TOPICS_MAX + 7):
+    for number in range(limits.STATISTICS_TOPICS_MAX + 7):
         statistics.scheduled(f"t{number}", CLIENT, 1, NOW_MS)
     statistics.scheduled("t3", CLIENT, 1, NOW_MS)
     found = {row["topic"]: row["senders"][CLIENT.hex()] for row in rows(statistics)}
-    assert len(found) == TOPICS_MAX + 1
+    assert len(found) == limits.STATISTICS_TOPICS_MAX + 1
     assert (found[OTHER_TOPICS], found["t3"]) == (7, 2)
 
 
@@ -138,7 +137,7 @@ def test_an_answer_is_bounded_and_never_cuts_an_hour() -> None:
 def test_what_is_restored_goes_on_where_it_was() -> None:
     before, after = Statistics(), Statistics()
     before.pushed("t", entries((NOW_MS, 1), (NOW_MS, 2)), NOW_MS * 1000 + 700)
-    for number in range(SENDERS_KEPT + 1):
+    for number in range(limits.STATISTICS_SENDERS_KEPT + 1):
         before.scheduled("t", number.to_bytes(16, "big"), 2, NOW_MS)
     for (hour, topic), counts in before.items():
         after.restore(hour, topic, json.loads(json.dumps(counts.document())))

@@ -28,8 +28,6 @@ from dueq.client.core.ports.timers import Timer
 from dueq.errors import Busy, Disconnected, DueqError, NotLeader, OutcomeUnknown, TopicNotFound
 from dueq_codecs.messages import BrokerMessage, ChangeReply, Code, Reply
 
-OUT_BYTES_MAX: Final = 24 << 20
-"""Payload bytes of unanswered requests of one client; the rest waits with its callers."""
 SILENCE_US: Final = 1_000_000
 SILENCE_US_MAX: Final = 4_000_000
 REPEAT_US: Final = limits.DEDUP_MS * 1000 - 60_000_000
@@ -180,7 +178,7 @@ class RequestWindows:
 
     def _pump(self, window: RequestWindow) -> None:
         while window.may_send:
-            if self._out_bytes >= OUT_BYTES_MAX and window.waiting[0].bytes:
+            if self._out_bytes >= limits.CLIENT_OUT_BYTES_MAX and window.waiting[0].bytes:
                 self._full[window] = None
                 return
             change = Change(window, window.take(), self._context.next_request(), window.next_sequence)
@@ -348,7 +346,7 @@ class RequestWindows:
                 self._gather(batcher)
         change.window.open.pop(change.sequence, None)
         self._pump(change.window)
-        if self._full and self._out_bytes < OUT_BYTES_MAX:
+        if self._full and self._out_bytes < limits.CLIENT_OUT_BYTES_MAX:
             windows, self._full = list(self._full), {}
             for window in windows:
                 self._pump(window)

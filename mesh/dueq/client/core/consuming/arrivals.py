@@ -9,9 +9,6 @@ from dueq.client.core.ports.delivery import Delivery, PushedIds
 from dueq_codecs.keys import split_key
 from dueq_codecs.messages import Push, PushChunk
 
-SEEN_MAX = 65_536
-"""Finished (message, token) pairs remembered, twice: a repeat that late cannot be on its way any more."""
-
 Chunks = dict[int, bytes | memoryview]
 
 
@@ -86,7 +83,7 @@ class Arrivals:
                 released_us + left_ms * 1000, payload, pushed, index, key,
             )  # fmt: skip
             (fresh if sound else damaged).append(delivery)
-        if len(self._seen) >= SEEN_MAX:
+        if len(self._seen) >= limits.DELIVERIES_SEEN_MAX:
             self._seen_before, self._seen = self._seen, {}
         return fresh, damaged, complete
 
