@@ -34,6 +34,8 @@ def request_digest(request: ChangeRequest) -> int:
     columns += [request.due, request.size, request.crc, request.amount_ms]
     if request.job or request.keyed:
         parts.append(_JOB.pack(request.job, request.job_until, request.job_action, request.keyed))
+    if len(request.rank):
+        parts.append(b"rank" + request.rank.tobytes())
     # Kind and rows say which columns these are and how long, so their bytes need no marks between them.
     parts += [column.tobytes() for column in columns if len(column)]
     return int.from_bytes(blake2b(b"".join(parts), digest_size=8).digest(), "little")

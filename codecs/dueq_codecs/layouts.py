@@ -138,6 +138,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("job_action", "B", JobAction),
         Scalar("keyed", "?"),
         Scalar("patient", "?"),
+        Column("rank", "H"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,
@@ -219,6 +220,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Structs("rows", PUSH_ROW, "PushRow"),
         Scalar("incarnation", "Q"),
         Scalar("mono_us", "Q"),
+        Column("rank", "H"),
+        Column("version", "Q"),
     ),
     Kind.PUSH_CHUNK: Layout(
         m.PushChunk,

@@ -12,10 +12,10 @@ from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import Kind
 from dueq_codecs.messages import Code
 from dueq_codecs.records import FEATURE_LEVEL, JobAction, Record, RecordKind, RequestRef
-from dueq_codecs.shape import RECORD_COLUMNS, fault_of_record
+from dueq_codecs.shape import FIRST_COLUMNS, fault_of_record
 
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
-_columns = attrgetter(*RECORD_COLUMNS, "consumers", "lease_ms", "job")
+_columns = attrgetter(*FIRST_COLUMNS, "consumers", "lease_ms", "job", "rank")
 _request = attrgetter("client_id", "sequence", "digest", "rows")
 
 
@@ -54,6 +54,7 @@ RECORD: Final = Layout(
     Scalar("job_until", "Q"),
     Scalar("job_action", "B", JobAction),
     Scalar("keyed", "?"),
+    Column("rank", "H"),
     vectors=_vectors_of,
 )
 

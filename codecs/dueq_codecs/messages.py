@@ -197,8 +197,8 @@ class Reply:
 class ChangeRequest:
     """One changing request of a client: a batch of operations of one kind in one partition.
 
-    Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, ACK, NACK, EXTEND, RELEASE, JOB);
-    for MOVE and CANCEL the client leaves `token` empty. An INSERT brings one body: the inline payloads,
+    Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, CHANGE, ACK, NACK, EXTEND, RELEASE, JOB);
+    for MOVE, CANCEL and CHANGE the client leaves `token` empty. An INSERT brings one body: the inline payloads,
     one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
     `patient`: nobody waits for this ACK, so the leader may let it wait a moment for a record to go along with.
     """
@@ -224,6 +224,7 @@ class ChangeRequest:
     job_action: JobAction = JobAction.NONE
     keyed: bool = False
     patient: bool = False
+    rank: U16 = field(default_factory=lambda: NO_U16)
 
     @property
     def rows(self) -> int:

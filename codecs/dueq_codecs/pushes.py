@@ -74,6 +74,10 @@ class Push:
     """The life of the broker that `mono_us` is of."""
     mono_us: int = 0
     """The leader's monotonic clock when the push left, µs: leases are counted by it, whatever wall clocks show."""
+    rank: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    """Of each row; empty: all are 0."""
+    version: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    """Log sequence of the record that changed each message last, 0: the one that inserted it; empty: all are 0."""
 
     first = _column("first")
     sequence = _column("sequence")

@@ -6,10 +6,11 @@ them in order, and each owns the next `rows` rows of the columns. Records that t
 
 Which columns a kind has (n rows; every other column is empty):
 
-    INSERT    due, size, crc, upload*         (* empty, or one upload number per row, 0 = inline)
+    INSERT    due, size, crc, upload*, rank*  (* empty, or one per row; 0: inline, the first rank)
     LEASE     first, sequence, row, consumer  + consumers, lease_ms (one per consumer)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
     CANCEL    first, sequence, row, token        (likewise)
+    CHANGE    first, sequence, row, rank, token  (likewise)
     ACK       first, sequence, row, token
     NACK      first, sequence, row, token, amount_ms   (delay from the stamp)
     EXTEND    first, sequence, row, token, amount_ms   (new lease length)
@@ -45,6 +46,8 @@ NO_U8: Final[U8] = np.empty(0, np.uint8)
 
 FEATURE_LEVEL: Final = 2
 """The feature level of this build: the largest version of a record that it can read and apply."""
+LEVEL_OF_KINDS: Final = 2
+"""From this level on a partition knows ranks and versions of messages."""
 
 
 class RecordKind(IntEnum):
@@ -62,6 +65,7 @@ class RecordKind(IntEnum):
     EXPIRE = 10
     JOB = 11
     REVEAL = 12
+    CHANGE = 13
 
 
 class JobAction(IntEnum):
@@ -154,6 +158,7 @@ class Record:
     job_action: JobAction = JobAction.NONE
     keyed: bool = False
     """INSERT: every payload begins with its key."""
+    rank: U16 = field(default_factory=lambda: NO_U16)
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

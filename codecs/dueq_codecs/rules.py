@@ -8,7 +8,8 @@ from zlib import crc32
 import numpy as np
 
 from dueq_codecs.keys import PREFIX_BYTES_MAX
-from dueq_codecs.records import U32, U64, JobAction, RecordKind
+from dueq_codecs.messages import ChangeRequest
+from dueq_codecs.records import LEVEL_OF_KINDS, U32, U64, JobAction, RecordKind
 
 
 class _Change(Protocol):
@@ -24,6 +25,11 @@ class _Change(Protocol):
 def batch_key(change: _Change) -> tuple[object, ...]:
     """Return what changes must have in common to share a request, and requests to share a record."""
     return change.kind, change.keyed, change.job, change.job_until, change.job_action
+
+
+def level_of(change: ChangeRequest) -> int:
+    """Return the feature level that a partition must have reached for a request."""
+    return LEVEL_OF_KINDS if len(change.rank) else 1
 
 
 def home_of(job: bytes, partitions: int) -> int:

@@ -30,8 +30,11 @@ REQUEST_COLUMNS: Final = (
     "crc",
     "upload",
     "amount_ms",
+    "rank",
 )
-RECORD_COLUMNS: Final = (*REQUEST_COLUMNS, "consumer")
+FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-1], "consumer")
+"""Of a record, those that come first on the wire."""
+RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank")
 
 _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
 _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
@@ -40,6 +43,7 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.LEASE: ("first", "target_sequence", "target_row", "consumer"),
     RecordKind.MOVE: (*_TARGETS, "due"),
     RecordKind.CANCEL: _TARGETS,
+    RecordKind.CHANGE: (*_TARGETS, "rank"),
     RecordKind.ACK: _TARGETS,
     RecordKind.NACK: (*_TARGETS, "amount_ms"),
     RecordKind.EXTEND: (*_TARGETS, "amount_ms"),
@@ -48,15 +52,17 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.JOB: (),
     RecordKind.REVEAL: ("first", "target_sequence", "target_row"),
 }
+REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE)
+"""Kinds that take a granted lease back that is not pushed; the leader fills in its token."""
 _BY_BROKERS_ONLY: Final = (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
 _JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
 _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
 
 
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
-    if kind == RecordKind.INSERT and column == "upload":
+    if kind == RecordKind.INSERT and column in ("upload", "rank"):
         return _Rule.EITHER
-    if in_request and column == "token" and kind in (RecordKind.MOVE, RecordKind.CANCEL):
+    if in_request and column == "token" and kind in REVOKING:
         return _Rule.EITHER
     return _Rule.ROWS if column in _ROWS[kind] else _Rule.EMPTY
 

@@ -86,6 +86,8 @@ def records() -> dict[str, Record]:
             lease_ms=u64(30_000, 43_200_000),
         ),
         "record_move": _record(kind.MOVE, 2, **_targets(0), due=u64(AT + 9, AT + 8)),
+        "record_insert_ranks": _record(kind.INSERT, 3, **_insert(), rank=u16(0, 7, 65_535)),
+        "record_change": _record(kind.CHANGE, 2, **_targets(0), rank=u16(3, 65_535)),
         "record_cancel": _record(kind.CANCEL, 2, **_targets(0)),
         "record_ack": _record(kind.ACK, 2, **_targets()),
         "record_nack": _record(kind.NACK, 2, **_targets(), amount_ms=u64(0, 5000)),

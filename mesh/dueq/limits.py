@@ -32,6 +32,9 @@ LEASE_MS_MAX: Final = 12 * 3600 * 1000
 DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000
 """Longest delay of a nack."""
 
+RANK_MAX: Final = (1 << 16) - 1
+"""Largest rank of a message; the smallest is 0, and comes first."""
+
 # Ids
 UID_MAX: Final = (1 << 24) - 1
 """Largest number of a partition; none is used again."""

@@ -27,6 +27,7 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.LEASE: {"first": "u8", "target_sequence": "u8", "target_row": "u2"},
     RecordKind.MOVE: {**TARGETS, "due": "u8"},
     RecordKind.CANCEL: TARGETS,
+    RecordKind.CHANGE: {**TARGETS, "rank": "u2"},
     RecordKind.ACK: TARGETS,
     RecordKind.NACK: {**TARGETS, "amount_ms": "u8"},
     RecordKind.EXTEND: {**TARGETS, "amount_ms": "u8"},
@@ -76,6 +77,8 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     if draw(st.booleans()):
         values["upload"] = draw(column("u8", length, largest=1))
         inline = int(values["size"][values["upload"] == 0].sum())
+    if draw(st.booleans()):
+        values["rank"] = draw(column("u2", length))
     return values, draw(st.binary(min_size=inline, max_size=inline))
 
 

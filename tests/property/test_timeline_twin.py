@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dueq.core.ports.entry import ENTRY, FLAG_FAR, Entries, State, keys_of
+from dueq.core.ports.entry import FLAG_FAR, NO_ENTRIES, Entries, State, joined, keys_of
 from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.ports.tables import TableRow
 from dueq.core.state.applied import Applied
@@ -23,7 +23,7 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS, HOUR_MS
 from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
-from dueq_codecs.records import JobAction, JobState, Record, RecordKind, RequestRef
+from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Record, RecordKind, RequestRef
 
 UID = 7
 CLIENTS = [bytes([number]) * 16 for number in range(1, 5)]
@@ -85,7 +85,7 @@ class Disk:
             entry = self.index.get((self.moved.get(key, first), key))
             if entry is not None and entry["first"][0] == first:
                 found.append(entry)
-        return np.concatenate(found[::-1]) if found else np.empty(0, ENTRY)
+        return joined(found[::-1]) if found else NO_ENTRIES
 
     def scan(self, wait_at: int, key: int, limit: int, hidden: frozenset[int]) -> tuple[Any, ...]:
         """What is found, whether that was all, the last position looked at, the jobs that were left out."""
@@ -93,14 +93,14 @@ class Disk:
         seen = [(position, self.index[position]) for position in after[:limit]]
         rows = [row for _, row in seen if row["job"][0] not in hidden]
         left_out = {int(row["job"][0]) for _, row in seen} & hidden
-        found = np.concatenate(rows) if rows else np.empty(0, ENTRY)
+        found = joined(rows) if rows else NO_ENTRIES
         return found, len(after) <= limit, seen[-1][0] if seen else None, frozenset(left_out)
 
     def recover(self) -> RecoveredPartition:
         tables = {tag: [TableRow(*row) for row in table.items()] for tag, table in self.tables.items()}
         for rows in tables.values():
             random.Random(self.applied).shuffle(rows)
-        leased = np.concatenate(list(self.leased.values())) if self.leased else np.empty(0, ENTRY)
+        leased = joined(list(self.leased.values())) if self.leased else NO_ENTRIES
         return RecoveredPartition(
             UID, "topic", 1, 0, self.applied, self.applied + 1, self.applied, [(0, 0)], [],
             self.low_water, leased, tables, self.summary, [],
@@ -125,6 +125,7 @@ class World:
         self.saving: SaveCheckpoint | None = None
         self.written = False
         self.stamp = START
+        self.level = self.rng.choice([1, LEVEL_OF_KINDS])
         self.numbers = dict.fromkeys(CLIENTS, 0)
         self.requests: dict[tuple[bytes, int], int] = {}
         self.known: list[tuple[int, int]] = []  # (first, key)
@@ -144,8 +145,12 @@ class World:
     def make(self) -> Record:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
-        kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2])[0]
-        record = Record(kind, UID, self.timeline.applied + len(self.pending()) + 1, 1, self.stamp)
+        weights = [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, 3 if self.level >= LEVEL_OF_KINDS else 0]
+        kind = rng.choices(list(RecordKind), weights)[0]
+        if kind == RecordKind.BARRIER and rng.random() < 0.5:
+            self.level = LEVEL_OF_KINDS
+        sequence = self.timeline.applied + len(self.pending()) + 1
+        record = Record(kind, UID, sequence, 1, self.stamp, self.level)
         rows = 0 if kind == RecordKind.BARRIER else rng.choice([1, 1, 2, 3, 9])
         if kind in (RecordKind.JOB, RecordKind.REVEAL) or (
             kind == RecordKind.INSERT and rng.random() < 0.5 * self.strange
@@ -155,6 +160,8 @@ class World:
             record.due = np.array([self.instant() for _ in range(rows)], np.uint64)
             record.size = np.array([rng.randrange(20_000) for _ in range(rows)], np.uint32)
             record.crc = np.array([rng.getrandbits(32) for _ in range(rows)], np.uint32)
+            if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3:
+                record.rank = np.array([rng.choice([0, 1, 7, 65_535]) for _ in range(rows)], np.uint16)
             for row in range(rows):
                 key = record.sequence << 16 | row
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
@@ -203,6 +210,8 @@ class World:
         if record.kind == RecordKind.MOVE:
             back = rng.random() < 0.3
             record.due = np.array([f if back and f < 1 << 48 else self.instant() for f, _ in ids], np.uint64)
+        if record.kind == RecordKind.CHANGE:
+            record.rank = np.array([rng.choice([0, 1, 7, 65_535]) for _ in ids], np.uint16)
         if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
             record.amount_ms = np.array([rng.choice([0, 7, 5000]) for _ in ids], np.uint64)
 

@@ -19,7 +19,15 @@ from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX
 from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
 from dueq_codecs.messages import Code
-from dueq_codecs.records import JobAction, JobState, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import (
+    LEVEL_OF_KINDS,
+    JobAction,
+    JobState,
+    Outcome,
+    Record,
+    RecordKind,
+    RequestRef,
+)
 
 ENDED: Final = (JobState.ABORTED, JobState.CANCELLED)
 LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
@@ -31,7 +39,7 @@ Result = tuple[bytes, int, Code, int, int, int, list[int], bool]
 
 @dataclass(slots=True)
 class NaiveEntry:
-    """One live message; the fields of `ENTRY`."""
+    """One live message; the fields of `WIDE`."""
 
     first: int
     due: int
@@ -49,13 +57,18 @@ class NaiveEntry:
     attempt: int = 0
     lease_ms: int = 0
     consumer: bytes = bytes(16)
+    rank: int = 0
+    group: int = 0
+    version: int = 0
+    recurrence: int = 0
 
     def columns(self) -> tuple[int, ...]:
-        """Return the fields in the order of `ENTRY`."""
+        """Return the fields in the order of `WIDE`."""
         high, low = int.from_bytes(self.consumer[:8], "big"), int.from_bytes(self.consumer[8:], "big")
         return (
             self.wait_at, self.first, self.due, self.sequence, self.token, self.place, high, low, self.size, self.crc,
             self.lease_ms, self.row, self.attempt, self.block_rows, int(self.state), self.flags, self.job,
+            self.rank, self.group, self.version, self.recurrence,
         )  # fmt: skip
 
 
@@ -250,7 +263,7 @@ class Naive:
             if same and entry is not None and entry.state == State.WAITING:
                 return self._reveal(record, key, entry, told)
             return Outcome.STALE
-        if kind in (RecordKind.MOVE, RecordKind.CANCEL):
+        if kind in (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE):
             return self._withdraw(record, at, key, entry if same else None, told)
         return self._settle(record, at, key, entry if same else None, told)
 
@@ -265,7 +278,7 @@ class Naive:
             flags |= FLAG_UPLOAD
         self.live[key] = NaiveEntry(
             max(due, record.stamp, record.job_until), due, record.sequence, at, int(record.size[at]),
-            int(record.crc[at]), *place, flags, number,
+            int(record.crc[at]), *place, flags, number, rank=int(record.rank[at]) if len(record.rank) else 0,
         )  # fmt: skip
         self._wait(key, due, told)
         return Outcome.DONE
@@ -301,7 +314,7 @@ class Naive:
         return Outcome.DONE
 
     def _withdraw(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
-        if entry is None or (record.kind == RecordKind.MOVE and self.state_of(entry) in ENDED):
+        if entry is None or (record.kind != RecordKind.CANCEL and self.state_of(entry) in ENDED):
             return Outcome.NOT_FOUND
         if entry.state == State.LEASED:
             token = int(record.token[at])
@@ -313,6 +326,12 @@ class Naive:
             told.gone.append(key)
         if record.kind == RecordKind.CANCEL:
             self._finish(key)
+            return Outcome.DONE
+        if record.version >= LEVEL_OF_KINDS:
+            entry.version = record.sequence
+        if record.kind == RecordKind.CHANGE:
+            entry.rank = int(record.rank[at])
+            self._wait(key, None, told)
         else:
             entry.due = int(record.due[at])
             self._wait(key, entry.due, told)
@@ -338,15 +357,17 @@ class Naive:
         self._wait(key, not_before, told)
         return Outcome.DONE
 
-    def _wait(self, key: int, not_before: int, told: Told) -> None:
+    def _wait(self, key: int, not_before: int | None, told: Told) -> None:
+        """Wait from that instant on; None: since when it last began to."""
         entry = self.live[key]
         state = self.state_of(entry)
         if state in ENDED:
             self._finish(key)
             return
-        entry.wait_at = max(not_before, self.stamp)
-        if state == JobState.OPEN:
-            entry.wait_at = max(entry.wait_at, self.by_number[entry.job].until)
+        if not_before is not None:
+            entry.wait_at = max(not_before, self.stamp)
+            if state == JobState.OPEN:
+                entry.wait_at = max(entry.wait_at, self.by_number[entry.job].until)
         entry.state, entry.token, entry.lease_ms, entry.consumer = State.WAITING, 0, 0, bytes(16)
         entry.flags &= ~FLAG_FAR
         if entry.wait_at > self.stamp + FAR_MS:

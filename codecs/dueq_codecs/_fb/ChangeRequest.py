@@ -393,8 +393,35 @@ class ChangeRequest(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # ChangeRequest
+    def Rank(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # ChangeRequest
+    def RankAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # ChangeRequest
+    def RankLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def RankIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        return o == 0
+
 def ChangeRequestStart(builder):
-    builder.StartObject(21)
+    builder.StartObject(22)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -591,6 +618,18 @@ def ChangeRequestAddPatient(builder, patient):
 def AddPatient(builder, patient):
     ChangeRequestAddPatient(builder, patient)
 
+def ChangeRequestAddRank(builder, rank):
+    builder.PrependUOffsetTRelativeSlot(21, flatbuffers.number_types.UOffsetTFlags.py_type(rank), 0)
+
+def AddRank(builder, rank):
+    ChangeRequestAddRank(builder, rank)
+
+def ChangeRequestStartRankVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartRankVector(builder, numElems):
+    return ChangeRequestStartRankVector(builder, numElems)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -628,6 +667,7 @@ class ChangeRequestT(object):
         jobAction = 0,
         keyed = False,
         patient = False,
+        rank = None,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -650,6 +690,7 @@ class ChangeRequestT(object):
         self.jobAction = jobAction  # type: int
         self.keyed = keyed  # type: bool
         self.patient = patient  # type: bool
+        self.rank = rank  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -759,6 +800,13 @@ class ChangeRequestT(object):
         self.jobAction = changeRequest.JobAction()
         self.keyed = changeRequest.Keyed()
         self.patient = changeRequest.Patient()
+        if not changeRequest.RankIsNone():
+            if np is None:
+                self.rank = []
+                for i in range(changeRequest.RankLength()):
+                    self.rank.append(changeRequest.Rank(i))
+            else:
+                self.rank = changeRequest.RankAsNumpy()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -852,6 +900,14 @@ class ChangeRequestT(object):
                 for i in reversed(range(len(self.job))):
                     builder.PrependUint8(self.job[i])
                 job = builder.EndVector()
+        if self.rank is not None:
+            if np is not None and type(self.rank) is np.ndarray:
+                rank = builder.CreateNumpyVector(self.rank)
+            else:
+                ChangeRequestStartRankVector(builder, len(self.rank))
+                for i in reversed(range(len(self.rank))):
+                    builder.PrependUint16(self.rank[i])
+                rank = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -886,5 +942,7 @@ class ChangeRequestT(object):
         ChangeRequestAddJobAction(builder, self.jobAction)
         ChangeRequestAddKeyed(builder, self.keyed)
         ChangeRequestAddPatient(builder, self.patient)
+        if self.rank is not None:
+            ChangeRequestAddRank(builder, rank)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -132,8 +132,62 @@ class Push(object):
             return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
         return 0
 
+    # Push
+    def Rank(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Push
+    def RankAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Push
+    def RankLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def RankIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        return o == 0
+
+    # Push
+    def Version(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Push
+    def VersionAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Push
+    def VersionLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def VersionIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        return o == 0
+
 def PushStart(builder):
-    builder.StartObject(10)
+    builder.StartObject(12)
 
 def Start(builder):
     PushStart(builder)
@@ -210,6 +264,30 @@ def PushAddMonoUs(builder, monoUs):
 def AddMonoUs(builder, monoUs):
     PushAddMonoUs(builder, monoUs)
 
+def PushAddRank(builder, rank):
+    builder.PrependUOffsetTRelativeSlot(10, flatbuffers.number_types.UOffsetTFlags.py_type(rank), 0)
+
+def AddRank(builder, rank):
+    PushAddRank(builder, rank)
+
+def PushStartRankVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartRankVector(builder, numElems):
+    return PushStartRankVector(builder, numElems)
+
+def PushAddVersion(builder, version):
+    builder.PrependUOffsetTRelativeSlot(11, flatbuffers.number_types.UOffsetTFlags.py_type(version), 0)
+
+def AddVersion(builder, version):
+    PushAddVersion(builder, version)
+
+def PushStartVersionVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartVersionVector(builder, numElems):
+    return PushStartVersionVector(builder, numElems)
+
 def PushEnd(builder):
     return builder.EndObject()
 
@@ -237,6 +315,8 @@ class PushT(object):
         rows = None,
         incarnation = 0,
         monoUs = 0,
+        rank = None,
+        version = None,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -248,6 +328,8 @@ class PushT(object):
         self.rows = rows  # type: Optional[List[dueq_codecs._fb.PushRow.PushRowT]]
         self.incarnation = incarnation  # type: int
         self.monoUs = monoUs  # type: int
+        self.rank = rank  # type: Optional[List[int]]
+        self.version = version  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -293,6 +375,20 @@ class PushT(object):
                     self.rows.append(pushRow_)
         self.incarnation = push.Incarnation()
         self.monoUs = push.MonoUs()
+        if not push.RankIsNone():
+            if np is None:
+                self.rank = []
+                for i in range(push.RankLength()):
+                    self.rank.append(push.Rank(i))
+            else:
+                self.rank = push.RankAsNumpy()
+        if not push.VersionIsNone():
+            if np is None:
+                self.version = []
+                for i in range(push.VersionLength()):
+                    self.version.append(push.Version(i))
+            else:
+                self.version = push.VersionAsNumpy()
 
     # PushT
     def Pack(self, builder):
@@ -313,6 +409,22 @@ class PushT(object):
             for i in reversed(range(len(self.rows))):
                 self.rows[i].Pack(builder)
             rows = builder.EndVector()
+        if self.rank is not None:
+            if np is not None and type(self.rank) is np.ndarray:
+                rank = builder.CreateNumpyVector(self.rank)
+            else:
+                PushStartRankVector(builder, len(self.rank))
+                for i in reversed(range(len(self.rank))):
+                    builder.PrependUint16(self.rank[i])
+                rank = builder.EndVector()
+        if self.version is not None:
+            if np is not None and type(self.version) is np.ndarray:
+                version = builder.CreateNumpyVector(self.version)
+            else:
+                PushStartVersionVector(builder, len(self.version))
+                for i in reversed(range(len(self.version))):
+                    builder.PrependUint64(self.version[i])
+                version = builder.EndVector()
         PushStart(builder)
         if self.topic is not None:
             PushAddTopic(builder, topic)
@@ -328,5 +440,9 @@ class PushT(object):
             PushAddRows(builder, rows)
         PushAddIncarnation(builder, self.incarnation)
         PushAddMonoUs(builder, self.monoUs)
+        if self.rank is not None:
+            PushAddRank(builder, rank)
+        if self.version is not None:
+            PushAddVersion(builder, version)
         push = PushEnd(builder)
         return push

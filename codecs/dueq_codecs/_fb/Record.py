@@ -547,8 +547,35 @@ class Record(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # Record
+    def Rank(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Record
+    def RankAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Record
+    def RankLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def RankIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        return o == 0
+
 def RecordStart(builder):
-    builder.StartObject(26)
+    builder.StartObject(27)
 
 def Start(builder):
     RecordStart(builder)
@@ -811,6 +838,18 @@ def RecordAddKeyed(builder, keyed):
 def AddKeyed(builder, keyed):
     RecordAddKeyed(builder, keyed)
 
+def RecordAddRank(builder, rank):
+    builder.PrependUOffsetTRelativeSlot(26, flatbuffers.number_types.UOffsetTFlags.py_type(rank), 0)
+
+def AddRank(builder, rank):
+    RecordAddRank(builder, rank)
+
+def RecordStartRankVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartRankVector(builder, numElems):
+    return RecordStartRankVector(builder, numElems)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -853,6 +892,7 @@ class RecordT(object):
         jobUntil = 0,
         jobAction = 0,
         keyed = False,
+        rank = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -880,6 +920,7 @@ class RecordT(object):
         self.jobUntil = jobUntil  # type: int
         self.jobAction = jobAction  # type: int
         self.keyed = keyed  # type: bool
+        self.rank = rank  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1030,6 +1071,13 @@ class RecordT(object):
         self.jobUntil = record.JobUntil()
         self.jobAction = record.JobAction()
         self.keyed = record.Keyed()
+        if not record.RankIsNone():
+            if np is None:
+                self.rank = []
+                for i in range(record.RankLength()):
+                    self.rank.append(record.Rank(i))
+            else:
+                self.rank = record.RankAsNumpy()
 
     # RecordT
     def Pack(self, builder):
@@ -1169,6 +1217,14 @@ class RecordT(object):
                 for i in reversed(range(len(self.job))):
                     builder.PrependUint8(self.job[i])
                 job = builder.EndVector()
+        if self.rank is not None:
+            if np is not None and type(self.rank) is np.ndarray:
+                rank = builder.CreateNumpyVector(self.rank)
+            else:
+                RecordStartRankVector(builder, len(self.rank))
+                for i in reversed(range(len(self.rank))):
+                    builder.PrependUint16(self.rank[i])
+                rank = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1213,5 +1269,7 @@ class RecordT(object):
         RecordAddJobUntil(builder, self.jobUntil)
         RecordAddJobAction(builder, self.jobAction)
         RecordAddKeyed(builder, self.keyed)
+        if self.rank is not None:
+            RecordAddRank(builder, rank)
         record = RecordEnd(builder)
         return record

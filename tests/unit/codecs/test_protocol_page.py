@@ -103,11 +103,16 @@ def test_columns_of_an_operation(row: Row) -> None:
     job = {"job": bytes(16), "job_action": records.JobAction.COMMIT} if kind == kind.JOB else {}
 
     def fault(*columns: str) -> str | None:
-        types = {"target_row": SAMPLES["u16"], "size": SAMPLES["u32"], "crc": SAMPLES["u32"]}
+        types = {
+            "target_row": SAMPLES["u16"],
+            "rank": SAMPLES["u16"],
+            "size": SAMPLES["u32"],
+            "crc": SAMPLES["u32"],
+        }
         values = {name: types.get(name, SAMPLES["u64"])(1) for name in columns}
         return fault_of_request(messages.ChangeRequest(1, kind, "t", 1, bytes(16), 1, 0, **values, **job))  # type: ignore[arg-type]
 
-    optional = {"upload"} if kind == kind.INSERT else set()
+    optional = {"upload", "rank"} if kind == kind.INSERT else set()
     assert fault(*said) is None
     assert fault(*[name for name in said if name not in optional]) is None
     for name in set(REQUEST_COLUMNS) - set(said) - {"token"}:

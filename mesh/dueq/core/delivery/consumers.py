@@ -270,7 +270,9 @@ class Consumers:
 
     # -------------------------------------------------------------- dealing
 
-    def deal(self, sizes: npt.NDArray[np.uint32], waits: U64, runs: Runs, now: Now) -> Deal:
+    def deal(
+        self, sizes: npt.NDArray[np.uint32], waits: U64, runs: Runs, now: Now, *, strict: bool = False
+    ) -> Deal:
         """Deal rows to the line in turn and count them as out.
 
         Args:
@@ -278,6 +280,7 @@ class Consumers:
             waits: when each is due (ms); what is due already, the present millisecond.
             runs: what was dealt in this turn before; begun with an empty one.
             now: the instant.
+            strict: nothing that comes after a row that fits nobody is dealt.
         """
         count = len(sizes)
         hand = _Hand()
@@ -298,7 +301,7 @@ class Consumers:
                     run = runs[instants[at]] = Run(session, most)
                 session = run.session
                 if session.bytes_out + upto[-1] - upto[at] > session.credit_bytes:
-                    self._deal_by_bytes(hand, sizes.tolist(), instants, at, runs, now)
+                    self._deal_by_bytes(hand, sizes.tolist(), instants, at, runs, now, strict=strict)
                     return hand.deal(count)
                 alone = len(self._line) == 1
                 rows = min(count - at if alone else min(run.left, end - at), free)
@@ -324,7 +327,15 @@ class Consumers:
         return None, 0
 
     def _deal_by_bytes(
-        self, hand: _Hand, sizes: list[int], waits: list[int], first: int, runs: Runs, now: Now
+        self,
+        hand: _Hand,
+        sizes: list[int],
+        waits: list[int],
+        first: int,
+        runs: Runs,
+        now: Now,
+        *,
+        strict: bool,
     ) -> None:
         """Deal one by one where bytes of credit are short.
 
@@ -340,7 +351,7 @@ class Consumers:
             if run is None or run.left <= 0 or run.session in left_out or not run.session.takes(size, now):
                 taker = self._first_to_take(turn, size, now)
                 if taker is None:
-                    if not turn:
+                    if strict or not turn:
                         break
                     emptiest = min(turn, key=lambda entry: entry[2].bytes_out)
                     turn.remove(emptiest)

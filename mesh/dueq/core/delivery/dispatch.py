@@ -112,7 +112,7 @@ class TopicDispatcher:
             topic, broker_id, incarnation, metrics, self._lanes, self._consumers, self._send_push
         )
         self._successors = Successors()
-        self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN
+        self._look_ahead_ms = limits.LOOK_AHEAD_MS_MIN if turns.looks_ahead else 0
         self._paused = True
         self._dirty = False  # something was handed in since the last tick
 
@@ -249,6 +249,7 @@ class TopicDispatcher:
         """
         mesh_us = clock.mesh_now_us(now)
         self._clock.tick(mesh_us, now)
+        look_ahead_ms = look_ahead_ms if self._turns.looks_ahead else 0
         self._look_ahead_ms = look_ahead_ms
         self._paused = paused
         self._leasing.begin_tick()

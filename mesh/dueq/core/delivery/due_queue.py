@@ -27,8 +27,8 @@ NEVER_MS: Final = 1 << 62
 SPARE_PLACES: Final = 256
 """Dead places that are always allowed, so that a small heap is not rebuilt again and again."""
 WAITING: Final = int(State.WAITING)
-_KEY_BITS: Final = 56
-_KEY_MASK: Final = (1 << _KEY_BITS) - 1
+KEY_BITS: Final = 56
+KEY_MASK: Final = (1 << KEY_BITS) - 1
 
 
 class DueQueue:
@@ -50,29 +50,29 @@ class DueQueue:
     @property
     def head_ms(self) -> int:
         """Instant of the soonest place (its message may be gone); NEVER_MS when there is none."""
-        return self._heap[0] >> _KEY_BITS if self._heap else NEVER_MS
+        return self._heap[0] >> KEY_BITS if self._heap else NEVER_MS
 
     def add(self, entries: Entries) -> None:
         """Enter waiting messages; those that are in already do no harm."""
         waits = entries["wait_at"].tolist()
         if len(waits) == 1:
             key = int(entries["sequence"][0]) << 16 | int(entries["row"][0])
-            heappush(self._heap, waits[0] << _KEY_BITS | key)
+            heappush(self._heap, waits[0] << KEY_BITS | key)
             return
         keys = keys_of(entries).tolist()
         heap = self._heap
         if len(keys) * 4 < len(heap):
             for wait_at, key in zip(waits, keys, strict=True):
-                heappush(heap, wait_at << _KEY_BITS | key)
+                heappush(heap, wait_at << KEY_BITS | key)
         else:
-            heap += [wait_at << _KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
+            heap += [wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
             heapify(heap)
 
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""
         keys = keys_of(entries).tolist()
         waits = entries["wait_at"].tolist()
-        self._heap = [wait_at << _KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
+        self._heap = [wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
         heapify(self._heap)
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
@@ -87,7 +87,7 @@ class DueQueue:
             Waiting entries in order. Fewer than `limit` does not mean that there are no more.
         """
         while True:
-            places = self._pop_places((until_ms + 1) << _KEY_BITS, limit)
+            places = self._pop_places((until_ms + 1) << KEY_BITS, limit)
             if not places:
                 return NO_ENTRIES
             found = self._valid(places, taken)
@@ -110,9 +110,9 @@ class DueQueue:
 
     def _valid(self, places: list[int], taken: KeysView[int]) -> Entries:
         """Return the entries that still wait at their place and that nobody has taken."""
-        keys = [place & _KEY_MASK for place in places]
+        keys = [place & KEY_MASK for place in places]
         rows = self._rows(np.array(keys, np.uint64))
-        waits = [place >> _KEY_BITS for place in places]
+        waits = [place >> KEY_BITS for place in places]
         free = taken.isdisjoint(keys)
         states = rows["state"].tolist()
         if free and rows["wait_at"].tolist() == waits and states.count(WAITING) == len(states):
@@ -124,14 +124,17 @@ class DueQueue:
 
     def count_until(self, until_ms: int, limit: int) -> int:
         """Return about how many wait until `until_ms`, at most `limit`; costs as much as it counts."""
-        heap = self._heap
-        bound = (until_ms + 1) << _KEY_BITS
-        size = len(heap)
-        count = 0
-        open_places = [0]
-        while open_places and count < limit:
-            at = open_places.pop()
-            if at < size and heap[at] < bound:
-                count += 1
-                open_places += (2 * at + 1, 2 * at + 2)
-        return count
+        return count_below(self._heap, (until_ms + 1) << KEY_BITS, limit)
+
+
+def count_below(heap: list[int], bound: int, limit: int) -> int:
+    """Return how many places of a heap are below a bound, at most `limit`; costs as much as it counts."""
+    size = len(heap)
+    count = 0
+    open_places = [0]
+    while open_places and count < limit:
+        at = open_places.pop()
+        if at < size and heap[at] < bound:
+            count += 1
+            open_places += (2 * at + 1, 2 * at + 2)
+    return count

@@ -16,10 +16,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, Entries, keys_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of
+from dueq.core.state.entry_rows import EntryRows, Slots
 from dueq_codecs.records import U64
 
-Slots = npt.NDArray[np.intp]
 I64 = npt.NDArray[np.int64]
 Body = bytes | memoryview
 
@@ -27,7 +27,6 @@ NEVER_US: Final = 1 << 61
 FEW: Final = 16
 """So few values are faster looked at one by one than through numpy."""
 _CAPACITY_MIN: Final = 64
-_WORDS: Final = ENTRY.itemsize // 8
 
 
 class Phase:
@@ -55,7 +54,6 @@ class LeaseTable:
 
     Attributes:
         slot_of: key -> slot of every lease that is not FREE.
-        entry: the leased entries (the waiting ones, while PROPOSED).
         phase: Phase per slot.
         token: log sequence of the LEASE record; 0 when FREE.
         owner: number of the consumer's session.
@@ -68,7 +66,7 @@ class LeaseTable:
 
     def __init__(self) -> None:
         self.slot_of: dict[int, int] = {}
-        self.entry = np.zeros(0, ENTRY)
+        self._entries = EntryRows()
         self.phase = np.zeros(0, np.uint8)
         self.token = np.zeros(0, np.uint64)
         self.owner = np.zeros(0, np.int64)
@@ -84,12 +82,14 @@ class LeaseTable:
     def __len__(self) -> int:
         return len(self.slot_of)
 
+    @property
+    def entry(self) -> Entries:
+        """The leased entries by slot (the waiting ones, while PROPOSED)."""
+        return self._entries.rows
+
     def _grow(self, capacity: int) -> None:
         old = len(self.phase)
-        entry = np.zeros(capacity, ENTRY)
-        entry[:old] = self.entry
-        self.entry = entry
-        self._words = entry.view("<u8").reshape(-1, _WORDS)
+        self._entries.resize(capacity)
         for name in ("phase", "token", "owner", "act_us", "ready", "staged"):
             column = getattr(self, name)
             setattr(self, name, np.concatenate((column, np.zeros(capacity - old, column.dtype))))
@@ -112,7 +112,7 @@ class LeaseTable:
             taken += range(self.high, self.high + fresh)
             self.high += fresh
         slots = np.array(taken, np.intp)
-        self._words[slots] = entries.view("<u8").reshape(-1, _WORDS)
+        self._entries.put(slots, entries)
         self.phase[slots] = phase
         self.token[slots] = token
         self.owner[slots] = owner
@@ -129,7 +129,7 @@ class LeaseTable:
 
     def rewrite(self, slots: Slots, entries: Entries) -> None:
         """Put the entries as they are now."""
-        self._words[slots] = entries.view("<u8").reshape(-1, _WORDS)
+        self._entries.put(slots, entries)
 
     def remove(self, slots: Slots, keys: Iterable[int]) -> None:
         """Forget leases; `keys` are those of the slots."""

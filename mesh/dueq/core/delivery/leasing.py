@@ -93,7 +93,9 @@ class Leasing:
             lane.queue.add(entries[count:])
             entries = entries[:count]
         waits = np.maximum(entries["wait_at"], np.uint64(mesh_ms))
-        rows, owners, column = self._consumers.deal(entries["size"], waits, runs, now)
+        rows, owners, column = self._consumers.deal(
+            entries["size"], waits, runs, now, strict=self._turns.strict
+        )
         if rows is not None:
             left = np.ones(len(entries), np.bool_)
             left[rows] = False

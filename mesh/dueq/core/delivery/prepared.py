@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.leases import FEW, LeaseTable, Phase, Slots
-from dueq.core.ports.entry import FLAG_KEYED, Entries, keys_of
+from dueq.core.ports.entry import FLAG_KEYED, Entries, is_wide, keys_of
 from dueq.instant import Now
 from dueq_codecs.pushes import PUSH_ROW, PushRows
-from dueq_codecs.records import U32, U64
+from dueq_codecs.records import NO_U16, NO_U64, U16, U32, U64
 
 _WORDS: Final = PUSH_ROW.itemsize // 8
 _TAKEN: Final = ("first", "sequence", "due", "token", "size", "crc", "row", "attempt")
@@ -40,6 +40,31 @@ def lay_out(entries: Entries, uid: U32 | int, left_ms: U32 | npt.NDArray[np.int6
     rows["lease_left_ms"] = left_ms
     rows["keyed"] = entries["flags"] & FLAG_KEYED != 0
     return rows
+
+
+class More(NamedTuple):
+    """What only some messages have: a column each, empty where all are 0."""
+
+    rank: U16
+    version: U64
+
+    def in_order(self, order: list[int]) -> More:
+        """Return the columns in another order."""
+        return More(
+            self.rank[order] if len(self.rank) else self.rank,
+            self.version[order] if len(self.version) else self.version,
+        )
+
+
+NO_MORE: Final = More(NO_U16, NO_U64)
+
+
+def more_of(entries: Entries) -> More:
+    """Return what travels beside the rows of a push."""
+    if not is_wide(entries):
+        return NO_MORE
+    rank, version = entries["rank"].astype(np.uint16), np.ascontiguousarray(entries["version"])
+    return More(rank if rank.any() else NO_U16, version if version.any() else NO_U64)
 
 
 class Piece(NamedTuple):
@@ -61,6 +86,7 @@ class Piece(NamedTuple):
     lease_us: int
     first: int
     """Rows that are delivered for the first time."""
+    more: More = NO_MORE
 
     def is_whole(self, leases: LeaseTable, now: Now) -> bool:
         """Whether all of it may leave as it was laid out."""
@@ -111,6 +137,7 @@ class Prepared:
             piece = Piece(
                 due[begin], owner_of[begin], slots[begin:end], places[begin:end], tokens[begin:end], rows[begin:end],
                 names[begin:end], before[end] - before[begin], lengths[begin] * 1000, first[end] - first[begin],
+                more_of(entries[begin:end]),
             )  # fmt: skip
             heappush(self._heap, (piece.wait_ms, self._places, piece))
 
@@ -133,17 +160,37 @@ class Frame(NamedTuple):
     rows: PushRows
     order: list[int] | None
     """Where each row's payload is among those of the pieces, one piece after the other; None: in that order."""
+    more: More
 
 
 def joined(pieces: list[Piece]) -> Frame:
     """Put the rows of pieces together, in order of (wait_at, log sequence, row)."""
     if len(pieces) == 1:
-        return Frame(pieces[0].rows, None)
+        return Frame(pieces[0].rows, None, pieces[0].more)
     # As plain words: numpy copies structured rows field by field.
     words = np.concatenate([piece.rows.view("<u8").reshape(-1, _WORDS) for piece in pieces])
+    more = NO_MORE if all(piece.more is NO_MORE for piece in pieces) else _more_of_all(pieces)
     order: list[int] | None = None
     if any(after.wait_ms <= before.wait_ms for before, after in pairwise(pieces)):
-        ranks = [(piece.wait_ms, key) for piece in pieces for key in piece.keys]
-        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        places = [(piece.wait_ms, key) for piece in pieces for key in piece.keys]
+        order = sorted(range(len(places)), key=places.__getitem__)
         words = words[order]
-    return Frame(words.reshape(-1).view(PUSH_ROW), order)
+        more = more.in_order(order)
+    return Frame(words.reshape(-1).view(PUSH_ROW), order, more)
+
+
+def _more_of_all(pieces: list[Piece]) -> More:
+    """Return the columns of pieces one after the other, with zeros where some have none."""
+    found = []
+    for name, empty in NO_MORE._asdict().items():
+        columns = [getattr(piece.more, name) for piece in pieces]
+        if any(map(len, columns)):
+            sizes = [len(piece.keys) for piece in pieces]
+            columns = [
+                column if len(column) else np.zeros(size, empty.dtype)
+                for column, size in zip(columns, sizes, strict=True)
+            ]
+            found.append(np.concatenate(columns))
+        else:
+            found.append(empty)
+    return More(*found)

@@ -15,8 +15,8 @@ import numpy as np
 from dueq.core.delivery.consumers import ConsumerSession, SentPush
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import I64, Body, Phase, Slots, inline_sizes, total
-from dueq.core.delivery.prepared import lay_out
-from dueq.core.ports.entry import ENTRY, Entries, keys_of
+from dueq.core.delivery.prepared import lay_out, more_of
+from dueq.core.ports.entry import Entries, is_wide, joined, keys_of
 from dueq.instant import Now
 from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push
@@ -46,15 +46,9 @@ def gather(parts: list[tuple[Lane, Slots]]) -> Leaving:
         lanes,
         np.repeat(np.arange(len(parts), dtype=np.intp), [len(slots) for _, slots in parts]),
         np.concatenate([slots for _, slots in parts]),
-        _joined([lane.leases.entry.take(slots) for lane, slots in parts]),
+        joined([lane.leases.entry.take(slots) for lane, slots in parts]),
         np.concatenate([lane.leases.owner[slots] for lane, slots in parts]),
     )
-
-
-def _joined(pieces: list[Entries]) -> Entries:
-    """Concatenate as raw bytes: numpy copies structured rows field by field."""
-    width = ENTRY.itemsize // 8
-    return np.concatenate([piece.view("<u8").reshape(-1, width) for piece in pieces]).reshape(-1).view(ENTRY)
 
 
 def _pick(leaving: Leaving, at: Slots) -> Leaving:
@@ -67,7 +61,13 @@ def frames(leaving: Leaving) -> Iterator[tuple[int, Leaving]]:
     owners = leaving.owners
     first = int(owners[0])
     waits = leaving.entries["wait_at"]
-    if len(owners) > 1 and ((owners != first).any() or (waits[1:] <= waits[:-1]).any()):
+    if is_wide(leaving.entries):
+        leaving = _pick(
+            leaving, np.lexsort((keys_of(leaving.entries), waits, leaving.entries["rank"], owners))
+        )
+        owners = leaving.owners
+        starts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(owners)]
+    elif len(owners) > 1 and ((owners != first).any() or (waits[1:] <= waits[:-1]).any()):
         leaving = _pick(leaving, np.lexsort((keys_of(leaving.entries), waits, owners)))
         owners = leaving.owners
         starts = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(owners)]
@@ -132,6 +132,7 @@ def build(
         rows=lay_out(entries, uid, left_ms),
         incarnation=incarnation,
         mono_us=now.mono_us,
+        **more_of(entries)._asdict(),
     )
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
 

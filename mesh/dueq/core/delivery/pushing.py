@@ -96,7 +96,7 @@ class Pushing:
         self, mine: _Mine, session: ConsumerSession, route: Route, epoch: int, now: Now, mesh_us: int
     ) -> None:
         mine.sort(key=lambda pair: pair[1].wait_ms)
-        rows, order = joined([piece for _, piece in mine])
+        rows, order, more = joined([piece for _, piece in mine])
         session.push_number += 1
         parts = [(lane.uid, piece.slots, piece.tokens) for lane, piece in mine]
         session.unseen.append(SentPush(session.push_number, now.mono_us, True, parts))
@@ -108,7 +108,7 @@ class Pushing:
             bodies = [bodies[at] for at in order]
         push = Push(
             self._topic, session.consumer_id, session.attach, session.push_number, epoch, mesh_us,
-            self._broker_id, rows, self._incarnation, now.mono_us,
+            self._broker_id, rows, self._incarnation, now.mono_us, *more,
         )  # fmt: skip
         self._send(route, push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)])
 

@@ -12,20 +12,10 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from dueq.core.delivery.due_queue import DueQueue
-from dueq.core.ports.entry import Entries
-from dueq_codecs.records import U64
-
-
-class HotMessages(Protocol):
-    """The applied state of a led partition, as far as a queue reads it."""
-
-    def rows(self, keys: U64) -> Entries:
-        """Return the entry of each key, in order; state ABSENT where memory holds none."""
-        ...
-
-    def end_of(self, of: int) -> tuple[int, int] | None:
-        """Return the position behind which more of a class may be that is only on disk; None: there is no more."""
-        ...
+from dueq.core.delivery.hot_messages import HotMessages
+from dueq.core.delivery.priority_queue import PriorityQueue
+from dueq.core.ports.entry import NO_ENTRIES, Entries, joined
+from dueq.core.state.priority import ranks_of
 
 
 class WaitingQueue(Protocol):
@@ -117,19 +107,33 @@ class Picks:
     def take(self, lane: Queued, until_ms: int, limit: int) -> int:
         """Choose up to `limit` messages of a partition that wait until then; returns how many it were."""
         entries = lane.take_waiting(until_ms, min(limit, self.room(lane.uid)))
-        if len(entries):
-            self.entries.setdefault(lane.uid, []).append(entries)
-            self._rooms[lane.uid] -= len(entries)
+        self.add(lane.uid, entries)
         return len(entries)
+
+    def add(self, uid: int, entries: Entries) -> None:
+        """Choose these messages of a partition, for which there is room."""
+        if len(entries):
+            self.entries.setdefault(uid, []).append(entries)
+            self._rooms[uid] = self.room(uid) - len(entries)
 
     def of(self, uid: int) -> Entries:
         """Return all that was chosen of a partition."""
         pieces = self.entries[uid]
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        return joined(pieces)
 
 
 class Turns(Protocol):
-    """The leader's side of a kind of topic."""
+    """The leader's side of a kind of topic.
+
+    Attributes:
+        looks_ahead: messages are leased before they are due.
+        strict: what comes later is not leased before what comes first, even if there is no credit for its bytes.
+    """
+
+    @property
+    def looks_ahead(self) -> bool: ...
+    @property
+    def strict(self) -> bool: ...
 
     def queue(self, messages: HotMessages) -> WaitingQueue:
         """Return an empty queue for a partition that is led from now on."""
@@ -142,6 +146,9 @@ class Turns(Protocol):
 
 class TimelineTurns:
     """The soonest first, all partitions in even shares."""
+
+    looks_ahead: Final = True
+    strict: Final = False
 
     def queue(self, messages: HotMessages) -> WaitingQueue:
         """Return an empty queue."""
@@ -175,8 +182,42 @@ class TimelineTurns:
         return free
 
 
+class PriorityTurns:
+    """The smallest rank first, over all partitions that this broker leads; only what is ready.
+
+    A lease ahead of its time would take credit from what is more urgent and becomes ready before.
+    """
+
+    looks_ahead: Final = False
+    strict: Final = True
+
+    def queue(self, messages: HotMessages) -> WaitingQueue:
+        """Return an empty queue."""
+        return PriorityQueue(messages)
+
+    def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
+        """Choose the first of what all partitions have; what is not chosen goes back."""
+        found = [
+            (lane, lane.take_waiting(demand.mesh_ms, min(demand.free, picks.room(lane.uid))))
+            for lane in lanes
+        ]
+        if len(found) == 1:
+            lane, entries = found[0]
+            picks.add(lane.uid, entries)
+            return
+        rows = joined([entries for _, entries in found]) if found else NO_ENTRIES
+        chosen = np.zeros(len(rows), np.bool_)
+        chosen[np.lexsort((rows["wait_at"], ranks_of(rows)))[: demand.free]] = True
+        at = 0
+        for lane, entries in found:
+            mine = chosen[at : at + len(entries)]
+            picks.add(lane.uid, entries[mine])
+            lane.queue.add(entries[~mine])
+            at += len(entries)
+
+
 TIMELINE_TURNS: Final = TimelineTurns()
-TURNS: Final[dict[str, Turns]] = {"timeline": TIMELINE_TURNS}
+TURNS: Final[dict[str, Turns]] = {"timeline": TIMELINE_TURNS, "priority": PriorityTurns()}
 """By kind of topic."""
 
 

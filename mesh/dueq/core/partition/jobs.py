@@ -23,8 +23,9 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.partition.care import CaredPartition
-from dueq.core.ports.entry import NO_ENTRIES, Entries, keys_of
-from dueq.core.ports.persistence import IndexScanned, ScanIndex
+from dueq.core.partition.index_walk import IndexWalk
+from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq.core.ports.persistence import IndexScanned
 from dueq.core.state.applied import Applied
 from dueq.core.state.job import Job
 from dueq.core.state.job_table import JobTable
@@ -68,21 +69,19 @@ class _Pass:
 
     Attributes:
         job, state: whose messages, and what has been decided.
-        after: (wait_at, key) behind which to read on.
+        walk: where it is; None: nothing has to be read.
         reading: a page, or the checkpoint before the first, is on its way.
         chosen: messages of the last page that no record names yet.
         last: sequence of the last record proposed.
-        exhausted: nothing lies behind `after`.
         cleared: the record that ends it was proposed.
     """
 
     job: Job
     state: JobState
-    after: tuple[int, int] = (0, -1)
+    walk: IndexWalk | None = None
     reading: bool = True
     chosen: Entries = field(default_factory=lambda: NO_ENTRIES)
     last: int = 0
-    exhausted: bool = False
     cleared: bool = False
 
     @property
@@ -232,43 +231,32 @@ class Jobs:
     def _start(self, job: Job, now: Now) -> None:
         work = self._passes[job.state == JobState.COMMITTED] = _Pass(job, job.state)
         if work.reveals and (not job.waiting or self._mesh_ms(now) >= job.until):
-            work.reading, work.exhausted = False, True  # nothing is hidden (any more)
+            work.reading = False  # nothing is hidden (any more)
             self._go_on(work, now)
             return
 
         def durable(hidden: frozenset[int], then: Now) -> None:
             if self._passes.get(work.reveals) is work:
-                low_water = self._partition.timeline.low_water
-                work.after = (low_water if job.state == JobState.CANCELLED else job.until, -1)
-                self._read(work)
+                timeline = self._partition.timeline
+                from_ms = timeline.low_water if job.state == JobState.CANCELLED else job.until
+                # What was hidden waits for that instant exactly.
+                until_ms = job.until if work.reveals else None
+                work.walk = IndexWalk(self._partition.uid, timeline.order.class_bytes, from_ms, until_ms)
+                self._read(work, work.walk)
 
         self._partition.checkpoints.after(durable, now)
 
-    def _read(self, work: _Pass) -> None:
+    def _read(self, work: _Pass, walk: IndexWalk) -> None:
         work.reading = True
-        uid, after = self._partition.uid, work.after
 
         def read(answer: object, now: Now) -> None:
             assert isinstance(answer, IndexScanned)
             if self._passes.get(work.reveals) is work:
                 work.reading = False
-                self._take_page(work, answer)
+                work.chosen = _of_job(work, walk.take(answer))
                 self._go_on(work, now)
 
-        self._ctx.read(lambda token: ScanIndex(token, uid, *after, limits.HOT_SCAN_ROWS), read)
-
-    def _take_page(self, work: _Pass, page: IndexScanned) -> None:
-        entries, job = page.entries, work.job
-        work.exhausted = page.exhausted
-        if not len(entries):
-            return
-        work.after = (int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0]))
-        wanted = entries["job"] == job.number
-        if work.reveals:
-            # What was hidden waits for that instant exactly.
-            wanted &= (entries["wait_at"] == job.until) & (entries["due"] < job.until)
-            work.exhausted |= work.after[0] > job.until
-        work.chosen = entries.take(np.flatnonzero(wanted))
+        self._ctx.read(walk.request, read)
 
     def _go_on(self, work: _Pass, now: Now) -> None:
         """Do the next step, if nothing is on its way."""
@@ -282,8 +270,8 @@ class Jobs:
             work.chosen = work.chosen[limits.RECORD_ROWS_MAX :]
         if self._partition.timeline.applied < work.last:
             return
-        if not work.exhausted:
-            self._read(work)
+        if work.walk is not None and not work.walk.ended:
+            self._read(work, work.walk)
         elif work.reveals and not work.cleared:
             work.last = self._propose_job(work.job.key, work.job.until, JobAction.CLEARED, now)
             work.cleared = work.last > 0
@@ -306,3 +294,11 @@ class Jobs:
 
 def _key_of(message: JobAsk | JobTell) -> bytes:
     return message.job_high.to_bytes(8, "big") + message.job_low.to_bytes(8, "big")
+
+
+def _of_job(work: _Pass, entries: Entries) -> Entries:
+    """Return those that the pass is looking for."""
+    wanted = entries["job"] == work.job.number
+    if work.reveals:
+        wanted &= (entries["wait_at"] == work.job.until) & (entries["due"] < work.job.until)
+    return entries.take(np.flatnonzero(wanted))

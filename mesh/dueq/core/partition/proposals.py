@@ -26,12 +26,14 @@ from dueq.core.turn.context import Context, EndOfTurn
 from dueq.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
 from dueq_codecs.records import Record, RecordKind, RequestRef
-from dueq_codecs.rules import batch_key
+from dueq_codecs.rules import batch_key, level_of
+from dueq_codecs.shape import REVOKING
 
 _OPERATIONS = {
     RecordKind.INSERT: "schedule",
     RecordKind.MOVE: "move",
     RecordKind.CANCEL: "cancel",
+    RecordKind.CHANGE: "change",
     RecordKind.ACK: "ack",
     RecordKind.NACK: "nack",
     RecordKind.EXTEND: "extend",
@@ -130,6 +132,13 @@ class Proposals:
         insert = request.kind == RecordKind.INSERT
         if insert and (refusal := check_store(self._ctx.inserts_refused)) is not None:
             return refusal
+        if (wanted := level_of(request)) > self._partition.level:
+            return Refusal(
+                Code.BUSY,
+                f"partition {self._uid} is of feature level {self._partition.level}, this needs {wanted}: some replica"
+                " runs an older version",
+                1000,
+            )
         if request.job and (known := self._partition.full_of_jobs(request.job)):
             return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
@@ -205,17 +214,23 @@ class Proposals:
                 record.upload = _joined(
                     [r.upload if len(r.upload) else np.zeros(r.rows, np.uint64) for r in requests]
                 )
+            if any(len(r.rank) for r in requests):
+                record.rank = _joined(
+                    [r.rank if len(r.rank) else np.zeros(r.rows, np.uint16) for r in requests]
+                )
             return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
         record.first = _joined([r.first for r in requests])
         record.target_sequence = _joined([r.target_sequence for r in requests])
         record.target_row = _joined([r.target_row for r in requests])
-        if record.kind in (RecordKind.MOVE, RecordKind.CANCEL):
+        if record.kind in REVOKING:
             keys = (record.target_sequence << np.uint64(16)) | record.target_row
             record.token = self._dispatcher.withhold(self._uid, keys)
         else:
             record.token = _joined([r.token for r in requests])
         if record.kind == RecordKind.MOVE:
             record.due = _joined([r.due for r in requests])
+        if record.kind == RecordKind.CHANGE:
+            record.rank = _joined([r.rank for r in requests])
         if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
             record.amount_ms = _joined([r.amount_ms for r in requests])
         if record.kind == RecordKind.EXTEND:

@@ -13,6 +13,7 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.ports.membership import Topic
+from dueq.core.state.order import order_of
 from dueq.instant import Now
 from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
@@ -24,6 +25,7 @@ CHANGES = frozenset(
         RecordKind.INSERT,
         RecordKind.MOVE,
         RecordKind.CANCEL,
+        RecordKind.CHANGE,
         RecordKind.ACK,
         RecordKind.NACK,
         RecordKind.EXTEND,
@@ -55,6 +57,8 @@ def check_change(
         return invalid(f"{request.kind.name} is not an operation of clients")
     if not 1 <= request.rows <= limits.REQUEST_ROWS_MAX:
         return invalid(f"a request has 1 to {limits.REQUEST_ROWS_MAX} rows, not {request.rows}")
+    if len(request.rank) and not order_of(topic.kind).has_ranks:
+        return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
     if request.sequence < 1:
         return invalid(f"request sequences count from 1, not {request.sequence}")
     if request.kind == RecordKind.INSERT:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, block_starts
+from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, WIDE, Entries, State, block_starts
 from dueq.limits import BLOCK_BYTES
 from dueq_codecs.records import Record
 from dueq_codecs.rules import first_instants
@@ -16,7 +16,7 @@ def inserted_entries(record: Record, job: int = 0) -> Entries:
     `block_rows` counts the rows whose bytes are in the block: those with an upload are not among them.
     """
     count = record.rows
-    rows = np.zeros(count, ENTRY)
+    rows = np.zeros(count, WIDE if len(record.rank) else ENTRY)
     rows["wait_at"] = rows["first"] = first_instants(record.due, record.stamp, record.job_until)
     rows["due"] = record.due
     rows["sequence"] = record.sequence
@@ -26,6 +26,8 @@ def inserted_entries(record: Record, job: int = 0) -> Entries:
     rows["job"] = job
     if count > 1:
         rows["row"] = np.arange(count, dtype=np.uint16)
+    if len(record.rank):
+        rows["rank"] = record.rank
     _place(record, rows)
     if record.keyed:
         rows["flags"] |= FLAG_KEYED

@@ -4,7 +4,8 @@
     -        INSERT              WAITING at max(due, stamp)
     WAITING  LEASE               LEASED, token = this record, attempt + 1
     WAITING  MOVE / CANCEL       WAITING at the new due / finished
-    LEASED   MOVE / CANCEL       the same, its lease taken back, if the row's token revokes it; else "leased"
+    WAITING  CHANGE              WAITING since when it did, with another rank
+    LEASED   MOVE / CANCEL / CHANGE   the same, its lease taken back, if the row's token revokes it; else "leased"
     LEASED   ACK                 finished
     LEASED   NACK                WAITING at max(due, stamp + delay)
     LEASED   EXTEND              LEASED with another length
@@ -26,16 +27,16 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import Entries, State, keys_of
+from dueq.core.ports.entry import Entries, State, joined, keys_of, narrowed, widened
 from dueq.core.state.applied import Applied
 from dueq.core.state.insertion import inserted_entries
 from dueq.core.state.residency import keys_named
 from dueq.core.state.side_tables import SideTables
-from dueq.core.state.table import OnDisk, Slots, Table, joined
+from dueq.core.state.table import OnDisk, Slots, Table
 from dueq.core.state.window import Window
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX
-from dueq_codecs.records import U8, U64, JobState, Outcome, Record, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, U8, U64, JobState, Outcome, Record, RecordKind
 
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
@@ -68,6 +69,7 @@ class LiveMessages:
         self._change_of: dict[RecordKind, Callable[[Record, Index, Slots, Entries, Applied], U8]] = {
             RecordKind.MOVE: self._withdraw,
             RecordKind.CANCEL: self._withdraw,
+            RecordKind.CHANGE: self._withdraw,
             RecordKind.ACK: self._settle,
             RecordKind.NACK: self._settle,
             RecordKind.EXTEND: self._settle,
@@ -80,7 +82,7 @@ class LiveMessages:
 
     def insert(self, record: Record, chosen: Index | None, job: int, applied: Applied) -> None:
         """Apply an INSERT of the job with this number; the payloads of rows not `chosen` are garbage at once."""
-        rows = inserted_entries(record, job)
+        rows = self.table.fitting(inserted_entries(record, job))
         if chosen is not None:
             kept = np.zeros(len(rows), np.bool_)
             kept[chosen] = True
@@ -184,15 +186,15 @@ class LiveMessages:
             self._finish(slots[ended], gone)
 
     def _withdraw(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
-        """MOVE or CANCEL."""
+        """MOVE, CANCEL or CHANGE."""
         state = rows["state"]
         same = rows["first"] == record.first[at]
-        if record.kind == RecordKind.MOVE and (ended := self.jobs.ended(rows)) is not None:
+        if record.kind != RecordKind.CANCEL and (ended := self.jobs.ended(rows)) is not None:
             same &= ~ended
         waiting = same & (state == State.WAITING)
         if _all(waiting):
             self._stop_waiting(rows)
-            self._moved_or_cancelled(record, at, slots, rows, applied)
+            self._withdrawn(record, at, slots, rows, applied)
             return np.zeros(len(at), np.uint8)
         leased = same & (state == State.LEASED)
         token = record.token[at]
@@ -208,14 +210,19 @@ class LiveMessages:
         done = waiting | revoked
         if done.any():
             outcomes[done] = Outcome.DONE
-            self._moved_or_cancelled(record, at[done], slots[done], _pick(rows, done), applied)
+            self._withdrawn(record, at[done], slots[done], _pick(rows, done), applied)
         return outcomes
 
-    def _moved_or_cancelled(
-        self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied
-    ) -> None:
+    def _withdrawn(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> None:
         if record.kind == RecordKind.CANCEL:
             self._finish(slots, rows)
+            return
+        if record.version >= LEVEL_OF_KINDS:
+            rows = widened(rows)
+            rows["version"] = record.sequence
+        if record.kind == RecordKind.CHANGE:
+            rows["rank"] = record.rank[at]
+            self._wait(record, slots, rows, None, applied)
             return
         rows["due"] = record.due[at]
         self._wait(record, slots, rows, rows["due"], applied)
@@ -271,18 +278,25 @@ class LiveMessages:
 
     # ------------------------------------------------------------ steps
 
-    def _wait(self, record: Record, slots: Slots, rows: Entries, not_before: U64, applied: Applied) -> None:
-        """Let rows wait from now on, at max(not_before, stamp); what is of a job that has ended goes instead."""
+    def _wait(
+        self, record: Record, slots: Slots, rows: Entries, not_before: U64 | None, applied: Applied
+    ) -> None:
+        """Let rows wait; what is of a job that has ended goes instead.
+
+        From now on, at max(not_before, stamp); `not_before` None: since when they last began to.
+        """
         ended = self.jobs.ended(rows)
         if ended is not None:
             self._finish(slots[ended], _pick(rows, ended))
-            slots, rows, not_before = slots[~ended], _pick(rows, ~ended), not_before[~ended]
+            slots, rows = slots[~ended], _pick(rows, ~ended)
+            not_before = not_before[~ended] if not_before is not None else None
             if not len(rows):
                 return
-        hidden_until = self.jobs.not_before(rows)
-        if hidden_until is not None:
-            not_before = np.maximum(not_before, hidden_until)
-        rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))
+        if not_before is not None:
+            hidden_until = self.jobs.not_before(rows)
+            if hidden_until is not None:
+                not_before = np.maximum(not_before, hidden_until)
+            rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))
         rows["state"] = State.WAITING
         for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
             rows[name] = 0
@@ -327,7 +341,7 @@ class LiveMessages:
     def note_finished(self, rows: Entries) -> None:
         """Note messages that have ended: their payloads are garbage."""
         if len(rows):
-            self.finished.append(rows)
+            self.finished.append(narrowed(rows))
             self.finished_count += len(rows)
 
 

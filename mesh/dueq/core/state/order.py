@@ -6,6 +6,7 @@ ready is no replicated state.
 
     kind        class               what is next
     timeline    there is only one   its head
+    priority    the rank            the head of the smallest rank whose head is ready
 
 A kind says here what is a function of the log: which class a message is of, and which of them are in memory
 (`Window`). Whose turn it is among messages that are ready is the leader's, and volatile: `core/delivery/turns.py`.
@@ -17,6 +18,7 @@ from typing import Final, Protocol
 
 from dueq.core.ports.entry import Entries
 from dueq.core.state.job_table import JobTable
+from dueq.core.state.priority import PriorityOrder
 from dueq.core.state.window import HotWindow, Window
 from dueq.errors import UnknownVersion
 from dueq_codecs.records import U64
@@ -28,12 +30,15 @@ class Order(Protocol):
     Attributes:
         kind: as the topic names it.
         class_bytes: length of a class in the keys of the index, big-endian; 0: there is only one class.
+        has_ranks: messages may be given a rank.
     """
 
     @property
     def kind(self) -> str: ...
     @property
     def class_bytes(self) -> int: ...
+    @property
+    def has_ranks(self) -> bool: ...
 
     def classes(self, rows: Entries) -> U64 | None:
         """Return the class of each row; None: all are of the one class (then nobody pays for classes)."""
@@ -54,6 +59,7 @@ class TimelineOrder:
 
     kind: Final = "timeline"
     class_bytes: Final = 0
+    has_ranks: Final = False
 
     def classes(self, rows: Entries) -> U64 | None:
         """None: there is one class."""
@@ -65,7 +71,7 @@ class TimelineOrder:
 
 
 TIMELINE: Final = TimelineOrder()
-ORDERS: Final[dict[str, Order]] = {order.kind: order for order in (TIMELINE,)}
+ORDERS: Final[dict[str, Order]] = {order.kind: order for order in (TIMELINE, PriorityOrder())}
 """By kind of topic. A new kind is a line here and one in `core/delivery/turns.py`."""
 
 

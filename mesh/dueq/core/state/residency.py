@@ -30,7 +30,9 @@ from dueq_codecs.records import U16, U64, JobState, Record, RecordKind
 KEY_NONE: Final = (1 << 64) - 1
 """The key of an id that cannot exist."""
 
-NAMES_WAITING: Final = frozenset((RecordKind.LEASE, RecordKind.MOVE, RecordKind.CANCEL, RecordKind.REVEAL))
+NAMES_WAITING: Final = frozenset(
+    (RecordKind.LEASE, RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE, RecordKind.REVEAL)
+)
 """Kinds that concern waiting messages, which may be on disk only. The other kinds concern leases, and those
 are in memory: a key that is not there then is not leased, whatever the disk has."""
 

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_FAR, FLAG_KEYED, Entries, State
+from dueq.core.ports.entry import ENTRY, FLAG_FAR, FLAG_KEYED, WIDE, Entries, State
 from dueq.core.state.applied import Applied
 from dueq.core.state.live import ATTEMPT_MAX, LEASE_MAX_U32, LiveMessages
 from dueq.core.state.table import FEW, OnDisk, Table
 from dueq.core.state.window import HotWindow
 from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX
-from dueq_codecs.records import NO_U8, U8, Outcome, Record, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, NO_U8, U8, Outcome, Record, RecordKind
 
 _ROW: Final = Struct("<QQQQQQ16sIIIHHHBBI")
 (
@@ -37,6 +37,10 @@ _NOBODY: Final = bytes(16)
 _STATE_AT: Final = 82
 assert ENTRY.fields is not None
 assert ENTRY.fields["state"][1] == _STATE_AT
+_VERSION: Final = Struct("<Q")
+_VERSION_AT: Final = 96
+assert WIDE.fields is not None
+assert WIDE.fields["version"][1] == _VERSION_AT
 _DONE: Final = tuple(np.zeros(rows, np.uint8) for rows in range(FEW + 1))
 for _outcomes in _DONE:
     _outcomes.setflags(write=False)
@@ -90,7 +94,9 @@ class SmallRecords:
         if change is None or len(record.first) != count:
             return None
         slots = self._table.find_few(record.target_sequence, record.target_row)
-        rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * _BYTES)) for slot in slots]
+        if record.kind == RecordKind.MOVE and record.version >= LEVEL_OF_KINDS and self._width == _BYTES:
+            return None  # which makes the table wide
+        rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * self._width)) for slot in slots]
         if not rows or any(row[_JOB] for row in rows):
             return None
         outcomes = change(record, slots, rows)
@@ -111,6 +117,7 @@ class SmallRecords:
         table = self._table
         self._seen = table.rows
         self._cells = table.rows.view(np.uint8).data
+        self._width = table.rows.itemsize
         self._disk, self._pins = table.disk.data, table.pins.data
         self._dirty = table.dirty.data
 
@@ -119,7 +126,7 @@ class SmallRecords:
     def _insert(self, record: Record, applied: Applied) -> U8 | None:
         sizes = record.size.tolist()
         count = len(sizes)
-        if record.job or len(record.upload) or (count > 1 and sum(sizes) > BLOCK_BYTES):
+        if record.job or len(record.upload) or len(record.rank) or (count > 1 and sum(sizes) > BLOCK_BYTES):
             return None
         table, forecast, stamp = self._table, self._forecast, record.stamp
         key = record.sequence << 16
@@ -134,6 +141,9 @@ class SmallRecords:
         for number, (slot, due, size, crc) in enumerate(columns):
             first = max(due, stamp, 0)
             flags = keyed | forecast.begin_one(first, stamp)
+            if self._width > _BYTES:
+                end = (slot + 1) * self._width
+                self._cells[end - self._width + _BYTES : end] = bytes(self._width - _BYTES)
             self._put(slot, [
                 first, first, due, record.sequence, 0, place, _NOBODY, size, crc, 0, number, 0, count,
                 State.WAITING, flags, 0,
@@ -217,6 +227,8 @@ class SmallRecords:
                 self._finish(slot, row)
             else:
                 row[_DUE] = due
+                if record.version >= LEVEL_OF_KINDS:
+                    _VERSION.pack_into(self._cells, slot * self._width + _VERSION_AT, record.sequence)
                 self._wait(record, slot, row, row[_DUE])
         return outcomes
 
@@ -249,7 +261,7 @@ class SmallRecords:
     def _finish(self, slot: int, row: Row) -> None:
         """Let a message go: one that the disk has becomes a tombstone, another is forgotten at once."""
         self._live.note_finished(_entries([_ROW.pack(*row)]))
-        self._cells[slot * _BYTES + _STATE_AT] = State.ABSENT
+        self._cells[slot * self._width + _STATE_AT] = State.ABSENT
         if self._disk[slot] != OnDisk.NOTHING:
             self._mark(slot)
             return
@@ -261,7 +273,7 @@ class SmallRecords:
             self._table.give_slot(slot, _key(row))
 
     def _put(self, slot: int, row: Row) -> None:
-        _ROW.pack_into(self._cells, slot * _BYTES, *row)
+        _ROW.pack_into(self._cells, slot * self._width, *row)
         self._mark(slot)
 
     def _mark(self, slot: int) -> None:
@@ -270,7 +282,7 @@ class SmallRecords:
         self._dirty[slot] = True
 
     def _packed(self, slot: int) -> bytes:
-        return bytes(self._cells[slot * _BYTES : (slot + 1) * _BYTES])
+        return bytes(self._cells[slot * self._width : (slot + 1) * self._width])
 
 
 def _key(row: Row) -> int:
@@ -278,5 +290,6 @@ def _key(row: Row) -> int:
     return key
 
 
-def _entries(packed: list[bytes]) -> Entries:
-    return np.frombuffer(bytearray().join(packed), ENTRY)
+def _entries(rows: list[bytes]) -> Entries:
+    """Return rows of one width as an array."""
+    return np.frombuffer(bytearray().join(rows), WIDE if len(rows[0]) > _BYTES else ENTRY)

@@ -4,8 +4,7 @@ A row's number is its *slot*. Slot 0 belongs to nobody and is always ABSENT, so 
 can still be gathered with all the others. Beside the entries lie columns that never leave memory: what the
 disk holds for the row, and what forbids to forget it.
 
-All batch work is by fancy indexing. Whole rows are written as words (`_words`): numpy copies a structured row
-field by field, eight times slower.
+All batch work is by fancy indexing. The table is as wide as its widest row so far (see `entry_rows`).
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import ENTRY, Entries, State, keys_of
+from dueq.core.state.entry_rows import EntryRows, Slots
 from dueq.core.state.order import TIMELINE, Order
 from dueq.errors import invariant
 from dueq_codecs.records import U16, U64
 
-Slots = npt.NDArray[np.intp]
 Column = npt.NDArray[Any]
 
 FEW: Final = 4
 """Up to so many rows, plain Python is quicker than numpy."""
 CAPACITY_MIN = 32
-WORDS = ENTRY.itemsize // 8
 
 
 class OnDisk(IntEnum):
@@ -67,7 +65,7 @@ class Table:
         self._capacity = 0
         self._free = np.empty(0, np.intp)
         self._free_count = 0
-        self._words: Column = np.empty((0, WORDS), "<u8")
+        self._entries = EntryRows()
         self.disk: Column = np.empty(0, np.uint8)
         self.disk_wait_at: Column = np.empty(0, np.uint64)
         self.disk_class: Column = np.empty(0, np.uint64)
@@ -82,22 +80,26 @@ class Table:
         """Grow every column to `capacity` slots; the new ones are free."""
         old, self._capacity = self._capacity, capacity
         more = capacity - old
-        self._words = np.concatenate((self._words, np.zeros((more, WORDS), "<u8")))
-        self.rows: Entries = self._words.view(ENTRY).reshape(-1)
+        self._entries.resize(capacity)
         self.disk = _longer(self.disk, more)
         self.disk_wait_at = _longer(self.disk_wait_at, more)
         if self._classes is not None:
             self.disk_class = _longer(self.disk_class, more)
         self.pins = _longer(self.pins, more)
         self.dirty = _longer(self.dirty, more)
-        self.state = self.rows["state"]
-        self.wait_at = self.rows["wait_at"]
+        self._look()
         free = np.arange(capacity - 1, max(old, 1) - 1, -1, dtype=np.intp)
         grown = np.empty(capacity, np.intp)
         grown[: len(free)] = free
         grown[len(free) : len(free) + self._free_count] = self._free[: self._free_count]
         self._free = grown
         self._free_count += len(free)
+
+    def _look(self) -> None:
+        """Look at the rows anew: there are more of them, or they have become wide."""
+        self.rows: Entries = self._entries.rows
+        self.state = self.rows["state"]
+        self.wait_at = self.rows["wait_at"]
 
     def find(self, keys: U64) -> Slots:
         """Return the slot of each key, 0 where there is none."""
@@ -119,9 +121,17 @@ class Table:
         """Return copies of rows."""
         return self.rows.take(slots)
 
+    def fitting(self, rows: Entries) -> Entries:
+        """Return rows as wide as the table, which becomes wide if they are."""
+        found = self._entries.fitting(rows)
+        if self._entries.rows is not self.rows:
+            self._look()
+        return found
+
     def put(self, slots: Slots, rows: Entries) -> None:
-        """Write whole rows; `slots` are distinct."""
-        self._words[slots] = rows.view("<u8").reshape(-1, WORDS)
+        """Write whole rows, which may make the table wide; `slots` are distinct."""
+        rows = self.fitting(rows)
+        self._entries.put(slots, rows)
 
     def _take(self, count: int) -> Slots:
         while self._free_count < count:
@@ -229,14 +239,6 @@ class Table:
     def slots_in(self, state: State) -> Slots:
         """Return the slots of all rows in a state (not ABSENT), ascending."""
         return np.flatnonzero(self.state == state)
-
-
-def joined(batches: list[Entries]) -> Entries:
-    """Return batches of entries as one (numpy joins structured arrays field by field, this does not)."""
-    if len(batches) == 1:
-        return batches[0]
-    words: Column = np.concatenate([rows.view("<u8") for rows in batches])
-    return words.view(ENTRY)
 
 
 def _longer(column: Column, more: int) -> Column:

@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dueq.core.ports.entry import Entries, State, keys_of
+from dueq.core.ports.entry import Entries, State, joined, keys_of, widened
 from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup
 from dueq.core.state.applied import Applied, RequestResult
@@ -33,7 +33,7 @@ from dueq.core.state.residency import Residency, ScanWanted, keys_named
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.small import SmallRecords
 from dueq.core.state.summary import Summary
-from dueq.core.state.table import FEW, OnDisk, Slots, Table, joined
+from dueq.core.state.table import FEW, OnDisk, Slots, Table
 from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
@@ -163,6 +163,10 @@ class Timeline:
     def end_of(self, of: int) -> Position | None:
         """Return the position behind which more of a class may be that is only on disk; None: there is no more."""
         return self._window.end_of(of)
+
+    def unknown_from(self, until_ms: int) -> int | None:
+        """Return the first class of which something that waits until then may be only on disk; None: there is none."""
+        return self._window.unknown_from(until_ms)
 
     @property
     def memory_rows(self) -> int:
@@ -493,6 +497,7 @@ class Timeline:
 
 
 def canonical(entries: Entries) -> list[tuple[int, ...]]:
-    """Return entries as sorted plain tuples."""
+    """Return entries as sorted plain tuples, of all fields whether they are wide or not."""
+    entries = widened(entries)
     columns = [entries[name].tolist() for name in entries.dtype.names or ()]
     return sorted(zip(*columns, strict=True))

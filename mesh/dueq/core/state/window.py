@@ -57,6 +57,10 @@ class Window(ABC):
         """Return the position behind which more of a class may be that is only on disk; None: there is no more."""
 
     @abstractmethod
+    def unknown_from(self, until_ms: int) -> int | None:
+        """Return the first class of which something that waits until then may be only on disk; None: there is none."""
+
+    @abstractmethod
     def mask(self, rows: Entries) -> Mask | None:
         """Return which rows lie inside, None for all of them."""
 
@@ -150,6 +154,9 @@ class HotWindow(Window):
 
     def end_of(self, of: int) -> Position | None:
         return self.end
+
+    def unknown_from(self, until_ms: int) -> int | None:
+        return ONE_CLASS if self.end is not None and self.end[0] <= until_ms else None
 
     def holds(self, wait_at: int, key: int) -> bool:
         """Whether one position lies inside."""

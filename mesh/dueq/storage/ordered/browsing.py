@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD, Entries, keys_of
+from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD, Entries, keys_of, unpacked
 from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage, StoreRead
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Snapshot
-from dueq.storage.ordered.reading import as_entries, index_after, inline_payloads, payload_row
+from dueq.storage.ordered.reading import index_after, inline_payloads, payload_row
 from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import U32
 
@@ -86,7 +86,7 @@ def _page(found: _Pages, request: ReadPage) -> PageRead:
     looked_at = request.limit * _LOOK_AT if request.hidden else request.limit
     rows = [value for _, value in found.timeline.scan(*_range(found, request), limit=looked_at + 1)]
     last = len(rows) <= looked_at
-    entries = as_entries(rows[:looked_at])
+    entries = unpacked(rows[:looked_at])
     after = _place(entries) or request.after
     shown = entries
     if request.hidden and len(entries):

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, NO_ENTRIES, Entries, keys_of
+from dueq.core.ports.entry import ENTRY, Entries, keys_of, unpacked
 from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
@@ -29,11 +29,10 @@ from dueq.storage.ordered.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
 from dueq_codecs.records import LogEntry, RecordKind
 
-_JOB_BYTES: Final = 4
-"""The last bytes of an entry's row: the number of its job, little-endian."""
-assert ENTRY.names is not None
 assert ENTRY.fields is not None
-assert ENTRY.fields["job"][1] + _JOB_BYTES == ENTRY.itemsize
+_JOB_AT: Final = ENTRY.fields["job"][1]
+_JOB_BYTES: Final = 4
+"""Of an entry's row: the number of its job, little-endian."""
 
 
 class Reading:
@@ -78,7 +77,7 @@ class Reading:
             ]
         finally:
             snapshot.close()
-        entries = as_entries([row for row, _ in found])
+        entries = unpacked([row for row, _ in found])
         asked = np.array([first for _, first in found], np.uint64)
         return EntriesRead(request.token, uid, entries[entries["first"] == asked])
 
@@ -97,13 +96,13 @@ class Reading:
                 exhausted = False
                 break
             last = value
-            number = hidden.get(value[-_JOB_BYTES:])
+            number = hidden.get(value[_JOB_AT : _JOB_AT + _JOB_BYTES])
             if number is None:
                 rows.append(value)
             else:
                 left_out.add(number)
         return IndexScanned(
-            request.token, request.uid, as_entries(rows), exhausted, _place(last), frozenset(left_out),
+            request.token, request.uid, unpacked(rows), exhausted, _place(last), frozenset(left_out),
             self._following(request, stop) if request.of else None,
         )  # fmt: skip
 
@@ -171,11 +170,6 @@ def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes |
     return payloads
 
 
-def as_entries(rows: list[bytes]) -> Entries:
-    """Return stored rows as one array."""
-    return np.frombuffer(b"".join(rows), ENTRY) if rows else NO_ENTRIES
-
-
 def read_entry(payload: Reader, uid: int, row: bytes) -> LogEntry | None:
     """Return a log row's record with its body; None when payload bytes are missing."""
     record = decode_record(row[LINK.size :])
@@ -206,7 +200,7 @@ def _place(row: bytes) -> tuple[int, int] | None:
     """(wait_at, key) of an entry's row; None of no row."""
     if not row:
         return None
-    entry = as_entries([row])
+    entry = unpacked([row])
     return int(entry["wait_at"][0]), int(keys_of(entry)[0])
 
 

@@ -11,14 +11,14 @@ import os
 from pathlib import Path
 from zlib import crc32
 
-from dueq.core.ports.entry import ENTRY, NO_ENTRIES
+from dueq.core.ports.entry import NO_ENTRIES, WIDE, is_known, unpacked
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.ports.tables import TableRow, Tables
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Operation
 from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.ordered.logs import LogState
-from dueq.storage.ordered.reading import as_entries, read_entry
+from dueq.storage.ordered.reading import read_entry
 from dueq.storage.ordered.rows import pack_row
 from dueq.storage.port import StoreFailed
 from dueq_codecs.frames import FrameError, decode_record
@@ -127,7 +127,7 @@ class Recovery:
         unknown = _of_another_size(leased)
         return RecoveredPartition(
             uid, topic, epoch, min(commit, log.end), applied, log.start, log.end, list(log.epochs), tail, low_water,
-            NO_ENTRIES if unknown else as_entries(leased),
+            NO_ENTRIES if unknown else unpacked(leased),
             self._tables(uid),
             summary,
             self._orphans(uid, tail),
@@ -233,5 +233,5 @@ class Recovery:
 
 def _of_another_size(entries: list[bytes]) -> str:
     """Say so if some entry is not of this build's layout."""
-    sizes = {len(entry) for entry in entries} - {ENTRY.itemsize}
-    return f"entries of {min(sizes)} bytes; this build knows {ENTRY.itemsize}" if sizes else ""
+    sizes = {len(entry) for entry in entries if not is_known(len(entry))}
+    return f"entries of {min(sizes)} bytes; this build knows up to {WIDE.itemsize}" if sizes else ""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, Entries, State, block_starts, keys_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, block_starts, keys_of, packed
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -383,8 +383,8 @@ class OrderedStore:
         waiting, leased = put[waits], put[put["state"] == State.LEASED]
         of = put_of[waits] if put_of is not None else None
         keys, at = keys_of(waiting), waiting["wait_at"]
-        batch.extend(zip(layout.index_keys(uid, at, keys, of), _rows(waiting), strict=True))
-        batch.extend(zip(layout.message_keys(uid, b"l", keys_of(leased)), _rows(leased), strict=True))
+        batch.extend(zip(layout.index_keys(uid, at, keys, of), packed(waiting), strict=True))
+        batch.extend(zip(layout.message_keys(uid, b"l", keys_of(leased)), packed(leased), strict=True))
         if of is None:
             moved = at != waiting["first"]
             keys, at = keys[moved], at[moved]
@@ -484,11 +484,6 @@ def blocks_of(entry: LogEntry) -> Iterable[tuple[int, int, int]]:
     ends = np.cumsum(sizes, dtype=np.int64)
     offsets = [0, *(int(ends[row - 1]) for row in starts[1:].tolist()), int(ends[-1])]
     return zip(starts.tolist(), offsets, offsets[1:], strict=False)
-
-
-def _rows(entries: Entries) -> list[bytes]:
-    data, width = entries.tobytes(), ENTRY.itemsize
-    return [data[at : at + width] for at in range(0, len(data), width)]
 
 
 def _uploads(entries: Entries) -> list[tuple[int, int]]:

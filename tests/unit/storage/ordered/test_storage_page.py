@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dueq.core.ports.entry import ENTRY
+from dueq.core.ports.entry import ENTRY, WIDE
 from dueq.core.state import answers, dedup, job, summary
 from dueq.core.state.side_tables import SideTables
 from dueq.storage.ordered import layout
@@ -88,16 +88,16 @@ def test_the_rows_of_the_store_itself() -> None:
 
 
 def test_entries() -> None:
-    assert ENTRY.fields is not None
+    assert WIDE.fields is not None
     code = [
         (f"`{name}`", offset, dtype.itemsize, dtype.str.startswith(">"))
-        for name, (dtype, offset, *_) in ENTRY.fields.items()
+        for name, (dtype, offset, *_) in WIDE.fields.items()
     ]
     rows = table("Entries", "field")
     assert code == [
         (row["field"], int(row["offset"]), SIZES[row["type"]], "big-endian" in row["type"]) for row in rows
     ]
-    assert f"{ENTRY.itemsize} bytes" in PAGE
+    assert f"{ENTRY.itemsize} to {WIDE.itemsize} bytes" in PAGE
 
 
 @pytest.mark.parametrize(

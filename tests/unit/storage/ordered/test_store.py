@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, Entries, State
+from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, WIDE, Entries, State
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -99,10 +99,10 @@ def test_entries_of_another_layout_are_left_to_the_build_that_knows_them(disk: D
     """They are no damage: nothing is set aside, and the replica says what it cannot read."""
     disk.store.commit([AppendLog(UID, [barrier(1, 1)]), SaveMeta(UID, 1, 1), SaveCheckpoint(UID, 1, 0)])
     leased = layout.message_keys(UID, b"l", np.array([1 << 16], np.uint64))[0]
-    disk.timeline.write([(leased, bytes(ENTRY.itemsize + 8))], sync=True)
+    disk.timeline.write([(leased, bytes(WIDE.itemsize + 8))], sync=True)
     (found,) = disk.open().recover()
     assert (found.damaged, found.applied, len(found.leased)) == ("", 1, 0)
-    assert f"entries of {ENTRY.itemsize + 8} bytes" in found.unknown
+    assert f"entries of {WIDE.itemsize + 8} bytes" in found.unknown
     assert disk.timeline.get(leased) is not None
 
 

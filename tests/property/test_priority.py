@@ -1,4 +1,4 @@
-"""A topic whose order is by rank: through the timeline, its bounded window and a real store, against a sorted list."""
+"""A priority topic through the timeline, its bounded window and a real store, against a sorted list."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.property.rank_order import RANKS, RankOrder, RankQueue, ranks_of
 
+from dueq.core.delivery.priority_queue import PriorityQueue
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.persistence import (
     AppendLog,
@@ -18,15 +18,17 @@ from dueq.core.ports.persistence import (
     ReadEntries,
     ScanIndex,
 )
+from dueq.core.state.priority import PriorityOrder, ranks_of
 from dueq.core.state.timeline import Timeline
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.memory import MemoryEngine
 from dueq.storage.ordered.store import OrderedStore
-from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
+from dueq_codecs.records import LEVEL_OF_KINDS, LogEntry, Record, RecordKind, RequestRef
 
 UID = 5
 START = 1_700_000_000_000
 HOT_ROWS = 12
+RANKS = (0, 1, 2, 9, 400, 65_535)
 
 
 class Mesh:
@@ -34,7 +36,6 @@ class Mesh:
 
     Attributes:
         waiting: key -> (rank, wait_at, first) of all that waits.
-        sizes: key -> size of its payload.
         leased: key -> its entry.
     """
 
@@ -43,17 +44,17 @@ class Mesh:
         self.engines = MemoryEngine(), MemoryEngine()
         self.store = OrderedStore.on(*self.engines, "b1", "c", "0" * 16)
         self.store.commit([CreatePartition(UID, "t")])
-        self.timeline = Timeline(UID, hot_rows_max=HOT_ROWS, order=RankOrder())
-        self.queue = RankQueue(self.timeline)
+        self.timeline = Timeline(UID, hot_rows_max=HOT_ROWS, order=PriorityOrder())
+        self.queue = PriorityQueue(self.timeline)
         self.stamp = START
         self.waiting: dict[int, tuple[int, int, int]] = {}
-        self.sizes: dict[int, int] = {}
         self.leased: dict[int, Entries] = {}
         self.requests = 0
 
     # -------------------------------------------------------------- the log
 
     def apply(self, record: Record, body: bytes = b"") -> Any:
+        record.version = LEVEL_OF_KINDS
         record.sequence, record.epoch, record.stamp = self.timeline.applied + 1, 1, self.stamp
         if record.kind != RecordKind.LEASE:
             self.requests += 1
@@ -85,28 +86,38 @@ class Mesh:
     # -------------------------------------------------------------- what users do
 
     def insert(self, rows: int) -> None:
-        sizes = [self.random.randrange(RANKS) for _ in range(rows)]
+        ranks = [self.random.choice(RANKS) for _ in range(rows)] if self.random.random() < 0.9 else [0] * rows
         dues = [self.stamp + self.random.randrange(-500, 4_000) for _ in range(rows)]
         record = Record(RecordKind.INSERT, UID, 0, 0, 0)
         record.due = np.array(dues, np.uint64)
-        record.size = np.array(sizes, np.uint32)
-        record.crc = np.zeros(rows, np.uint32)
+        record.size = record.crc = np.zeros(rows, np.uint32)
+        record.rank = np.array(ranks if any(ranks) else [], np.uint16)
         sequence = self.timeline.applied + 1
-        for row, (size, due) in enumerate(zip(sizes, dues, strict=True)):
+        for row, (rank, due) in enumerate(zip(ranks, dues, strict=True)):
             wait_at, key = max(due, self.stamp), sequence << 16 | row
-            self.sizes[key] = size
-            self.waiting[key] = (size + due) % RANKS, wait_at, wait_at
-        self.apply(record, b"x" * sum(sizes))
+            self.waiting[key] = rank, wait_at, wait_at
+        self.apply(record)
 
     def move(self) -> None:
-        """To another instant, and so perhaps to another rank."""
+        """To another instant."""
         if not self.waiting:
             return
         key = self.random.choice(sorted(self.waiting))
-        _, wait_at, first = self.waiting[key]
+        rank, wait_at, first = self.waiting[key]
         due = self.random.choice((wait_at, wait_at - 1, self.stamp + self.random.randrange(-5, 4_000)))
-        self.waiting[key] = (self.sizes[key] + due) % RANKS, max(due, self.stamp), first
+        self.waiting[key] = rank, max(due, self.stamp), first
         self.apply(self.named(RecordKind.MOVE, [key], [first], due=np.array([due], np.uint64)))
+
+    def change(self) -> None:
+        """Several at once, to other ranks."""
+        keys = self.random.sample(sorted(self.waiting), min(len(self.waiting), self.random.randint(1, 5)))
+        if not keys:
+            return
+        ranks = [self.random.choice(RANKS) for _ in keys]
+        firsts = [self.waiting[key][2] for key in keys]
+        for key, rank in zip(keys, ranks, strict=True):
+            self.waiting[key] = rank, *self.waiting[key][1:]
+        self.apply(self.named(RecordKind.CHANGE, keys, firsts, rank=np.array(ranks, np.uint16)))
 
     def cancel(self) -> None:
         if self.waiting:
@@ -173,8 +184,8 @@ class Mesh:
     def restart(self) -> None:
         self.store = OrderedStore.on(*self.engines, "b1", "c", "0" * 16)
         (recovered,) = self.store.recover()
-        self.timeline = Timeline(UID, recovered, HOT_ROWS, order=RankOrder())
-        self.queue = RankQueue(self.timeline)
+        self.timeline = Timeline(UID, recovered, HOT_ROWS, order=PriorityOrder())
+        self.queue = PriorityQueue(self.timeline)
         for entry in recovered.tail:
             self.replay(entry.record)
         self.queue.renew(self.timeline.deliverable_hot())
@@ -191,8 +202,10 @@ class Mesh:
                 break
         else:
             pytest.fail("the window wants more and more")
-        assert self.timeline.hot_count <= HOT_ROWS + RANKS
-        assert self.timeline.memory_rows <= HOT_ROWS + RANKS + len(self.leased) + self.timeline.dirty_rows
+        assert self.timeline.hot_count <= HOT_ROWS + len(RANKS)
+        assert (
+            self.timeline.memory_rows <= HOT_ROWS + len(RANKS) + len(self.leased) + self.timeline.dirty_rows
+        )
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -204,8 +217,10 @@ def test_what_comes_out_is_always_the_first_of_the_order(seed: int) -> None:
         what = mesh.random.random()
         if what < 0.35:
             mesh.insert(mesh.random.randint(1, 12))
-        elif what < 0.5:
+        elif what < 0.43:
             mesh.move()
+        elif what < 0.5:
+            mesh.change()
         elif what < 0.6:
             mesh.cancel()
         elif what < 0.7:

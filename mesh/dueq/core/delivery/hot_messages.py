@@ -1,0 +1,24 @@
+"""What a queue of waiting messages sees of the partition's state."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dueq.core.ports.entry import Entries
+from dueq_codecs.records import U64
+
+
+class HotMessages(Protocol):
+    """The applied state of a led partition, as far as a queue reads it."""
+
+    def rows(self, keys: U64) -> Entries:
+        """Return the entry of each key, in order; state ABSENT where memory holds none."""
+        ...
+
+    def end_of(self, of: int) -> tuple[int, int] | None:
+        """Return the position behind which more of a class may be that is only on disk; None: there is no more."""
+        ...
+
+    def unknown_from(self, until_ms: int) -> int | None:
+        """Return the first class of which something that waits until then may be only on disk; None: there is none."""
+        ...

@@ -1,0 +1,146 @@
+"""The waiting messages of one led partition of a priority topic: the smallest rank first, and the soonest of a rank.
+
+Each rank has a heap of places. A rank sleeps until its first message is due, and is ready then: two heaps of ranks. So
+time moves ranks, not messages: a million messages that fall due together cost one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import KeysView
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS, count_below
+from dueq.core.delivery.hot_messages import HotMessages
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
+from dueq.core.state.priority import ranks_of
+
+WAITING: Final = int(State.WAITING)
+
+
+class PriorityQueue:
+    """Places of waiting messages; see `WaitingQueue`."""
+
+    def __init__(self, messages: HotMessages) -> None:
+        self._messages = messages
+        self._renew()
+
+    def _renew(self) -> None:
+        self._heaps: dict[int, list[int]] = {}
+        self._sleeping: list[tuple[int, int]] = []  # (instant, rank); a rank may be in more than once
+        self._ready: list[int] = []
+        self._is_ready: set[int] = set()
+        self._places = 0
+
+    def __len__(self) -> int:
+        return self._places
+
+    @property
+    def head_ms(self) -> int:
+        """Instant of some message that is due, or else of the first that will be; NEVER_MS when none waits."""
+        ready = self._heaps[self._ready[0]][0] >> KEY_BITS if self._ready else NEVER_MS
+        return min(ready, self._sleeping[0][0]) if self._sleeping else ready
+
+    def add(self, entries: Entries) -> None:
+        """Enter waiting messages; those that are in already do no harm."""
+        columns = ranks_of(entries).tolist(), entries["wait_at"].tolist(), keys_of(entries).tolist()
+        for rank, wait_at, key in zip(*columns, strict=True):
+            heap = self._heaps.setdefault(rank, [])
+            place = wait_at << KEY_BITS | key
+            if rank not in self._is_ready and (not heap or place < heap[0]):
+                heappush(self._sleeping, (wait_at, rank))
+            heappush(heap, place)
+        self._places += len(entries)
+
+    def renew(self, entries: Entries) -> None:
+        """Forget all places but those of these waiting messages, which are all that may come out."""
+        self._renew()
+        columns = ranks_of(entries).tolist(), entries["wait_at"].tolist(), keys_of(entries).tolist()
+        for rank, wait_at, key in zip(*columns, strict=True):
+            self._heaps.setdefault(rank, []).append(wait_at << KEY_BITS | key)
+        for rank, heap in self._heaps.items():
+            heapify(heap)
+            self._sleeping.append((heap[0] >> KEY_BITS, rank))
+        heapify(self._sleeping)
+        self._places = len(entries)
+
+    def _wake(self, until_ms: int) -> None:
+        """Let ranks be ready whose first message waits until then."""
+        while self._sleeping and self._sleeping[0][0] <= until_ms:
+            _, rank = heappop(self._sleeping)
+            heap = self._heaps.get(rank)
+            if not heap or rank in self._is_ready:
+                continue
+            if heap[0] >> KEY_BITS <= until_ms:
+                self._is_ready.add(rank)
+                heappush(self._ready, rank)
+            else:
+                heappush(self._sleeping, (heap[0] >> KEY_BITS, rank))
+
+    def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
+        """Take out what comes next of all that waits until `until_ms` or sooner (see `WaitingQueue`)."""
+        self._wake(until_ms)
+        unknown = self._messages.unknown_from(until_ms)
+        while True:
+            ranks, places = self._pop_places(until_ms, limit, unknown)
+            if not places:
+                return NO_ENTRIES
+            found = self._valid(ranks, places, taken)
+            if len(found):
+                return found
+
+    def _pop_places(self, until_ms: int, limit: int, unknown: int | None) -> tuple[list[int], list[int]]:
+        """Take the first places out, with the rank of each."""
+        ranks: list[int] = []
+        places: list[int] = []
+        while self._ready and len(places) < limit:
+            rank = self._ready[0]
+            if unknown is not None and rank > unknown:
+                break  # what comes before is on the disk
+            heap, bound = self._heaps[rank], (until_ms + 1) << KEY_BITS
+            if rank == unknown and (end := self._messages.end_of(rank)) is not None:
+                bound = min(bound, (end[0] << KEY_BITS | end[1]) + 1)
+            before = len(places)
+            last = -1
+            while heap and (heap[0] == last or (heap[0] < bound and len(places) < limit)):
+                self._places -= 1
+                place = heappop(heap)
+                if place != last:
+                    places.append(place)
+                    last = place
+            ranks += [rank] * (len(places) - before)
+            if heap and heap[0] >> KEY_BITS <= until_ms:
+                break
+            self._sleep(rank, heap)
+        return ranks, places
+
+    def _sleep(self, rank: int, heap: list[int]) -> None:
+        """The first rank that is ready is so no more."""
+        heappop(self._ready)
+        self._is_ready.discard(rank)
+        if heap:
+            heappush(self._sleeping, (heap[0] >> KEY_BITS, rank))
+        else:
+            del self._heaps[rank]
+
+    def _valid(self, ranks: list[int], places: list[int], taken: KeysView[int]) -> Entries:
+        """Return the entries that still wait at their place and that nobody has taken."""
+        keys = [place & KEY_MASK for place in places]
+        rows = self._messages.rows(np.array(keys, np.uint64))
+        good = (rows["state"] == WAITING) & (ranks_of(rows) == np.array(ranks, np.intp))
+        good &= rows["wait_at"] == np.array([place >> KEY_BITS for place in places], np.uint64)
+        if not taken.isdisjoint(keys):
+            good &= np.array([key not in taken for key in keys])
+        return rows if good.all() else rows.take(np.flatnonzero(good))
+
+    def count_until(self, until_ms: int, limit: int) -> int:
+        """Return about how many wait until `until_ms`, at most `limit`."""
+        self._wake(until_ms)
+        count = 0
+        for rank in self._ready:
+            count += count_below(self._heaps[rank], (until_ms + 1) << KEY_BITS, limit - count)
+            if count >= limit:
+                break
+        return count
