@@ -118,7 +118,8 @@ class ProducingUser:
     ) -> None:
         """Move or cancel what these names say, wrong ones and repeated ones among them."""
         history, asked_us = self.history, self.client.world.wall_us
-        call = calls.alter(topic, [name.text for name in names], dues_ms)
+        texts = [name.text for name in names]
+        call = calls.cancel(topic, texts) if dues_ms is None else calls.move(topic, texts, dues_ms, lambda: 0)
         for at, (_, key) in enumerate(names):
             if key is None:
                 continue

@@ -17,14 +17,14 @@ from dueq import ids, limits
 from dueq.client.core.changing.joined import Joined
 from dueq.errors import InvalidRequest
 from dueq_codecs.keys import KEY_BYTES_MAX, PREFIX_BYTES_MAX, with_key
-from dueq_codecs.records import U16, U32, U64
+from dueq_codecs.records import NO_U16, U16, U32, U64
 
 Payload = bytes | bytearray | memoryview
 Due = int | datetime | timedelta
 Seconds = float | timedelta
 
 ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
-KINDS: Final = ("timeline",)
+KINDS: Final = ("timeline", "priority")
 SECONDS_BELOW: Final = 10**11
 """An int below this is a date before 1973 in milliseconds, but a plausible date in seconds."""
 
@@ -89,6 +89,41 @@ def _key_bytes(row: int, key: str) -> bytes:
             f"row {row}: a key has at most {KEY_BYTES_MAX} bytes of UTF-8, not {len(encoded)}: {key!r:.80}"
         )
     return encoded
+
+
+def rank_column(ranks: int | Iterable[int] | None, rows: int) -> U16:
+    """Check ranks and return them; empty when there are none.
+
+    Args:
+        ranks: one per row, or a single one for all; None when there are none.
+        rows: how many there must be.
+
+    Raises:
+        InvalidRequest: one is no int, or is not between 0 and 65,535; or a wrong count.
+    """
+    if ranks is None:
+        return NO_U16
+    if isinstance(ranks, int) or not isinstance(ranks, Iterable):
+        return np.full(rows, _rank(ranks), np.uint16)
+    column = []
+    for row, rank in enumerate(ranks):
+        try:
+            column.append(_rank(rank))
+        except InvalidRequest as error:
+            raise InvalidRequest(f"row {row}: {error}") from None
+    if len(column) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} ranks, not {len(column)}")
+    return np.array(column, np.uint16)
+
+
+def _rank(rank: object) -> int:
+    if isinstance(rank, np.integer):
+        rank = int(rank)
+    if isinstance(rank, bool) or not isinstance(rank, int):
+        raise InvalidRequest(f"a rank is an int, not {type(rank).__name__}: {rank!r:.80}")
+    if not 0 <= rank <= limits.RANK_MAX:
+        raise InvalidRequest(f"a rank is between 0 and {limits.RANK_MAX}, not {rank}")
+    return rank
 
 
 def payload_columns(payloads: Sequence[Payload], keys: list[bytes] | None = None) -> PayloadColumns:

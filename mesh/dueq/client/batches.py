@@ -20,7 +20,7 @@ class Batch:
 
     Attributes:
         first: the place of its first row among all.
-        payloads, dues, keys: its columns; without keys all are None.
+        payloads, dues, keys, ranks: its columns; without keys all are None, without ranks all are 0.
         size: bytes of its payloads.
     """
 
@@ -28,6 +28,7 @@ class Batch:
     payloads: list[Payload] = field(default_factory=list)
     dues: list[Due] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
     size: int = 0
 
     def has_room(self, size: int) -> bool:
@@ -37,7 +38,10 @@ class Batch:
 
 
 def batches(
-    payloads: Iterable[Payload], dues: Due | Iterable[Due], keys: Iterable[str | None] | None
+    payloads: Iterable[Payload],
+    dues: Due | Iterable[Due],
+    keys: Iterable[str | None] | None = None,
+    ranks: int | Iterable[int] | None = None,
 ) -> Iterator[Batch]:
     """Yield the rows in order. At most one row is taken from the iterators ahead of a batch.
 
@@ -51,11 +55,12 @@ def batches(
         iter(payloads),
         iter(dues) if isinstance(dues, Iterable) and not isinstance(dues, str) else repeat(dues),
         repeat(None) if keys is None else iter(keys),
+        iter(ranks) if isinstance(ranks, Iterable) else repeat(ranks or 0),
     )
     batch, fault = Batch(0), None
     while True:
         try:
-            payload, due, key = next(rows)
+            payload, due, key, rank = next(rows)
         except StopIteration:
             break
         except Exception as error:
@@ -68,6 +73,7 @@ def batches(
         batch.payloads.append(payload)
         batch.dues.append(due)
         batch.keys.append(key)
+        batch.ranks.append(rank)
         batch.size += size
     if batch.payloads:
         yield batch
@@ -76,13 +82,17 @@ def batches(
 
 
 def _rows(
-    payloads: Iterator[Payload], dues: Iterator[Any], keys: Iterator[Any]
-) -> Iterator[tuple[Payload, Any, Any]]:
+    payloads: Iterator[Payload], dues: Iterator[Any], keys: Iterator[Any], ranks: Iterator[Any]
+) -> Iterator[tuple[Payload, Any, Any, Any]]:
+    columns = {"due": dues, "key": keys, "rank": ranks}
     for row, payload in enumerate(payloads):
-        due, key = next(dues, _END), next(keys, _END)
-        if due is _END or key is _END:
-            raise InvalidRequest(f"row {row}: there is a payload, but no {'due' if due is _END else 'key'}")
-        yield payload, due, key
-    for what, rest in (("due", dues), ("key", keys)):
+        due, key, rank = (next(column, _END) for column in columns.values())
+        if _END in (due, key, rank):
+            missing = next(
+                what for what, value in zip(columns, (due, key, rank), strict=True) if value is _END
+            )
+            raise InvalidRequest(f"row {row}: there is a payload, but no {missing}")
+        yield payload, due, key, rank
+    for what, rest in columns.items():
         if not isinstance(rest, repeat) and next(rest, _END) is not _END:
             raise InvalidRequest(f"there are more {what}s than payloads")

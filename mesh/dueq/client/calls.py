@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, reading
-from dueq.client.arguments import Due, Payload, PayloadColumns, Seconds
+from dueq.client.arguments import Due, IdColumns, Payload, PayloadColumns, Seconds
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
@@ -30,7 +30,7 @@ from dueq.errors import (
     Refused,
     StaleLease,
 )
-from dueq_codecs.records import U64, Outcome, RecordKind
+from dueq_codecs.records import NO_U16, U16, U64, Outcome, RecordKind
 
 T = TypeVar("T")
 
@@ -185,10 +185,15 @@ def delete_topic(name: str) -> Call[None]:
 
 
 def schedule(
-    topic: str, payload: Payload, due: Due, mesh_us: Callable[[], int], key: str | None = None
+    topic: str,
+    payload: Payload,
+    due: Due,
+    mesh_us: Callable[[], int],
+    key: str | None = None,
+    rank: int | None = None,
 ) -> Call[str]:
     """One row."""
-    many = schedule_many(topic, [payload], due, mesh_us, keys=None if key is None else [key])
+    many = schedule_many(topic, [payload], due, mesh_us, keys=None if key is None else [key], ranks=rank)
     return Call(many.build, lambda call: many.finish(call)[0])
 
 
@@ -201,6 +206,7 @@ def schedule_many(
     partition: int | None = None,
     *,
     keys: Iterable[str | None] | None = None,
+    ranks: int | Iterable[int] | None = None,
     job: tuple[bytes, int] = NO_JOB,
 ) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
@@ -210,11 +216,14 @@ def schedule_many(
     prefixes = arguments.key_column(keys, len(listed))
     columns = arguments.payload_columns(listed, prefixes)
     due = arguments.due_column(dues, len(columns.payloads), mesh_us)
+    rank = arguments.rank_column(ranks, len(columns.payloads))
+    if not rank.any():
+        rank = NO_U16  # what no rank says, too
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
-            keyed=prefixes is not None, job=job[0], job_until=job[1],
+            keyed=prefixes is not None, job=job[0], job_until=job[1], rank=rank,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)
@@ -241,28 +250,48 @@ def schedule_columns(
     return Call(build, Receipt)
 
 
-def alter(
-    topic: str,
-    message_ids: Iterable[str],
-    dues: Due | Iterable[Due] | None = None,
-    mesh_us: Callable[[], int] = lambda: 0,
-) -> Call[list[Outcome]]:
-    """Move messages, or cancel them without `dues`; one outcome per id."""
-    columns = arguments.id_columns(message_ids)
-    due = None if dues is None else arguments.due_column(dues, len(columns.uid), mesh_us)
-    kind = RecordKind.CANCEL if due is None else RecordKind.MOVE
+def cancel(topic: str, message_ids: Iterable[str]) -> Call[list[Outcome]]:
+    """Cancel messages; one outcome per id."""
+    return _alter(topic, RecordKind.CANCEL, arguments.id_columns(message_ids))
 
+
+def move(
+    topic: str, message_ids: Iterable[str], dues: Due | Iterable[Due], mesh_us: Callable[[], int]
+) -> Call[list[Outcome]]:
+    """Move messages; one outcome per id."""
+    columns = arguments.id_columns(message_ids)
+    due = arguments.due_column(dues, len(columns.uid), mesh_us)
+    return _alter(topic, RecordKind.MOVE, columns, due=due)
+
+
+def change(topic: str, message_ids: Iterable[str], ranks: int | Iterable[int]) -> Call[list[Outcome]]:
+    """Give messages other ranks; one outcome per id."""
+    columns = arguments.id_columns(message_ids)
+    return _alter(topic, RecordKind.CHANGE, columns, rank=arguments.rank_column(ranks, len(columns.uid)))
+
+
+def _alter(
+    topic: str, kind: RecordKind, columns: IdColumns, due: U64 | None = None, rank: U16 | None = None
+) -> Call[list[Outcome]]:
     def build(number: int, deadline_us: int) -> events.Event:
-        return events.Alter(number, deadline_us, kind, topic, *columns, due)
+        return events.Alter(number, deadline_us, kind, topic, *columns, due, rank)
 
     return Call(build, PartsCall.outcomes)
 
 
-def alter_one(topic: str, message_id: str, due: Due | None, mesh_us: Callable[[], int]) -> Call[None]:
-    """Move or cancel one message; anything but DONE is raised."""
+def one_id(message_id: str) -> list[str]:
+    """Return the id as the only one of a call.
+
+    Raises:
+        InvalidRequest: it is no str.
+    """
     if not isinstance(message_id, str):
         raise InvalidRequest(f"a message id is a str of 26 characters, not {message_id!r}")
-    many = alter(topic, [message_id], due, mesh_us)
+    return [message_id]
+
+
+def done(many: Call[list[Outcome]], topic: str, message_id: str) -> Call[None]:
+    """Return the call about one message that raises anything but DONE."""
 
     def finish(call: PartsCall) -> None:
         outcome = many.finish(call)[0]

@@ -60,6 +60,16 @@ class BaseMessage:
         return self._delivery.attempt
 
     @property
+    def rank(self) -> int:
+        """Of a priority topic: the message with the smallest goes first. 0 elsewhere."""
+        return self._delivery.rank
+
+    @property
+    def version(self) -> int:
+        """Grows whenever the message is moved or changed."""
+        return self._delivery.version
+
+    @property
     def token(self) -> int:
         """The lease: of two holders of one message the one with the higher token is the right one (fencing)."""
         return self._delivery.token

@@ -40,7 +40,7 @@ class TopicInfo:
 
     Attributes:
         name: of the topic.
-        kind: "timeline".
+        kind: "timeline" or "priority".
         partitions: how many.
         replicas: copies of each partition.
         min_isr: replicas that must hold a record before it is committed.

@@ -1,8 +1,8 @@
-"""Scheduling, moving and cancelling."""
+"""Scheduling, moving, changing and cancelling."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence, Sized
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence, Sized
 from contextlib import aclosing
 from functools import partial
 from itertools import chain, islice
@@ -14,7 +14,7 @@ from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.stream import REQUESTS, AsyncStream
 from dueq.client.aio.topic_calls import AsyncTopicCalls
 from dueq.client.arguments import Due, Payload
-from dueq.client.batches import batches
+from dueq.client.batches import Batch, batches
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
@@ -53,7 +53,13 @@ class AsyncProducer:
         self._calls.closed = True
 
     async def schedule(
-        self, payload: Payload, due: Due, *, key: str | None = None, timeout: float | None = None
+        self,
+        payload: Payload,
+        due: Due,
+        *,
+        key: str | None = None,
+        rank: int | None = None,
+        timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
 
@@ -62,18 +68,20 @@ class AsyncProducer:
             due: Unix ms, an aware datetime (rounded up to ms), or a timedelta from now by the mesh's clock. In the
                 past: at once.
             key: the message's name for its owner, at most 255 bytes of UTF-8: `message.key`, and while browsing.
+            rank: of a priority topic, 0 to 65,535; the smallest goes first. None: 0.
             timeout: seconds.
 
         Returns:
             The message id.
 
         Raises:
-            InvalidRequest: due, payload or key is not of these, or beyond the topic's horizon.
+            InvalidRequest: due, payload, key or rank is not of these; due is beyond the topic's horizon; the topic has
+                no ranks.
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
-        return await self._calls.run(calls.schedule(self.topic, payload, due, clock, key), timeout)
+        return await self._calls.run(calls.schedule(self.topic, payload, due, clock, key, rank), timeout)
 
     @overload
     async def schedule_many(
@@ -82,6 +90,7 @@ class AsyncProducer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]: ...
@@ -92,6 +101,7 @@ class AsyncProducer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]: ...
@@ -101,6 +111,7 @@ class AsyncProducer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]:
@@ -118,6 +129,7 @@ class AsyncProducer:
             dues: one per payload, or a single one for all. With an iterator of payloads, a timedelta counts from when
                 its request is made.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
+            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
 
@@ -133,12 +145,13 @@ class AsyncProducer:
                 an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
-            return await self._schedule_iterated(payloads, dues, keys, naming(job, self.topic), timeout)
+            cut = batches(payloads, dues, keys, ranks)
+            return await self._schedule_iterated(cut, naming(job, self.topic), timeout)
         dues = arguments.held(dues)
         clock = await self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
         return await self._calls.run(
-            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
+            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, ranks=ranks, job=named), timeout
         )
 
     async def schedule_stream(
@@ -147,6 +160,7 @@ class AsyncProducer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
         timeout: float | None = None,
@@ -164,6 +178,7 @@ class AsyncProducer:
             payloads: bytes-like each.
             dues: one per payload, or a single one for all; a timedelta counts from when its request is made.
             keys: one per payload (None: it has none).
+            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
@@ -180,7 +195,7 @@ class AsyncProducer:
                 yielded, nothing else was sent. The same holds for errors of the iterators.
         """
         stream = AsyncStream(
-            self._calls, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout
+            self._calls, batches(payloads, dues, keys, ranks), naming(job, self.topic), in_flight, timeout
         )
         async with aclosing(stream.requests()) as requests:
             async for request in requests:
@@ -195,12 +210,29 @@ class AsyncProducer:
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        await self._calls.run(calls.alter_one(self.topic, message_id, None, lambda: 0), timeout)
+        many = calls.cancel(self.topic, calls.one_id(message_id))
+        await self._calls.run(calls.done(many, self.topic, message_id), timeout)
 
     async def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
-        await self._calls.run(calls.alter_one(self.topic, message_id, due, clock), timeout)
+        many = calls.move(self.topic, calls.one_id(message_id), due, clock)
+        await self._calls.run(calls.done(many, self.topic, message_id), timeout)
+
+    async def change(self, message_id: str, *, rank: int, timeout: float | None = None) -> None:
+        """Give a message of a priority topic another rank; its id, and the instant since when it waits, stay.
+
+        Args:
+            message_id: which.
+            rank: 0 to 65,535; the smallest goes first.
+            timeout: seconds.
+
+        Raises:
+            MessageLeased, MessageNotFound: as `cancel`.
+            InvalidRequest: no message id or rank, or the topic has no ranks.
+        """
+        many = calls.change(self.topic, calls.one_id(message_id), rank)
+        await self._calls.run(calls.done(many, self.topic, message_id), timeout)
 
     async def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
         """Cancel many messages.
@@ -211,7 +243,7 @@ class AsyncProducer:
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return await self._calls.run(calls.alter(self.topic, message_ids), timeout)
+        return await self._calls.run(calls.cancel(self.topic, message_ids), timeout)
 
     async def move_many(
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
@@ -219,17 +251,17 @@ class AsyncProducer:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
         clock = await self._calls.clock(arguments.is_relative(dues), timeout)
-        return await self._calls.run(calls.alter(self.topic, message_ids, dues, clock), timeout)
+        return await self._calls.run(calls.move(self.topic, message_ids, dues, clock), timeout)
+
+    async def change_many(
+        self, message_ids: Iterable[str], *, ranks: int | Iterable[int], timeout: float | None = None
+    ) -> list[Outcome]:
+        """Give many messages other ranks, one each or all a single one; returns and raises as `cancel_many`."""
+        return await self._calls.run(calls.change(self.topic, message_ids, ranks), timeout)
 
     async def _schedule_iterated(
-        self,
-        payloads: Iterable[Payload],
-        dues: Due | Iterable[Due],
-        keys: Iterable[str | None] | None,
-        job: tuple[bytes, int],
-        timeout: float | None,
+        self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None
     ) -> MessageIds:
-        cut = batches(payloads, dues, keys)
         # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
         stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout)

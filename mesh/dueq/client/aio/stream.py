@@ -91,7 +91,13 @@ class AsyncStream:
         """Return the request that schedules these rows."""
         clock = await self._calls.clock(arguments.is_relative(batch.dues), self._timeout)
         return calls.schedule_many(
-            self._calls.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
+            self._calls.topic,
+            batch.payloads,
+            batch.dues,
+            clock,
+            keys=batch.keys,
+            ranks=batch.ranks,
+            job=self._job,
         )
 
     async def _send(self, batch: Batch) -> _Sent:

@@ -1,5 +1,5 @@
 # Made of aio/producer.py by scripts/generate-faces: write there.
-"""Scheduling, moving and cancelling."""
+"""Scheduling, moving, changing and cancelling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Self, TypeVar, overload
 
 from dueq.client import arguments, calls
 from dueq.client.arguments import Due, Payload
-from dueq.client.batches import batches
+from dueq.client.batches import Batch, batches
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
 from dueq.client.sync.connection import Connection
@@ -54,7 +54,13 @@ class Producer:
         self._calls.closed = True
 
     def schedule(
-        self, payload: Payload, due: Due, *, key: str | None = None, timeout: float | None = None
+        self,
+        payload: Payload,
+        due: Due,
+        *,
+        key: str | None = None,
+        rank: int | None = None,
+        timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
 
@@ -63,18 +69,20 @@ class Producer:
             due: Unix ms, an aware datetime (rounded up to ms), or a timedelta from now by the mesh's clock. In the
                 past: at once.
             key: the message's name for its owner, at most 255 bytes of UTF-8: `message.key`, and while browsing.
+            rank: of a priority topic, 0 to 65,535; the smallest goes first. None: 0.
             timeout: seconds.
 
         Returns:
             The message id.
 
         Raises:
-            InvalidRequest: due, payload or key is not of these, or beyond the topic's horizon.
+            InvalidRequest: due, payload, key or rank is not of these; due is beyond the topic's horizon; the topic has
+                no ranks.
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
         clock = self._calls.clock(arguments.is_relative(due), timeout)
-        return self._calls.run(calls.schedule(self.topic, payload, due, clock, key), timeout)
+        return self._calls.run(calls.schedule(self.topic, payload, due, clock, key, rank), timeout)
 
     @overload
     def schedule_many(
@@ -83,6 +91,7 @@ class Producer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]: ...
@@ -93,6 +102,7 @@ class Producer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]: ...
@@ -102,6 +112,7 @@ class Producer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]:
@@ -119,6 +130,7 @@ class Producer:
             dues: one per payload, or a single one for all. With an iterator of payloads, a timedelta counts from when
                 its request is made.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
+            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
 
@@ -134,12 +146,13 @@ class Producer:
                 an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
-            return self._schedule_iterated(payloads, dues, keys, naming(job, self.topic), timeout)
+            cut = batches(payloads, dues, keys, ranks)
+            return self._schedule_iterated(cut, naming(job, self.topic), timeout)
         dues = arguments.held(dues)
         clock = self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
         return self._calls.run(
-            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, job=named), timeout
+            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, ranks=ranks, job=named), timeout
         )
 
     def schedule_stream(
@@ -148,6 +161,7 @@ class Producer:
         dues: Due | Iterable[Due],
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
         timeout: float | None = None,
@@ -165,6 +179,7 @@ class Producer:
             payloads: bytes-like each.
             dues: one per payload, or a single one for all; a timedelta counts from when its request is made.
             keys: one per payload (None: it has none).
+            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
@@ -181,7 +196,7 @@ class Producer:
                 yielded, nothing else was sent. The same holds for errors of the iterators.
         """
         stream = Stream(
-            self._calls, batches(payloads, dues, keys), naming(job, self.topic), in_flight, timeout
+            self._calls, batches(payloads, dues, keys, ranks), naming(job, self.topic), in_flight, timeout
         )
         with closing(stream.requests()) as requests:
             for request in requests:
@@ -196,12 +211,29 @@ class Producer:
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        self._calls.run(calls.alter_one(self.topic, message_id, None, lambda: 0), timeout)
+        many = calls.cancel(self.topic, calls.one_id(message_id))
+        self._calls.run(calls.done(many, self.topic, message_id), timeout)
 
     def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
         clock = self._calls.clock(arguments.is_relative(due), timeout)
-        self._calls.run(calls.alter_one(self.topic, message_id, due, clock), timeout)
+        many = calls.move(self.topic, calls.one_id(message_id), due, clock)
+        self._calls.run(calls.done(many, self.topic, message_id), timeout)
+
+    def change(self, message_id: str, *, rank: int, timeout: float | None = None) -> None:
+        """Give a message of a priority topic another rank; its id, and the instant since when it waits, stay.
+
+        Args:
+            message_id: which.
+            rank: 0 to 65,535; the smallest goes first.
+            timeout: seconds.
+
+        Raises:
+            MessageLeased, MessageNotFound: as `cancel`.
+            InvalidRequest: no message id or rank, or the topic has no ranks.
+        """
+        many = calls.change(self.topic, calls.one_id(message_id), rank)
+        self._calls.run(calls.done(many, self.topic, message_id), timeout)
 
     def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
         """Cancel many messages.
@@ -212,7 +244,7 @@ class Producer:
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return self._calls.run(calls.alter(self.topic, message_ids), timeout)
+        return self._calls.run(calls.cancel(self.topic, message_ids), timeout)
 
     def move_many(
         self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
@@ -220,17 +252,17 @@ class Producer:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
         clock = self._calls.clock(arguments.is_relative(dues), timeout)
-        return self._calls.run(calls.alter(self.topic, message_ids, dues, clock), timeout)
+        return self._calls.run(calls.move(self.topic, message_ids, dues, clock), timeout)
+
+    def change_many(
+        self, message_ids: Iterable[str], *, ranks: int | Iterable[int], timeout: float | None = None
+    ) -> list[Outcome]:
+        """Give many messages other ranks, one each or all a single one; returns and raises as `cancel_many`."""
+        return self._calls.run(calls.change(self.topic, message_ids, ranks), timeout)
 
     def _schedule_iterated(
-        self,
-        payloads: Iterable[Payload],
-        dues: Due | Iterable[Due],
-        keys: Iterable[str | None] | None,
-        job: tuple[bytes, int],
-        timeout: float | None,
+        self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None
     ) -> MessageIds:
-        cut = batches(payloads, dues, keys)
         # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
         stream = Stream(self._calls, chain(head, cut), job, REQUESTS, timeout)

@@ -92,7 +92,13 @@ class Stream:
         """Return the request that schedules these rows."""
         clock = self._calls.clock(arguments.is_relative(batch.dues), self._timeout)
         return calls.schedule_many(
-            self._calls.topic, batch.payloads, batch.dues, clock, keys=batch.keys, job=self._job
+            self._calls.topic,
+            batch.payloads,
+            batch.dues,
+            clock,
+            keys=batch.keys,
+            ranks=batch.ranks,
+            job=self._job,
         )
 
     def _send(self, batch: Batch) -> _Sent:

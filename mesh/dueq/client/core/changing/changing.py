@@ -21,7 +21,7 @@ from dueq.client.core.ports.events import ActOnJob, Alter, Insert, Repeat
 from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.keys import prefix_bytes
-from dueq_codecs.records import NO_U64, RecordKind
+from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
 
@@ -40,7 +40,7 @@ class Changing:
         self._begin(event, PartsCall(event.call, len(event.due)))
 
     def alter(self, event: Alter) -> None:
-        """Move or cancel messages."""
+        """Move, change or cancel messages."""
         self._begin(event, PartsCall(event.call, len(event.sequence)))
 
     def act_on_job(self, event: ActOnJob) -> None:
@@ -205,6 +205,7 @@ class Changing:
                     inline=inline,
                     long=[(row, payloads[row]) for row in rows],
                     keyed=event.keyed,
+                    rank=event.rank[start:end],
                     job=event.job,
                     job_until=event.job_until,
                     anywhere=anywhere,
@@ -258,7 +259,7 @@ class Changing:
         """One partition's rows together, in the call's order."""
         parts: list[Part] = []
         places: list[npt.NDArray[np.intp]] = []
-        due = event.due
+        due, rank = event.due, event.rank
         for uid in dict.fromkeys(event.uid.tolist()):
             rows = np.flatnonzero(event.uid == uid)
             for start in range(0, len(rows), limits.REQUEST_ROWS_MAX):
@@ -276,6 +277,7 @@ class Changing:
                         target_sequence=event.sequence[chosen],
                         target_row=event.row[chosen],
                         due=NO_U64 if due is None else due[chosen],
+                        rank=NO_U16 if rank is None else rank[chosen],
                     )
                 )
         call.places = places

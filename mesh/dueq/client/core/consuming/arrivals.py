@@ -5,7 +5,7 @@ from __future__ import annotations
 from zlib import crc32
 
 from dueq import limits
-from dueq.client.core.ports.delivery import Delivery, PushedIds
+from dueq.client.core.ports.delivery import Delivery, Pushed
 from dueq_codecs.keys import split_key
 from dueq_codecs.messages import Push, PushChunk
 
@@ -54,7 +54,7 @@ class Arrivals:
             New deliveries; those whose payload is damaged; whether all rows were complete.
         """
         view = memoryview(body)
-        pushed = PushedIds(push)
+        pushed = Pushed(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []
         complete, start = True, 0

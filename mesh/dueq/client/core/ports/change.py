@@ -105,6 +105,7 @@ class Part:
         "long",
         "offset",
         "patient",
+        "rank",
         "reply",
         "rows",
         "size",
@@ -133,6 +134,7 @@ class Part:
         size: U32 = NO_U32,
         crc: U32 = NO_U32,
         amount_ms: U64 = NO_U64,
+        rank: U16 = NO_U16,
         inline: Sequence[Body] = (),
         long: Sequence[tuple[int, Body]] = (),
         keyed: bool = False,
@@ -150,7 +152,7 @@ class Part:
             target_row,
             token,
         )
-        self.due, self.size, self.crc, self.amount_ms = due, size, crc, amount_ms
+        self.due, self.size, self.crc, self.amount_ms, self.rank = due, size, crc, amount_ms, rank
         self.inline, self.long, self.keyed = inline, long, keyed
         self.job, self.job_until, self.job_action = job, job_until, job_action
         self.bytes = sum(map(len, inline))
@@ -251,7 +253,7 @@ class Change:
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
-            patient=all(part.patient for part in parts),
+            patient=all(part.patient for part in parts), rank=_ranks(parts),
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
@@ -382,6 +384,13 @@ def _columns(parts: Sequence[Part]) -> dict[str, Any]:
     if len(parts) == 1:
         return {name: getattr(parts[0], name) for name in _COLUMNS}
     return {name: _joined([getattr(part, name) for part in parts]) for name in _COLUMNS}
+
+
+def _ranks(parts: Sequence[Part]) -> U16:
+    """The ranks of all rows; those of parts without any are 0."""
+    if not any(len(part.rank) for part in parts):
+        return NO_U16
+    return _joined([part.rank if len(part.rank) else np.zeros(part.rows, np.uint16) for part in parts])
 
 
 def _joined(columns: Sequence[npt.NDArray[Scalar]]) -> npt.NDArray[Scalar]:

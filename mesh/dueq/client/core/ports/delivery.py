@@ -13,8 +13,8 @@ _TEXTS_TOGETHER = 8
 """From this many rows on, the ids of a push are made all at once, as columns."""
 
 
-class PushedIds:
-    """The ids of one push, made when the first is asked for: most consumers never ask."""
+class Pushed:
+    """What most consumers never ask for, of one push: its ids are made when the first is wanted."""
 
     __slots__ = ("_push", "_texts")
 
@@ -29,6 +29,16 @@ class PushedIds:
             self._spell(index)
             text = self._texts[index]
         return text
+
+    def rank(self, index: int) -> int:
+        """Return the rank of the message in the push's row `index`."""
+        column = self._push.rank
+        return int(column[index]) if len(column) else 0
+
+    def version(self, index: int) -> int:
+        """Return the version of the message in the push's row `index`."""
+        push = self._push
+        return (int(push.version[index]) if len(push.version) else 0) or int(push.sequence[index])
 
     def _spell(self, index: int) -> None:
         push = self._push
@@ -101,7 +111,7 @@ class Delivery:
         released_at_us: int,
         deadline_us: int,
         payload: bytes,
-        pushed: PushedIds,
+        pushed: Pushed,
         index: int,
         key: str = "",
     ) -> None:
@@ -130,6 +140,16 @@ class Delivery:
     def id(self) -> str:
         """The message id as text."""
         return self._pushed.text(self._index)
+
+    @property
+    def rank(self) -> int:
+        """The smallest goes first, in a priority topic."""
+        return self._pushed.rank(self._index)
+
+    @property
+    def version(self) -> int:
+        """Log sequence of the record that changed the message last."""
+        return self._pushed.version(self._index)
 
     # -------------------------------------------------------------- extensions (see `extending`)
 

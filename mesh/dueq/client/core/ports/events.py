@@ -7,12 +7,12 @@ when `deadline_us` (monotonic µs) has passed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.parts import PartsCall
 from dueq_codecs.messages import BrokerMessage
-from dueq_codecs.records import U16, U32, U64, JobAction, RecordKind
+from dueq_codecs.records import NO_U16, U16, U32, U64, JobAction, RecordKind
 
 # ---------------------------------------------------------------- the network
 
@@ -150,6 +150,7 @@ class Insert:
         partition: place in the topic of the partition for the first run; None for the client's turn.
         keyed: every payload begins with its key (`dueq_codecs.keys`).
         job, job_until: what the rows belong to, and the instant by which that must be committed; empty and 0: neither.
+        rank: of each row; empty: all are 0.
     """
 
     call: int
@@ -164,6 +165,7 @@ class Insert:
     keyed: bool = False
     job: bytes = b""
     job_until: int = 0
+    rank: U16 = field(default_factory=lambda: NO_U16)
 
 
 @dataclass(slots=True)
@@ -185,9 +187,9 @@ class ActOnJob:
 
 @dataclass(slots=True)
 class Alter:
-    """Move (with `due`) or cancel messages: Completed(PartsCall), whose `outcomes()` has one Outcome a row.
+    """Move (with `due`), change (with `rank`) or cancel messages: Completed(PartsCall).
 
-    The columns are of one length; `uid` routes each row.
+    Its `outcomes()` has one Outcome a row. The columns are of one length; `uid` routes each row.
     """
 
     call: int
@@ -199,6 +201,7 @@ class Alter:
     sequence: U64
     row: U16
     due: U64 | None = None
+    rank: U16 | None = None
 
 
 @dataclass(slots=True)
