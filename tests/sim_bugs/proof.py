@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 
 from dueq_chaos.bugs.bug import Bug
@@ -22,8 +21,3 @@ def is_found(bug: Bug) -> None:
         f"{bug.name} was not found in {found.runs} storms: {bug.does} Its finders no longer find it: look for new ones "
         f"with `python -m dueq_chaos.bugs --unhinted {bug.name}`"
     )
-
-
-def first_finders(bugs: Iterable[Bug]) -> list[int]:
-    """Return the first seed that finds each of the bugs."""
-    return sorted({bug.finders[0] for bug in bugs if bug.finders})

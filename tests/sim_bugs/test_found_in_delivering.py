@@ -1,4 +1,4 @@
-"""Planted bugs of deliveries, clients and jobs are found, and without them the same seeds find nothing."""
+"""Planted bugs of deliveries, clients and jobs are found."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import pytest
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.clients import CLIENTS
 from dueq_chaos.bugs.delivering import DELIVERING
-from dueq_chaos.bugs.finding import is_harmless
 from dueq_chaos.bugs.jobs import JOBS
 
-from .proof import first_finders, is_found
+from .proof import is_found
 
 BUGS = (*CLIENTS, *DELIVERING, *JOBS)
 
@@ -20,8 +19,3 @@ BUGS = (*CLIENTS, *DELIVERING, *JOBS)
 @pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))
 def test_the_simulator_finds_it_within_its_bound(bug: Bug) -> None:
     is_found(bug)
-
-
-@pytest.mark.parametrize("seed", first_finders(BUGS))
-def test_without_a_bug_the_same_seed_reports_nothing(seed: int) -> None:
-    assert is_harmless(seed)

@@ -1,4 +1,4 @@
-"""Planted bugs of stores and replicated state are found, and without them the same seeds find nothing."""
+"""Planted bugs of stores and replicated state are found."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from operator import attrgetter
 import pytest
 
 from dueq_chaos.bugs.bug import Bug
-from dueq_chaos.bugs.finding import is_harmless
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
 
-from .proof import first_finders, is_found
+from .proof import is_found
 
 BUGS = (*STATE, *STORAGE)
 
@@ -19,8 +18,3 @@ BUGS = (*STATE, *STORAGE)
 @pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))
 def test_the_simulator_finds_it_within_its_bound(bug: Bug) -> None:
     is_found(bug)
-
-
-@pytest.mark.parametrize("seed", first_finders(BUGS))
-def test_without_a_bug_the_same_seed_reports_nothing(seed: int) -> None:
-    assert is_harmless(seed)
