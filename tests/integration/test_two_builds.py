@@ -51,11 +51,9 @@ def build(level: int, tree: Path | None = None) -> Iterator[None]:
         os.environ.update(before)
 
 
-@pytest.fixture(params=["a lower level", "an earlier commit"])
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """The tree of the older build; None: the present one."""
-    if request.param == "a lower level":
-        return None
+@pytest.fixture
+def earlier(tmp_path: Path) -> Path:
+    """The tree of an earlier commit."""
     made = subprocess.run(
         ["git", "-C", str(ROOT), "archive", EARLIER, "mesh", "codecs"], capture_output=True, check=False
     )
@@ -109,9 +107,23 @@ def records_of(folder: Path) -> list[Record]:
         timeline.close()
 
 
-def test_brokers_are_replaced_one_at_a_time_under_traffic(old: Path | None, tmp_path: Path) -> None:
+def replace(mesh: LocalMesh, number: int, client: Client, topic: str) -> int:
+    """Start a broker anew with the build of now; returns when it had stopped, Unix ms."""
+    mesh.stop_broker(number)
+    stopped_at_ms = now_ms()
+    mesh.start_broker(number)
+    until(lambda: whole(client, topic), f"b{number + 1} is in sync")
+    return stopped_at_ms
+
+
+def levels_of(client: Client, topic: str) -> list[int]:
+    """The level of each partition; a build that knows of no levels has the older one."""
+    return [part.get("feature_level", OLD) for part in partitions_of(client, topic)]
+
+
+def test_brokers_are_replaced_one_at_a_time_under_traffic(earlier: Path, tmp_path: Path) -> None:
     """One of them goes back and forth; the level rises after the last one, and not before."""
-    with build(OLD, old):
+    with build(OLD, earlier):
         mesh = LocalMesh(tmp_path / "mesh")
         mesh.start()
     try:
@@ -120,20 +132,15 @@ def test_brokers_are_replaced_one_at_a_time_under_traffic(old: Path | None, tmp_
             with Traffic(mesh.endpoints, "rolled") as traffic:
                 traffic.go_on()
                 for number, newer in ((0, True), (1, True), (1, False), (1, True), (2, True)):
-                    mesh.stop_broker(number)
-                    last_at_ms = now_ms()
-                    with build(NEW) if newer else build(OLD, old):
-                        mesh.start_broker(number)
-                    until(lambda: whole(client, "rolled"), f"b{number + 1} is in sync")
+                    with build(NEW) if newer else build(OLD, earlier):
+                        last_at_ms = replace(mesh, number, client, "rolled")
                     traffic.go_on()
                     if number < 2:
-                        levels = {part.get("feature_level", OLD) for part in partitions_of(client, "rolled")}
-                        assert levels <= {OLD}, "an older build has a replica"
+                        assert max(levels_of(client, "rolled"), default=OLD) < NEW, (
+                            "an older build has a replica"
+                        )
                 until(
-                    lambda: (
-                        [part.get("feature_level") for part in partitions_of(client, "rolled")] == [NEW] * 3
-                    ),
-                    "every partition has reached the level",
+                    lambda: levels_of(client, "rolled") == [NEW] * 3, "every partition has reached the level"
                 )
                 traffic.go_on()
                 traffic.finish()
@@ -148,18 +155,21 @@ def test_brokers_are_replaced_one_at_a_time_under_traffic(old: Path | None, tmp_
 
 
 def test_a_broker_taken_back_after_the_last_one_stops_its_partitions_and_says_why(tmp_path: Path) -> None:
-    """The others go on; the newer build takes up what it has left."""
-    with build(NEW):
+    """The others go on; the newer build takes up what it has left. The older one is this code at a lower level."""
+    with build(OLD):
         mesh = LocalMesh(tmp_path / "mesh")
         mesh.start()
     try:
         with Client(mesh.endpoints) as client:
             client.create_topic("taken-back", partitions=1, replicas=3)
-            until(
-                lambda: [part["feature_level"] for part in partitions_of(client, "taken-back")] == [NEW],
-                "the level has risen",
-            )
             with Traffic(mesh.endpoints, "taken-back") as traffic:
+                with build(NEW):
+                    for number in range(3):
+                        assert max(levels_of(client, "taken-back"), default=OLD) < NEW, (
+                            "an older build has a replica"
+                        )
+                        replace(mesh, number, client, "taken-back")
+                until(lambda: levels_of(client, "taken-back") == [NEW], "the level has risen")
                 traffic.go_on()
                 mesh.stop_broker(2)
                 with build(OLD):
@@ -170,7 +180,7 @@ def test_a_broker_taken_back_after_the_last_one_stops_its_partitions_and_says_wh
                     return bool(found) and found[0]["held"].get("b3", {}).get("role") == "stopped"
 
                 until(stopped, "b3 shows that it is stopped")
-                assert "feature level 2, this build has 1" in mesh.brokers[2].log.read_text()
+                assert f"feature level {NEW}, this build has {OLD}" in mesh.brokers[2].log.read_text()
                 traffic.go_on()
                 mesh.stop_broker(2)
                 with build(NEW):
