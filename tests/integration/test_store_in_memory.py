@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,8 +42,15 @@ def receive(client: Client, topic: str, count: int) -> list[Message]:
     return found
 
 
-def test_brokers_that_die_in_turn_come_back_as_strangers_and_nothing_is_lost() -> None:
-    with LocalMesh(store="memory") as mesh, Client(mesh.endpoints, timeout=PATIENCE_S) as client:
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[LocalMesh]:
+    """Three brokers whose stores are in memory; the tests kill them, and leave them up."""
+    with LocalMesh(store="memory") as found:
+        yield found
+
+
+def test_brokers_that_die_in_turn_come_back_as_strangers_and_nothing_is_lost(mesh: LocalMesh) -> None:
+    with Client(mesh.endpoints, timeout=PATIENCE_S) as client:
         everybody = {frozenset(broker.broker_id for broker in mesh.brokers)}
         client.create_topic("busy", partitions=3, replicas=3)
         client.create_topic("later", partitions=3, replicas=3)
@@ -68,10 +75,12 @@ def test_brokers_that_die_in_turn_come_back_as_strangers_and_nothing_is_lost() -
         assert sorted(message.payload for message in receive(client, "later", len(ids))) == sorted(payloads)
         for broker in mesh.brokers:
             assert not broker.data.exists()
+        for topic in ("busy", "later"):
+            client.delete_topic(topic)
 
 
-def test_when_all_have_ended_nothing_is_left_and_the_topic_says_so() -> None:
-    with LocalMesh(store="memory") as mesh, Client(mesh.endpoints, timeout=PATIENCE_S) as client:
+def test_when_all_have_ended_nothing_is_left_and_the_topic_says_so(mesh: LocalMesh) -> None:
+    with Client(mesh.endpoints, timeout=PATIENCE_S) as client:
         client.create_topic("t", partitions=1, replicas=3)
         with client.producer("t") as producer:
             producer.schedule(b"x", now_ms() + 600_000)

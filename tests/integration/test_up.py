@@ -69,6 +69,15 @@ def up(tmp_path: Path, port: int) -> Iterator[Up]:
     process.process.communicate(timeout=END_S)
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One that is ready, for tests that leave it as it is."""
+    process = Up(tmp_path_factory.mktemp("running") / "mesh", free_ports(1)[0])
+    process.ready()
+    yield process
+    assert process.end(signal.SIGTERM) == 0
+
+
 def gone(pid: int) -> bool:
     """Wait until a process that is nobody's business here has ended."""
     try:
@@ -98,21 +107,16 @@ def test_up_says_ready_describes_itself_and_ends_cleanly(up: Up, number: signal.
     assert not (up.data / "mesh.json").exists()
 
 
-def test_children_die_with_up_also_on_sigkill(up: Up) -> None:
+def test_killed_it_takes_its_children_along_and_started_again_it_goes_on_where_it_was(up: Up) -> None:
     up.ready()
     (broker,) = up.description()["brokers"]
-    up.end(signal.SIGKILL)
-    assert gone(broker["pid"])
-
-
-def test_started_again_on_the_same_folder_it_goes_on_where_it_was(up: Up, tmp_path: Path) -> None:
-    up.ready()
     where = ("--endpoint", up.endpoint)
     dueq("topic", "create", "t", "--partitions", "2", "--replicas", "1", *where)
     ids = dueq("schedule", "t", "--lines", "--in", "1s", *where, given=b"one\ntwo\nthree\n").split()
     assert len(set(ids)) == 3
     dueq("cancel", "t", ids[1], *where)
     up.end(signal.SIGKILL)
+    assert gone(broker["pid"])
     again = Up(up.data, up.port)
     try:
         again.ready()
@@ -124,21 +128,19 @@ def test_started_again_on_the_same_folder_it_goes_on_where_it_was(up: Up, tmp_pa
         again.process.communicate(timeout=END_S)
 
 
-def test_a_folder_in_use_is_refused(up: Up) -> None:
-    up.ready()
-    second = Up(up.data, free_ports(1)[0])
+def test_a_folder_in_use_is_refused(running: Up) -> None:
+    second = Up(running.data, free_ports(1)[0])
     _, said = second.process.communicate(timeout=END_S)
     assert second.process.returncode == 1
     assert "is in use by another local mesh" in said
-    assert (up.data / "mesh.json").exists()
+    assert (running.data / "mesh.json").exists()
 
 
-def test_a_taken_port_is_named(up: Up, tmp_path: Path) -> None:
-    up.ready()
-    second = Up(tmp_path / "other", up.port)
+def test_a_taken_port_is_named(running: Up, tmp_path: Path) -> None:
+    second = Up(tmp_path / "other", running.port)
     _, said = second.process.communicate(timeout=END_S)
     assert second.process.returncode == 1
-    assert f"port {up.port}" in said
+    assert f"port {running.port}" in said
     assert "--port" in said
 
 
@@ -165,9 +167,8 @@ def test_with_restart_a_dead_broker_comes_back(tmp_path: Path, port: int) -> Non
         up.process.communicate(timeout=END_S)
 
 
-def test_every_command_works_against_a_mesh(up: Up) -> None:
-    up.ready()
-    where = ("--endpoint", up.endpoint)
+def test_every_command_works_against_a_mesh(running: Up) -> None:
+    where = ("--endpoint", running.endpoint)
     assert dueq("topic", "create", "t", "-p", "1", "-r", "1", *where).strip() == "created t"
     assert [topic["name"] for topic in json.loads(dueq("topic", "list", "--json", *where))] == ["t"]
     assert json.loads(dueq("topic", "describe", "t", "--json", *where))["replicas"] == 1
