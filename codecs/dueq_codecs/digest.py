@@ -21,7 +21,7 @@ def request_digest(request: ChangeRequest) -> int:
 
     Left out: request id, client id and sequence (they name the request), `digest` itself, upload numbers (a
     repeated upload has another one), the tokens of MOVE and CANCEL (the leader's business) and `patient`.
-    Payloads count by their size and CRC-32, so nobody hashes them twice.
+    Payloads count by their size and CRC-32, so they are not hashed twice.
 
     Returns:
         An unsigned 64-bit integer; the same on every machine.

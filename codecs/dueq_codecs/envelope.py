@@ -1,4 +1,4 @@
-"""The 16 bytes in front of every FlatBuffer: what it is, how long, and whether it arrived whole.
+"""The 16 bytes in front of every FlatBuffer: its kind, its length, and whether it arrived whole.
 
 0  4 bytes  magic "dueq"
 4  u8       protocol version

@@ -15,8 +15,8 @@ What the writer lays out, all little-endian, positions from the start of the buf
         vectors, each from a multiple of 8: four zeros, u32 length, elements, 1 to 8 zeros
 
 Empty vectors are absent. Every vector is so aligned that numpy can look at it in place. The vectors of one
-table may not claim more bytes together than the buffer has, so nobody can make much out of the same bytes.
-Source: "FlatBuffers Internals" in the FlatBuffers documentation.
+table may not claim more bytes together than the buffer has, so a small buffer cannot claim large vectors by naming
+the same bytes many times. Source: "FlatBuffers Internals" in the FlatBuffers documentation.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Layout:
         self._absent = {field.name: field.absent for field in fields}
         self._required = [field.name for field in fields if field.absent is None]
         self._shape = lru_cache(maxsize=4096)(self._make_shape)
-        # Frames of one kind have few vtables; who invents new ones only makes his own frames slower to read.
+        # Frames of one kind have few vtables. A sender that invents new ones only makes its own frames slower to
+        # read.
         self._plan = lru_cache(maxsize=1024)(self._make_plan)
 
     def write(self, message: Any) -> bytes:

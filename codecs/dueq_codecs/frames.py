@@ -7,8 +7,8 @@ One message is a header frame (`envelope` + FlatBuffer) and the frames of its pa
     Relay         the frames of the message that it carries
     all others    nothing
 
-Decoding believes nothing: whatever is not exactly such a message is a FrameError, before anything is read
-outside of a frame or made by a length that a frame claims. The broker still has to check what needs its
+Decoding believes nothing. Anything that is not exactly such a message is a FrameError, before anything is read
+outside of a frame, or allocated for a length that a frame claims. The broker still has to check what needs its
 knowledge: limits, whether rows and topics exist, who may do what.
 """
 

@@ -76,8 +76,8 @@ def encode_record(record: Record) -> bytes:
 def decode_record(data: bytes | memoryview) -> Record:
     """Read a record; its columns are read-only views of `data` (of a copy, unless `data` is bytes).
 
-    A record of a later version is read too, as long as it has the form of one that this build knows: what to do
-    about it is the reader's decision.
+    A record of a later version is read too, if it has the form of one that this build knows. The reader decides what
+    to do about it.
 
     Raises:
         FrameError: the bytes are not a record; WRONG_VERSION when they are one that only a newer build can read.

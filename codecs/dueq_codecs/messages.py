@@ -200,7 +200,7 @@ class ChangeRequest:
     Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, CHANGE, ACK, NACK, EXTEND, RELEASE, JOB);
     for MOVE, CANCEL and CHANGE the client leaves `token` empty. An INSERT brings one body: the inline payloads,
     one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
-    `patient`: nobody waits for this ACK, so the leader may let it wait a moment for a record to go along with.
+    `patient`: no caller waits for this ACK, so the leader may let it wait a moment for a record that is made anyway.
     """
 
     request_id: int
@@ -409,7 +409,7 @@ class Mismatch:
     known_end: int
     """Its last sequence of that epoch."""
     installing: bool = False
-    """The follower is nobody until a snapshot is installed: send one."""
+    """The follower has no usable data until a snapshot is installed: send one."""
 
 
 @dataclass(slots=True)
@@ -419,7 +419,7 @@ class VoteRequest:
     uid: int
     round: int
     epoch: int
-    """The epoch of the leadership that is to be replaced."""
+    """The epoch of the leadership that the candidate wants to replace."""
     last_epoch: int
     last_sequence: int
 
@@ -587,7 +587,7 @@ class Relay:
     inner: ClientMessage | BrokerMessage
     bodies: list[bytes | memoryview] = field(default_factory=list)
     principal: str = ""
-    """Whose session the frame came by at the relaying broker; empty: nobody was authenticated."""
+    """The principal of the session at the relaying broker; empty: not authenticated."""
 
 
 ClientMessage = (

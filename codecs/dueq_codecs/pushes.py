@@ -1,6 +1,6 @@
 """A push: due messages with their leases.
 
-Its rows are one vector of structs, 56 bytes each, not columns: there are thousands of pushes a second with few rows
+Its rows are one vector of structs of 56 bytes each, not columns. There are thousands of pushes a second with few rows
 each, and each column costs a write and a read of its own.
 """
 
@@ -41,7 +41,7 @@ NO_PUSH_ROWS.flags.writeable = False
 
 
 def push_rows(count: int, **columns: Any) -> PushRows:
-    """Return so many rows with these columns; what is not given is 0."""
+    """Return `count` rows with these columns; columns that are not given are 0."""
     rows = np.zeros(count, PUSH_ROW)
     for name, column in columns.items():
         rows[name] = column

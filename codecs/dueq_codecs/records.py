@@ -22,7 +22,7 @@ Which columns a kind has (n rows; every other column is empty):
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`: each
-payload begins with its key, one byte of length and so many bytes.
+payload begins with its key: one byte of length, then the bytes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class JobAction(IntEnum):
     CANCEL = 3
     """Withdraw what no consumer has, of a committed job too."""
     CLEARED = 4
-    """The leader has worked off the last action: nothing more is to be revealed or withdrawn."""
+    """The leader has worked off the last action: nothing is left to reveal or to withdraw."""
 
 
 class JobState(IntEnum):
@@ -134,7 +134,7 @@ class Record:
     stamp: int
     """Mesh time at append, as its leader measures it, Unix ms: the only time that apply knows."""
     version: int = 1
-    """The feature level whose rules apply it: the one that its partition had reached when it was appended."""
+    """The feature level whose rules apply to it: that of its partition when it was appended."""
     requests: tuple[RequestRef, ...] = ()
     first: U64 = field(default_factory=lambda: NO_U64)
     target_sequence: U64 = field(default_factory=lambda: NO_U64)

@@ -1,4 +1,4 @@
-"""What clients and brokers must compute alike: docs/reference/protocol.md says the same in words."""
+"""Rules that clients and brokers must compute alike; docs/reference/protocol.md has the same in words."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def home_of(job: bytes, partitions: int) -> int:
 def first_instants(due: U64, stamp: int, job_until: int) -> U64:
     """Return when new messages begin to wait, Unix ms: the first 48 bits of their ids.
 
-    A message that is due already waits from its record's stamp on, and one of a hidden job not before the instant by
-    which the job must be committed.
+    A message that is due already waits from its record's stamp on. One of a hidden job waits from the instant by
+    which the job must be committed, at the earliest.
     """
     return np.maximum(due, np.uint64(max(stamp, job_until, 0)))
 

@@ -194,7 +194,7 @@ class PartialFailure(DueqError):
 
 
 class Broken(DueqError):
-    """Corruption or a bug: what is affected stops, and the evidence is kept."""
+    """Corruption or a bug: the affected part stops, and the evidence is kept."""
 
 
 class InvariantViolated(Broken):
@@ -202,7 +202,7 @@ class InvariantViolated(Broken):
 
 
 class StoreDamaged(Broken):
-    """A store does not hold what it must; it is set aside, never repaired in place."""
+    """A store lacks data that it must hold. It is set aside, and never repaired in place."""
 
 
 class UnknownVersion(Broken):

@@ -150,7 +150,9 @@ LOOK_AHEAD_MS_MAX: Final = 250
 LEASE_GATHER_MS: Final = 100
 """Messages this far beyond the look-ahead are leased along with those within it."""
 ACK_LINGER_MS: Final = 100
-"""Longest wait of an ack that nobody waits for, in the consumer: each request is answered and counted on its own."""
+"""Longest wait, in the consumer, of an ack whose caller does not wait: each request is answered and counted on its
+own.
+"""
 ACK_GATHER_MS: Final = 100
 """Longest wait of such an ack at the leader, for a record that is made anyway: each record is a sync on every disk."""
 LOOK_AHEAD_BYTES_MAX: Final = 32 << 20
@@ -197,7 +199,7 @@ UPLOAD_IDLE_MS: Final = 15 * 60 * 1000
 """An upload that has not moved for this long is given up."""
 SNAPSHOT_CHUNK_BYTES: Final = 1 << 20
 SNAPSHOT_IDLE_MS: Final = 30_000
-"""A snapshot that nobody has read from for this long is closed."""
+"""A snapshot from which nothing was read for this long is closed."""
 
 # Reading
 FORECAST_SECONDS_MAX: Final = 3600

@@ -1,11 +1,11 @@
 """Choosing TCP ports of this machine.
 
-Ports are taken from below the kernel's ephemeral range: a port inside it may be given to somebody's outgoing
-connection while a broker restarts, and a client that keeps dialling a closed port of that range can even
-connect to itself and so keep the port from its owner.
+Ports are taken from below the kernel's ephemeral range. A port inside it may be given to an outgoing connection of
+another process while a broker restarts. A client that keeps dialling a closed port of that range can even connect to
+itself, and so keep the port from its owner.
 
-Several meshes of one machine never choose the same port, also while a broker is down and its port is free: the
-range is cut into blocks, and a process chooses from blocks that it alone holds.
+Several meshes of one machine never choose the same port, even while a broker is down and its port is free. For this
+the range is cut into blocks, and a process chooses only from blocks that it alone holds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 _LOWEST: Final = 15_000
 _BLOCK: Final = 64
 _BLOCKS_MAX: Final = 8
-"""Most blocks of one process; after the last it begins anew with the first."""
+"""Most blocks of one process; after the last one it uses the first one again."""
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 

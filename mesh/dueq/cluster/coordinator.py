@@ -27,14 +27,14 @@ class CoordinatorUnreadable(Broken):
 class Coordinator(Protocol):
     """Registration, topics and the partitions' nodes: ZooKeeper, or a stand-in.
 
-    Events of one coordinator are delivered one after the other, in an order in which they happened:
-    CONNECTED only while the registration is in place, then everything anew (RegistrationsSeen, TopicsSeen,
-    NodeSeen), a topic before its partitions' nodes; the nodes of a new topic come after it, unasked. The same thing
-    may be delivered twice.
+    Events of one coordinator are delivered one after the other, in an order in which they happened. CONNECTED comes
+    only while the registration is in place. After it everything is told again: RegistrationsSeen, TopicsSeen,
+    NodeSeen, a topic before its partitions' nodes. The nodes of a new topic come after it, without being asked for.
+    The same thing may be delivered twice.
 
-    Each CompareAndSet is answered exactly once by CompareAndSetDone, each CreateTopic and DeleteTopic
-    exactly once by TopicOrderDone, unless `stop` comes first; a ReadNode by a NodeSeen, unless the connection
-    is lost first (the next CONNECTED reads everything).
+    Each CompareAndSet is answered exactly once by CompareAndSetDone, and each CreateTopic and DeleteTopic exactly
+    once by TopicOrderDone, unless `stop` comes first. A ReadNode is answered by a NodeSeen, unless the connection is
+    lost first; the next CONNECTED reads everything.
     """
 
     @property

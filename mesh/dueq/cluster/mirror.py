@@ -4,10 +4,10 @@ Watches fire once, coalesce, and say only *that* something changed. So they are 
 each one leads to reading the thing again, which also sets the next watch, and after every reconnect everything
 is read again. A watch that fires while its thing is being read leads to one more read.
 
-A change costs what changed: registrations are few and read as a whole, topics are immutable and kept until
-their own watch fires, partitions' nodes are read one by one. Only the list of topics' names comes as a whole
-whenever one is made. So it is not read again at once: among thousands of topics a hundred new ones shall cost
-a few lists, not a hundred.
+A change costs only what has changed. Registrations are few, and read as a whole. Topics are immutable, and kept until
+their own watch fires. Partitions' nodes are read one by one. Only the list of topics' names comes as a whole whenever
+one is made. So it is not read again at once: among thousands of topics, a hundred new ones must cost a few lists, not
+a hundred.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Mirror:
         _dirty: what has changed while it was being read.
         _topics: topics as read, by the name of their node.
         _stale: names of topics whose watch has fired since they were last asked for.
-        _asked: uids of nodes of which a read waits to be sent: it serves whoever asks before.
+        _asked: uids of nodes whose read waits to be sent; it serves every request that comes before.
         _followed: uids whose nodes have a watch or are being read.
         tombstones: their names, as last listed.
         _unfollowed: uids of topics that were read, and whose nodes have to be followed once the list is whole.
@@ -98,8 +98,8 @@ class Mirror:
     def read_node(self, uid: int) -> None:
         """Sync, then read one partition's node, and deliver it.
 
-        Not where a read of it waits to be sent: that one will do. What it may miss at a server that is behind, its
-        watch tells.
+        Not where a read of it waits to be sent: that one will do. A server that is behind may not have it yet; then
+        its watch fires.
         """
         if uid in self._asked:
             return
@@ -168,7 +168,7 @@ class Mirror:
         return {registration.broker_id: registration for registration in found.values()}
 
     def _read_levels(self, registered: set[str]) -> Procedure:
-        """What those announced last who are away, and of whom nothing is known yet."""
+        """The last announcements of brokers that are away, as far as they are not known yet."""
         names = yield from one(partial(self._client.get_children_async, self._layout.levels))
         unknown = sorted(set(names) - registered - self._levels.keys())
         answers = yield [partial(self._client.get_async, f"{self._layout.levels}/{name}") for name in unknown]
@@ -285,7 +285,7 @@ _TOPICS: Final = "topics"
 
 
 def _readable(paths: list[str], answers: list[Any], decode: Callable[[bytes], Any]) -> dict[str, Any]:
-    """Return what could be read, by path; a node that is gone by now is left out, a damaged one reported."""
+    """Return what could be read, by path; a node that has gone is left out, and a damaged one is reported."""
     found = {}
     for path, answer in zip(paths, answers, strict=True):
         if isinstance(answer, NoNodeError):

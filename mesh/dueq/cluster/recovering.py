@@ -1,13 +1,13 @@
 """Giving up what an ISR held: the one change of a partition's node that a person makes, not a leader.
 
-Only a member of the ISR may lead, so a partition whose ISR's disks are all lost has no leader, for ever: whoever
-else took it over could lack acknowledged messages. Only a person can know that those disks do not come back, and
-decide which replica goes on. What is done then is small: a compare-and-set of the node to leader none, the same
-epoch, and an ISR of this one replica with the disk that it has now. The rest is a usual election; and as the ISR
-has fewer than min_isr members, the new leader commits nothing before others have been brought level.
+Only a member of the ISR may lead. So a partition whose ISR has lost all of its disks never has a leader again: any
+other replica could lack acknowledged messages. Only a person can know that those disks do not come back, and decide
+which replica goes on. The repair itself is one compare-and-set of the node: no leader, the same epoch, and an ISR of
+this one replica with its present disk. The rest is a usual election; and as the ISR has fewer than min_isr members,
+the new leader commits nothing before others have been brought level.
 
-Everything that could make this a mistake is refused: a living leader, a living member of the ISR that has not lost its
-data, a choice that holds less than another living replica does.
+It is refused wherever it could be a mistake: while a leader lives, while a member of the ISR lives that has not lost
+its data, and for a replica that holds less than another living one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log.addHandler(logging.NullHandler())
 
 _SESSION_S: Final = 10.0
 _UNREADY: Final = "installing"
-"""The role of a replica that is being filled, or whose data was found damaged: it is nobody."""
+"""The role of a replica that is being filled, or whose data was found damaged: its data is not usable."""
 _UNPROVEN: Final = "unproven"
 """The role of one that was filled and may lack what was committed later: a member of this role does not lead."""
 
@@ -138,7 +138,7 @@ def reason_against(facts: PartitionFacts, survivor: str | None = None) -> str:
 
     Args:
         facts: as read.
-        survivor: who is to go on; None when nobody is chosen yet.
+        survivor: the replica that is to go on; None while none is chosen.
 
     Returns:
         A sentence for the person who asked; "" when it may be.
@@ -206,7 +206,7 @@ class Recovering:
             TopicNotFound: there is no topic of this name.
             InvalidRequest: the topic has no such partition.
             CoordinatorUnavailable: ZooKeeper did not answer in time.
-            CoordinatorUnreadable: what it holds is damaged, or of a format that this build does not know.
+            CoordinatorUnreadable: its content is damaged, or of a format that this build does not know.
         """
         found = self._get(self._layout.topic(name))
         if found is None:
@@ -234,7 +234,7 @@ class Recovering:
             PartitionChanged: the node has changed since `facts` were read.
             OutcomeUnknown: ZooKeeper's answer was lost, and the node does not show that it has happened.
         """
-        # Once more: somebody may have started a broker whose disk was thought to be lost.
+        # Look once more: a broker may have been started whose disk was thought to be lost.
         facts = replace(facts, registrations=self._registrations())
         if refused := reason_against(facts, survivor):
             raise RecoveryRefused(refused)
@@ -299,7 +299,7 @@ class Recovering:
         return found
 
     def _read(self, path: str, read: Callable[[str], Any]) -> Any:
-        """Read what is there now: without the sync a server may answer with what was there once."""
+        """Read the present content: without the sync, a server that is behind may answer with an older one."""
         self._wait(lambda: self._client.sync_async(path))
         return self._wait(lambda: read(path))
 

@@ -34,7 +34,7 @@ def prepare(client: Any, layout: Layout, registration: Registration) -> Procedur
     for answer in answers:
         if isinstance(answer, Exception) and not isinstance(answer, NodeExistsError):
             raise answer
-    # Another broker may have made it at the same time: what is there counts.
+    # Another broker may have made it at the same time; the existing one counts.
     value, _ = yield from one(partial(client.get_async, layout.cluster))
     cluster_id, level = decode_cluster(value)
     check_feature_level(cluster_id, level, registration)
@@ -45,8 +45,8 @@ def register(client: Any, layout: Layout, registration: Registration) -> Procedu
     """Put the registration in place, once, and only for the present session.
 
     The answer to a create may be lost although the node is there: its owner says so (pitfall R19). A node of
-    another life of the same store is replaced at once, in one transaction: the lock on the data folder proves
-    that the life is over, and nobody shall wait until its session ends (protocol case B4).
+    another life of the same store is replaced at once, in one transaction: the lock on the data folder proves that
+    the life is over, so there is no need to wait until its session ends (protocol case B4).
 
     Raises:
         BrokerIdTaken: a broker with another data folder is registered under this id.
@@ -72,7 +72,7 @@ def register(client: Any, layout: Layout, registration: Registration) -> Procedu
         replacement.delete(path, stat.version)
         replacement.create(path, value, ephemeral=True)
         answers = yield from one(replacement.commit_async)
-        # A failed one means that somebody else has changed the node meanwhile: look again.
+        # If it fails, another broker has changed the node meanwhile: look again.
         if not any(isinstance(answer, Exception) for answer in answers):
             return path
 

@@ -2,11 +2,11 @@
 
 kazoo keeps a request that is handed to it while the connection is away, sends it after the reconnect, and can
 lose the answer of one that is handed over just as a session ends. Here a lost connection ends everything that
-is under way: what was handed over with ConnectionLoss, what was not with NotSent. Whatever kazoo says about it
-later is ignored.
+is under way: requests that were handed over with ConnectionLoss, the others with NotSent. Whatever kazoo says about
+it later is ignored.
 
-The number handed over is bounded, because kazoo wakes its thread with one byte per request through a socket
-pair that holds fewer than 300 of them and then blocks its caller until the connection is back.
+The number handed over is bounded. kazoo wakes its thread with one byte per request, through a socket pair that holds
+fewer than 300 of them, and then blocks its caller until the connection is back.
 """
 
 from __future__ import annotations

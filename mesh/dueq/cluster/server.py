@@ -62,7 +62,7 @@ class ZooKeeperServer:
     """One ZooKeeper process with its data in a folder; start it again on the folder and it goes on.
 
     The process dies with the one that started it, also on SIGKILL. The kernel means the *thread* that called
-    `start` (prctl(2), PR_SET_PDEATHSIG): call it from one that lives as long as the server shall.
+    `start` (prctl(2), PR_SET_PDEATHSIG): call it from a thread that lives as long as the server must.
 
     Attributes:
         folder: holds the configuration, the data, `zookeeper.log`, and the port that was used last.

@@ -137,7 +137,7 @@ class StandaloneCoordinator:
                 self._deliver(event)
 
     def _take(self, orders: list[CoordinatorOrder]) -> list[CoordinatorEvent]:
-        """Carry out what waits, with one write for all of it; returns the answers."""
+        """Carry out all waiting orders with one write; returns the answers."""
         before = self._facts
         self._facts = before.copy()
         events = [event for order in orders for event in self._carry_out(order)]

@@ -1,7 +1,7 @@
 """Creating and deleting topics in ZooKeeper.
 
-Both are one transaction, and both can be begun again after a lost connection: a create recognises its own
-work by the creation id, a delete by the tombstone that it had meant to leave, or by the topic's being gone.
+Each is one transaction, and can be begun again after a lost connection. A create recognizes its own work by the
+creation id. A delete recognizes it by the tombstone that it meant to leave, or by the missing topic.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
             return TopicOrderDone(order.token, "", topic=topic)
         if not isinstance(lost, (BadVersionError, NodeExistsError)):
             raise lost
-        # Somebody else took these uids, or made the topic: look again.
+        # Another broker took these uids, or made the topic: look again.
 
 
 def _topic_value(topic: Topic) -> bytes:
@@ -98,8 +98,8 @@ def _store(
     counter = str(max(nodes) + 1).encode()
     slices = _slices(layout, nodes, len(value))
     if len(slices) > 1:
-        # Too large for one transaction: first the uids, which are this topic's from then on, then the nodes,
-        # which nobody looks at before there is a topic that names them, and the topic at the end.
+        # Too large for one transaction. First the uids are taken; they belong to this topic from then on. Then the
+        # nodes are made; no broker looks at them before a topic names them. The topic itself comes last.
         reserve = client.transaction()
         reserve.set_data(layout.next_uid, counter, version)
         lost = yield from _commit(reserve)
@@ -147,7 +147,7 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
                 return TopicOrderDone(order.token, "")
         topic = yield from _read_topic(client, layout, order.name)
         if state.tombstone and (topic is None or tombstone_name(topic) != state.tombstone):
-            # It was deleted, by us or by somebody else, and its tombstone has served its purpose already.
+            # It was deleted, by us or by another broker, and its tombstone is gone again.
             return TopicOrderDone(order.token, "")
         if topic is None:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
@@ -162,7 +162,7 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
             return TopicOrderDone(order.token, "", topic=topic)
         again = yield from _read_topic(client, layout, order.name)
         if again == topic:
-            # Not a race: what is there does not fit together. Deleting less than all of it helps nobody.
+            # This is no race: the nodes contradict each other. Deleting less than all of it helps nobody.
             return TopicOrderDone(
                 order.token, "unavailable", f"topic {order.name!r} cannot be deleted: ZooKeeper says {lost!r}"
             )

@@ -1,8 +1,8 @@
 """The coordinator that is ZooKeeper, through kazoo.
 
-Everything runs on one thread of our own. kazoo's threads (connection, completions, watches) only put calls
-into its inbox; that thread never waits for ZooKeeper, it makes asynchronous requests and goes on when the
-answers are in the inbox.
+Everything runs on one thread of our own. kazoo's threads (connection, completions, watches) only put calls into its
+inbox. Our thread never waits for ZooKeeper: it makes asynchronous requests, and goes on when the answers are in the
+inbox.
 
     kazoo's threads ──► inbox ──► worker: state ──► deliver(event)
     submit(order)   ──►   │         │
@@ -12,8 +12,8 @@ answers are in the inbox.
                           │         └─ TopicOrder creating, deleting; begun again after a reconnect
     timers          ──►   ┘
 
-A compare-and-set is sent once. kazoo's own retry is never used (protocol case B6, pitfall R8): it would
-repeat a set whose answer was lost, and report one's own success as a bad version.
+A compare-and-set is sent once. kazoo's own retry is never used (protocol case B6, pitfall R8): it would repeat a set
+whose answer was lost, and report our own success as a bad version.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ _ATTEMPTS_PER_SESSION: Final = 3
 class _ImpatientHandler(SequentialThreadingHandler):
     """kazoo's threads, with a bound on how long one silent server holds them.
 
-    kazoo waits a whole session for a connection to be made, and another for the answer to the first request
-    on it (divided by the number of servers): one that hangs costs the session that the others would keep.
+    kazoo waits a whole session for a connection, and another one for the answer to the first request on it (divided
+    by the number of servers). So one server that hangs would cost the session, although others could keep it.
     """
 
     def __init__(self, patience_s: float) -> None:
@@ -192,7 +192,7 @@ class ZooKeeperCoordinator:
             return
         self._inbox.put(self._end)
         self._thread.join(_STOP_S)
-        # kazoo waits for a server that hangs for longer than anybody wants to wait here.
+        # kazoo would wait too long for a server that hangs.
         closer = threading.Thread(target=self._close_client, name="dueq-coordinator-close", daemon=True)
         closer.start()
         closer.join(_STOP_S)
@@ -215,7 +215,7 @@ class ZooKeeperCoordinator:
             try:
                 call()
             except Exception:
-                # A bug here must not leave a broker that believes in a connection that nobody serves: begin anew.
+                # After a bug here the broker must not go on with a connection that no thread serves: begin anew.
                 _log.exception("coordinator.failed", broker=self._registration.broker_id)
                 self._lose(CoordinatorState.LOST)
                 self._later(_REGISTER_AGAIN_S, self._register)
@@ -258,7 +258,7 @@ class ZooKeeperCoordinator:
             self._lose(CoordinatorState.SUSPENDED if state == KazooState.SUSPENDED else CoordinatorState.LOST)
 
     def _lose(self, state: CoordinatorState) -> None:
-        """End what is under way; compare-and-sets that were sent have an unknown outcome from here on."""
+        """End what is under way; the outcome of compare-and-sets that were sent is unknown from now on."""
         self._connections += 1
         was, self._state = self._state, state
         self._requests.connection_lost()
@@ -290,7 +290,7 @@ class ZooKeeperCoordinator:
             self._registration_failed(error)
 
     def _registration_failed(self, error: Exception) -> None:
-        """Try again each second: whoever holds our id may be a broker that is dead, or stopped by hand."""
+        """Try again each second: the broker that holds our id may be dead, or be stopped by hand."""
         _log.error("broker.registration_failed", broker=self._registration.broker_id, reason=str(error))
         if isinstance(error, (BrokerIdTaken, CoordinatorUnreadable)):
             self._start_error = error

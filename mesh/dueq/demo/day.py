@@ -31,7 +31,7 @@ _DESKS = 2
 _REHEARSAL = "rehearsal"
 _LEAD_S, _LEAD_REHEARSALS = 5.0, 3.0
 """From planning to the first departure: Spark's job, the moves and the cancels must be done by then, also on a slow
-machine. So the job is rehearsed, and has several times as long."""
+machine. So the job is rehearsed, and gets several times as much time."""
 _GRACE_S = 20.0
 """Time after the last instant in which a departure may still come before it counts as lost."""
 _LINGER_S = 2.0
@@ -134,7 +134,7 @@ class FlightDay:
         )  # fmt: skip
 
     def _rehearse(self, spark: SparkSession, flights: list[Flight], mesh: LocalMesh, client: Client) -> float:
-        """Schedule the day where nobody looks; return the seconds that the preparations may take."""
+        """Schedule the day once as a rehearsal; return the seconds that the preparations may take."""
         self._say("rehearsing …")
         begun_s = time.monotonic()
         client.create_topic(_REHEARSAL, partitions=_PARTITIONS, replicas=3)

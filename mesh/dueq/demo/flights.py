@@ -49,7 +49,7 @@ class Flight:
 
     @property
     def left_at_ms(self) -> int:
-        """When it is to be announced: its real time if it was delayed, else its scheduled time."""
+        """When it is announced: at its real time if it was delayed, else at its scheduled time."""
         return self.scheduled_at_ms + (self.delay_minutes or 0) * _MINUTE_MS * self.delayed
 
     @property

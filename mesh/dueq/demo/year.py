@@ -1,9 +1,9 @@
 """`python -m dueq.demo.year`: a whole year of New York's departures as one campaign, held against the data.
 
-The data is of 2013. Its flights are loaded for the next year with the same calendar (2030, …), so that weekdays are
-the same and, by the rules of the United States (second Sunday of March, first of November), clocks change on the same
-dates. The specification knows only local dates and times of day; the data's own `time_hour`, the scheduled hour in UTC,
-is the truth that the result is held against, hour by hour.
+The data is of 2013. Its flights are loaded for the next year with the same calendar (2030, …). So weekdays are the
+same, and clocks change on the same dates: in the United States on the second Sunday of March and the first of
+November. The specification knows only local dates and times of day; the data's own `time_hour`, the scheduled hour in
+UTC, is the reference with which the result is compared, hour by hour.
 """
 
 from __future__ import annotations
