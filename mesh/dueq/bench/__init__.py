@@ -1,4 +1,4 @@
-"""What this machine carries: the figures of `scripts/bench`. Not part of the public face.
+"""The measurements of `scripts/bench`. Not part of the public face.
 
 figures      what is measured and how it came out; percentiles
 growth       the same at several sizes: how costs grow

@@ -2,7 +2,7 @@
 
 client → leader → two followers over TCP, two LevelDB databases synced on each of the three, acknowledgements back;
 in batches, so many of them in flight. The payloads are stored as dueq stores them (blocks of neighbours, and one row
-beside them), which is the least that there is to do. Only what is left of this is what a broker can be blamed for.
+beside them), which is the least that there is to do. Only the difference to these figures is the broker's own cost.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol
 from dueq.lifeline import die_with_parent
 
 News = tuple[str, Any]
-"""("ready", None), ("count", so many are done), then ("result", what `run` returned) or ("failed", why)."""
+"""("ready", None), ("count", how many are done), then ("result", what `run` returned) or ("failed", why)."""
 
 _COUNT_EVERY_S = 0.005
 

@@ -100,7 +100,7 @@ def _consumers(mesh: LocalMesh, topic: str) -> list[Consume]:
 
 
 def drained(crew: Crew, consumers: Sequence[Worker], rows: int) -> Consumed:
-    """Wait until so many messages have been consumed, and return what the consumers have got.
+    """Wait until `rows` messages have been consumed, and return what the consumers have got.
 
     Raises:
         WorkerFailed: they did not come in time, or one of them is missing, or came twice.

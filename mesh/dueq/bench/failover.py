@@ -117,7 +117,7 @@ def _kill(mesh: LocalMesh, client: Client, crew: Crew, topic: str) -> tuple[floa
 def _judge(
     crew: Crew, consumers: list[Worker], produced: Produced, killed_ms: float
 ) -> tuple[float, float, float]:
-    with suppress(WorkerFailed):  # what is still missing then is lost, and counted below
+    with suppress(WorkerFailed):  # messages that are still missing then are lost, and counted below
         crew.wait(lambda: sum(worker.done for worker in consumers) >= produced.rows, _PATIENCE_S, "the last")
     time.sleep(_LINGER_S)
     consumed = Consumed.together(finish(consumers))

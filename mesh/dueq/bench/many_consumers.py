@@ -117,7 +117,7 @@ def _rate(stage: Stage, mesh: LocalMesh, client: Client, crew: Crew, size: int) 
     workers = crew.start(*_crowds(mesh, topic, size), timeout_s=_ATTACH_S)
     for worker in workers:
         worker.go()
-    # Who had to be waited for until after that instant is not slow: then all begin when the last one is there.
+    # A consumer that came after that instant is not slow: then all begin when the last one is there.
     begun_ms = max(due_ms, now_ms())
     crew.wait(lambda: sum(worker.done for worker in workers) >= rows, _PATIENCE_S, f"{rows} messages")
     gathered: list[Gathered] = finish(workers)

@@ -141,7 +141,7 @@ class _Growing:
 
 
 def _znode_ms(mesh: LocalMesh) -> float:
-    """What one change of ZooKeeper takes by itself: the median of some."""
+    """The time of one change in ZooKeeper by itself: the median of some."""
     assert mesh.zookeeper is not None
     client = KazooClient(mesh.zookeeper.address)
     client.start()

@@ -19,7 +19,7 @@ _DPI = 110
 _LINE, _GUIDE, _WORSE, _TEXT = "#1f5fa8", "#b5b5b5", "#c4371b", "#303030"
 _STEEP = 1.15
 _DECADES_MIN = 1.0
-"""No plot shows less than this: a cost that does not grow shall look flat."""
+"""The least range of a plot: a cost that does not grow must look flat."""
 
 
 def draw(series: Sequence[Series], path: Path, caption: str) -> None:

@@ -1,4 +1,4 @@
-"""What one step costs on this machine, each by itself."""
+"""The cost of single steps on this machine."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def cpu_ms_per_s(pids: Sequence[int], seconds: float) -> list[float]:
 
 
 def disk_bytes(folder: Path) -> int:
-    """What the files below a folder take on the disk, without the ballast that is kept for a full disk."""
+    """The space of the files below a folder on the disk, without the ballast that is kept for a full disk."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:

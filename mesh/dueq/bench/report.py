@@ -26,7 +26,7 @@ _GROWTH = (
 )
 
 _STOLEN_MAX = 0.05
-"""Where the host keeps back more than this, the report says so."""
+"""If the host takes away more than this share, the report says so."""
 
 
 def target_text(target: Target | None) -> str:

@@ -1,4 +1,4 @@
-"""What a measurement works with: fresh meshes, topics, workers, repetition."""
+"""The tools of a measurement: fresh meshes, topics, workers, repetition."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Stage:
         return self.runs_of_each or self.pick(3, 1)
 
     def sheet(self, costs: Sequence[Cost]) -> Sheet:
-        """What a measurement notes its values in; should it fail, they are kept."""
+        """Holds the values of a measurement; they are kept if it fails."""
         self._sheets.append(Sheet(costs))
         return self._sheets[-1]
 

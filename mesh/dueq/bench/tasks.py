@@ -1,7 +1,7 @@
 """What the worker processes do with the SDK.
 
-A payload begins with its number, so that whoever receives can say which are missing and which came twice.
-Instants are Unix ms of this machine's clock, as are the brokers'.
+A payload begins with its number. So a receiver can say which are missing and which came twice. Instants are Unix ms
+of this machine's clock, as are the brokers'.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def now_ms() -> int:
 
 @dataclass(frozen=True)
 class Produced:
-    """What a producer has done: the messages 0 … rows - 1 were acknowledged.
+    """The result of a producer: the messages 0 … rows - 1 were acknowledged.
 
     Attributes:
         rows: how many.
@@ -65,7 +65,7 @@ class Produce:
         rate: messages per second; 0 for as fast as they are acknowledged.
         at_ms: the instant at which the messages fall due; 0: `ahead_ms` after they are scheduled.
         ahead_ms: see there.
-        span_ms: each is due at random up to so much later.
+        span_ms: each is due up to this much later, at random.
     """
 
     endpoints: Sequence[str]
@@ -135,7 +135,7 @@ class Produce:
 
 @dataclass(frozen=True)
 class Consumed:
-    """What a consumer has got; columns with one value per message, in the order of receipt.
+    """The result of a consumer: columns with one value per message, in the order of receipt.
 
     Attributes:
         numbers: of the messages.
@@ -181,7 +181,7 @@ class Consume:
     Args:
         endpoints, topic: where from.
         credit: messages that may be with it unfinished.
-        batch: messages per `receive`; acknowledged one by one, which nobody waits for before the end.
+        batch: messages per `receive`; acknowledged one by one, without waiting before the end.
         times: keep how late each message was.
     """
 
@@ -198,7 +198,7 @@ class Consume:
         """See Task."""
         with Client(self._endpoints) as client:
             self._consume(client, line)
-            # The consumer is closed, which confirms what it has acknowledged.
+            # Closing the consumer confirms its acknowledgements.
             return self._consumed(time.time_ns())
 
     def _consume(self, client: Client, line: Line) -> None:

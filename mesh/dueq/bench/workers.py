@@ -24,7 +24,7 @@ class WorkerFailed(DueqError):
 
 
 class Worker:
-    """One process with one task. To be started from a thread that lives as long as the process shall.
+    """One process with one task. Start it from a thread that lives as long as the process must.
 
     Attributes:
         done: how many the task has counted so far.

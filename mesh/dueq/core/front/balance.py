@@ -1,10 +1,10 @@
 """Leaderships go back to the brokers that are preferred for them.
 
 A partition's replicas stand in order of preference, and the first ones of all partitions are spread evenly over the
-brokers. Where a broker has died or was restarted, others lead in its place, and would for ever: after three restarts
-one broker leads nearly everything. So where nothing has changed in the mesh for a while, whoever leads a partition
-gives it up if the preferred replica could lead it at once, a few partitions a second, each in a quiet moment if it has
-one soon (as Kafka's preferred leader election, `auto.leader.rebalance.enable`). The election is one like any other.
+brokers. When a broker has died or was restarted, others lead in its place, and would do so for ever. After three
+restarts one broker would lead nearly everything. So once the mesh has not changed for a while, a leader gives up each
+partition that its preferred replica could lead at once. It gives up a few a second, each in a quiet moment if one
+comes soon (as Kafka's preferred leader election, `auto.leader.rebalance.enable`). The election is one like any other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Balance:
         self.disturbed(now)
 
     def disturbed(self, now: Now) -> None:
-        """A broker has come, gone, fallen silent or been heard again: begin to wait anew."""
+        """A broker has come, gone, fallen silent or been heard again: the wait begins again."""
         self._round.clear()
         self._given_up.clear()
         self._at_us = now.mono_us + limits.BALANCE_CALM_MS * 1000

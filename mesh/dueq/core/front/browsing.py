@@ -3,11 +3,11 @@
     first page ──► checkpoint of all that is applied ──► snapshot of the store ──► page ──► next page …
 
 The disk then holds everything, and a page is a bounded read of it in the reading thread; the loop never scans. Nothing
-is leased, moved or counted. A snapshot lives as long as the leadership that made it, and until nobody has asked for a
-page for a while; there are few of them, since each keeps the store from giving up what it has deleted.
+is leased, moved or counted. A snapshot ends with the leadership that made it, or when no page of it was asked for
+during a while. There are few of them, since each keeps the store from freeing the space of deleted rows.
 
-Jobs that are open when the checkpoint is made are hidden from all its pages, whatever becomes of them: so no other
-checkpoint may come between it and the snapshot (`Checkpoints.after`).
+Jobs that are open when the checkpoint is made are hidden from all pages, even if they are committed later. So no
+other checkpoint may come between that one and the snapshot (`Checkpoints.after`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Pages:
         used_at_us: (mono) when it was last asked for.
         reading: reads under way.
         waiting: the request that waits for the checkpoint, before there is anything to read.
-        ended: nobody may ask for it any more; it is closed when nothing is being read.
+        ended: no page of it may be asked for any more; it is closed when nothing is being read.
     """
 
     partition: Partition
@@ -100,7 +100,7 @@ class Browsing:
         return None
 
     def tick(self, now: Now) -> None:
-        """Give up what nobody reads, and what another leadership has made stale."""
+        """Close snapshots that are not read any more, and those of an earlier leadership."""
         idle_us = now.mono_us - limits.SNAPSHOT_IDLE_MS * 1000
         for number, found in list(self._open.items()):
             if found.used_at_us < idle_us or not found.led:

@@ -1,9 +1,9 @@
 """Requests of clients: sessions, metadata, topics, changes, consumers.
 
 Every request passes the gate (`gate.py`) before a handler sees it, here and again at the broker that it is relayed to.
-A broker that does not lead the partition sends the frame on to the one that does (`Relay`) and the answer back,
-so a client needs to reach one broker only. A relayed frame is never relayed again; what cannot be sent to a consumer
-goes back to its leader, so that others get the messages.
+A broker that does not lead the partition relays the frame to the leader (`Relay`), and its answer to the client. So a
+client needs to reach only one broker. A relayed frame is never relayed again; what cannot be sent to a consumer goes
+back to its leader, so that others get the messages.
 """
 
 from __future__ import annotations
@@ -371,6 +371,8 @@ class Clients:
 
 
 def _excludes(topic: Topic, uid: int) -> bool:
-    """Whether a partition is certainly not of this topic: one with a larger uid may be, if it has been made anew."""
+    """Whether a partition is certainly not of this topic. One with a larger uid may be, if the topic was deleted and
+    created again.
+    """
     uids = [partition.uid for partition in topic.partitions]
     return uid not in uids and uid < max(uids, default=0)

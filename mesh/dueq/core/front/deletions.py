@@ -1,9 +1,9 @@
-"""Replicas of deleted topics on this disk, and replicas without a topic that nobody permits to delete.
+"""Replicas of deleted topics on this disk, and replicas without a topic that may not be deleted.
 
-Only a tombstone permits deleting a replica. It stays until every broker that had one has confirmed that it holds
-nothing any more, so a broker that was away for a month still finds it. A replica of which there is neither a topic
-nor a tombstone is an *orphan*: a disk that was thought lost and came back, or a coordinator that was restored from an
-older backup. It is kept aside: not opened, not served, not deleted, but shown, until a person decides.
+Only a tombstone permits deleting a replica. It stays until every broker that had a replica has confirmed that it
+holds nothing any more. So a broker that was away for a month still finds it. A replica with neither a topic nor a
+tombstone is an *orphan*. Its disk was thought to be lost and came back, or the coordinator was restored from an older
+backup. It is kept aside: not opened, not served, not deleted, but shown, until a person decides.
 """
 
 from __future__ import annotations

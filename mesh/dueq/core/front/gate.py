@@ -71,7 +71,7 @@ class Gate:
         """Return None to let a request through, or why it is refused.
 
         Args:
-            principal: whose session it came by; empty: nobody was authenticated.
+            principal: the one of the session by which it came; empty: not authenticated.
             passage: what is asked for.
         """
         return None

@@ -1,8 +1,8 @@
 """The status document, made a few partitions at a time.
 
-With ten thousand partitions it takes half a second, for which nothing would be delivered. So each turn does a
-share, and the loop reads its input in between. Partitions that a turn does not get to are newer by a few
-milliseconds than what went before: status may be stale anyhow.
+With ten thousand partitions it takes half a second, for which nothing would be delivered. So each turn makes a part
+of it, and the loop reads its input in between. Partitions that a turn does not get to are newer by a few milliseconds
+than what went before: status may be stale anyhow.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Overview:
 
 
 class Overviews:
-    """The questions for the status document, and the one that is being made."""
+    """The requests for the status document, and the document that is being made."""
 
     def __init__(self, ctx: Context, status: Status, partitions: dict[int, Partition]) -> None:
         self._ctx, self._status, self._partitions = ctx, status, partitions

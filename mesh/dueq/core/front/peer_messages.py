@@ -1,7 +1,7 @@
-"""What peers say: taken apart and handed to the partitions it concerns.
+"""Messages of peers, taken apart and handed to the partitions that they concern.
 
-Only the present life of a registered broker is listened to: a frame of an earlier one, or one that was meant for
-an earlier life of this broker, is dropped (KIP-380).
+Only frames from the present life of a registered broker are accepted. A frame from an earlier life, or one for an
+earlier life of this broker, is dropped (KIP-380).
 """
 
 from __future__ import annotations

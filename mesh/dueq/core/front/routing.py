@@ -1,4 +1,4 @@
-"""The leader of each partition, as far as this broker has heard: for metadata and for sending requests on.
+"""The leader of each partition, as far as this broker knows: for metadata, and for relaying requests.
 
 Leaders tell every peer themselves (PeerFrame.leaderships), so that this needs no coordinator; the node of a
 partition serves where no leader has spoken yet. A wrong entry costs a detour, never safety.
@@ -52,6 +52,6 @@ class Routing:
         self._leaders.pop(uid, None)
 
     def leader_of(self, uid: int) -> LeaderSeen:
-        """Return who leads; broker_id "" when nobody is known to."""
+        """Return the leader; its broker_id is "" when none is known."""
         seen = self._leaders.get(uid, _NOBODY)
         return seen if seen.stage < 2 else LeaderSeen(seen.epoch, 2, "")

@@ -1,7 +1,7 @@
 """Documents about a broker for people and programs: status, counts, forecasts, gauges.
 
-Answered from the applied state of the partitions led here (status: of all replicas held here), so it may be
-stale; each part carries epoch and sequence. docs/reference/inspect.md has the form of the JSON documents.
+Answered from the applied state of the partitions led here (status: of all replicas held here). So it may be stale,
+and each part carries epoch and sequence. docs/reference/inspect.md has the form of the JSON documents.
 """
 
 from __future__ import annotations

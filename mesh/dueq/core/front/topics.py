@@ -49,12 +49,13 @@ class Topics:
         self.tombstones: frozenset[int] = frozenset()
         self.registrations: dict[str, Registration] = {}
         self._orders: dict[int, tuple[Route, int, bool]] = {}
-        # Where the next topic's replicas begin: topics that are made at once must not all begin at one broker.
+        # Offset of the next topic's first replica: topics that are made at the same time must not all begin at one
+        # broker.
         self._offset = 0
         self._counted = True
 
     def seen(self, topics: dict[str, Topic], tombstones: frozenset[int]) -> list[Topic]:
-        """All topics were read anew; returns those that are new or not what they were."""
+        """All topics were read again; returns those that are new or have changed."""
         self.read = True
         known, self.by_name = self.by_name, dict(topics)
         self.tombstones = tombstones
@@ -151,6 +152,7 @@ class Topics:
 
 
 def _uids(topic: Topic | None) -> str:
-    """What the answer to whoever makes a topic says of it: his next question may be to a broker that knows of a
-    predecessor only."""
+    """The topic, as the answer to its creation describes it. The client's next question may go to a broker that only
+    knows a predecessor.
+    """
     return json.dumps([partition.uid for partition in topic.partitions]) if topic is not None else ""

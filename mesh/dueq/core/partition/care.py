@@ -1,7 +1,7 @@
-"""What the leader of a partition does about its side tables, besides applying their records.
+"""The work of a partition's leader for its side tables, besides applying their records.
 
 Each care is a module beside its table's (`jobs` for `state/job_table`): it proposes records, asks other partitions,
-works off what was decided. Nothing of it is replicated: a new leader begins with what the table shows.
+works off what was decided. None of this state is replicated: a new leader begins with what the table shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dueq_codecs.records import Record
 
 
 class CaredPartition(Protocol):
-    """A partition, as far as the care for its tables needs it."""
+    """The members of a partition that the care for its tables needs."""
 
     @property
     def uid(self) -> int: ...

@@ -46,10 +46,10 @@ class Filling:
         if installation is not None and not installation.ended and installation.epoch == chunk.epoch:
             return
         if replica.is_standing:
-            return  # what would be wiped may be about to lead; the offer is repeated
+            return  # the replica that would be wiped may be about to lead; the offer is repeated
         if replica.can_go_on_from(chunk.applied, chunk.applied_epoch):
-            # Offered long ago, and what this replica holds may be counted on by now; or no answer of it has reached
-            # the leader, which must learn of it to go on.
+            # The offer may be old, and this replica's data may count again. Or no answer of this replica has reached
+            # the leader, which needs one to go on.
             replica.tell_position(peer, chunk.epoch)
             return
         self._wiped()

@@ -5,13 +5,14 @@
     COMMITTED          hidden messages that are due sooner ──► REVEAL … ──► JOB cleared
     ABORTED, CANCELLED waiting messages ──► CANCEL …, until none is left
 
-Nothing here is replicated: all of it follows from the table of jobs, and a new leader begins with what that shows. Home
-answers from its table alone. OPEN may change, everything else is final, so an old answer is never a wrong one; and an
-abort for lateness is logged before anybody is told, as the stamps of two leaders may differ by as much as their clocks.
+Nothing here is replicated. All of it follows from the table of jobs, with which a new leader begins. Home answers
+from its table alone. OPEN may change, and every other state is final, so an old answer is never wrong. An abort for
+lateness is logged before any other partition is told, as the stamps of two leaders may differ by as much as their
+clocks.
 
 Messages to be revealed or withdrawn are found by reading the index page by page, from a checkpoint that contains the
-decision: since then none of the job has begun to wait (or to be hidden) that the disk does not have. At most one
-page is worked on at a time, so memory and the log hold little of it, however large the job is.
+decision: since then none of the job has begun to wait (or to be hidden) that the disk does not have. At most one page
+is worked on at a time. So memory and the log hold little of a job, however large it is.
 """
 
 from __future__ import annotations
@@ -174,8 +175,9 @@ class Jobs:
     def _grow_older(self, now: Now) -> bool:
         """Log something now and then while many jobs are known; returns whether that is so.
 
-        A partition grows older by its records, and by a minute at most with each. One in which little happens but jobs
-        would know so many in the end that it takes no more, and as it takes none, it would forget none.
+        A partition grows older by its records, and by a minute at most with each. A partition with little else than
+        jobs would otherwise know too many in the end, and take no more. Without further records it would not forget
+        any.
         """
         if 8 * len(self._table.by_key) < limits.JOBS_MAX:
             return False
@@ -209,7 +211,7 @@ class Jobs:
         return self._mesh_ms(now) - until > limits.JOB_ABORT_AFTER_MS
 
     def _would_know(self, until: int, now: Now) -> bool:
-        """Whether home would still know of a job if somebody had committed it."""
+        """Whether home would still know of a job if it had been committed."""
         return self._mesh_ms(now) - until < limits.JOB_ANSWERED_MS
 
     def _mesh_ms(self, now: Now) -> int:

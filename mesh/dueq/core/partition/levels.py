@@ -1,15 +1,15 @@
 """The feature level of a partition: which records its leader may write.
 
 Each build has a level, and announces it when it registers. A record's version is the level whose rules apply it, so
-a build can apply records up to its own level. If a leader wrote a newer one while some replica runs an older build,
-that replica would stop, and the partition would live on with one copy less; two of them, and it would stand still.
+a build can apply records up to its own level. If a leader wrote a newer one while a replica runs an older build, that
+replica would stop, and the partition would have one copy less. With two such replicas it could commit nothing.
 
 So a partition has a level of its own, which begins at 1: the largest version of any record that was applied. Its
-leader raises it once *every* replica that is assigned to the partition has announced the new level: by a barrier of
-that version, the first one of its leadership or another. One that is away counts with what it announced last; one of
-which nothing is known holds the level where it is. The level is part of the replicated state, and it never falls: a
-later leader goes on with it, and an older build that becomes a replica stops at the first record that it must not
-apply, and says so.
+leader raises it once *every* assigned replica has announced the new level. It does so by a barrier of that version,
+the first one of its leadership or a later one. A replica that is away counts with its last announcement. While a
+replica has announced nothing, the level stays. The level is part of the replicated state, and never falls: a later
+leader goes on with it. An older build that becomes a replica stops at the first record that it must not apply, and
+says so.
 
 A feature that needs a newer record asks `partition.timeline.level >= N`. Source: the
 cluster version of CockroachDB, and KIP-584 of Kafka.
@@ -27,7 +27,7 @@ from dueq_codecs.records import Record, RecordKind
 
 
 class LeveledPartition(Protocol):
-    """The partition, as far as its level is concerned (see `Partition`)."""
+    """The members of the partition that its level needs (see `Partition`)."""
 
     uid: int
     replicas: tuple[str, ...]
@@ -47,7 +47,7 @@ class Levels:
         self._asked = 0  # the level that a barrier of this leadership, not applied yet, raises it to
 
     def announced(self) -> dict[str, int]:
-        """The level that each assigned replica has announced last; 0: nothing is known of it."""
+        """The last announced level of each assigned replica; 0: it has announced none."""
         settings, levels = self._ctx.settings, self._ctx.levels
         return {
             broker_id: settings.feature_level if broker_id == settings.broker_id else levels.get(broker_id, 0)
@@ -78,5 +78,5 @@ class Levels:
         return True
 
     def leadership_lost(self) -> None:
-        """The proposal may come to nothing; the next leader sees for itself."""
+        """The proposal may fail; then the next leader makes its own."""
         self._asked = 0

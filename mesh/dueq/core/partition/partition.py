@@ -201,7 +201,7 @@ class Partition:
         return self._proposals.propose(record, now)
 
     def confirmed(self, now: Now) -> bool:
-        """Whether it is certain that nobody else has led until lately, so that a push is allowed."""
+        """Whether it is certain that no other replica has led until lately, so that a push is allowed."""
         return self.replica.confirmed(now)
 
     def ask(self, now: Now) -> None:
@@ -299,7 +299,7 @@ class Partition:
     # -------------------------------------------------------------- applying
 
     def _pump(self, now: Now) -> None:
-        """Apply committed records in order, as far as what they need has been read."""
+        """Apply committed records in order, up to the first one whose reads are not done."""
         replica, timeline = self.replica, self.timeline
         if self._closed:
             return
@@ -355,7 +355,7 @@ class Partition:
         self._shrink_cache()
 
     def keep_cached(self, bytes_max: int) -> None:
-        """Let the applied records that are kept in memory weigh at most so much from now on."""
+        """Limit the weight of the applied records that are kept in memory."""
         self.log_cache_bytes = bytes_max
         self._shrink_cache()  # nothing else may happen here for a long time
 
@@ -424,7 +424,7 @@ class Partition:
         self._filling.received(peer, chunk, body, now)
 
     def _wiped(self) -> None:
-        """What is read or saved of the state that goes counts no more."""
+        """Reads and checkpoints of the old state that are under way count no more."""
         self._generation += 1
         self.checkpoints.void()
         self.uploads.wiped()

@@ -1,8 +1,8 @@
 """Proposals of one leader: requests that become records, and those who wait for the results.
 
-Requests that are alike become one record, at the end of the turn. Everything that depends on state is answered from
-`Timeline.apply`, never from what this process happens to remember; what waits is keyed by the record's sequence in
-this leadership, and is answered OUTCOME_UNKNOWN the moment the leadership ends.
+Requests that are alike become one record, at the end of the turn. Every answer that depends on state comes from
+`Timeline.apply`, never from what this process happens to remember. A waiting request is kept under its record's
+sequence in this leadership. When the leadership ends, it is answered OUTCOME_UNKNOWN at once.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ProposingPartition(EndOfTurn, Protocol):
 
 
 class Proposals:
-    """What waits to become a record, and what waits for its commit.
+    """Requests that wait to become a record, and those that wait for its commit.
 
     Args:
         replica: where records are appended.

@@ -2,8 +2,8 @@
 
 The leader gives out an upload number (`epoch << 32 | counter`: an epoch belongs to one process, so a number is
 never used twice), and answers a chunk once it is synced on every member of the maximal ISR. A follower takes no
-record whose chunks it lacks: it asks for them. Uploads that no record has named for a while are dropped; what a
-record of the log names never is, and the store refuses to drop what a live message names.
+record whose chunks it lacks: it asks for them. Uploads that no record has named for a while are dropped. One that a
+record of the log names is never dropped, and the store refuses to drop one that a live message names.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 _STANDS_STILL_US: Final = 30_000_000
-"""An upload without a new chunk for so long keeps no room free for the chunks that it lacks."""
+"""Time without a new chunk after which an upload reserves no room for the chunks that it lacks."""
 _ASK_AGAIN_US: Final = 2_000_000
 """Time after which a follower asks again for a chunk."""
 _WAITING_MAX: Final = 16
 """Requests for one chunk that wait for its answer; the oldest have been given up, as their client has asked again."""
 _ASKED_MAX: Final = 1024
-"""A follower notes when it asked for so many uploads; what it asked for may never come, nor be named."""
+"""Uploads for which a follower notes when it asked; they may never come, nor be named."""
 
 
 def chunk_count(size: int) -> int:
@@ -198,7 +198,7 @@ class Uploads:
         )
 
     def taken(self, number: int) -> None:
-        """A request names the upload: nobody goes on with it."""
+        """A request names the upload: no further chunk of it is taken."""
         self._led.pop(number, None)
 
     def named(self, number: int, sequence: int) -> None:
@@ -293,7 +293,7 @@ class Uploads:
         self._ctx.persist(PutChunk(self._replica.uid, number, message.chunk, body))
 
         def synced(then: Now) -> None:
-            # Otherwise it has been dropped or wiped since, or named: then nobody waits for the ack.
+            # Otherwise it was dropped, wiped or named since. Then no client waits for the ack.
             if self._held.get(number) is held:
                 held.chunks.add(message.chunk)
                 held.touched_us = then.mono_us
@@ -331,7 +331,7 @@ class Uploads:
 
     @property
     def untouched_since_us(self) -> int | None:
-        """When the upload was touched last (mono) that nobody has touched or named for longest; None: there is none."""
+        """When the least recently touched upload without a name was touched (mono); None: there is none."""
         touched = [upload.touched_us for upload in self._led.values()]
         touched += [held.touched_us for held in self._held.values()]
         return min(touched, default=None)
@@ -342,7 +342,7 @@ class Uploads:
         return not self._led and not self._held
 
     def tick(self, now: Now) -> None:
-        """Answer and resend chunks that are not everywhere yet, drop what nobody has named."""
+        """Answer and resend chunks that some replica lacks, and drop uploads that were not named in time."""
         last = now.mono_us - limits.UPLOAD_IDLE_MS * 1000
         for number, upload in list(self._led.items()):
             if upload.touched_us < last:

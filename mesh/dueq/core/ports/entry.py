@@ -31,7 +31,7 @@ FLAG_UPLOAD: Final = 1
 FLAG_FAR: Final = 2
 """The message is counted in the forecast's last, open-ended bucket."""
 FLAG_KEYED: Final = 4
-"""The payload begins with its key: one byte of length and so many bytes."""
+"""The payload begins with its key: one byte of length, then the bytes."""
 
 _FIELDS: Final = (
     ("wait_at", "<u8"),  # instant (ms) at which it becomes ready: max(due, stamp) of when it began to wait

@@ -11,7 +11,7 @@ from dueq_codecs.messages import BrokerMessage, ClientMessage, PeerMessage
 
 
 class Route(NamedTuple):
-    """Where a client is: a connection of this broker, or one of the peer that relays for it."""
+    """How a client is reached: by a connection of this broker, or by one of the peer that relays for it."""
 
     identity: bytes
     via: str = ""
@@ -24,7 +24,9 @@ class ClientFrameReceived:
     message: ClientMessage
     bodies: list[bytes | memoryview]
     principal: str = ""
-    """Whose session it came by, as the broker knows it that has the connection; empty: nobody was authenticated."""
+    """The principal of the session by which it came, as the broker with the connection knows it; empty: not
+    authenticated.
+    """
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""What the coordinator (ZooKeeper, or a stand-in) holds, and the core's conversation with it.
+"""The content of the coordinator (ZooKeeper, or a stand-in), and the core's messages to and from it.
 
 Small, rarely changing facts: who is alive, which topics there are, who leads which partition in which epoch
 with which ISR. Each change of a partition's node is a compare-and-set on its version, never repeated by a
@@ -45,7 +45,7 @@ class PartitionNode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAssignment:
-    """Where a partition's replicas live; the first is preferred as leader."""
+    """The brokers of a partition's replicas; the first is preferred as leader."""
 
     uid: int
     replicas: tuple[str, ...]
@@ -118,7 +118,7 @@ class DeleteTopic:
 class ConfirmDeleted:
     """This broker holds nothing (any more) of these deleted partitions: their tombstones need not wait for it.
 
-    Not answered; where it comes to nothing the tombstones stay, and it is said again after the next TopicsSeen.
+    Not answered. If it fails, the tombstones stay, and it is repeated after the next TopicsSeen.
     """
 
     uids: tuple[int, ...]
@@ -144,7 +144,7 @@ class CoordinatorChanged:
 
 @dataclass(slots=True)
 class RegistrationsSeen:
-    """All living brokers, read anew after every change and reconnect."""
+    """All living brokers, read again after every change and reconnect."""
 
     registrations: dict[str, Registration]
     levels: dict[str, int] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class RegistrationsSeen:
 
 @dataclass(slots=True)
 class TopicsSeen:
-    """All topics and all tombstones (uids of deleted partitions), read anew after every change."""
+    """All topics and all tombstones (uids of deleted partitions), read again after every change."""
 
     topics: dict[str, Topic]
     tombstones: frozenset[int]

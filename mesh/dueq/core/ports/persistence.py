@@ -1,8 +1,8 @@
 """The core's orders to the store, and its answers. The store (`dueq.storage`) is a peer: orders go out
 with a token, and the answer comes back as an event.
 
-Writes of one `Persist` effect take effect in order and atomically per database, after the writes of every
-earlier one; payload bytes are synced before the rows of `timeline/` that name them.
+Writes of one `Persist` effect take effect in order, atomically per database, after the writes of every earlier one.
+Payload bytes are synced before the rows of `timeline/` that name them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class InstallRows:
 class InstallEnd:
     """All parts are in: set applied, commit and epoch; the mark `installing` becomes `unproven`.
 
-    The log begins anew at `applied + 1`; `applied_epoch` is the epoch of record `applied`.
+    The log begins again at `applied + 1`; `applied_epoch` is the epoch of record `applied`.
     """
 
     uid: int
@@ -310,7 +310,7 @@ class CloseSnapshot:
 
 @dataclass(slots=True)
 class ReadPage:
-    """Read waiting entries for somebody who browses, in order of (wait_at, sequence, row)."""
+    """Read waiting entries for a client that browses, in order of (wait_at, sequence, row)."""
 
     token: int
     uid: int
@@ -396,7 +396,9 @@ class RecoveredPartition:
     unknown: str = ""
     """A newer build must have written this: this one cannot read the state. The log is read, and goes on."""
     unreadable: str = ""
-    """Why the log cannot be read: a newer build wrote a part of it. The replica is not opened, and stays as it is."""
+    """Why the log cannot be read further: a newer build wrote a part of it. The replica is not opened, and stays as
+    it is.
+    """
 
 
 @dataclass(slots=True)

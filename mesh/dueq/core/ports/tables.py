@@ -1,6 +1,6 @@
 """Side tables on the disk: small rows of a partition's state that are not messages.
 
-What each table is, and how it packs its rows, only the core knows (`core/state/side_tables.py`). The store keeps them
+Only the core knows the meaning of each table and of its rows (`core/state/side_tables.py`). The store keeps them
 under the partition's uid and the table's tag, without looking inside.
 """
 

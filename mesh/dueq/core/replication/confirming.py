@@ -1,20 +1,20 @@
 """When a leader may act towards consumers: push, and answer so that they go on holding what they hold.
 
 A leader that was paused, or cut off, may have been replaced without knowing it. Its successor's messages need not
-have reached it, and an answer to a ping says nothing about epochs. What does is an ack: a member that acks in this
-leader's epoch has not raised its own, so it has committed nothing in a later one.
+have reached it, and an answer to a ping says nothing about epochs. An ack does: a member that acks in this leader's
+epoch has not raised its own, so it has committed nothing in a later one.
 
     A leader acts only while every member of its maximal ISR, in its present life and with the disk that is the
     member, has acked in this epoch within `PUSH_CONFIRM_MS`. An ack counts from when the latest frame left that it
     echoes, and nothing that was asked before a noticed pause counts.
 
-Why that is enough: the first successor won a compare-and-set of a node whose ISR is part of this leader's maximal
-ISR, and its epoch was durable before it committed anything. So when the oldest of the questions left that the acks
-answer, no later epoch had committed. A successor counts inherited leases from `inherited_from_us` of its last
-older ack, which is no earlier than that question: no push is decided after that instant.
+This is enough. The first successor won a compare-and-set of a node whose ISR is part of this leader's maximal ISR,
+and its epoch was durable before it committed anything. So no later epoch had committed anything when the oldest of
+the answered questions left. A successor counts inherited leases from `inherited_from_us` of its last older ack, which
+is no earlier than that question: no push is decided after that instant.
 
-Acks come with every commit, so that what has just been leased is confirmed by its own LEASE. Where something waits
-and nothing was committed lately, an Append without records is the question (`Leading.ask`).
+Acks come with every commit, so a new lease is confirmed by its own LEASE record. When something waits and nothing was
+committed lately, an Append without records asks for acks (`Leading.ask`).
 
 A sole member has nobody to ask. Where another replica could have been made the only member by hand, its own
 compare-and-set of the node, after the pause, shows that it still leads.
@@ -36,7 +36,7 @@ CONFIRM_US: Final = limits.PUSH_CONFIRM_MS * 1000
 ASK_US: Final = limits.HEARTBEAT_MS * 1000
 """A member is not asked again sooner."""
 _DRIFT_US: Final = CONFIRM_US * 2 * limits.CLOCK_DRIFT_PPM // 1_000_000
-"""Two clocks part by so much in that time, at most."""
+"""The most that two clocks drift apart in that time."""
 
 
 def inherited_from_us(acked_at_us: int) -> int:

@@ -1,8 +1,8 @@
-"""A replica's log together with what is saved beside it (epoch, commit position), and what of that is on the disk.
+"""A replica's log, its epoch and its commit position, and how much of them is on the disk.
 
-Raft's persistent state (figure 2: currentTerm and log) and the rules that go with it: what depends on an epoch or on
-a record waits until it is synced, so each change is ordered from the store at the end of the turn, in order, and
-`synced` and `durable_epoch` say how far the disk has come.
+This is Raft's persistent state (figure 2: currentTerm and log), with its rule: an action that depends on an epoch or
+a record waits until that is synced. So all changes are sent to the store at the end of the turn, in order. `synced`
+and `durable_epoch` say how far the disk has come.
 """
 
 from __future__ import annotations

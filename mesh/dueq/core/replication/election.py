@@ -24,8 +24,9 @@ from dueq_codecs.messages import Vote, VoteRequest
 _TURN_US = 150_000
 """Delay of each less preferred member."""
 _TURN_US_PER_PARTITION = 1_000
-"""And for each partition that wants care: where a broker has died that led thousands, the more preferred members need
-so long for all of theirs, and who stands against them costs both an attempt."""
+"""Further delay for each partition that wants care. When a broker has died that led thousands, the more preferred
+members need this long for all of theirs; a candidate that stands against them costs both an attempt.
+"""
 _ROUND_US = 300_000
 """Longest wait of a round for answers."""
 
@@ -94,7 +95,7 @@ class Candidacy:
         return peer.registered and peer.silent_for_us(now) <= limits.LEADER_SILENCE_MS * 1000
 
     def _voters(self) -> list[Peer]:
-        """Members other than us whose disk is the one that counts."""
+        """Members other than us that still have the disk which the ISR names."""
         voters = []
         for member in self._members():
             peer = self._ctx.peers.get(member.broker_id)
@@ -151,8 +152,8 @@ class Candidacy:
         """Take over, wait for more answers, or give up for this time."""
         contender = self._contender
         if contender.node_version != self._version:
-            # Consents were to the node as it was. By now somebody else may lead, and have left us out of the ISR:
-            # to take over from him would lose what he has committed. The next tick asks anew, or gives up.
+            # Consents were to the node as it was. By now another replica may lead, and have left us out of the ISR.
+            # To take over from it would lose what it has committed. The next tick asks anew, or gives up.
             return
         if not final and self._missing(now):
             return

@@ -1,6 +1,6 @@
 """A leader's knowledge of its followers' logs, and its frames to them: records, probes, commits, offers of snapshots.
 
-Each follower's `Progress` is a state machine; here is what brings about its transitions.
+Each follower's `Progress` is a state machine; here are the causes of its transitions.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Followers:
             return False
         self._same_life(progress, peer)
         progress.confirmed_at_us = max(progress.confirmed_at_us, asked_us)
-        # An ack of 0 says that it follows, and nothing of what it holds: as if nothing were known.
+        # An ack of 0 says that it follows, but nothing of what it holds. Its log counts as unknown.
         if ack.sequence <= max(progress.match, 0):
             return False
         progress.acked(ack.sequence, self._log.start, now)
@@ -130,7 +130,8 @@ class Followers:
     def lowest_needed(self, now: Now) -> int:
         """The first sequence that any member of the ISR, or another follower within reach, may still lack.
 
-        Who has not been heard for long and is counted on no more does not hold the log: it gets a snapshot.
+        A follower that has been silent for long, and is no longer in the maximal ISR, does not hold back the log: it
+        gets a snapshot.
         """
         lowest = self._log.end + 1
         for member in self._isr.maximal():
@@ -148,14 +149,14 @@ class Followers:
         return lowest
 
     def lag(self) -> dict[str, int]:
-        """Return how many records each follower lacks (all of them while nothing is known of it)."""
+        """Return how many records each follower lacks; all of them while its log is unknown."""
         end = self._log.end
         return {broker_id: end - max(progress.match, 0) for broker_id, progress in self._progress.items()}
 
     # -------------------------------------------------------------- snapshots
 
     def _offer_snapshot(self, peer: Peer, progress: Progress, now: Now) -> None:
-        """Begin a replica anew; never one that is counted on, unless it has lost its data."""
+        """Fill a replica from a snapshot; never one of the maximal ISR, unless it has lost its data."""
         if self._isr.counts(peer.broker_id, peer.store_id) and not progress.untrusted:
             return
         if (

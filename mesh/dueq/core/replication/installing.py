@@ -1,8 +1,8 @@
 """Catching up by snapshot: both ends.
 
 The follower pulls: part by part, each synced before the next is asked for, so a lost message costs one repeat and
-memory stays bounded. It marks itself `installing` first (synced), and is nobody until the last part is in. The
-leader keeps the log after the snapshot's sequence for as long as the follower is reading.
+memory stays bounded. It marks itself `installing` first (synced). Until the last part is in, its data is not usable.
+The leader keeps the log after the snapshot's sequence for as long as the follower is reading.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ class SnapshotService:
         self._readers: dict[str, tuple[int, int]] = {}
 
     def offer(self, peer: Peer) -> None:
-        """Tell a follower that it must be filled anew (snapshot 0: an offer).
+        """Tell a follower that it must be filled from a snapshot (snapshot 0: an offer).
 
-        `applied` names the record before the log's first: a follower that holds it can go on from the log, so the
-        offer is an old one and does not concern it.
+        `applied` names the record before the log's first: a follower that holds it can go on from the log, and
+        ignores the offer as an old one.
         """
         replica = self._replica
         before = replica.log.start - 1
@@ -153,7 +153,7 @@ class SnapshotService:
         self._ctx.send(broker_id, chunk, [read.data])
 
     def needed_from(self, now: Now) -> int | None:
-        """The first sequence that a follower will want after its snapshot; None when nobody reads."""
+        """The first sequence that a follower will want after its snapshot; None when none is being read."""
         idle = now.mono_us - limits.SNAPSHOT_IDLE_MS * 1000
         self._readers = {who: reader for who, reader in self._readers.items() if reader[1] >= idle}
         return min((applied + 1 for applied, _ in self._readers.values()), default=None)

@@ -48,7 +48,8 @@ class Isr:
         ended: called when a change has ended, one way or another.
 
     Attributes:
-        confirmation: whether the members have confirmed the leadership; it begins anew where there may be more of them.
+        confirmation: whether the members have confirmed the leadership; it starts again when there may be more of
+        them.
     """
 
     def __init__(
@@ -91,8 +92,8 @@ class Isr:
     def is_level(self, broker_id: str, now: Now) -> bool:
         """Whether a follower has synced this epoch's barrier and all that is committed at this instant.
 
-        A member without which nothing can be committed lacks nothing committed: who lags must not come back by
-        that alone (its process answers, its disk hangs), in the very change that puts it out.
+        While nothing can be committed without a member, it lacks nothing that is committed. That alone must not bring
+        it back when it lags (its process answers, its disk hangs), in the very change that removes it.
         """
         progress, peer = self._progress[broker_id], self._ctx.peers.get(broker_id)
         return (

@@ -1,7 +1,7 @@
 """One leadership: its barrier, commits, and whether it may go on, act, or be handed over.
 
-Who is counted on is `Isr`'s business, what each follower holds and is sent that of `Followers`, and when a leader may
-act towards consumers that of `Confirmation`.
+`Isr` knows whose acks count. `Followers` knows what each follower holds and is sent. `Confirmation` knows when a
+leader may act towards consumers.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Leading:
         return alive >= self._replica.min_isr
 
     def confirmed(self, now: Now) -> bool:
-        """Whether it may push, and answer consumers: nobody else can have led until lately."""
+        """Whether it may push, and answer consumers: no other replica can have led until lately."""
         return self.confirmation.holds(now)
 
     def ask(self, now: Now) -> None:
@@ -277,7 +277,7 @@ class Leading:
         return heard >= self._replica.min_isr
 
     def _within_reach(self, now: Now) -> dict[str, Peer]:
-        """The followers that live, as far as this broker can tell."""
+        """The followers that are alive, as far as this broker can tell."""
         return {
             broker_id: peer
             for broker_id in self._progress
@@ -289,7 +289,8 @@ class Leading:
     def _at_rest(self, now: Now) -> bool:
         """Whether there is nothing to care for: all that are within reach are level, and the ISR is just these.
 
-        Whoever falls silent, is heard again or registers calls for care (`BrokerCore`), so a dead replica needs none.
+        A peer that falls silent, is heard again or registers causes care (`BrokerCore`), so a dead replica needs
+        none.
         """
         if not self.serving or self.busy:
             return False

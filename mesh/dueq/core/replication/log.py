@@ -1,7 +1,7 @@
 """One replica's log as the core sees it: its ends, its epochs, and the recent entries in memory.
 
-What is older than the cache is read back from the store. The epochs answer the two questions of log matching:
-which epoch has this sequence, and where does an epoch end (Raft §5.3; KIP-101, KIP-279).
+Entries older than the cache are read back from the store. The epochs answer the two questions of log matching: which
+epoch has this sequence, and where does an epoch end (Raft §5.3; KIP-101, KIP-279).
 """
 
 from __future__ import annotations

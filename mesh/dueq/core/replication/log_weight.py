@@ -13,7 +13,7 @@ from typing import Final
 
 MARKS_MAX: Final = 512
 _SHARE: Final = 128
-"""A mark is made of others only if it weighs at most one part in so many of the log."""
+"""Marks are merged only if the result weighs at most this fraction (one in …) of the log."""
 
 
 class LogWeight:

@@ -93,7 +93,7 @@ class Progress:
         self.state = state
 
     def new_life(self, incarnation: int, store_id: str, log_start: int) -> None:
-        """The follower has started anew: what it holds must be verified again."""
+        """The follower has started again: its log must be verified again."""
         if store_id == self.store_id:
             self.best, self.best_store = max(self.best, self.match), store_id
         else:
@@ -152,8 +152,8 @@ class Progress:
         if self.state is State.PROBE or self.match >= self.next - 1:
             self.moved_at_us = now.mono_us
         if self.state is State.REPLICATE:
-            # A probe that is not answered is repeated as it is: else it would run away from a silent follower,
-            # beyond the window.
+            # An unanswered probe is repeated as it is. Otherwise probing would run ahead of a silent follower, beyond
+            # the window.
             self.next += count
         self.told_commit = commit
 

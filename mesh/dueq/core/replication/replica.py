@@ -1,8 +1,8 @@
 """One replica of one partition's log: following, being elected, leading.
 
-The rules are those of docs/explanation/replication.md. In short: log matching as in Raft (§5.3) with KIP-279's
-answer for epochs; the largest epoch that this replica has led or followed in is synced before it acks or, as a
-leader, sends anything in that epoch; a record is committed when every member of the maximal ISR has it synced.
+The rules are those of docs/explanation/replication.md. In short: log matching is as in Raft (§5.3), with KIP-279's
+answer for epochs. The largest epoch in which this replica has led or followed is synced before it acks in that epoch
+or, as its leader, sends anything. A record is committed when every member of the maximal ISR has synced it.
 
 This class owns the log, the epoch and the follower's part; `Leading` exists while it leads, `Candidacy` while it
 tries to. The meaning of the records is its owner's business.
@@ -59,7 +59,7 @@ class Replica:
         following: what it does with what that leader sends.
         standing: what it knows of the partition's node, and its attempts to lead.
         leading: its leadership, while it has one.
-        installing: this replica is being filled from a snapshot: it is nobody.
+        installing: this replica is being filled from a snapshot: its data is not usable.
         unproven: it was filled, and may lack what was committed after the snapshot: it does not lead. It is proven
             once it holds a record of its leader's own epoch that is committed: nothing before that one is missing,
             and if it is in the ISR, nothing after it was committed without its ack.
@@ -204,8 +204,8 @@ class Replica:
         return self.log.trim_to(limit)
 
     def shrink_cache(self, applied: int, bytes_max: int) -> None:
-        """Let the records that are kept in memory weigh at most so much, but keep those that are not applied."""
-        # What is committed may not be on this disk yet: then nobody could read it back.
+        """Limit the weight of the records that are kept in memory; those that are not applied are always kept."""
+        # A committed record may not be on this disk yet. Then it could not be read back.
         self.log.shrink_cache(min(applied, self.synced) + 1, bytes_max)
 
     # -------------------------------------------------------------- following
@@ -335,7 +335,7 @@ class Replica:
         return self.leading is not None and self.leading.healthy(now)
 
     def confirmed(self, now: Now) -> bool:
-        """Whether it is certain that nobody else has led until lately."""
+        """Whether it is certain that no other replica has led until lately."""
         return self.leading is not None and self.leading.confirmed(now)
 
     def ask(self, now: Now) -> None:
@@ -364,7 +364,7 @@ class Replica:
             self.give_up(now, why)
 
     def waited_on(self) -> set[Member]:
-        """Whose acks a commit needs here; nobody's where it does not lead."""
+        """The members whose acks a commit needs here; none where it does not lead."""
         return self.leading.isr.maximal() if self.leading is not None else set()
 
     def lag(self) -> dict[str, int] | None:
@@ -442,7 +442,7 @@ class Replica:
             peer.tell_leadership(Leadership(self.uid, epoch, leads, serving))
 
     def fenced(self, fence: Fence, now: Now) -> None:
-        """A peer is in a newer epoch: whoever leads here with less has been replaced."""
+        """A peer is in a newer epoch: a leadership here with a lower one has been replaced."""
         if self.leading is not None and fence.epoch > self.leading.epoch:
             self._lose_leadership(now, "fenced by a newer epoch")
             self.ctx.coordinate(ReadNode(self.uid))

@@ -1,7 +1,7 @@
 """Whether a replica should lead: the partition's node as it is known here, votes, and standing for election.
 
-The node is read by a watch, and by asking where somebody knows of a newer one. `Candidacy` is one attempt to lead;
-this decides when there is one, and what its outcome means.
+The node is read when its watch fires, and when a peer knows of a newer one. `Candidacy` is one attempt to lead; this
+decides when there is one, and what its outcome means.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class Standing:
     def _may_lead(self) -> bool:
         """Whether everything committed is here and can be applied, and the mesh's clocks are measured.
 
-        An only member of the ISR leads all the same, with all that there is: filled, where a person has made it the
-        only one; stopped, until another one has joined.
+        The only member of the ISR leads all the same, since it holds all that there is. It leads although it was just
+        filled, if a person has made it the only one. It leads although it is stopped, until another one has joined.
         """
         replica = self._replica
         whole = not replica.unproven and not replica.is_stopped
@@ -94,7 +94,7 @@ class Standing:
         return self.node is not None and self.node.isr == (self.ctx.me,)
 
     def leader_lost(self, now: Now) -> bool:
-        """Whether, as far as this broker can tell, nobody leads."""
+        """Whether, as far as this broker can tell, no replica leads."""
         if self._replica.is_leader or self.node is None:
             return False
         if self.leader_gone():

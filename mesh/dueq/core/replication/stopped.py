@@ -65,7 +65,7 @@ class Stopped:
         return True
 
     def _is_named(self) -> bool:
-        """Whether others must take this broker for the leader: what it gave up was not taken by the coordinator."""
+        """Whether other brokers must believe that this one leads: the coordinator has not accepted that it gave up."""
         node, settings = self._standing.node, self._replica.ctx.settings
         return node is not None and (node.leader, node.incarnation) == (
             settings.broker_id,

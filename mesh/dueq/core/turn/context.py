@@ -52,8 +52,8 @@ class Context:
         metrics: counters.
         coordinator: state of the connection to the coordinator.
         confirm_floor_us: (mono) a peer's confirmation older than this does not count: set on waking from a pause.
-        inserts_refused: "" or why the store wants no inserts ("disk_full", "memory_full", "busy").
-        step_aside_until_us: (mono) until then this broker leads only what nobody else will.
+        inserts_refused: why the store takes no inserts ("disk_full", "memory_full", "busy"); "" if it does.
+        step_aside_until_us: (mono) until then this broker leads only where no other broker does.
         attention: uids of partitions that want periodic care.
         wanting: how many wanted it at the beginning of the present round.
         checkpoints: when the next checkpoint of a partition is due (mono µs), by uid.
@@ -155,7 +155,7 @@ class Context:
         self.attention[uid] = None
 
     def is_silent(self, peer: Peer, now: Now) -> bool:
-        """Whether the peer has not been heard for so long that it may be dead."""
+        """Whether the peer has been silent for so long that it may be dead."""
         return peer.silent_for_us(now) > limits.LEADER_SILENCE_MS * 1000
 
     def touch(self, partition: EndOfTurn) -> None:
@@ -171,7 +171,7 @@ class Context:
             then(done, now)
 
     def read_done(self, token: int, answer: object, now: Now) -> bool:
-        """Hand a read's answer to who asked; False if nobody did."""
+        """Hand a read's answer to the caller that asked; False if there is none."""
         then = self._reads.pop(token, None)
         if then is None:
             return False

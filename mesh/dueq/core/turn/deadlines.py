@@ -13,8 +13,8 @@ _SPARE: Final = 64
 class Deadlines(Generic[Name]):
     """At most one deadline (mono µs) per name; a heap with lazy deletion.
 
-    One that is hours away and moves a little at every turn must not leave an entry each time: the heap is made anew
-    when most of it is outdated.
+    A deadline that is hours away and moves a little at every turn must not leave an entry each time. So the heap is
+    rebuilt when most of it is outdated.
     """
 
     def __init__(self) -> None:

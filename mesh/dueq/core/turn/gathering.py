@@ -1,7 +1,7 @@
-"""Acks that nobody waits for: they wait a moment for a record that is being made anyway, and go along with it.
+"""Patient acks, for which no caller waits: they wait a moment for a record that is made anyway.
 
 Every record costs each replica a sync and several turns, however small it is. So the acks of all partitions that
-this broker leads leave in one turn: with a LEASE, an INSERT or an ack that somebody waits for, or when the first of
+this broker leads leave in one turn: with a LEASE, an INSERT or an ack for which a caller waits, or when the first of
 them has waited for `limits.ACK_GATHER_MS`.
 """
 
@@ -16,7 +16,7 @@ class Gathering:
 
     Attributes:
         over: a record is being made in this turn, so nothing is won by waiting.
-        until_us: (mono) when they leave at the latest; None: nobody waits.
+        until_us: (mono) when they leave at the latest; None: there are none.
     """
 
     def __init__(self) -> None:

@@ -1,29 +1,29 @@
 """Mesh time: what this broker compares due instants with, and how far its own clock may be trusted.
 
 A broker's wall clock may be ahead; a message pushed by it would be early, irrevocably. So every broker
-measures the others' offsets (four timestamps each, as NTP does). A measurement proves that an offset lies within
-half a round trip of the one it gives, so each has a lowest and a highest value; the own offset, 0, is certain. With
-the medians of the lowest and of the highest values
+measures the others' offsets (four timestamps each, as NTP does). A measurement proves that the offset lies within
+half a round trip of the measured one. So each offset has a lowest and a highest value. The own offset, 0, is certain.
+With the medians of the lowest and of the highest values
 
     mesh time = own clock                        where the highest is 0 or more: nothing proves that it is ahead
                 own clock + the median lowest    where a majority proves that it is ahead
 
-So while a majority is right, a clock that is proved wrong makes nothing early, and one that is right is never set
-back. A clock may be ahead unproved by no more than a round trip. Of an even number the lower one of the two middle
-values is the median: between two clocks nobody can say which is right, and late can be mended while early cannot. A
+So while a majority is right, a clock that is proved wrong makes nothing early, and a right one is never set back. A
+clock may be ahead unproved by no more than a round trip. Of an even number the lower one of the two middle values is
+the median: of two clocks it cannot be known which is right, and a late message does less harm than an early one. A
 clock that is behind is left alone.
 
 An offset is kept as *peer's wall clock minus own monotonic clock*, so when the own wall clock is slewed or
 set, what was measured before stays right. A step is held against the clock all the same (see `turn`), as the
-monotonic clock may have stood still with its machine: pushes wait until a majority has been measured anew, and what
-that disproves is dropped. A broker that knows no peer has nothing to measure
+monotonic clock may have stood still with its machine: pushes wait until a majority has been measured again, and
+measurements that this disproves are dropped. A broker that knows no peer has nothing to measure
 against: it holds for `LONE_HOLD_US`, so that a clock set twice in a row has settled.
 
-A broker that has just started knows nothing of its clock. Until it has measured a majority of the registered
-brokers it pushes nothing and does not stand for election, so it stamps nothing either. There is no bound to
-that: as long as another broker is registered, the own clock alone proves nothing. A broker that has read the
-registrations and finds itself alone is the mesh, and goes on at once; but if topics name other brokers, those
-may be starting with it (after a power failure), and it waits `ALONE_US` for them.
+A broker that has just started knows nothing of its clock. Until it has measured a majority of the registered brokers,
+it pushes nothing and stands for no election. So it stamps nothing either. There is no bound to that: as long as
+another broker is registered, the own clock alone proves nothing. A broker that has read the registrations and finds
+itself alone is the mesh, and goes on at once. But if topics name other brokers, those may be starting at the same
+time (after a power failure), and it waits `ALONE_US` for them.
 """
 
 from __future__ import annotations
@@ -82,10 +82,11 @@ class _Peer:
         self.expire(mono_us)
 
     def expire(self, mono_us: int, least: int = 1) -> None:
-        """Drop what is too old, and choose anew: half a round trip, and what the clocks may have drifted since.
+        """Drop old measurements, and choose the best: the smallest sum of half a round trip and of the possible drift
+        since.
 
-        Of a registered broker the last measurement stays (`least`): while it is out of reach, an old measurement is
-        better than none, by which a clock that is ahead would be taken for the mesh's.
+        Of a registered broker the last measurement stays (`least`). While the broker is out of reach, an old
+        measurement is better than none: without it a clock that is ahead could pass for the mesh's.
         """
         latest = mono_us // SLOT_US
         while len(self._slots) > least and self._slots[0][0] <= latest - SLOTS:
@@ -94,9 +95,10 @@ class _Peer:
         self.best = min(ranked)[1:] if ranked else None
 
     def doubt(self) -> None:
-        """Own wall and own mono have parted. Until the peer is measured anew the old measurement stands: it is
-        against the own mono, so a wall clock that was set has not changed it, and what is stamped meanwhile must
-        not bear the set clock's time."""
+        """Own wall and own mono have parted. Until the peer is measured again, the old measurement holds. It compares
+        with our monotonic clock, so it stays right when a wall clock is set. Stamps that are made meanwhile must not
+        have the set clock's time.
+        """
         self._stale = True
         self.fresh = self.judged = False
 
@@ -105,8 +107,8 @@ class MeshTime:
     """The mesh's clock as seen from one broker.
 
     Attributes:
-        hold: nothing may be pushed until a majority was measured (anew): the broker has just started, or a step of
-            the own clock was seen.
+        hold: nothing may be pushed until a majority was measured (again): the broker has just started, or its clock
+        was seen to step.
         settled: a majority was measured since the start. Before, this broker does not lead.
         steps: how many steps were seen.
     """
@@ -118,7 +120,7 @@ class MeshTime:
         self._max_offset_us = max_offset_ms * 1000
         self._peers: dict[str, _Peer] = {}
         self._gone: dict[str, _Peer] = {}
-        """Brokers without a registration: what was measured of them holds until it is too old."""
+        """Brokers without a registration: their measurements hold until they are too old."""
         self._named: set[str] = set()
         """Other brokers that topics name."""
         self._alone_at_us: int | None = None
@@ -175,9 +177,9 @@ class MeshTime:
     def forget(self, peer: str) -> None:
         """The broker's registration is gone: no majority needs its clock any more.
 
-        What was measured still tells how far ahead the own clock is. To drop it at once would let mesh time leap to
-        such a clock, when the last measured peer dies, with pushes at hand that its last frame still allows. It
-        may make nothing earlier: with a wrong clock that is gone, another one would outvote one that is right.
+        The measurements still tell how far ahead the own clock is. If they were dropped at once, mesh time would leap
+        to such a clock when the last measured peer dies, while its last frame still allows pushes. It may make
+        nothing earlier: with a wrong clock that is gone, another one would outvote one that is right.
         """
         known = self._peers.pop(peer, None)
         if known is not None:
@@ -208,7 +210,7 @@ class MeshTime:
     def offset_of_mesh_us(self, now: Now) -> int:
         """Return the best guess, on neither side, of mesh time minus the own wall clock: for those who measure us.
 
-        Who is told `mesh_now_us` of a broker that is behind believes that the whole mesh is.
+        A client that is told `mesh_now_us` of a broker that is behind believes that the whole mesh is behind.
         """
         base_us = now.wall_us - now.mono_us
         known = [offset for offset, _ in _clocks(self._peers, base_us)]
@@ -255,7 +257,7 @@ class MeshTime:
         return [*self._peers.values(), *self._gone.values()]
 
     def _majority(self, absent: int = 0) -> int:
-        """Brokers that are more than half of all registered and of so many others, this one included."""
+        """The smallest majority of the registered brokers, this one included, and of `absent` others."""
         return (len(self._peers) + 1 + absent) // 2 + 1
 
     def _try_release(self, now: Now) -> None:
@@ -297,8 +299,8 @@ class MeshTime:
         self._verdict_us = now.mono_us + VERDICT_US
         for peer in self._peers.values():
             peer.judged = False
-        # A majority without us, all on one side: of 0, +600 and +1200 ms the one in the middle is right, and
-        # of two clocks neither is ever convicted.
+        # A majority without us, all on one side: of 0, +600 and +1200 ms the one in the middle is right, and of two
+        # clocks none is ever convicted.
         if self._beyond(now) >= self._majority():
             self._verdicts = min(self._verdicts + 1, VERDICTS)
         else:
@@ -327,7 +329,7 @@ class MeshTime:
         return abs(offset_us - self.offset_of_mesh_us(now)) <= self._max_offset_us
 
     def alarm(self, now: Now) -> str:
-        """Return what is wrong with the clock, for the log and the status; empty when nothing is."""
+        """Return what is wrong with the clock, for the log and the status; empty when it is right."""
         if not self.settled:
             return "this broker has just started: it neither leads nor pushes before it has measured the mesh's clocks"
         if self.hold:
@@ -348,7 +350,7 @@ def _clocks(peers: dict[str, _Peer], base_us: int) -> list[tuple[int, int]]:
 
 
 def _correction(clocks: list[tuple[int, int]]) -> int:
-    """Return what is to be added to the own clock: nothing, unless a majority proves that it is ahead."""
+    """Return the correction of the own clock, µs: 0, unless a majority proves that it is ahead."""
     if _median([offset + trip // 2 for offset, trip in clocks]) >= 0:
         return 0
     return _median([offset - trip // 2 for offset, trip in clocks])

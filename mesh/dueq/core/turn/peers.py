@@ -1,4 +1,4 @@
-"""One other broker: what is known of it, and the one stream to it.
+"""One other broker: the facts known about it, and the one stream to it.
 
 Everything for a peer that comes up in a turn is gathered here and leaves as one PeerFrame. A frame can be lost,
 repeated or overtaken, so nothing depends on its arrival: appends and acks are resent by those who own them.

@@ -18,17 +18,17 @@ from dueq.core.ports.entry import Entries
 
 HOUR_MS: Final = 3_600_000
 OTHER_TOPICS: Final = "*"
-"""Stands for all topics beyond those: no topic can be called so."""
+"""Stands for all other topics: no topic can have this name."""
 OTHER_SENDERS: Final = "other"
 ANSWER_ROWS: Final = 50
-"""About so many rows are in one answer; an hour is never cut."""
+"""About the number of rows in one answer; an hour is never cut."""
 
 BOUNDS_US: Final = tuple(250 << step for step in range(25))
 """Upper bounds of the lateness histogram: a quarter of a millisecond, doubled up to 70 minutes."""
 BOUNDS_MS: Final = [bound / 1000 for bound in BOUNDS_US]
 _BOUNDS: Final = np.array(BOUNDS_US, np.int64)
 _FEW: Final = 24
-"""Up to so many rows are counted faster one by one than as columns."""
+"""Up to this number, rows are counted faster one by one than as columns."""
 
 
 class HourCounts:

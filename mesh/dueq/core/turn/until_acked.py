@@ -20,7 +20,7 @@ Item = TypeVar("Item", bound=AboutPartition)
 class UntilAcked(Generic[Item]):
     """Items of one kind for one peer, the latest of each partition: in every frame until one of them is answered.
 
-    A peer says only which frame was the latest that it received. Where that one held an item, it does not matter which
+    A peer says only which frame was the latest that it received. If that frame held an item, it does not matter which
     others were lost.
     """
 
