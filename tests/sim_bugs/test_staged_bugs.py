@@ -25,6 +25,7 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     ),
     "cache-drops-what-the-disk-lacks": logs.test_what_a_replica_has_not_written_stays_in_its_memory,
     "credit-for-what-is-over": consumers.test_a_leader_that_gives_more_than_we_count_gets_no_credit_for_it,
+    "ack-waits-for-earlier-answers": consumers.test_an_ack_waits_for_earlier_answers_no_longer_than_for_company,
     "successor-untold": partial(
         leases.test_a_hand_over_in_fine_weather_makes_nothing_wait_for_a_consumers_next_question, 1_000
     ),

@@ -70,6 +70,20 @@ STAGED: Final = (
         finders=(71114,),
     ),
     Bug(
+        "ack-waits-for-earlier-answers",
+        "An ack waits in the client until earlier requests are answered, however soon its lease ends.",
+        "Kafka max.in.flight.requests.per.connection: what waits behind unanswered requests may time out unsent",
+        (
+            change(
+                "client.core.consuming.settling:Settling._send",
+                "send_by_us=self._context.mono_us + self._linger_us,",
+                "",
+            ),
+        ),
+        seeds=0,
+        finders=(200848,),
+    ),
+    Bug(
         "successor-untold",
         "Nobody tells consumers that another broker serves now: they find out when they ask the next time.",
         "Kafka KIP-951: clients that learn of a new leader only by asking",

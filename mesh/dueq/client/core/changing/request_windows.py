@@ -8,8 +8,9 @@ call can fall out of the brokers' window.
 
 While few requests of a window are open a part goes out at once; beyond that, parts of one kind wait and share
 the next request. So one caller waits for nobody, and fifty callers make one batch. Leaders answer patient
-acks late, so a part that cannot wait does not count them as open. Parts that any partition may take are
-gathered before they have a window (`sticky_batcher`).
+acks late, so a part that cannot wait does not count them as open. A decision about a lease waits for answers
+no longer than for company: an answer takes as long as the slowest disk, and a lease may end before. Parts
+that any partition may take are gathered before they have a window (`sticky_batcher`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import FINAL, error_of
-from dueq.client.core.ports.change import GATHER_FROM, Change, Part, RequestWindow
+from dueq.client.core.ports.change import GATHER_FROM, NEVER_US, Change, Part, RequestWindow
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import Busy, Disconnected, DueqError, NotLeader, OutcomeUnknown, TopicNotFound
 from dueq_codecs.messages import BrokerMessage, ChangeReply, Code, Reply
@@ -177,7 +178,7 @@ class RequestWindows:
         return window
 
     def _pump(self, window: RequestWindow) -> None:
-        while window.may_send:
+        while window.may_send(self._context.mono_us):
             if self._out_bytes >= limits.CLIENT_OUT_BYTES_MAX and window.waiting[0].bytes:
                 self._full[window] = None
                 return
@@ -187,6 +188,20 @@ class RequestWindows:
             window.next_sequence += 1
             self._open(change)
             self._send(change)
+        self._wait(window)
+
+    def _wait(self, window: RequestWindow) -> None:
+        """Look again when the first of the waiting parts has waited long enough."""
+        at_us, now_us = window.send_by_us, self._context.mono_us
+        if window.timer is not None and window.timer.at_us != at_us:
+            window.timer.cancel()
+            window.timer = None
+        if window.timer is None and now_us < at_us < NEVER_US:
+            window.timer = self._context.after(at_us - now_us, lambda: self._overdue(window))
+
+    def _overdue(self, window: RequestWindow) -> None:
+        window.timer = None
+        self._pump(window)
 
     def _open(self, change: Change) -> None:
         change.window.open[change.sequence] = change

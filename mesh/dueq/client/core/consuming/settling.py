@@ -60,7 +60,8 @@ class Settling:
 
     Args:
         topic: its name.
-        linger_us: so long an ACK that nobody waits for waits for others.
+        linger_us: how long an ACK that nobody waits for waits for others, and how long any decision waits for the
+            answers to earlier ones.
         rows_patient: so many decisions do not wait longer than others: the credit that they hold is wanted.
         on_settled: called with what is confirmed.
 
@@ -192,6 +193,7 @@ class Settling:
             token=np.array([delivery.token for delivery in deliveries], np.uint64),
             amount_ms=np.array(batch.amounts_ms, np.uint64),
             patient=patient and batch.kind is RecordKind.ACK,
+            send_by_us=self._context.mono_us + self._linger_us,
         )
         # Beyond the brokers' memory of requests a repetition proves nothing.
         self._parts[part] = self._context.after(limits.DEDUP_MS * 1000, lambda: self._windows.expire(part))

@@ -27,6 +27,8 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 OUTCOMES: Final = tuple(Outcome)
 GATHER_FROM: Final = 2
 """While fewer requests of a window are open a part goes out at once; beyond that, parts wait and share the next."""
+NEVER_US: Final = 1 << 62
+"""`send_by_us` of a part that waits for the answers to earlier requests however long they take."""
 _COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms")
 _TEXTS_TOGETHER = 8
 _ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
@@ -76,6 +78,7 @@ class Part:
         alone: never shares a request.
         keyed: each payload begins with its key.
         patient: an ACK that nobody waits for.
+        send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action: as in the request.
         change: the request that it is part of, once one was made and until it has succeeded.
         offset: its first row in that request.
@@ -108,6 +111,7 @@ class Part:
         "rank",
         "reply",
         "rows",
+        "send_by_us",
         "size",
         "target_row",
         "target_sequence",
@@ -143,6 +147,7 @@ class Part:
         job_action: JobAction = JobAction.NONE,
         anywhere: bool = False,
         patient: bool = False,
+        send_by_us: int = NEVER_US,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -158,7 +163,7 @@ class Part:
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind is RecordKind.JOB
-        self.anywhere, self.patient = anywhere, patient
+        self.anywhere, self.patient, self.send_by_us = anywhere, patient, send_by_us
         self.change: Change | None = None
         self.offset = 0
         self.reply: ChangeReply | None = None
@@ -295,6 +300,8 @@ class RequestWindow:
         next_sequence: of the next new request.
         open: unanswered requests by sequence; a retried old one may be below all others.
         waiting: parts that no request holds yet, with their sum of rows and bytes.
+        send_by_us: the earliest of theirs.
+        timer: runs then.
     """
 
     def __init__(self, uid: int) -> None:
@@ -304,12 +311,15 @@ class RequestWindow:
         self.waiting: deque[Part] = deque()
         self.rows = 0
         self.bytes = 0
+        self.send_by_us = NEVER_US
+        self.timer: Timer | None = None
 
     def push(self, part: Part) -> None:
         """Let a part wait."""
         self.waiting.append(part)
         self.rows += part.rows
         self.bytes += part.bytes
+        self.send_by_us = min(self.send_by_us, part.send_by_us)
 
     def take(self) -> list[Part]:
         """Take the parts of the next request: the first one, and later ones of the same batch key.
@@ -335,6 +345,7 @@ class RequestWindow:
                 break
             parts.append(self._pop())
         self.waiting.extendleft(reversed(passed))
+        self._look_again()
         return parts
 
     def remove(self, part: Part) -> bool:
@@ -345,7 +356,11 @@ class RequestWindow:
             return False
         self.rows -= part.rows
         self.bytes -= part.bytes
+        self._look_again()
         return True
+
+    def _look_again(self) -> None:
+        self.send_by_us = min((part.send_by_us for part in self.waiting), default=NEVER_US)
 
     def _pop(self) -> Part:
         part = self.waiting.popleft()
@@ -353,21 +368,24 @@ class RequestWindow:
         self.bytes -= part.bytes
         return part
 
-    @property
-    def may_send(self) -> bool:
-        """Whether the next request may go: the window has room, and waiting longer would gather no more."""
+    def may_send(self, now_us: int) -> bool:
+        """Whether the next request may go: the window has room, and there is no time or no reason to gather more."""
         if not self.waiting:
             return False
         open_count = len(self.open)
         if open_count and self.next_sequence - min(self.open) >= limits.REQUESTS_IN_FLIGHT_MAX:
             return False
         full = self.rows >= limits.REQUEST_ROWS_MAX // 2 or self.bytes >= limits.REQUEST_BYTES_MAX // 2
-        if full or open_count < GATHER_FROM:
+        if full or open_count < GATHER_FROM or self._is_overdue(now_us):
             return True
         if all(part.patient for part in self.waiting):
             return False
         # Patient requests are answered late: parts that cannot wait do not wait for those.
         return sum(not change.request.patient for change in self.open.values()) < GATHER_FROM
+
+    def _is_overdue(self, now_us: int) -> bool:
+        """Whether a part has waited long enough for the answers to others, all of which are on their way."""
+        return now_us >= self.send_by_us and all(change.link for change in self.open.values())
 
 
 def _nobody(part: Part) -> None:

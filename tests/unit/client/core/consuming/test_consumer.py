@@ -162,6 +162,31 @@ def test_an_ack_that_somebody_waits_for_does_not_wait_behind_patient_ones() -> N
     assert [request.rows for request in settle(stage, RecordKind.ACK, fifth, call=8)] == [1]
 
 
+def test_an_ack_waits_for_earlier_answers_no_longer_than_for_company() -> None:
+    """Its lease does not wait: an answer takes as long as the slowest disk, and may come after the end."""
+    stage = Stage()
+    attached(stage, credit=64, lease_ms=400, linger_us=40_000)
+    first, second, third = delivered(stage, "a", b"1", b"2", b"3", left_ms=400)
+    for call, delivery in ((1, first), (2, second)):
+        assert len(settle(stage, RecordKind.ACK, delivery, call=call)) == 1
+    assert settle(stage, RecordKind.ACK, third, call=3) == []
+    assert sent(stage.run_until(stage.ms + 38), ChangeRequest) == []
+    sent_then = sent(stage.run_until(stage.ms + 2), ChangeRequest)
+    assert [request.target_row.tolist() for request in sent_then] == [[2]]
+
+
+def test_what_waits_for_an_earlier_answer_waits_on_while_nobody_leads() -> None:
+    stage = Stage()
+    attached(stage, credit=64, linger_us=40_000)
+    first, second, third = delivered(stage, "a", b"1", b"2", b"3")
+    stage.step(events.LinkLost(stage.links[endpoint("a")], "gone"))
+    for call, delivery in ((1, first), (2, second), (3, third)):
+        assert settle(stage, RecordKind.ACK, delivery, call=call) == []
+    assert sent(stage.run_until(stage.ms + 400), ChangeRequest) == []
+    effects = stage.connect("a") + stage.run_until(stage.ms + 500)
+    assert [request.target_row.tolist() for request in sent(effects, ChangeRequest)] == [[0], [1]]
+
+
 def test_a_consumer_that_is_closed_does_not_wait_for_the_leader_to_gather() -> None:
     stage = Stage()
     attached(stage, credit=64, linger_us=limits.ACK_LINGER_MS * 1000)
@@ -212,8 +237,8 @@ def test_a_consumer_that_is_closed_takes_only_its_own_decisions_with_it() -> Non
         stage.step(events.Settle(consumer_id, RecordKind.ACK, [delivery]))
     first, _ = sent(stage.run_until(stage.ms + 2), ChangeRequest)
     gone = holding[2][0]
-    stage.step(events.CloseConsumer(9, stage.at_us(stage.ms + 100), gone, []))
-    stage.run_until(stage.ms + 200)
+    stage.step(events.CloseConsumer(9, stage.at_us(stage.ms + 1), gone, []))
+    stage.run_until(stage.ms + 1)
     [shared] = sent(stage.receive("a", ok(first, 99, outcomes=[0])), ChangeRequest)
     assert shared.token.tolist() == [73]
 
@@ -557,7 +582,7 @@ def test_a_damaged_payload_is_never_handed_out_but_given_back() -> None:
 def test_acks_and_extensions_by_turns_share_requests() -> None:
     """While two requests are under way the others wait: together, whichever kind was between them."""
     stage = Stage()
-    attached(stage, credit=100)
+    attached(stage, credit=100, linger_us=1_000_000)
     deliveries = delivered(stage, "a", *[b"x"] * 42, left_ms=30_000)
     turns = [RecordKind.ACK, RecordKind.EXTEND] * 21
     for delivery, kind in zip(deliveries, turns, strict=True):
