@@ -1,7 +1,7 @@
 """Tables of the manual that follow from the code: limits, metrics, settings and errors.
 
 mkdocs calls this as a hook (`hooks:` in mkdocs.yml). A line `<!-- table: NAME -->` of a page is replaced by the table
-of that name whenever the manual is built, so none of them can be out of date.
+of that name whenever the manual is built. So no table can be out of date.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     report = run(spark, ["tcp://127.0.0.1:7400"], spec, dry=True, plot=Path("spring.png"))
     report = run(spark, ["tcp://127.0.0.1:7400"], spec)
 
-`dueq campaign` is the same as a command. `spec` says what a specification may hold; `preparing` in which order rows
-become messages; `local_time` what becomes of local times where clocks are set forward or back; `smoothing` how a crowd
+`dueq campaign` is the same as a command. `spec` says what a specification may hold, and `preparing` how rows become
+messages. `local_time` says how local times are read when clocks are set forward or back, and `smoothing` how a crowd
 is spread.
 """
 

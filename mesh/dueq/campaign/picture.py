@@ -23,7 +23,7 @@ _BEFORE, _AFTER, _EXISTING, _LIMIT = "#8a8a8a", "#1f5fa8", "#e0a030", "#b03030"
 def draw(plan: Plan, file: Path) -> None:
     """Draw a plan into a PNG: above as asked for, below as it will leave, upon what waits already.
 
-    Where the time is too long for its minutes, each point is the fullest minute of several.
+    If the time is too long to show every minute, each point is the fullest minute of several.
 
     Raises:
         InvalidRequest: matplotlib is not installed.
@@ -36,7 +36,7 @@ def draw(plan: Plan, file: Path) -> None:
         raise InvalidRequest("a plot needs matplotlib: pip install 'dueq[spark,plot]'") from error
     canvas = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), dpi=_DPI, layout="constrained")
     FigureCanvasAgg(canvas)
-    # Each with a scale of its own: beside a crowd that comes at once, what it is spread to is hardly seen.
+    # Each has a scale of its own: beside a crowd that comes at once, its spread form would hardly be seen.
     asked, leaving = canvas.subplots(2, 1, sharex=True)
     step, report = _step(plan), plan.report
     _panel(asked, [(plan.before, _BEFORE, "as asked for")], step)

@@ -56,7 +56,7 @@ class Plan:
 def planned(
     spark: SparkSession, client: Client, endpoints: Sequence[str], spec: Spec, tell: Callable[[str], None]
 ) -> Iterator[Plan]:
-    """Plan a campaign; what was kept for it is given back at the end.
+    """Plan a campaign; storage that was used for it is freed at the end.
 
     Args:
         spark: the session.
@@ -121,10 +121,11 @@ def _said_plainly() -> Iterator[None]:
 
 
 def _counted(rows: DataFrame, spec: Spec) -> CampaignReport:
-    """Count everything in one pass (which also computes and keeps the rows), and refuse what is to be refused.
+    """Count everything in one pass, which also computes and keeps the rows; refuse bad and past rows if the
+    specification says so.
 
     Raises:
-        InvalidRequest: rows are bad or past, and the specification does not want them skipped.
+        InvalidRequest: rows are bad or past, and the specification does not skip them.
     """
     groups = rows.groupBy("fate", "reason").agg(
         F.count(F.lit(1)).alias("rows"), *[F.count_if(flag).alias(flag) for flag in (GAP, TWICE, QUIET)],

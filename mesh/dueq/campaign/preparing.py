@@ -1,9 +1,9 @@
-"""From rows to messages: what is sent to whom and when, and what is left out and why.
+"""From rows to messages: which are sent, to whom and when, and which are left out, and why.
 
-Every row goes through the same steps: payload, key and due are made; it is *bad* if one of them cannot be; *suppressed*
-if it is on the list; quiet hours move it; it is *past* if it is due already; a *duplicate* if another row alike, of
-those that are left, stays. Rows that are left out stay in the frame with their fate, so that one pass over it counts
-everything.
+Every row goes through the same steps. Payload, key and due are made; it is *bad* if one of them cannot be made. It is
+*suppressed* if it is on the list. Quiet hours move it. It is *past* if it is due already. It is a *duplicate* if an
+equal row among the remaining ones is kept. Rows that are left out stay in the frame with their fate, so that one pass
+over it counts everything.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def prepared(
     rows = rows.withColumn(_FATE, F.when(F.col(_REASON).isNotNull(), F.lit(BAD)))
     if spec.suppression is not None:
         rows = _suppressed(spark, rows, spec.suppression)
-    # What is sent though it is past leaves now, and now may be in quiet hours.
+    # A past row that is sent all the same leaves now, and now may be in quiet hours.
     wanted = F.greatest(F.col(_ASKED), F.lit(now_ms)) if spec.due.past == "send" else F.col(_ASKED)
     rows = _outside_quiet_hours(rows, wanted, spec.quiet_hours)
     if spec.due.past != "send":

@@ -33,7 +33,7 @@ def loading_bar(client: Client, topic: str, job_id: str, messages: int, console:
         client: to ask with.
         topic, job_id: what is loaded.
         messages: how many there will be.
-        console: where to draw; nothing is drawn where nobody looks.
+        console: where to draw; nothing is drawn if it is no terminal.
     """
     if not console.is_terminal:
         yield
@@ -61,7 +61,7 @@ def _bar(what: str, total: int, console: Console) -> Iterator[Callable[[int], No
 
 @contextmanager
 def withdrawing_bar(messages: int, console: Console) -> Iterator[Callable[[int], None]]:
-    """Show a bar of what has been withdrawn; the block calls what it gets with how many are left."""
+    """Show a bar of the withdrawn messages. The block calls the function that it gets with how many are left."""
     if not console.is_terminal:
         yield lambda left: None
         return

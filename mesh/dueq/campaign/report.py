@@ -75,7 +75,7 @@ class CampaignReport:
         file.write_text(json.dumps(self.document(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return what a person wants to know, as names and values; what is zero for lack of a table is left out."""
+        """Return the report for people, as names and values; zeros for lack of a table are left out."""
         if self.state == THERE:
             return [("left of it", f"{self.left or 0:,}")]
         found = [("rows", f"{self.rows:,}"), ("messages", f"{self.messages:,}")]

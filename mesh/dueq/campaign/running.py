@@ -40,7 +40,7 @@ def run(
     """Run a campaign.
 
     A specification is loaded once: its job is named after what it says, and a second run finds that job. With
-    `atomic` (the default) nothing of it is delivered before all of it is there, and nothing if it fails.
+    `atomic` (the default) none of its messages is delivered before all are loaded, and none if it fails.
 
     Args:
         spark: the session.
@@ -53,7 +53,7 @@ def run(
         timeout: seconds for each request to the mesh; None: the usual.
 
     Returns:
-        The report. If the campaign was loaded before, it says what is left of it.
+        The report. If the campaign was loaded before, it says how many of its messages are left.
 
     Raises:
         InvalidRequest: something in the specification does not fit the data.
@@ -78,7 +78,7 @@ def run(
 
 
 def cancel(client: Client, topic: str, job_id: str, *, wait: bool, console: Console | None = None) -> JobInfo:
-    """Take a campaign back: nothing of it is newly delivered from now on.
+    """Take a campaign back: no further message of it is delivered from now on.
 
     Args:
         client: of the mesh.
@@ -111,7 +111,7 @@ def _known(client: Client, topic: str, job_id: str) -> JobInfo:
 
 
 def loaded_before(client: Client, spec: Spec, job_id: str) -> CampaignReport | None:
-    """Return what is left of an earlier run that is complete; None where there is something to do.
+    """Return the rest of an earlier run that is complete; None if there is something to do.
 
     Args:
         client: of the mesh.

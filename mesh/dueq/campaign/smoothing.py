@@ -1,4 +1,5 @@
-"""Spreading a crowd: at most so many messages a second, the order kept, nobody delayed longer than the window.
+"""Spreads a crowd: at most a given number of messages a second, in the same order, none delayed longer than the
+window.
 
 Nothing here looks at a message. The campaign's messages, in order of their dues, have *places* 0, 1, 2, …; that many
 of them fall into each second. A second has room for `per_second` less what waits in the topic then. Whoever finds no
@@ -78,8 +79,8 @@ def smoothed(arriving: Counts, existing: Counts, per_second: int | None, window_
     Args:
         arriving: the campaign's messages by second.
         existing: what waits in the topic, by second.
-        per_second: the limit; None: the lowest with which nobody is delayed longer than the window, but no lower than
-            the fullest second of what waits.
+        per_second: the limit; None: the lowest with which no message is delayed longer than the window, but no lower
+            than the fullest second of what is scheduled already.
         window_s: the longest delay.
 
     Raises:

@@ -84,7 +84,7 @@ def column(frame: DataFrame, name: str, role: str) -> Column:
     Args:
         frame: the rows.
         name: as in the specification; case does not matter, as in Spark.
-        role: what it is for, as in `[due] column`, for the error text.
+        role: its purpose, as in `[due] column`, for the error text.
 
     Raises:
         InvalidRequest: there is none.

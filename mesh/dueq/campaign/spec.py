@@ -163,7 +163,7 @@ class Suppression:
 
 @dataclass(frozen=True)
 class Deduplication:
-    """Keeps one of the rows that are equal in `by`: the one that is due first ("earliest") or last ("latest")."""
+    """Keeps one of the rows that are equal in `by`: the first one due ("earliest") or the last one ("latest")."""
 
     by: tuple[str, ...]
     keep: str

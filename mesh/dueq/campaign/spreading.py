@@ -1,7 +1,7 @@
 """Smoothing applied to rows: the driver plans over seconds, the executors give each message its instant.
 
-Smoothing knows nothing of quiet hours, so whoever it would push into theirs waits until they end, as a message that was
-due then from the beginning, and all are smoothed anew; and so on until nobody is.
+Smoothing knows nothing of quiet hours. A message that it would push into quiet hours waits until they end, as if it
+had been due then from the beginning. Then all are smoothed again, until no message is in quiet hours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SECONDS_MAX: Final = 5_000_000
-"""Different seconds that a smoothed campaign may have: their counts come to the driver."""
+"""Most different seconds of a smoothed campaign: their counts come to the driver."""
 ROUNDS_MAX: Final = 12
 """Each puts some messages off to the end of their quiet hours, which is where the next crowd is."""
 _PLACE_BITS: Final = 33

@@ -16,7 +16,7 @@ class Piece:
 
 
 def pieces_of(template: str) -> list[Piece]:
-    """Take a template apart; `{{` and `}}` stand for braces.
+    """Take a template apart; `{{` and `}}` mean braces.
 
     Returns:
         Texts and columns in turn; no empty ones.

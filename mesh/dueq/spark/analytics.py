@@ -1,4 +1,4 @@
-"""What `dueq export` wrote, evaluated: how late, how much ahead, from whom.
+"""Evaluates what `dueq export` wrote: lateness, load, senders.
 
     dueq export EXPORT_DIR
     python -m dueq.spark.analytics EXPORT_DIR OUT_DIR
@@ -40,8 +40,8 @@ _TIMELINES: Final = "topic string, waits_until timestamp, size int"
 def lateness(deliveries: DataFrame) -> DataFrame:
     """Return lateness by topic and hour.
 
-    Brokers count first deliveries in buckets: a percentile is the upper bound of the bucket that it falls into, so
-    at most one bucket too high; infinite where it is beyond the last bound.
+    Brokers count first deliveries in buckets. A percentile is the upper bound of its bucket, so at most one bucket
+    too high; beyond the last bound it is infinite.
 
     Args:
         deliveries: statistics/deliveries.parquet.

@@ -31,7 +31,7 @@ _ROWS: Final = 8192
 
 @dataclass(frozen=True)
 class Fields:
-    """Where a message's parts are in the rows that are written.
+    """The columns of a message's parts in the rows that are written.
 
     Attributes:
         due, payload, key: names of columns; `key` may be empty: there is none.

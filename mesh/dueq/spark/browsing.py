@@ -105,7 +105,7 @@ class BrowsingReader(DataSourceReader):  # type: ignore[misc]
         """Read one partition of the topic.
 
         Raises:
-            SnapshotLost: the leader is gone, or nobody read on for 30 seconds.
+            SnapshotLost: the leader is gone, or 30 seconds passed between two pages.
         """
         what = self._what
         if partition.value is None:
@@ -120,7 +120,7 @@ class BrowsingReader(DataSourceReader):  # type: ignore[misc]
 
 
 class FilteringReader(BrowsingReader):
-    """Also takes what it can of a query's conditions, so that only pages that may match are read."""
+    """Also takes a query's conditions as far as it can, so that only pages that may match are read."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Narrow the range; Spark still checks every condition, as instants here are whole milliseconds."""

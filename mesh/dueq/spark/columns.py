@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DUE, PAYLOAD, KEY, REASON, ROW = "due", "payload", "key", "reason", "row"
 AS_JSON: Final = "json"
-"""Stands for the row as JSON in place of a payload column, unless there is a column of this name."""
+"""Means the row as JSON instead of a payload column, unless there is a column of this name."""
 JSON: Final = {
     "ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "timeZone": "UTC",
 }  # fmt: skip

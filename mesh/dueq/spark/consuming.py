@@ -4,10 +4,10 @@
 reads messages for a micro-batch and hands the rows over; executors hold nothing. While a micro-batch is under way its
 leases are extended again and again. When Spark has committed the micro-batch, its messages are acknowledged.
 
-**What that guarantees: at least once.** Whatever happens before the acknowledgement (a task fails for good, the query
-is stopped, the driver dies), the messages come again, in a later micro-batch, with `attempt` raised. So a micro-batch
-that Spark repeats after a restart is empty: what it held was never acknowledged and follows. A sink that must not see
-a message twice keeps `id`; of two writers of one message the one with the higher `token` is the right one.
+**Guarantee: at least once.** If anything happens before the acknowledgement (a task fails for good, the query is
+stopped, the driver dies), the messages come again in a later micro-batch, with `attempt` raised. So a micro-batch
+that Spark repeats after a restart is empty: its messages were never acknowledged, and follow. A sink that must not
+see a message twice keeps `id`; of two writers of one message the one with the higher `token` is the right one.
 
 The offset is the number of the micro-batch; it names nothing in the mesh.
 """
@@ -47,7 +47,7 @@ OPTIONS: Final = ("topic", "endpoints", "max_messages", "lease", "wait", "order_
 _EXTENDS_PER_LEASE: Final = 3
 _WAIT_S: Final = 0.2
 _LAST_WAIT_S: Final = 3.0
-"""Wait for a further message, in a query that takes what there is and ends."""
+"""Wait for a further message, in a query that takes the present messages and ends."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Leases:
 
         Args:
             number: of the micro-batch.
-            until_ms: give back what is due later, Unix ms; None: nothing is.
+            until_ms: give back messages that are due later, Unix ms; None: none.
 
         Returns:
             The rows; None when there are no messages.

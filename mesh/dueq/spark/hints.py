@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence about a word that nobody knows.
+    """Return the end of a sentence about an unknown word.
 
     Args:
         word: as the user wrote it.

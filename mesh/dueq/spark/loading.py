@@ -67,7 +67,7 @@ class Begun:
     Attributes:
         job: the mesh's.
         began_ms: mesh time before it began, Unix ms.
-        complete: an earlier call had loaded all of it, so that nothing is to be sent.
+        complete: an earlier call has loaded all of it, so nothing is left to send.
     """
 
     job: Job
@@ -78,8 +78,8 @@ class Begun:
 def begin(client: Client, topic: str, job_id: str | None, hidden_for: float | None) -> Begun:
     """Begin a job, or go on with it.
 
-    A hidden job that is open was left by a call that died (or is another one's, which then fails): its rows may have
-    been cut into other requests than this call would make of them, so it is aborted and begun anew.
+    An open hidden job was left by a call that died (or belongs to another call, which then fails). Its rows may have
+    been cut into other requests than this call would make of them. So it is aborted and begun again.
 
     Args:
         client: of the driver.
@@ -117,10 +117,10 @@ def commit(client: Client, begun: Begun, messages: int) -> None:
     Args:
         client: of the driver.
         begun: the job.
-        messages: how many it has; with none the mesh knows nothing of it.
+        messages: how many it has; with none the mesh does not know it.
 
     Raises:
-        JobEnded: its time was over, or it was aborted or cancelled: nothing of it is delivered.
+        JobEnded: its time was over, or it was aborted or cancelled. None of its messages is delivered.
     """
     if messages and not begun.complete:
         client.commit_job(begun.job)

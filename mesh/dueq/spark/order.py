@@ -1,10 +1,10 @@
 """Rows in an order that does not depend on chance.
 
-A task that Spark runs again must make the same requests. It does where its rows come in the same order each time:
-what is read from files or made of local data does, as long as nothing but projections and filters follow. Rows that
-come through a shuffle do not: which block arrives first is chance. Those are sorted inside their partition; rows
-that are equal in all that is sent are interchangeable. What Spark computes anew each time (`rand`, `uuid`,
-`current_timestamp` in another call) no order can help.
+A task that Spark runs again must make the same requests. It does if its rows come in the same order each time. Rows
+that are read from files or made of local data do, as long as only projections and filters follow. Rows that come
+through a shuffle do not: which block arrives first is chance. Those are sorted inside their partition; rows that are
+equal in all that is sent are interchangeable. No order helps against values that Spark computes again each time
+(`rand`, `uuid`, `current_timestamp` in another call).
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def in_settled_order(frame: DataFrame) -> DataFrame:
 def in_settled_places(frame: DataFrame, buckets: int) -> DataFrame:
     """Return the rows in partitions and an order that follow from the rows alone.
 
-    So another Spark job, on another cluster and over files that are cut otherwise, makes the same requests of them.
+    So another Spark job makes the same requests of them, even on another cluster and over files that are cut
+    differently.
 
     Args:
         frame: as `MessageColumns.checked` returns it.
@@ -51,7 +52,7 @@ def _sent(frame: DataFrame) -> list[str]:
 
 
 def _comes_in_order(frame: DataFrame) -> bool:
-    """Whether every node of the physical plan is known; behind Spark Connect nobody can tell."""
+    """Whether every node of the physical plan is known; behind Spark Connect it cannot be seen."""
     java: Any = getattr(frame, "_jdf", None)
     return java is not None and _known(java.queryExecution().executedPlan())
 

@@ -56,19 +56,19 @@ def schedule(
     """Schedule every row of a DataFrame; returns when all of them are committed.
 
     **Once.** A task that Spark runs again (a failure, speculation) makes the very same requests, which the mesh
-    recognises for 7 days; rows that come through a shuffle are sorted inside their partition for that. A call
-    with the same `job_id` and the same rows schedules nothing twice, on another cluster too: the rows are then
-    shuffled into an order that follows from what they hold. Other rows under the same `job_id`, or the same with
-    another `batch_rows`, are refused (`SequenceReused`) where they stand in the place of earlier ones, and what would
-    come after them is not sent. Rows that Spark computes anew each time (`rand()`, `uuid()`) are other rows.
+    recognizes for 7 days. For this, rows that come through a shuffle are sorted inside their partition. A call with
+    the same `job_id` and the same rows schedules nothing twice, not even on another cluster. The rows are then
+    shuffled into an order that follows from their content. Other rows under the same `job_id`, or the same ones with
+    another `batch_rows`, are refused (`SequenceReused`) if they take the place of earlier ones, and the rows after
+    them are not sent. Rows that Spark computes again each time (`rand()`, `uuid()`) are other rows.
 
-    **All or nothing.** With `atomic` the job is hidden until all tasks have succeeded: nothing of it is delivered
-    before, nothing at all if the call fails or this process dies. What an earlier call with this `job_id` left
-    unfinished is withdrawn first; when that call had succeeded, nothing is sent, and the rows are only counted: nobody
-    compares them with those that were loaded.
+    **All or nothing.** With `atomic` the job is hidden until all tasks have succeeded. Before that none of its
+    messages is delivered. If the call fails or this process dies, none is ever delivered. A load that an earlier call
+    with this `job_id` left unfinished is withdrawn first. If that call had succeeded, nothing is sent. The rows are
+    then only counted, and not compared with those that were loaded.
 
-    **Back-pressure.** While the mesh is busy, short of replicas or of disk, tasks wait and repeat their request, up
-    to `timeout`; only then they fail, and Spark repeats them.
+    **Back-pressure.** While the mesh is busy, or short of replicas or disk, tasks wait and repeat their request, up
+    to `timeout`. Only then do they fail, and Spark repeats them.
 
     Args:
         df: the rows; dueq must be installed where the executors run.
@@ -80,17 +80,17 @@ def schedule(
         key: a column (or its name) whose text, at most 255 bytes of UTF-8, becomes the message's key; null: none.
         job_id: the job's name; None draws one. A topic remembers 4,096 jobs for 7 days.
         atomic: all or nothing.
-        on_error: what becomes of rows that cannot be messages (due null or out of range, payload null or too
-            long, key too long): "fail" raises on the first; "collect" leaves them out and returns them as
+        on_error: how to treat rows that cannot be messages (due null or out of range, payload null or too long, key
+            too long). "fail" raises on the first; "collect" leaves them out and returns them as
             `ScheduleReport.rejected`.
         ids: whether to report message ids by key, to move and cancel later. All ids come to the driver: leave it
             out for millions.
         endpoints: brokers as the executors reach them; None for DUEQ_ENDPOINTS as it is on the driver.
         batch_rows: rows of one request, 1 to 1,024.
         timeout: seconds for each request.
-        hidden_for: with `atomic`, seconds until a job that was not committed is withdrawn by the mesh itself; must
-            be longer than the load takes, and at most 7 days. Messages that are due sooner are revealed one by
-            one after the commit: longer than needed costs that.
+        hidden_for: with `atomic`, seconds after which the mesh itself withdraws a job that was not committed; longer
+            than the load takes, and at most 7 days. Messages that are due sooner are revealed one by one after the
+            commit: longer than needed costs that.
 
     Returns:
         The report.

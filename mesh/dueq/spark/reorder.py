@@ -79,7 +79,7 @@ def reorder(
 
     Each event comes out once, `bound` seconds after its own time; twice only after a failure, with the same `id` and
     a higher `attempt`. Order holds among events that came within the bound, as long as no broker is later than
-    `slack`; one query may read `ordered`, since consumers share a topic.
+    `slack`. Only one query may read `ordered`, since consumers share a topic.
 
     Args:
         events: a streaming DataFrame.

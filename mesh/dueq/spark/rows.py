@@ -1,7 +1,7 @@
 """The columns of what `format("dueq")` reads: the same for what waits and for what falls due.
 
-Spark asks a data source for its columns without saying whether it is for a batch or a stream; so what the one of the
-two does not know is null.
+Spark asks a data source for its columns without saying whether it is for a batch or a stream. So values that one of
+the two does not know are null.
 """
 
 from __future__ import annotations

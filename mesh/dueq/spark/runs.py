@@ -1,7 +1,7 @@
 """Arrow batches cut into requests, column by column: nothing here is done row by row.
 
-Where a run ends follows from the rows alone, whatever the Arrow batches are: a task that Spark runs again may see
-other batches, and must make the same requests.
+The end of a run follows from the rows alone, not from the Arrow batches: a task that Spark runs again may see other
+batches, and must make the same requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Run:
         body: payloads one after another, each with its key before it where there are keys.
         size: bytes of each row.
         due: Unix ms of each row.
-        keys: texts of the keys, where ids are to be reported by them.
+        keys: texts of the keys, if ids are reported by them.
     """
 
     body: bytes | memoryview

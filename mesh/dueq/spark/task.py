@@ -1,15 +1,15 @@
 """The work inside a Spark task: Arrow batches in, requests to the mesh, news of each request out.
 
 **Once, although tasks are repeated.** The mesh knows a repeated request by (client id, sequence, digest).
-So everything that makes up a request follows from the load, the Spark partition and the rows alone: rows are
-cut into runs by count and bytes whatever the Arrow batches are; run i of Spark partition p goes to partition
-(p + i) mod n of the topic; of each partition one run is under way at a time, so that its runs count up from 1;
-and the client id is a digest of the load and the Spark partition. The mesh remembers 256 requests of one
-client and partition: long before that a task goes on under the next client id.
+So every request follows from the load, the Spark partition and the rows alone. Rows are cut into runs by count and
+bytes, whatever the Arrow batches are. Run i of Spark partition p goes to partition (p + i) mod n of the topic. One
+run of each partition is under way at a time, so its runs count up from 1. The client id is a digest of the load and
+the Spark partition. The mesh remembers 256 requests of one client and partition: long before that a task goes on
+under the next client id.
 
-**Nothing at all where a repetition differs.** The mesh refuses a request that is repeated with other rows, but would
-take a later one for new, and its rows may have been loaded in other requests. So until it is clear that nothing of this
-task was ever sent, each request waits for the answer of the one before.
+**Nothing at all if a repetition differs.** The mesh refuses a request that is repeated with other rows. But a later
+request would count as new, although its rows may have been loaded in other requests. So each request waits for the
+answer of the one before, until it is clear that this task never sent anything before.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Load:
         batch_rows: rows of one request at most.
         timeout: seconds for each request, while the mesh is busy or short of replicas too.
         job: what the messages belong to.
-        began_ms: mesh time, Unix ms; what was appended before was loaded by an earlier call.
+        began_ms: mesh time, Unix ms; rows that were appended before it were loaded by an earlier call.
         keyed: whether messages have keys.
         with_ids: whether ids are reported by key.
         collect: whether rows that cannot be messages are news; otherwise the first ends the task.
@@ -91,8 +91,8 @@ class Load:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Schedule all rows of one Spark partition (for `mapInArrow`).
 
-        A refusal is news, not an exception: Spark would repeat the task for nothing. What a repetition can
-        help with is raised, and Spark repeats the task.
+        A refusal is news, not an exception: Spark would repeat the task for nothing. Errors that a repetition can
+        help with are raised, and Spark repeats the task.
         """
         context = TaskContext.get()
         number = context.partitionId() if context is not None else 0
@@ -155,7 +155,8 @@ class Task:
         if first is None:
             return
         load = self._load
-        # No more under way than there are partitions: the run before in the same partition is answered by then.
+        # No more are under way than there are partitions: then the previous run of the same partition has been
+        # answered.
         most = min(load.partitions, _UNDER_WAY_MAX)
         under_way: deque[tuple[int, Run, Future[Receipt]]] = deque()
         with Client(list(load.endpoints), timeout=load.timeout) as client, ThreadPoolExecutor(most) as pool:

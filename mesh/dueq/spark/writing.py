@@ -54,7 +54,7 @@ class Loaded(WriterCommitMessage):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Sink:
-    """Where and how rows are written: the same for both writers; travels to the executors.
+    """Where and how rows are written. It is the same for both writers, and travels to the executors.
 
     Attributes:
         load: without its job for streams, whose tasks find it.
@@ -143,7 +143,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
             commit(client, self._begun, sum(each.rows for each in messages if isinstance(each, Loaded)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Withdraw all of it; should the mesh not be reached, it does so itself when `hidden_for` is over."""
+        """Withdraw all of it. If the mesh cannot be reached, it does so itself when `hidden_for` is over."""
         with Client(self._sink.load.endpoints) as client:
             abort(client, self._begun)
 
@@ -152,11 +152,11 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Loads micro-batches: each row once, also when Spark repeats a micro-batch after a restart.
 
     Requests are named after query, micro-batch and Spark partition, and the mesh remembers them for 7 days. A
-    micro-batch that Spark repeats after a restart must come in the same Spark partitions as before: where one has other
-    rows it is refused, and rows in partitions that there were not before are taken for new.
+    micro-batch that Spark repeats after a restart must come in the same Spark partitions as before. A partition with
+    other rows is refused, and the rows of partitions that did not exist before count as new.
 
-    All micro-batches of a query are one job, which is not hidden, to be found and taken back by: its name is the option
-    `job_id`, else "stream-" and the id of the query, which Spark keeps in the checkpoint.
+    All micro-batches of a query are one job, by which they are found and taken back. It is not hidden. Its name is
+    the option `job_id`, else "stream-" and the id of the query, which Spark keeps in the checkpoint.
     """
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:

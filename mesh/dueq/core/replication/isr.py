@@ -49,7 +49,7 @@ class Isr:
 
     Attributes:
         confirmation: whether the members have confirmed the leadership; it starts again when there may be more of
-        them.
+            them.
     """
 
     def __init__(

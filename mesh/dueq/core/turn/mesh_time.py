@@ -108,7 +108,7 @@ class MeshTime:
 
     Attributes:
         hold: nothing may be pushed until a majority was measured (again): the broker has just started, or its clock
-        was seen to step.
+            was seen to step.
         settled: a majority was measured since the start. Before, this broker does not lead.
         steps: how many steps were seen.
     """
