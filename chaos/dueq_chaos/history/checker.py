@@ -2,7 +2,7 @@
 
 What the sieve lets pass has exactly one acknowledged insert, at most one delivery (whole, and after the latest due that
 may ever have been in force), no delivery if a cancel was confirmed, and an ack (or none of this, and is pending,
-cancelled, or perhaps so). No rule of `judging` can speak of such a message.
+cancelled, or perhaps so). No rule of `judging` applies to such a message.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def check(history: History, rules: Rules | None = None, *, thorough: bool = Fals
     for message in suspects:
         life = lives.life(message)
         if not life.inserts and not life.deliveries:
-            continue  # somebody asked for an id that never was, and was told so
+            continue  # a client asked for an id that never existed, and was told so
         reasons: dict[Verdict, list[str]] = defaultdict(list)
         for verdict, reason in judge.verdicts(life):
             reasons[verdict].append(reason)

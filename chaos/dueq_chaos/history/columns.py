@@ -47,7 +47,7 @@ class Table:
     """Rows of one kind, sorted by message (then in the order of the file).
 
     Attributes:
-        message: number of the message; -1 for an insert whose id nobody was told.
+        message: number of the message; -1 for an insert whose id no client was told.
         operation: number of the operation; for deliveries the `receive`.
         columns: by name: `due`, `token`, … and `told` (`Told`).
     """

@@ -111,7 +111,7 @@ def _messages(history: History, table: Table, told: Told) -> Bools:
 
 
 def _missed(history: History, listened_until: I64, rules: Rules) -> Bools:
-    """Messages due so long before the last consumer stopped that they had to come."""
+    """Messages due so early before the last consumer stopped that they had to come."""
     latest = np.full(len(history.ids), 1 << 60, np.int64)
     inserts = history.inserts
     known = inserts.message >= 0

@@ -5,12 +5,13 @@ moment from its invocation on, or never; a refused one never. A verdict is given
 explains what was seen. Each rule looks at one delivery (or one pair) against all operations, so it is sound, not
 complete: two deliveries that each can be explained, but not both at once, pass.
 
-Where the mesh's clock (`released`, the length of a lease) is compared with instants of clients, `clock_us` is the
-benefit of the doubt. Where tokens decide (the later lease has the larger) no clock is asked.
+When the mesh's clock (`released`, the length of a lease) is compared with instants of clients, a difference of up to
+`clock_us` is allowed. Where tokens decide (the later lease has the larger one), no clock is used.
 
 How long a lease *surely* holds, for the consumer that has it:
 
-* until the invocation of each of its operations that was confirmed (a confirmation says: nobody else had it);
+* until the invocation of each of its operations that was confirmed (a confirmation means that no other consumer had
+it);
 * and until its deadline by the client's reckoning, but not beyond what the consumer gave back or was told to be lost,
   not beyond its last sign of life, nor a silence of `silence_us` (the mesh takes a silent consumer's leases back).
 """
@@ -43,7 +44,8 @@ class Rules:
 
     Attributes:
         clock_us: the mesh's clock and the clients' differ by at most this.
-        grace_us: what is due later than this before the last listening consumer stopped is pending, not lost.
+        grace_us: messages that are due later than this before the last listening consumer stopped are pending, not
+            lost.
         silence_us: a consumer without a line for this long may have lost its leases.
     """
 
@@ -127,7 +129,7 @@ class Life:
 
     Attributes:
         known: an insert of this id was acknowledged; else `inserts` are those of unknown outcome it may come from.
-        listened_until_us: Unix µs until which somebody asked for messages of its topic.
+        listened_until_us: Unix µs until which some consumer asked for messages of its topic.
     """
 
     message: int
@@ -140,7 +142,7 @@ class Life:
     listened_until_us: int
 
     def settled(self, delivery: Delivery) -> list[Settling]:
-        """What was done with one lease, in the order of invocation."""
+        """The operations on one lease, in the order of invocation."""
         return sorted((s for s in self.settlings if s.token == delivery.token), key=lambda s: s.invoked)
 
     def acked(self, delivery: Delivery) -> bool:
@@ -220,7 +222,8 @@ class Judge:
 
     def _early(self, life: Life, delivery: Delivery, hold: int) -> list[tuple[Verdict, str]]:
         clock = self._rules.clock_us
-        # What was confirmed before the lease's end was before its grant: nothing changes a leased message.
+        # A change that was confirmed before the lease's end was made before its grant: nothing changes a leased
+        # message.
         before = max(delivery.released, hold) - clock
         started = [
             change
@@ -316,7 +319,7 @@ class Judge:
     @staticmethod
     def _ends_with(settling: Settling) -> int:
         if settling.kind is Kind.ACK and settling.told is Told.UNKNOWN:
-            return FOREVER  # either it is done, or the lease runs on: nobody else may have the message
+            return FOREVER  # either it is done, or the lease runs on: no other consumer may have the message
         if settling.kind in (Kind.NACK, Kind.RELEASE) and settling.told is not Told.STALE:
             return settling.invoked
         return 0  # lost at an unknown moment before

@@ -52,7 +52,7 @@ class Lives:
 
     @property
     def explained(self) -> int:
-        """Messages under an id that nobody was told, which an insert of unknown outcome explains."""
+        """Messages under an id that no client was told, which an insert of unknown outcome explains."""
         return len(self._explanations)
 
     # ------------------------------------------------------------ clients

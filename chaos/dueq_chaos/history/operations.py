@@ -31,19 +31,19 @@ An invocation and its completion have the same number of rows. A batch of many m
 * `id`: the message id, 1–32 ASCII characters.
 * `due`: Unix ms.
 * `crc`, `size`: CRC-32 and length in bytes of the payload. An insert of unknown outcome whose message is delivered
-  under an id that nobody was told is recognised by these two: make every payload the only one of its kind.
+  under an id that no client was told is recognized by these two. So make every payload unique.
 * `token`: the lease; of two leases of one message the later has the larger.
 * `attempt`: 1 for the first delivery.
 * `released`: Unix µs by the mesh's clock at which the message left its leader, as the delivery says.
-* `lease_ms`: what was left of the lease when the line was written, by the client's reckoning, rounded down.
+* `lease_ms`: the rest of the lease when the line was written, by the client's reckoning, rounded down.
 * `outcome`: `done`; `leased`, `not_found`, `stale` (applied, and it changed nothing); `refused` (an error that says
   that nothing was changed); `unknown` (it may have happened, or happen later, or never). Left out: all `done`.
   A completion may hold `error`, the error's name and text, for people to read.
 
 `receive` hands messages to the user: what is not in a completion of it was not delivered. `close` gives back all that
-the consumer still has. Every settling (ack, nack, release) must be recorded: what is not counts as not done.
-An operation with rows that were `refused` or `unknown` may be completed again (a retry of the same request): the last
-completion counts, and holds all rows. An operation without completion is one of unknown outcome.
+the consumer still has. Every settling (ack, nack, release) must be recorded; one that is not recorded counts as not
+done. An operation with rows that were `refused` or `unknown` may be completed again (a retry of the same request):
+the last completion counts, and holds all rows. An operation without completion is one of unknown outcome.
 
 Two kinds of lines are single:
 
@@ -54,7 +54,7 @@ A run ends with a quiet: no more faults, a mesh that serves, consumers that go o
 come, and then stop. A message that is still missing when the last of them stops is lost: a history cannot tell a
 mesh that has forgotten from one that was switched off too early.
 
-A last line without its newline is what a crash left of it, and is passed over.
+A last line without its newline was cut off by a crash, and is ignored.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from typing import Final
 VERSION: Final = 1
 ID_LENGTH_MAX: Final = 32
 FOREVER: Final = (1 << 63) - 1
-"""The completion (µs) of what was never completed, or whose outcome is not known."""
+"""The completion (µs) of an operation that was never completed, or whose outcome is not known."""
 
 
 class Kind(IntEnum):

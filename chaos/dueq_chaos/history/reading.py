@@ -1,4 +1,4 @@
-"""Reads history files into columns; what is not of the format is an error that names its line."""
+"""Reads history files into columns; an error names each line that is not of the format."""
 
 from __future__ import annotations
 

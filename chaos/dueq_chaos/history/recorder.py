@@ -71,7 +71,7 @@ class Recorder:
             self._write({"event": "complete", "client": client, "op": operation}, columns)
 
     def lost(self, client: str, ids: list[str], tokens: list[int]) -> None:
-        """Write that a consumer was told that leases of his are over."""
+        """Write that a consumer was told that leases of it are over."""
         with self._lock:
             self._write({"event": "lost", "client": client}, {"id": ids, "token": tokens})
 

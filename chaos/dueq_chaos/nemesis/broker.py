@@ -46,7 +46,7 @@ class FalseClock:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment of a process that shall read this clock."""
+        """The environment of a process that must read this clock."""
         return {
             "LD_PRELOAD": faketime_library(),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -58,7 +58,7 @@ class FalseClock:
         }
 
     def set(self, ahead_s: float) -> None:
-        """Let it be so many seconds ahead of the machine's."""
+        """Set it ahead of the machine's clock by this many seconds."""
         partial = self._file.with_suffix(".partial")
         partial.write_text(f"{ahead_s:+.3f}\n", encoding="ascii")
         partial.replace(self._file)

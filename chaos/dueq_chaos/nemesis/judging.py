@@ -23,7 +23,7 @@ STAMPED_AHEAD = "stamped ahead of time"
 def join(histories: Iterable[Path], path: Path, **facts: str) -> None:
     """Put the histories of several processes into one file; an older one is replaced.
 
-    What a killed process has left of its last line is left out.
+    A last line that a killed process left unfinished is ignored.
 
     Args:
         histories: the files.
@@ -41,8 +41,8 @@ def join(histories: Iterable[Path], path: Path, **facts: str) -> None:
 def judge(history: History, emptied: bool, clocks_off_s: float = 0) -> Judgement:
     """Judge a history.
 
-    A leader whose clock is behind stamps its releases with it (mesh time is the smaller of its own clock and the
-    mesh's), so where clocks were set, leases are judged by tokens rather than by stamps. Clients all read the machine's
+    A leader whose clock is behind stamps its releases with it, as mesh time is the smaller of its own clock and the
+    mesh's. So if clocks were set, leases are judged by tokens rather than by stamps. Clients all read the machine's
     own, true clock: whether a message was early is judged as ever.
 
     Args:

@@ -1,4 +1,4 @@
-"""What shall break when: pure data, made from a scenario or from a seed, and printed into the report."""
+"""The faults and their times: pure data, made from a scenario or from a seed, and printed into the report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fitted(steps: Sequence[Step], duration_s: float) -> Plan:
 
     Args:
         steps: a scenario written for any length.
-        duration_s: when the last of them shall have ended, seconds.
+        duration_s: seconds by which the last of them has ended.
     """
     if not steps:
         return ()
@@ -57,7 +57,7 @@ def fitted(steps: Sequence[Step], duration_s: float) -> Plan:
 
 
 def one_after_another(plans: Sequence[Plan], duration_s: float) -> Plan:
-    """Play several plans in turn within a duration, with an equal share of it each."""
+    """Play several plans one after the other within a duration; each gets an equal share of it."""
     share = duration_s / max(len(plans), 1)
     return in_order(
         replace(step, at_s=step.at_s + number * share)

@@ -79,7 +79,7 @@ def impossible_here(namespaces: bool = False) -> dict[str, str]:
     """Return the kinds of faults that this machine does not allow, each with the reason.
 
     Args:
-        namespaces: whether the network is to be made of namespaces.
+        namespaces: whether the network is made of namespaces.
     """
     reasons = {
         "wires": machine.no_namespaces() if namespaces else machine.no_proxies(),

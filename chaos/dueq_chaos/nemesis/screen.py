@@ -1,4 +1,4 @@
-"""What the one who watches sees: what is broken now, rates, lateness; and a line for everything that happens."""
+"""The display for a person who watches: present faults, rates, lateness, and a line for every event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WINDOW_S = 2.0
 
 
 class Screen:
-    """The terminal. Where it is none (a file, a pipe) only the lines are written.
+    """The terminal. If it is no terminal (a file, a pipe), only the lines are written.
 
     Args:
         console: where to.

@@ -313,7 +313,7 @@ def _port(address: str) -> int:
 
 
 def _forget(held: dict[str, set[object]], fault: object) -> Collection[str]:
-    """Let go of what a fault holds; returns whom it held."""
+    """Release the brokers that a fault holds; returns them."""
     found = [broker for broker, faults in held.items() if fault in faults]
     for broker in found:
         held[broker].discard(fault)

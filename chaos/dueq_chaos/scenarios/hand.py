@@ -35,7 +35,7 @@ _FINAL = (Code.OK, Code.INVALID_REQUEST, Code.SEQUENCE_REUSED, Code.JOB_ENDED)
 
 
 class Place(Protocol):
-    """Where the script plays, as far as a client by hand deals with it (see `stage.Stage`)."""
+    """The members of the stage that a client by hand needs (see `stage.Stage`)."""
 
     world: World
     topic: str
@@ -116,7 +116,7 @@ def rows_of(reply: BrowseReply, body: bytes) -> list[Browsed]:
 
 
 class Request:
-    """One changing request, with every answer that came to it."""
+    """One changing request, with all of its answers."""
 
     def __init__(self, change: ChangeRequest, bodies: Bodies, payloads: list[bytes]) -> None:
         self.change, self.bodies, self._payloads = change, bodies, payloads
@@ -319,7 +319,7 @@ class Hand:
     def stay(self) -> None:
         """From now on a heartbeat goes to every broker to which it is attached, twice a second.
 
-        Who does not know it (it did not lead when this client attached) is attached to anew.
+        A leader that does not know it (it did not lead when this client attached) is attached to again.
         """
         if not self._staying:
             self._staying = True

@@ -176,7 +176,7 @@ class Stage(SimMesh):
         return request
 
     def settled(self, hand: Hand, request: Request) -> Request:
-        """Repeat a request, to whoever leads, until it is answered for good."""
+        """Repeat a request, to the present leader, until it has its final answer."""
         for _ in range(100):
             self.world.run_until(lambda: request.final, 500_000)
             if request.final:
@@ -203,7 +203,9 @@ class Stage(SimMesh):
         return self.settled(hand, request).stored()
 
     def delivered(self, hand: Hand, *messages: Stored, times: int = 1) -> list[Pushed]:
-        """Wait until a client has been given every one of these messages so often; returns the last deliveries."""
+        """Wait until a client has been given every one of these messages that many times; returns the last
+        deliveries.
+        """
         self.until(
             lambda: all(len(hand.got(message)) >= times for message in messages),
             f"{len(messages)} deliveries to {hand.name}",

@@ -1,7 +1,7 @@
 """Taps: places of a simulated mesh at which a script holds things up, lets them through, or sees them go by.
 
-There are three: what comes into a broker's process (frames of peers and clients, answers of its disk and of the
-coordinator), what it orders its disk to write, and what it orders the coordinator to do.
+There are three: the input of a broker's process (frames of peers and clients, answers of its disk and of the
+coordinator), its orders to its disk, and its orders to the coordinator.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def for_life(event: Event, node: Node) -> PeerFrameReceived:
 
 
 class Caught:
-    """What a tap has caught at a door, oldest first.
+    """The catch of a tap at a door, oldest first.
 
     Attributes:
         events: still held, or (for one that only looks) seen.

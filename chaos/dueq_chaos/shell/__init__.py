@@ -1,1 +1,1 @@
-"""The broker as a process among files: what it has written and synced, and what a power cut leaves of that."""
+"""A broker as a process with files: what it has written and synced, and what a power cut leaves of that."""

@@ -1,8 +1,8 @@
-"""What a power cut leaves of a folder: built from the record of what a process has done to it.
+"""The state in which a power cut leaves a folder, built from the record of a process's system calls.
 
-The model is that of a journaling file system (ext4 ordered, XFS): of each file, what was there when it was last synced;
-of names (made, renamed, removed), everything before any finished sync, as that commits the journal. Of what came
-later, chance decides: of names some first ones, of each file's unsynced bytes a first part. A sync that had not
+The model is that of a journaling file system (ext4 ordered, XFS). Of each file, the content of its last sync is left.
+Of names (made, renamed, removed), everything before any finished sync is left, as that commits the journal. Of what
+came later, chance decides: of names some first ones, of each file's unsynced bytes a first part. A sync that had not
 returned at that instant has done nothing.
 """
 
@@ -94,7 +94,7 @@ class Cut:
         Args:
             was: the folder that the process had.
             into: where to.
-            random: decides what is left of what was not synced; None: nothing is.
+            random: decides how much is left of what was not synced; None: nothing.
         """
         kept = self._durable if random is None else random.randint(self._durable, len(self._changes))
         names: dict[str, _File] = {}

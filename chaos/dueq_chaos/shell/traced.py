@@ -1,7 +1,7 @@
 """A process's dealings with its files, from the record that strace(1) keeps of its system calls.
 
-Each thread has a file of its own (`-ff`), so no line is cut in two; `-ttt -T` say when a call began and how long it
-took, `-y` which file it went to, and `-xx` what was written, byte for byte.
+Each thread has a file of its own (`-ff`), so no line is cut in two. `-ttt -T` say when a call began and how long it
+took. `-y` names its file, and `-xx` shows the written bytes.
 """
 
 from __future__ import annotations

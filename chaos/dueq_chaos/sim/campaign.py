@@ -1,4 +1,4 @@
-"""Many seeds, in several processes; what each came to is added up."""
+"""Many seeds, in several processes; their results are added up."""
 
 from __future__ import annotations
 

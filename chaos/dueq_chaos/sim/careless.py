@@ -92,7 +92,7 @@ class CarelessUsers:
         return [Named(self.mesh.history.text_of(key), key) for key in keys]
 
     def _wrong_ids(self, random: Random) -> None:
-        """Ids of nobody, alone or beside the right ones of the same messages."""
+        """Ids of no message, alone or beside the right ones of the same messages."""
         keys = self._chosen(random, 6)
         names = [wrong_name(random, self.mesh.history, key, self.uids) for key in keys]
         gone = finished_name(random, self.mesh.history)

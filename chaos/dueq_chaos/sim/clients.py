@@ -33,7 +33,7 @@ Bodies = list[bytes | memoryview]
 
 
 class Brokers(Protocol):
-    """The mesh, as far as its clients deal with it."""
+    """The members of the mesh that its clients need."""
 
     names: list[str]
 
@@ -164,7 +164,7 @@ class SimProducer(Asker):
 
 
 class SimConsumer(Asker):
-    """Attaches everywhere, acknowledges after a while what it was given, and stops when told to.
+    """Attaches everywhere, acknowledges its messages after a while, and stops when told to.
 
     Attributes:
         ack_after_us: how long it works on a message; None: it never acknowledges.

@@ -75,8 +75,8 @@ class SimCoordinator:
         unreachable: broker ids that cannot reach it.
         lose_answer_share: of compare-and-sets whose outcome stays unknown to who asked (half of them happen).
         watch_us: how late what a watch saw may arrive; in order within a session.
-        late_us: so much later a request may still be carried out whose answer was lost.
-        slow_us: every request and answer may take so much longer.
+        late_us: longest delay with which a request is still carried out whose answer was lost.
+        slow_us: longest further delay of every request and answer.
         changed: called with a partition's uid when its node was changed.
         buried: called with a deleted partition's uid when its tombstone is removed.
         unregistered: called with a broker's id when its registration has gone.

@@ -15,7 +15,7 @@ class Copies:
     """Compares disks with the ledger.
 
     A disk that was replaced, or damaged and not filled again, since its broker became a member of an ISR is no
-    longer expected to hold anything: nobody could have kept what it has lost.
+    longer expected to hold anything: no replica could have kept what it has lost.
     """
 
     def __init__(self, mesh: SimMesh, ledger: Ledger) -> None:

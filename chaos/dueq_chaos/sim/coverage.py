@@ -1,4 +1,4 @@
-"""What a batch of storms took and what it never took: named situations, and the lines of the pure machines.
+"""Which named situations and lines of the pure machines a batch of storms reached, and which it never reached.
 
 Storms are several times slower while this is watched; their stories are the same.
 """
@@ -20,7 +20,7 @@ from typing import Any, Final
 from dueq_chaos.sim.situations import SITUATIONS, Situation
 
 PACKAGES: Final = ("dueq.core", "dueq.client.core")
-"""The pure machines: what they decide is what storms are about."""
+"""The pure machines: storms test their decisions."""
 _GENERATED: Final = frozenset(("<lambda>", "<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "__repr__"))
 
 

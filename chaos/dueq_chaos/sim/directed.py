@@ -1,5 +1,5 @@
-"""Misfortunes to which a whole storm is given: each brings about, as surely as chance allows, one situation in which a
-check of the product is all that stands between a mesh and a loss.
+"""Faults that fill a whole storm. Each one leads, as surely as chance allows, to one situation in which only a single
+check of the product prevents a loss.
 
 They differ from `plots` in that nothing else goes wrong in their storms, and that options suit them (see `plan`).
 """
@@ -26,7 +26,7 @@ class Directed:
 
     Args:
         mesh: in which.
-        users: its users; for those who want something of them at a certain moment.
+        users: its users; for faults that need something of them at a certain moment.
     """
 
     def __init__(self, mesh: SimMesh, users: Users) -> None:
@@ -69,7 +69,7 @@ class Directed:
             )
 
     def _forgetful_under_a_wrong_heir(self, broker: str, random: Random) -> None:
-        """Consumers let leases run out; meanwhile somebody whose clock is wrong has to take over."""
+        """Consumers let leases run out; meanwhile a broker whose clock is wrong has to take over."""
         mesh, users = self.mesh, self._users()
         leader = self._leader()
         for user in users.consumers:

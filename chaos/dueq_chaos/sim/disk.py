@@ -76,7 +76,7 @@ def _rows_in(engine: ForgetfulEngine) -> int:
 
 
 class SimDisk:
-    """What survives a crash, and how long writing and reading takes.
+    """The data that survive a crash, and how long writing and reading takes.
 
     Attributes:
         slow_us: added to every commit.
@@ -86,7 +86,7 @@ class SimDisk:
         kill_after: the process dies as soon as it has written something of this kind, once.
         fuse: when the process is to die while writing.
         killed: called when it did.
-        tampered: somebody has taken from it what a start must notice.
+        tampered: data were removed from it, which a start must notice.
         half_way: the process dies between the two renames that put the store aside, once.
         wrong: what no start may have done.
     """
@@ -99,7 +99,7 @@ class SimDisk:
         self.payload: ForgetfulEngine = SimEngine(self.fuse)
         self.store: OrderedStore | None = None
         self._stores: dict[str, ForgetfulEngine] = {}
-        """The timeline/ of each store that was ever used here, by its identity: nobody writes to one that was lost."""
+        """The timeline/ of each store that was ever used here, by its identity; a lost one is never written to."""
         self.slow_us = self.read_slow_us = 0
         self.reads_early = False
         self.part_bytes = limits.SNAPSHOT_CHUNK_BYTES

@@ -1,4 +1,4 @@
-"""A database that forgets what was not synced, and fails when it is told to."""
+"""A database that forgets unsynced writes, and fails when it is told to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ForgetfulEngine(MemoryEngine):
 
     def __init__(self) -> None:
         super().__init__()
-        # What undoes the batches since the last sync, oldest first.
+        # Undoes the batches since the last sync, oldest first.
         self._undo: list[list[tuple[bytes, bytes | None]]] = []
         self.fail_next = False
 

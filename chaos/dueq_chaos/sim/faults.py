@@ -18,7 +18,7 @@ from dueq_chaos.sim.successions import Successions
 from dueq_chaos.sim.upgrades import Upgrades
 
 _HARMLESS_TO_FRAMES = ("pause", "naps", "set clock", "drift clock")
-"""What holds up nothing that travels: whoever was asleep finds it when it wakes."""
+"""Faults that hold up no frames: a broker that was asleep finds them when it wakes."""
 
 
 class Faults:
@@ -101,7 +101,7 @@ class Faults:
             self._start_later(broker, random.randint(1_000, 6_000_000))
 
     def _restart(self, broker: str, random: Random) -> None:
-        """Ended as an operator ends it, and begun anew at once."""
+        """Stopped as an operator does it, and started again at once."""
         self.mesh.nodes[broker].crash(goodbye=random.random() < 0.7)
         self._start_later(broker, random.randint(1_000, 500_000))
 
@@ -186,8 +186,8 @@ class Faults:
     def _set_clock(self, broker: str, random: Random) -> None:
         """One wall clock is set, by a little or by an hour; the majority stays right.
 
-        Where another one is wrong, or was until now, that one is set right and no more: two that leap before both have
-        been measured anew are a majority that leaps.
+        If another clock is wrong, or was until now, it is set right and nothing else is done: two that leap before
+        both have been measured again are a majority that leaps.
         """
         if len(self.mesh.names) == 1 or not self.mesh.clocks_settled():
             return

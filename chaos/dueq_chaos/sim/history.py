@@ -1,7 +1,7 @@
 """The requests and answers of clients, and the verdicts over them.
 
-A delivery is judged when it happens (or, when its insert is acknowledged later, then); messages that are not
-finished yet are kept apart, so that asking for the verdicts again and again costs little.
+A delivery is judged when it happens, or when its insert is acknowledged, if that is later. Messages that are not
+finished yet are kept apart, so that repeated questions for the verdicts cost little.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Delivery:
 
     Attributes:
         at_us: true time, Unix µs.
-        lease_until_us: true time at which the lease is over, as far as the consumer knew; may be extended.
+        lease_until_us: true time of the end of the lease, as far as the consumer knew; may be extended.
         ended_at_us: when the consumer stopped holding it (settled, lost, died) before that.
     """
 
@@ -84,7 +84,7 @@ class Message:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is owed to it as far as anybody can know."""
+        """Whether nothing more is owed to it, as far as can be known."""
         return self.settled or self.cancel_asked or self.maybe_acked
 
     def earliest_ms(self, at_us: int) -> int:
@@ -99,10 +99,10 @@ class History:
 
     Attributes:
         messages: by key.
-        acked_in_time: (token, weather) of acks whose outcome nobody is told, sent long before their lease is over.
+        acked_in_time: (token, weather) of acks whose outcome is not told, sent long before their lease is over.
         unacknowledged: payloads of inserts whose outcome was never learnt.
         refused: payloads of inserts that were refused: they must never be seen.
-        strangers: deliveries of messages that nobody has (yet) been told of.
+        strangers: deliveries of messages of which no client has been told (yet).
         row_differs: says what is wrong with an acknowledged insert (key, payload, due), for who knows the log.
     """
 
@@ -202,7 +202,7 @@ class History:
             self._judge(key, message, delivery)
 
     def _not_longer(self, key: MessageKey, delivery: Delivery) -> None:
-        """Nobody relies on a lease for longer than the leader keeps it."""
+        """No consumer relies on a lease for longer than the leader keeps it."""
         until_us = self._leased_until_us.get((key, delivery.token))
         if until_us is None:
             return

@@ -1,10 +1,10 @@
-"""What must hold after every step of every broker, looked at from outside.
+"""Invariants that must hold after every step of every broker, seen from outside.
 
 The log is checked against one *ledger* for the whole mesh: the records that any replica has ever counted as
 committed, by partition and sequence. The state is checked against a *reference*: the same records applied, once, to
 a timeline that has everything in memory. Numbers are those of the invariants in ARCHITECTURE.md.
 
-What a step touched is checked after it; the rest at starts, and in full once everything is quiet.
+The state that a step touched is checked after it. The rest is checked at starts, and everything once all is quiet.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TURNS_MAX = 20_000
 _MISMATCHES_MAX = 500
 """A broker's turns in one simulated second; those of the worst storms are a fraction of that."""
 _LOOKED_AT = 32
-"""Of the records that a commit covers, so many are compared on every disk."""
+"""Number of the records covered by a commit that are compared on every disk."""
 _REPLACED_US = PUSH_CONFIRM_MS * 1010
 """How long a replaced leader may act towards consumers: what its ISR has confirmed, by a clock that drifts."""
 
@@ -55,7 +55,7 @@ class Violation(Exception):
 
 
 class _Seen:
-    """What was last seen of one replica in one life of its broker."""
+    """The last seen state of one replica in one life of its broker."""
 
     __slots__ = ("applied", "commit", "durable_epoch", "epoch", "installing", "led", "synced")
 
@@ -146,7 +146,7 @@ class Invariants:
                 self._fail(f"{name} deletes p{write.uid}, of which there is no tombstone")
 
     def _appended(self, node: Node, writes: list[StoreWrite]) -> None:
-        """No record is of a feature level that some assigned replica has not got."""
+        """No record is of a feature level that some assigned replica lacks."""
         for write in writes:
             if isinstance(write, AppendLog) and (level := max(e.record.version for e in write.entries)) > 1:
                 for name in self.mesh.assigned(write.uid):
@@ -163,7 +163,7 @@ class Invariants:
                 self._fail(f"the tombstone of p{uid} is removed, and {name} has not deleted it")
 
     def _count_turn(self, name: str) -> None:
-        """A broker that is never done with what it has is caught in a loop."""
+        """A broker that never finishes its work is caught in a loop."""
         second = self.mesh.world.now_us // 1_000_000
         counted, turns = self._turns.get(name, (second, 0))
         turns = turns + 1 if counted == second else 1
@@ -172,7 +172,7 @@ class Invariants:
             self._fail(f"{name} takes more than {_TURNS_MAX} turns in one second: it is never done")
 
     def _framed(self, node: Node, frame: PeerFrame) -> None:
-        """Statements are true; and nobody sends records at every answer that logs differ, without end."""
+        """Statements are true; and no broker sends records at every answer that logs differ, without end."""
         if len(frame.mismatches) > _MISMATCHES_MAX:
             self._fail(f"{node.name} says more than {_MISMATCHES_MAX} times in one frame that logs differ")
         if wrong := self.promises.broken_by(node, frame):
@@ -218,7 +218,7 @@ class Invariants:
                 self._fail(f"{node.name} p{partition.uid}: invariant 6: {wrong}")
 
     def _begun_anew(self, node: Node, partition: Partition) -> None:
-        """Its data are wiped for a snapshot: nobody may count on them, unless they were damaged before."""
+        """Its data are wiped for a snapshot: no commit may rely on them, unless they were damaged before."""
         if node.disk.is_damaged(partition.uid):
             return
         found = self.mesh.coordinator.nodes.get(partition.uid)
@@ -318,7 +318,7 @@ class Invariants:
         return self.clock_error_us + (ahead_us if 0 < ahead_us <= self.unproved_us else 0)
 
     def _not_longer(self, name: str, key: MessageKey, left_ms: int, what: str) -> None:
-        """Nobody is told that a lease lasts longer than it is long."""
+        """No consumer is told that a lease lasts longer than it is long."""
         uid, sequence, row = key
         partition = self._partition(name, uid)
         if partition is None:
@@ -338,7 +338,7 @@ class Invariants:
             self._fail(f"{what}: it was replaced, epoch {newest[0]} commits since {since_us // 1000} ms")
 
     def _kept_alive(self, name: str, reply: ConsumerReply) -> None:
-        """An answer keeps leases alive at their holder: only while nobody else can end them."""
+        """An answer keeps leases alive at their holder. It is allowed only while no other leader can end them."""
         if reply.leader != name:
             return  # it passes on what it was sent
         for uid, (epoch, _) in self._newest.items():
@@ -359,7 +359,7 @@ class Invariants:
     def _answered(self, name: str, reply: ChangeReply) -> None:
         """An answer is the result of applying a committed record."""
         if reply.uid not in self.mesh.coordinator.nodes:
-            return  # its topic was deleted, which not every broker knows yet: nobody keeps account of it any more
+            return  # its topic was deleted, which not every broker knows yet: it is not accounted for any more
         if reply.sequence and reply.sequence not in self.ledger.epochs(reply.uid):
             self._fail(f"{name} answers of record {reply.sequence} of p{reply.uid}, which is not committed")
 

@@ -1,8 +1,8 @@
 """A user who loads jobs over all partitions and commits, aborts, cancels or forgets them; and what must hold of jobs.
 
-Of a hidden job nothing leaves before home has committed it, whatever else is known of it. Once everything is quiet
-all partitions know what home knows, nothing of a job that ended is left, and of one that was committed and not
-cancelled every acknowledged message is owed, like any other (`history`).
+No message of a hidden job leaves before home has committed it. Once everything is quiet all partitions know what home
+knows, nothing of a job that ended is left, and of one that was committed and not cancelled every acknowledged message
+is owed, like any other (`history`).
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class _Load:
 
     Attributes:
         until: instant by which it must be committed; 0: it is not hidden.
-        end: what is to become of it, one of `_ENDS`.
+        end: how it must end, one of `_ENDS`.
         rows: what was acknowledged: key, payload, due, first.
         unanswered: calls that schedule and have no answer.
-        failed: a call of it failed: it is not complete.
+        failed: a call of it failed, so it is not complete.
     """
 
     key: bytes
@@ -119,7 +119,7 @@ class LoadingUser:
             self._later(wait_us, partial(self._end, load))
 
     def _end(self, load: _Load) -> None:
-        """The job is loaded, as far as it will be: do with it what it was loaded for."""
+        """The job is loaded, as far as it will be: end it as planned."""
         if load.end == "forget":
             return
         if load.end == "cancel" or not load.until:

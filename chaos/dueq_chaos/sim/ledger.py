@@ -1,6 +1,6 @@
 """The committed records of a mesh, and the state that they come to when applied once, in memory.
 
-What all replicas do alike is held against a naive reference of the rules (`naive`), record by record.
+The common result of all replicas is compared with a naive reference of the rules (`naive`), record by record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Partition:
         summaries: of the reference after each record.
         consumers: of each LEASE, who got which row.
         level: the largest version of any record, which is the partition's feature level.
-        decided: job -> what the last JOB record about it came to, also when the job is forgotten.
+        decided: job -> the result of the last JOB record about it, also when the job is forgotten.
     """
 
     def __init__(self, uid: int, place: tuple[int, int] = (0, 1)) -> None:
@@ -162,7 +162,7 @@ class Ledger:
         return record if record is not None and record.kind == RecordKind.LEASE else None
 
     def holder(self, uid: int, token: int, sequence: int, row: int) -> bytes:
-        """Whom a committed LEASE grants the message, b"" if nobody."""
+        """The consumer to which a committed LEASE grants the message; b"" if there is none."""
         return self._of(uid).leases.get(token, {}).get((sequence, row), b"")
 
     def leased_to(self, uid: int, token: int, sequence: int, row: int, consumer: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Memory as an invariant: what a broker keeps follows what there is, whatever has happened before.
+"""Memory as an invariant: the memory of a broker depends on its present contents, not on its past.
 
 Every container that can be reached from a broker's core is counted, by the class and the attribute that hold it. Once
 all is quiet, none may have more elements than a small number for each object that holds one, and a few for each thing

@@ -163,7 +163,7 @@ class SimMesh:
         return True
 
     def assigned(self, uid: int) -> tuple[str, ...]:
-        """The brokers that have a replica of a partition, by its topic; nobody, once that is deleted."""
+        """The brokers that have a replica of a partition, by its topic; none once that is deleted."""
         for topic in self.coordinator.topics.values():
             for part in topic.partitions:
                 if part.uid == uid:
@@ -183,7 +183,7 @@ class SimMesh:
     def may_lose(self, broker: str) -> bool:
         """Whether a disk may be harmed: all brokers are up, all replicas are members, two others hold each of its own.
 
-        Where fewer hold what is committed, a lost disk may be a loss by design.
+        If fewer hold the committed records, a lost disk may be a loss by design.
         """
         disks = {
             Member(name, node.disk.store_id)

@@ -90,7 +90,7 @@ class Mishaps:
             self.mesh.nodes[random.choice(chosen)].crash()
 
     def _expect_leaders(self, uids: frozenset[int]) -> None:
-        """Wherever a member of the ISR lives that is not stopped, and min_isr members live, somebody serves.
+        """If a member of the ISR lives that is not stopped, and min_isr members live, some broker serves.
 
         Args:
             uids: the partitions that have been there long enough. No broker may have read the node of a newer one yet.

@@ -87,7 +87,7 @@ class NaiveJob:
 
 @dataclass(slots=True)
 class Told:
-    """What a record did: keys of messages, in order, and answers."""
+    """The result of a record: keys of messages, in order, and answers."""
 
     results: list[Result] = field(default_factory=list)
     waiting: list[int] = field(default_factory=list)
@@ -206,7 +206,7 @@ class Naive:
                 del self.jobs[job.key], self.by_number[job.number]
 
     def state_of(self, entry: NaiveEntry) -> JobState:
-        """Return the state of a message's job; what is of none is as good as committed."""
+        """Return the state of a message's job; a message of none counts as committed."""
         return self.by_number[entry.job].state if entry.job else JobState.COMMITTED
 
     def may_be_delivered(self, key: int) -> bool:

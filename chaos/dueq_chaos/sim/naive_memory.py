@@ -1,4 +1,4 @@
-"""What a partition remembers of past requests, once more: a plain list of answers, the oldest first."""
+"""The memory of a partition of past requests, once more: a plain list of answers, the oldest first."""
 
 from __future__ import annotations
 

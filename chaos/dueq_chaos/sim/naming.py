@@ -15,7 +15,7 @@ _NO_ROW: Final = 65_000
 
 
 class Named(NamedTuple):
-    """A message id, and the message whose it is; None: it is nobody's, and changes nothing."""
+    """A message id, and its message; None: it belongs to no message, and changes nothing."""
 
     text: str
     key: MessageKey | None
@@ -25,7 +25,7 @@ class Named(NamedTuple):
 
 
 def wrong_name(random: Random, history: History, key: MessageKey, uids: Sequence[int]) -> Named:
-    """Return an id that is nobody's, made of one that is somebody's."""
+    """Return an id of no message, made from an id of a message."""
     uid, sequence, row = key
     first = history.messages[key].first
     choices: list[Callable[[], ids.MessageId]] = [
@@ -50,8 +50,8 @@ def finished_name(random: Random, history: History) -> Named | None:
 def misanswered(names: Sequence[Named], results: Sequence[Any], cancelling: bool) -> list[str]:
     """Return what is wrong with the answers to a move or cancel, as far as it follows from them alone.
 
-    A name that is nobody's is NOT_FOUND. Rows of one request take effect one after the other: after a cancel the
-    message is not there, after a move it is as before, and what was refused once is refused again.
+    A name that is nobody's is NOT_FOUND. Rows of one request take effect one after the other. After a cancel the
+    message is gone, after a move it is as before, and a change that was refused once is refused again.
     """
     wrong = [
         f"{name}: answered {result!r}"

@@ -1,8 +1,8 @@
 """The simulated network: every message has its own delay, so messages overtake each other; some are lost or
 come twice; links are cut one way or both.
 
-What goes through a `Stream` (one direction of one connection) is in order and comes once: what would be lost is
-sent again later, as TCP does, and holds up what follows; a cut breaks the connection without a word.
+Bytes of a `Stream` (one direction of one connection) come once and in order. A lost part is sent again later, as TCP
+does, and holds up what follows. A cut breaks the connection without any notice.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Network:
                 self.cut(who, other)
 
     def hold(self, source: str, target: str) -> None:
-        """Between brokers: what is sent from source to target is held up on the way until `release` or `heal`."""
+        """Between brokers: frames from source to target are held up on the way until `release` or `heal`."""
         self._held.setdefault((source, target), [])
 
     def release(self) -> None:
@@ -103,7 +103,7 @@ class Network:
                 self._world.at(at_us, self._arrival(source, target, deliver))
 
     def echo(self, source: str, target: str, after_us: int) -> None:
-        """Between brokers: all that goes from source to target from now on arrives once more so long after."""
+        """Between brokers: every frame from source to target arrives once more after this delay, from now on."""
         self._echoes[source, target] = after_us
 
     def join(self, one: str, other: str) -> None:

@@ -135,7 +135,7 @@ class Node:
     def start(self) -> None:
         """Begin a new life on the same disk."""
         self.incarnation = self._world.random.getrandbits(48) | 1
-        # Its machine was started anew too: a monotonic clock means nothing beyond one life.
+        # Its machine was restarted too: a monotonic clock means nothing beyond one life.
         self._up_since_us = self.incarnation % _UP_US_MAX
         self._inbox, self._unread = [], None
         self._turn_planned_us = None
@@ -144,7 +144,7 @@ class Node:
             store = self.disk.open()
             recovered = store.recover()
         except (Killed, StoreFailed) as error:
-            # On a full disk the process ends with 75: whoever supervises it starts it again.
+            # On a full disk the process ends with 75, and its supervisor starts it again.
             self.disk.crash()
             self._world.tell(self.name, f"has not started: {error!r}")
             return
@@ -185,7 +185,7 @@ class Node:
         self.died(self.name)
 
     def upgrade(self) -> None:
-        """Begin anew with a build that knows all that is on the disk, and all that comes."""
+        """Start again with a build that knows everything on the disk, and everything that will come."""
         self.crash()
         self.lacks = frozenset()
         self.failures += [AssertionError(wrong) for wrong in self.disk.upgrade()]

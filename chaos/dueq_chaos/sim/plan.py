@@ -1,4 +1,4 @@
-"""What will be done to a mesh: options and a list of steps, all drawn from one seed before anything runs.
+"""The plan of a storm: options and a list of steps, all drawn from one seed before anything runs.
 
 Because a step carries its own instant and its own seed, any part of a plan can be run without the rest: that is how
 a failure is shrunk.

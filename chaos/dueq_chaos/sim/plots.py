@@ -1,6 +1,6 @@
 """Misfortunes that belong together: several faults and some traffic, so close in time as chance seldom brings them.
 
-Each is a situation in which public systems have lost data; what the mesh makes of it is judged like everything else.
+Each is a situation in which public systems have lost data. Its result is judged like everything else.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Plots:
     # -------------------------------------------------------------- leaders
 
     def overthrow(self, broker: str, random: Random) -> None:
-        """Leader after leader is cut off while requests come in, and comes back with records that nobody else has."""
+        """Leader after leader is cut off while requests come in, and comes back with records that no other replica
+        has.
+        """
         rounds = random.randint(1, 4)
         keeps_one = random.random() < 0.4
         at_us = 0
@@ -87,7 +89,7 @@ class Plots:
     # -------------------------------------------------------------- pauses
 
     def doze(self, broker: str, random: Random) -> None:
-        """A leader falls asleep just before what it has leased is due; when it wakes, another one may lead."""
+        """A leader falls asleep just before its leased messages are due; when it wakes, another one may lead."""
         mesh = self.mesh
         leader = self._leader(random)
         soon_ms = random.randint(150, 400)

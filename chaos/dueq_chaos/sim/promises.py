@@ -1,8 +1,8 @@
 """A broker's statements to its peers must be true of its disk: looked up there, at the instant of the statement.
 
-A replica that acks a record has synced it, in the epoch of the ack, with every chunk that it names; a leader speaks
-in no epoch that its disk does not know, and counts nobody for a record that this one's disk does not hold. A loss
-that such a word would allow needs a crash at the right moment; the word itself is wrong without one.
+A replica that acks a record has synced it, in the epoch of the ack, with every chunk that it names. A leader sends
+nothing in an epoch that its disk does not know. It counts no replica for a record that the replica's disk does not
+hold. A loss that such a word would allow needs a crash at the right moment; the word itself is wrong without one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _HALF_MS = 2
 """How much a lease may be short of its half, for rounding and for the turn of the loop."""
 _RECORDS_MAX = 8
-"""Of the records that an ack covers, the last so many are looked up."""
+"""Number of the last records covered by an ack that are looked up."""
 
 
 class Promises:
@@ -109,7 +109,7 @@ class Promises:
     def _differs(self, partition: Partition, follower: str, match: int, store_id: str) -> str:
         """Look on the disk that the leader means: it may read an ack, and count it, when that disk is lost already.
 
-        Nobody can know better before the loss is heard of. A statement that the lost disk did not hold is wrong
+        No broker can know better before it hears of the loss. A statement that the lost disk did not hold is wrong
         even so.
         """
         uid, holder = partition.uid, self._mesh.nodes[follower]
@@ -119,7 +119,7 @@ class Promises:
         is_lost = disk.store_id != store_id
         other = holder.core.partition(uid) if holder.core is not None and not is_lost else None
         if other is not None and (other.replica.installing or other.replica.epoch > partition.replica.epoch):
-            return ""  # it has been begun anew since, or follows another leader
+            return ""  # it was started again since, or follows another leader
         held = disk.record(uid, match, store_id)
         if held is None:
             return "" if disk.trimmed_to(uid, store_id) > match else "that record is not on his disk"

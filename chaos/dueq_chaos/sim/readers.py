@@ -1,6 +1,6 @@
 """A user who browses while the storm goes on: all pages of a walk are the state after one record.
 
-What a walk has shown is compared with the state that the committed records come to, applied up to that record.
+The result of a walk is compared with the state of the committed records, applied up to that record.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dueq_chaos.sim.sdk import SimClient
 
 _CALL_US: Final = 10_000_000
 _AT_LEISURE: Final = 8
-"""After so many pages it reads on without a rest: a storm ends when its calls have ended."""
+"""Number of pages after which it reads on without a rest: a storm ends when its calls have ended."""
 
 Shown = tuple[str, int, int, int]
 """(id, instant until which it waits, due, attempt)"""
@@ -111,7 +111,7 @@ class BrowsingUser:
             try:
                 walk.lost(failed.error)
             except SnapshotLost:
-                return  # as it must be: what was shown is right, and there is no more of it
+                return  # as it must be: the messages shown are right, and no more follow
         else:
             walk.take(value)
         if walk.call() is None:

@@ -36,7 +36,7 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"REQUEST_ROWS_MAX": 12, "RECORD_ROWS_MAX": 24},
     {"SPARE_PLACES": 16},
 )  # fmt: skip
-"""What may be made small, and how small: limits that belong together, together."""
+"""The limits that may be made small, and how small; related ones together."""
 _PACKAGES: Final = ("dueq", "dueq_codecs", "dueq_chaos")
 
 

@@ -1,4 +1,4 @@
-"""More misfortunes to which a whole storm is given (see `directed`): what ordinary storms hardly ever bring about.
+"""More faults that fill a whole storm (see `directed`), for situations that ordinary storms hardly ever reach.
 
 Each comes from a count of what batches of storms never took (see `coverage`).
 """
@@ -90,7 +90,7 @@ class Seldom(Successions):
         self._later(at_us + random.randint(1_500_000, 3_000_000), mesh.network.heal)
 
     def acked_at_the_end(self, broker: str, random: Random) -> None:
-        """Acks that nobody waits for come at the very end of their leases, where disks are a little slow."""
+        """Patient acks come at the very end of their leases, while disks are a little slow."""
         users = self._users()
         for node in self.mesh.nodes.values():
             node.disk.slow_us = random.choice([0, 3_000, 20_000])

@@ -51,7 +51,7 @@ from dueq_codecs.messages import Code
 from dueq_codecs.records import JobState, RecordKind
 
 _LAST_US: Final = ACK_GATHER_MS * 1000
-"""An ack so shortly before the end of its lease must not wait for company."""
+"""An ack that comes this shortly before the end of its lease must not wait for others."""
 
 
 @dataclass(frozen=True)

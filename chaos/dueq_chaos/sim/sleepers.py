@@ -1,4 +1,4 @@
-"""Leaders that stand still with leases in their hands: what they have granted goes to others while they sleep.
+"""Leaders that pause while they hold leases: the messages that they granted go to others meanwhile.
 
 Kept apart from `directed` because only these are about processes that stand still.
 """
@@ -50,7 +50,8 @@ class Sleepers:
         self._later(asleep_ms * 1000, fall_asleep)
 
     def _at_rest(self, random: Random, asleep_ms: int) -> None:
-        """Messages due soon after were leased along with those due before, and nobody asks the sleeper for anything.
+        """Messages due soon after were leased along with those due before, and no client asks the sleeper for
+        anything.
 
         So it has nothing to send when it wakes but its pings, which are answered.
         """

@@ -60,7 +60,7 @@ def _clock_error_us(plan: Plan) -> int:
 
 
 class Storm:
-    """A mesh, its users, and weather: all of it decided by the seed.
+    """A mesh, its users, and weather; the seed decides all of it.
 
     Args:
         seed: decides everything.

@@ -1,7 +1,7 @@
 """Misfortunes around a change of leader: what the old one has sent, promised and counted on meets its successor.
 
 A directed storm (see `plan.DIRECTED`) is given to one of them. They look into brokers to strike at the right instant,
-as an adversary would; what comes of it is judged from outside, like everything else.
+as an adversary would. The result is judged from outside, like everything else.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Successions(Plots):
     # -------------------------------------------------------------- who leads again
 
     def first_words(self, broker: str, random: Random) -> None:
-        """A leader starts anew with more than the others have; what it sends them after its first words is lost."""
+        """A leader restarts with more than the others have; everything after its first frames to them is lost."""
         mesh, network = self.mesh, self.mesh.network
         uid, leader, others = self._led(random)
         self._bursts(random, 10, 0, 2_000_000)

@@ -1,4 +1,4 @@
-"""What `apply` did to a record, and the state that it came to, against the naive reference."""
+"""Compares the results of `apply`, and its state, with the naive reference."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Users of the simulated SDK clients: one that schedules, moves and cancels; one that consumes, well or badly.
 
-They do what the SDK's synchronous face does for a program, and note in the history what they were told.
+They act as the SDK's synchronous face does for a program, and note in the history what they were told.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Habits:
     """How a consumer treats a message; shares of all messages.
 
     Attributes:
-        idle_us: how long it leaves what has come where it is.
+        idle_us: how long it leaves received messages where they are.
         work_us: how long it works on one.
         nack, extend, forget, late, twice: what it does instead of (or before) a plain ack.
         shorten: share of the extensions that are to any length, and after which it works on for a while.
@@ -458,7 +458,7 @@ class ConsumingUser:
         self.client.call(call.build, _TIMEOUT_US, partial(self._acked, key, delivery, weather))
 
     def _ack_without_waiting(self, key: MessageKey, delivery: Delivery) -> None:
-        """Nobody is told what becomes of it; where nothing holds it up, the message does not come again."""
+        """Its outcome is not told; if nothing holds it up, the message does not come again."""
         left_us = delivery.deadline_us - self.client.world.now_us if delivery in self._held else 0
         weather = self.weather(key[0]) if left_us > _PATIENT_US else None
         self._end(delivery)

@@ -1,4 +1,4 @@
-"""What the users of a storm do: every operation of the SDK, over its real session machine."""
+"""The actions of a storm's users: every operation of the SDK, over its real session machine."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Workload:
         return self._careless
 
     def calm(self) -> None:
-        """From now on everybody consumes well; nobody consumes the topics that come and go."""
+        """From now on all consumers work well; none consumes the topics that come and go."""
         extra = {key[0] for key in self.mesh.history.messages} - set(self.uids)
         self.mesh.history.waive(sorted(extra), "nobody consumes its topic")
         for user in self.consumers:

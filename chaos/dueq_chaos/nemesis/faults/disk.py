@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class FillDisk(Fault):
-    """The small disk of the mesh is filled by somebody else; the end takes that away again.
+    """The small disk of the mesh is filled with a foreign file; the end removes it.
 
     `amount` is the share of the disk that stays free.
     """

@@ -31,7 +31,7 @@ class Fault(ABC):
         """Break it.
 
         Returns:
-            What was done to whom, for people: `kill -9 b2 (leader)`.
+            What was done, and to which broker, for people: `kill -9 b2 (leader)`.
         """
 
     @abstractmethod

@@ -41,7 +41,7 @@ class _Wired(Fault):
 
 
 class Cut(_Wired):
-    """No word passes between the chosen brokers and the others; clients and ZooKeeper reach all."""
+    """Nothing passes between the chosen brokers and the others; clients and ZooKeeper reach all."""
 
     kind: ClassVar[str] = "cut"
 
@@ -83,7 +83,7 @@ class CutIn(_Wired):
 
 
 class Isolate(_Wired):
-    """The chosen brokers reach nobody: no broker, no client, no ZooKeeper."""
+    """The chosen brokers are cut off from all: brokers, clients and ZooKeeper."""
 
     kind: ClassVar[str] = "isolate"
 

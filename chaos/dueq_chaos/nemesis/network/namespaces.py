@@ -1,8 +1,8 @@
 """Wires of the kernel: each broker in a network namespace of its own, all on one bridge. Needs root.
 
-A way is cut by a wrong neighbour entry at the sender: its packets leave for nobody, as on a broken cable; nobody is
-told. TCP repeats them and gives up in its own time, connections are neither refused nor closed. ZooKeeper stays on
-this machine's loopback, brokers reach it through a proxy at the bridge, which cuts the ways to it.
+A way is cut by a wrong neighbour entry at the sender. Its packets reach no host, as on a broken cable, and no error
+is reported. TCP repeats them and gives up in its own time, connections are neither refused nor closed. ZooKeeper
+stays on this machine's loopback, brokers reach it through a proxy at the bridge, which cuts the ways to it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class NamespaceWires:
             self._apply()
 
     def reset(self, who: str) -> None:
-        """Break somebody's connections to ZooKeeper; all others this kernel interface cannot break."""
+        """Break a process's connections to ZooKeeper; this kernel interface cannot break others."""
         assert self._proxy is not None
         self._proxy.reset(who)
 

@@ -1,4 +1,4 @@
-"""What may be done to the bytes that go from one process to another."""
+"""Rules for the bytes that go from one process to another."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Rule:
     """What happens on one way.
 
     Attributes:
-        cut: nothing passes, nothing is refused: as when packets vanish. What was sent arrives after the end, as
-            TCP's repetitions would bring it.
+        cut: nothing passes, nothing is refused: as when packets vanish. Bytes that were sent meanwhile arrive after
+            the end, as by TCP's retransmissions.
         delay_ms: every byte is that much later.
         jitter_ms: and up to that much more, in order all the same.
         loss: the share of segments (0–1) that are lost. Later segments wait until a lost one was repeated

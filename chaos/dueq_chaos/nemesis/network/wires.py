@@ -34,7 +34,7 @@ class Wires(Protocol):
         """`host:port` where a broker reaches ZooKeeper, through what can be cut."""
 
     def namespace(self, broker: str) -> str:
-        """The network namespace that a broker shall run in; empty for this process's."""
+        """The network namespace in which a broker runs; empty for this process's."""
 
     def add(self, fault: object, table: Mapping[Way, Rule]) -> None:
         """Let a fault's rules hold until `remove`."""

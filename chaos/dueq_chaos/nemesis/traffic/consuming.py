@@ -44,7 +44,7 @@ class Consuming:
         """Go on until `stop`."""
         with Client(self._specification.endpoints) as client:
             while not self._stop.is_set():
-                # The mesh was out of reach for a whole time-out: begin anew, as every user would.
+                # The mesh was out of reach for a whole time-out: begin again, as every user would.
                 with contextlib.suppress(DueqError):
                     self._consume(client)
 

@@ -88,7 +88,7 @@ class _Worker:
 
 
 class Fleet:
-    """Producers and consumers. Start it from a thread that lives as long as it shall.
+    """Producers and consumers. Start it from a thread that lives as long as the process must.
 
     Args:
         folder: gets histories and logs; made here.

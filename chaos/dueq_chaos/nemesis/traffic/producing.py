@@ -1,4 +1,4 @@
-"""Producers: they schedule, move and cancel, and insist until they know what came of it."""
+"""Producers: they schedule, move and cancel, and retry until they know the outcome."""
 
 from __future__ import annotations
 
