@@ -169,7 +169,7 @@ STATE: Final = (
         "A move is answered done, and the message stays where it was.",
         "a timer of the old instant that still fires",
         (
-            change(f"{_LIVE}._moved_or_cancelled", 'rows["due"] = record.due[at]', "pass"),
+            change(f"{_LIVE}._withdrawn", 'rows["due"] = record.due[at]', "pass"),
             change(f"{_SMALL}._withdraw", "row[_DUE] = due", "pass"),
         ),
         seeds=24,
