@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
+from dueq import limits
 from dueq.core.ports.entry import FLAG_FAR, FLAG_KEYED, FLAG_UPLOAD, State
-from dueq.core.state import dedup, job_table
+from dueq.core.state import dedup
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
 from dueq.core.state.timeline import AGE_STEP_MS
@@ -192,7 +193,7 @@ class Naive:
             self.given += 1
             job = NaiveJob(record.job, self.given, state, record.job_until)
             self.jobs[record.job] = self.by_number[job.number] = job
-        job.look_at = self.age + job_table.JOB_MEMORY_MS
+        job.look_at = self.age + limits.JOB_MEMORY_MS
         return job
 
     def _forget_jobs(self) -> None:
@@ -200,7 +201,7 @@ class Naive:
             if job.look_at >= self.age:
                 continue
             left = any(entry.job == job.number for entry in self.live.values())
-            if left or job.state == JobState.OPEN or self.stamp <= job.until + job_table.JOB_MEMORY_MS:
+            if left or job.state == JobState.OPEN or self.stamp <= job.until + limits.JOB_MEMORY_MS:
                 job.look_at = self.age + LOOK_AGAIN_MS
             else:
                 del self.jobs[job.key], self.by_number[job.number]
@@ -217,7 +218,7 @@ class Naive:
         home = crc32(record.job) % self.place[1] == self.place[0]
         if record.job_action == JobAction.CANCEL or not record.job_until or not home:
             return False
-        return record.stamp >= record.job_until + job_table.JOB_ANSWERED_MS
+        return record.stamp >= record.job_until + limits.JOB_ANSWERED_MS
 
     def _act(self, record: Record, told: Told) -> Outcome:
         if record.job_action == JobAction.CLEARED and record.job not in self.jobs:

@@ -72,7 +72,7 @@ _ATTEMPTS_PER_SESSION: Final = 3
 """A server that takes a connection and says nothing is left after such a part of the session."""
 
 
-class _ImpatientHandler(SequentialThreadingHandler):
+class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """kazoo's threads, with a bound on how long one silent server holds them.
 
     kazoo waits a whole session for a connection, and another one for the answer to the first request on it (divided

@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq import limits
-from dueq.core.delivery.leases import I64, Slots, total
+from dueq.core.delivery.leases import I64, total
 from dueq.core.ports.events import Route
+from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.messages import ConsumerFrame
 from dueq_codecs.records import U16, U64

@@ -11,10 +11,12 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES
-from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, Slots, has_uploads
+from dueq.core.delivery.hot_messages import HotMessages
+from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, has_uploads
 from dueq.core.delivery.prepared import Piece, Prepared
-from dueq.core.delivery.turns import HotMessages, Turns
+from dueq.core.delivery.turns import Turns
 from dueq.core.ports.entry import Entries, State
+from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job import Job
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind

@@ -13,10 +13,11 @@ import numpy as np
 from dueq import limits
 from dueq.core.delivery.consumers import Consumers, ConsumerSession, Runs
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import NEVER_US, Phase, Slots
+from dueq.core.delivery.leases import NEVER_US, Phase
 from dueq.core.delivery.staging import Stager, fit_bytes
 from dueq.core.delivery.turns import Demand, Picks, Turns
 from dueq.core.ports.entry import Entries
+from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.records import U16, U64, Record, RecordKind
 

@@ -21,8 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import NEVER_MS
-from dueq.core.delivery.leases import FEW, LeaseTable, Phase, Slots
+from dueq.core.delivery.leases import FEW, LeaseTable, Phase
 from dueq.core.ports.entry import FLAG_KEYED, Entries, is_wide, keys_of
+from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.pushes import PUSH_ROW, PushRows
 from dueq_codecs.records import NO_U16, NO_U64, U16, U32, U64

@@ -14,9 +14,10 @@ import numpy as np
 
 from dueq.core.delivery.consumers import ConsumerSession, SentPush
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import I64, Body, Phase, Slots, inline_sizes, total
+from dueq.core.delivery.leases import I64, Body, Phase, inline_sizes, total
 from dueq.core.delivery.prepared import lay_out, more_of
 from dueq.core.ports.entry import Entries, is_wide, joined, keys_of
+from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push

@@ -17,11 +17,12 @@ import numpy as np
 from dueq import limits
 from dueq.core.delivery.consumers import ConsumerSession, SentPush
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import Phase, Slots
+from dueq.core.delivery.leases import Phase
 from dueq.core.delivery.pushes import filler
 from dueq.core.delivery.staging import Stager
 from dueq.core.ports.entry import keys_of
 from dueq.core.ports.events import Route
+from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.messages import BrokerMessage, ConsumerFrame
 from dueq_codecs.records import U64

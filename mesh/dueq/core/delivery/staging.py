@@ -17,9 +17,10 @@ import numpy as np
 from dueq import limits
 from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import Phase, Slots, has_uploads, inline_sizes, total
+from dueq.core.delivery.leases import Phase, has_uploads, inline_sizes, total
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
+from dueq.core.state.entry_rows import Slots
 from dueq.core.turn.metrics import CoreMetrics
 from dueq_codecs.messages import PushChunk
 from dueq_codecs.records import U64

@@ -6,8 +6,9 @@ import numpy as np
 
 from dueq.core.ports.entry import State, keys_of
 from dueq.core.ports.persistence import SaveCheckpoint
+from dueq.core.state.entry_rows import Slots
 from dueq.core.state.order import Order
-from dueq.core.state.table import OnDisk, Slots, Table
+from dueq.core.state.table import OnDisk, Table
 from dueq.core.state.window import Window
 from dueq_codecs.records import U8, U64
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dueq.core.state.table import Slots
+from dueq.core.state.entry_rows import Slots
 from dueq_codecs.records import U16, U64
 
 

@@ -29,10 +29,11 @@ import numpy.typing as npt
 
 from dueq.core.ports.entry import Entries, State, joined, keys_of, narrowed, widened
 from dueq.core.state.applied import Applied
+from dueq.core.state.entry_rows import Slots
 from dueq.core.state.insertion import inserted_entries
 from dueq.core.state.residency import keys_named
 from dueq.core.state.side_tables import SideTables
-from dueq.core.state.table import OnDisk, Slots, Table
+from dueq.core.state.table import OnDisk, Table
 from dueq.core.state.window import Window
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX

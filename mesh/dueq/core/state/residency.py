@@ -18,10 +18,11 @@ import numpy as np
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
 from dueq.core.state.cold import ColdIds, ColdReads, Hold
+from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job import Job
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.order import Order
-from dueq.core.state.table import FEW, OnDisk, Slots, Table
+from dueq.core.state.table import FEW, OnDisk, Table
 from dueq.core.state.window import Position, Window, in_order
 from dueq.errors import invariant
 from dueq.limits import DUE_MS_MAX, HOT_SCAN_ROWS, SEQUENCE_MAX

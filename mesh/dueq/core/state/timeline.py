@@ -27,13 +27,14 @@ from dueq.core.state.applied import Applied, RequestResult
 from dueq.core.state.checkpoint import low_water_of, write_rows
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
+from dueq.core.state.entry_rows import Slots
 from dueq.core.state.live import Index, LiveMessages
 from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.small import SmallRecords
 from dueq.core.state.summary import Summary
-from dueq.core.state.table import FEW, OnDisk, Slots, Table
+from dueq.core.state.table import FEW, OnDisk, Table
 from dueq.core.state.window import HotWindow, Position, in_order
 from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
