@@ -39,6 +39,21 @@ def server(tmp_path: Path) -> Iterator[ZooKeeperServer]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def one_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    server = ZooKeeperServer(tmp_path_factory.mktemp("running") / "zookeeper")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def running(one_server: ZooKeeperServer) -> ZooKeeperServer:
+    """The module's server, up whatever the test before has left."""
+    if not one_server.running:
+        one_server.start()
+    return one_server
+
+
 def put_and_get(server: ZooKeeperServer, path: str, value: bytes | None = None) -> bytes:
     client = KazooClient(server.address)
     client.start()
@@ -60,44 +75,46 @@ def has_ended(pidfd: int) -> bool:
         os.close(pidfd)
 
 
-def test_a_server_that_has_started_serves(server: ZooKeeperServer) -> None:
-    server.start()
-    assert put_and_get(server, "/here", b"value") == b"value"
-    assert server.running
-    assert server.pid > 0
-    assert server.log.exists()
+def test_a_server_that_has_started_serves(running: ZooKeeperServer) -> None:
+    assert put_and_get(running, "/here", b"value") == b"value"
+    assert running.running
+    assert running.pid > 0
+    assert running.log.exists()
 
 
-def test_a_server_started_again_goes_on_with_its_data_on_its_port(server: ZooKeeperServer) -> None:
-    server.start()
-    address = server.address
-    put_and_get(server, "/here", b"value")
-    server.stop()
-    assert not server.running
-    again = ZooKeeperServer(server.folder)
+def test_a_killed_server_keeps_what_it_had_confirmed(running: ZooKeeperServer) -> None:
+    put_and_get(running, "/confirmed", b"value")
+    running.kill()
+    running.start()
+    assert put_and_get(running, "/confirmed") == b"value"
+
+
+def test_a_server_started_again_goes_on_with_its_data_on_its_port(running: ZooKeeperServer) -> None:
+    address = running.address
+    put_and_get(running, "/kept", b"value")
+    running.stop()
+    assert not running.running
+    again = ZooKeeperServer(running.folder)
     again.start()
     try:
         assert again.address == address
-        assert put_and_get(again, "/here") == b"value"
+        assert put_and_get(again, "/kept") == b"value"
     finally:
         again.stop()
 
 
-def test_a_killed_server_keeps_what_it_had_confirmed(server: ZooKeeperServer) -> None:
-    server.start()
-    put_and_get(server, "/here", b"value")
-    server.kill()
-    server.start()
-    assert put_and_get(server, "/here") == b"value"
-
-
-def test_another_port_is_used_when_the_last_one_is_taken(server: ZooKeeperServer) -> None:
-    server.start()
-    port = int(server.address.partition(":")[2])
-    server.stop()
+def test_another_port_is_used_when_the_last_one_is_taken(running: ZooKeeperServer) -> None:
+    port = int(running.address.partition(":")[2])
+    running.stop()
     with socket.create_server(("127.0.0.1", port)):
-        server.start()
-        assert server.address != f"127.0.0.1:{port}"
+        running.start()
+        assert running.address != f"127.0.0.1:{port}"
+
+
+def test_a_paused_server_can_be_stopped(running: ZooKeeperServer) -> None:
+    running.pause()
+    running.stop()
+    assert running.pid == 0
 
 
 def test_a_wanted_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
@@ -105,13 +122,6 @@ def test_a_wanted_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(ZooKeeperServerError, match=f"port {port} of 127.0.0.1 is in use"):
             ZooKeeperServer(tmp_path, port).start()
-
-
-def test_a_paused_server_can_be_stopped(server: ZooKeeperServer) -> None:
-    server.start()
-    server.pause()
-    server.stop()
-    assert server.pid == 0
 
 
 def test_the_server_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
