@@ -1,7 +1,7 @@
 """A real broker under load, and the power fails: at any instant of its life, what it had acknowledged is there.
 
-The broker runs once, under strace. From the record of its system calls any number of power cuts are made: each builds
-the folder as that instant would have left it, opens the real store on it, and looks for every message.
+The broker runs once, under strace. Any number of power cuts are made from the record of its system calls. Each one
+builds the folder as that instant would have left it, opens the real store on it, and looks for every message.
 """
 
 from __future__ import annotations

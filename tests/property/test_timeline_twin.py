@@ -1,8 +1,8 @@
 """Timeline against a naive twin: the same log, a dictionary instead of columns, no disk and no window.
 
-The world around the timeline is random: records of all kinds with repeated requests, revoked leases and
-forged ids; a disk that takes checkpoints some time after they were written; reads and scans that see the disk
-at one moment and are answered at a later one; log suffixes that are cut off; restarts with replay.
+The world around the timeline is random. There are records of all kinds, with repeated requests, revoked leases and
+forged ids. The disk takes checkpoints some time after they were written. Reads and scans see the disk at one moment,
+and are answered at a later one. Log suffixes are cut off, and restarts replay the log.
 """
 
 from __future__ import annotations

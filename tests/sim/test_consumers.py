@@ -121,8 +121,10 @@ def test_a_dead_consumer_gets_nothing_after_a_lease_of_its_has_run_out() -> None
 
 
 def test_an_ack_that_a_leaderless_partition_cannot_take_holds_up_no_other_partition_of_its_broker() -> None:
-    """The consumer goes on naming what it has acked there. b1 does not answer who states what another may lead; but
-    what was decided needs nobody's answer, and b1 leads another partition, which is in order."""
+    """The consumer goes on naming what it has acked there. b1 does not answer a consumer that states a partition
+    which another broker may lead. But decided messages need no answer, and b1 leads another partition, which is in
+    order.
+    """
     stage = Stage()
     stage._order("pairs", (("b1", "b3"), ("b1", "b2")), min_isr=2)
     stage.until(lambda: len(stage.coordinator.topics["pairs"].partitions) == 2, "the topic")

@@ -12,8 +12,9 @@ from dueq_chaos.sim.mesh import SimMesh
 def test_a_window_that_has_shrunk_does_not_grow_again_at_once(
     hot_rows: int, inside: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that wait for their checkpoint are in memory, too: many of them just beyond its end would make it shrink
-    whenever it grows, and grow whenever it has shrunk, as fast as a disk can read."""
+    """Rows that wait for their checkpoint are in memory, too. Many of them just beyond its end would make it shrink
+    and grow by turns, as fast as a disk can read.
+    """
     mesh = SimMesh(1, hot_rows_total=hot_rows)
     (uid,) = mesh.create_topic("t", partitions=1)
     producer = mesh.producer()

@@ -13,8 +13,9 @@ SOON_MS = 5_000
 
 
 def test_what_nobody_had_taken_when_it_was_given_up_comes_again_soon() -> None:
-    """The SDK gives up after two thirds of a session without an answer, a leader after the whole: a leader that hears
-    the consumer in between knows nothing of it."""
+    """The SDK gives up after two thirds of a session without an answer, and a leader after the whole session. A
+    leader that hears the consumer in between does not know that it has given up.
+    """
     stage = Stage()
     writer = ProducingUser(stage.sdk("writer"), stage.history)
     reader = ConsumingUser(

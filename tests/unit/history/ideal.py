@@ -1,7 +1,7 @@
 """A random but correct execution, as a history: a mesh that does everything right, clients that do not.
 
-Each message has a life of its own: the truth is played in the order of its moments of effect; what is written is an
-interval around each moment, an outcome that may be unknown, and the mesh's clock a little wrong.
+Each message has a life of its own, played in the order of its moments of effect. The history shows an interval around
+each moment, an outcome that may be unknown, and a mesh clock that is slightly wrong.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Run it with the last build of a format, before that format changes, and commit what it makes. A file that is there stays
 as it is: what it shows is that a store which *that* build wrote can still be opened.
 
-Holds, in two partitions: messages that wait (one with a key, one that was moved, one whose payload is an upload), some
-that a consumer has, what is remembered of requests, a hidden job with messages, finished messages and their garbage.
+It holds two partitions with waiting messages (one with a key, one that was moved, one whose payload is an upload),
+leased messages, remembered requests, a hidden job with messages, and finished messages with their garbage.
 """
 
 from __future__ import annotations
