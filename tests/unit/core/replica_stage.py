@@ -97,12 +97,16 @@ class Stage:
             self.peer(name), Append(UID, epoch, *previous, commit, entries), self.now
         )
 
-    def sync(self) -> None:
-        """The turn ends and its writes reach the disk."""
+    def begin_write(self) -> int:
+        """The turn ends and its writes are on their way; returns the number by which they end."""
         self.replica.end_turn(self.now)
         self.ctx.close_writes()
         self._token += 1
-        self.ctx.persisted(self._token, self.now)
+        return self._token
+
+    def sync(self) -> None:
+        """The turn ends and its writes reach the disk."""
+        self.ctx.persisted(self.begin_write(), self.now)
         self._collect()
 
     def _collect(self) -> None:

@@ -106,6 +106,44 @@ def test_what_a_consumer_may_have_from_an_earlier_push_stays_its_own() -> None:
     assert stage.run(510) == []
 
 
+def test_a_push_of_an_older_attach_that_could_not_be_sent_takes_back_nothing_of_the_newer_one() -> None:
+    """Both count their pushes from one: the number alone would name what the consumer holds by now."""
+    stage, keys = pushed()
+    old = _push(stage)
+    stage.attach(20, attach=2, lease_ms=60_000, held=[(1, keys[0], 2)])
+    later = stage.insert([40], 20)
+    (newer,) = stage.run(40)
+    assert (newer.number, newer.attach, keys_in(newer)) == (old.number, 2, later)
+    stage.attach(50, BOB)
+    stage.dispatcher.route_lost(Route(ALICE), old, at(50))
+    assert stage.run(50) == []
+    assert RecordKind.RELEASE not in kinds(stage)
+
+
+@pytest.mark.parametrize("attaches", [False, True])
+def test_a_lease_whose_end_is_being_committed_is_not_pushed_again(attaches: bool) -> None:
+    """Its EXPIRE is in the log: who got it now would hold it together with the next consumer."""
+    stage, keys = pushed(lease_ms=2_000)
+    stage.tick(2_010)
+    assert [record.kind for record in stage.leds[1].open] == [RecordKind.EXPIRE]
+    before = len(stage.sent)
+    if attaches:
+        stage.attach(2_011, attach=2, lease_ms=2_000)
+    else:
+        stage.beat(2_011, number=2, lease_ms=2_000, push_seen=0)
+    stage.tick(2_012)
+    assert not [m for _, m, _ in stage.sent[before:] if isinstance(m, Push) and len(m.uid)]
+    assert [(keys_in(push), push.attempt.tolist()) for push in stage.run(2_013)] == [(keys, [2])]
+
+
+def test_what_is_being_returned_stays_uncounted_though_its_consumer_attaches_without_it() -> None:
+    stage, keys = pushed()
+    stage.dispatcher.route_lost(Route(ALICE), _push(stage), at(20))
+    stage.attach(20, attach=2, lease_ms=60_000)
+    (push,) = stage.run(20)
+    assert (keys_in(push), push.token.tolist(), push.attempt.tolist()) == (keys, [4], [1])
+
+
 def test_chunks_begin_anew_after_an_attach() -> None:
     stage = Stage()
     stage.insert([100], size=600_000, upload=7)

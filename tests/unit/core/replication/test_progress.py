@@ -137,6 +137,17 @@ def test_a_new_life_is_probed_and_its_disk_is_remembered(progress: Progress) -> 
     assert (progress.state, progress.best, progress.best_store) == (State.PROBE, -1, "another disk")
 
 
+def test_the_most_that_any_life_with_this_disk_has_acked_is_remembered() -> None:
+    """A life that has acked nothing before it ended tells nothing of the disk."""
+    progress = replicated(20)
+    progress.new_life(8, "s2", START)
+    progress.new_life(9, "s2", START)
+    assert (progress.best, progress.best_store) == (20, "s2")
+    progress.acked(15, START, at(1))
+    progress.new_life(10, "s2", START)
+    assert progress.best == 20
+
+
 @pytest.mark.parametrize(
     ("state", "match", "following"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dueq import limits
@@ -10,7 +12,7 @@ from dueq.core.ports.membership import Member, ReadNode, SetOutcome
 from dueq.core.ports.persistence import AppendLog
 from dueq.core.replication.installing import Installation
 from dueq.errors import InvariantViolated
-from dueq_codecs.messages import Fence, Mismatch, PeerFrame, VoteRequest
+from dueq_codecs.messages import Ack, Fence, Mismatch, PeerFrame, VoteRequest
 from tests.unit.core.replica_stage import UID, Stage, entry, filled
 
 B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
@@ -118,6 +120,44 @@ def test_the_epoch_is_synced_before_it_is_acked_in(stage: Stage) -> None:
     saved = [w for effect in stage.ctx.take() if isinstance(effect, Persist) for w in effect.writes]
     assert [write.epoch for write in saved] == [2]  # type: ignore[union-attr]
     assert stage.ack_to("b3") is None
+
+
+def test_what_was_cut_while_its_write_was_on_its_way_is_not_on_the_disk(stage: Stage) -> None:
+    """Records 2 and 3 were cut and others took their places. The end of the older write says nothing of those."""
+    stage.append("b2", 1, (0, 0), 1, 1, 1)
+    older = stage.begin_write()
+    stage.append("b3", 2, (1, 1), 2)
+    newer = stage.begin_write()
+    stage.ctx.persisted(older, stage.now)
+    assert stage.replica.synced == 1
+    stage.append("b3", 2, (2, 2), 2)
+    last = stage.begin_write()
+    stage.ctx.persisted(newer, stage.now)
+    ack = stage.ack_to("b3")
+    assert ack is not None
+    assert (ack.epoch, ack.sequence) == (2, 2)
+    stage.ctx.persisted(last, stage.now)
+    ack = stage.ack_to("b3")
+    assert ack is not None
+    assert ack.sequence == 3
+
+
+def test_what_was_cut_after_its_write_is_not_on_the_disk_either(stage: Stage) -> None:
+    stage.append("b2", 1, (0, 0), 1, 1, 1)
+    stage.sync()
+    stage.append("b3", 2, (1, 1), 2)
+    assert stage.replica.synced == 1
+
+
+def test_records_are_written_before_a_cut_of_the_same_turn(stage: Stage) -> None:
+    """Otherwise the cut records would be written after it, and stand where the newer ones belong."""
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.append("b3", 2, (1, 1), 2)
+    stage.replica.end_turn(stage.now)
+    stage.ctx.close_writes()
+    writes = [w for effect in stage.ctx.take() if isinstance(effect, Persist) for w in effect.writes]
+    told = [(type(w).__name__, [e.record.epoch for e in getattr(w, "entries", [])]) for w in writes]
+    assert told == [("AppendLog", [1, 1]), ("TruncateLog", []), ("AppendLog", [2]), ("SaveMeta", [])]
 
 
 # ---------------------------------------------------------------- elections
@@ -243,6 +283,39 @@ def test_a_record_is_committed_when_every_member_has_acked_it(stage: Stage) -> N
     assert stage.replica.commit == 0
     stage.acked_by("b3", 1)
     assert stage.replica.commit == 1
+
+
+def test_an_ack_of_another_epoch_counts_for_nothing(stage: Stage) -> None:
+    """It speaks of the log of another leader."""
+    stage.lead("b2", "b3")
+    stage.acked_by("b3", 1)
+    for epoch in (0, 2):
+        stage.replica.ack_received(stage.peer("b2"), Ack(UID, epoch, 1), stage.mono_us, stage.now)
+    assert stage.replica.commit == 0
+    assert not stage.replica.confirmed(stage.now)
+
+
+@pytest.mark.parametrize(("isr", "silent"), [(("b2", "b3"), True), (("b2",), False)])
+def test_the_log_is_kept_from_the_record_on_that_a_member_or_a_follower_within_reach_lacks(
+    stage: Stage, isr: tuple[str, ...], silent: bool
+) -> None:
+    stage.ctx.settings = replace(stage.ctx.settings, log_retain_bytes=0)
+    stage.lead(*isr)
+    for sequence in range(2, 11):
+        stage.replica.append_own(entry(sequence, 1), stage.now)
+    stage.sync()
+    stage.acked_by("b2", 10)
+    stage.acked_by("b3", 4)
+    if silent:
+        stage.mono_us += limits.SNAPSHOT_IDLE_MS * 1000 + 1
+    assert stage.replica.trim(11, stage.now) == 5
+    leading = stage.replica.leading
+    assert leading is not None
+    stage.pass_ms(50, "b2", "b3")
+    stage.peer("b3").appends.clear()
+    leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 4, 1, 4), stage.now)
+    [append] = stage.peer("b3").appends
+    assert (append.previous_sequence, append.previous_epoch, len(append.entries)) == (4, 1, 6)
 
 
 def test_a_silent_member_leaves_but_never_below_min_isr(stage: Stage) -> None:
@@ -414,6 +487,24 @@ def test_a_replica_that_is_filled_anew_while_not_proven_stays_marked() -> None:
     stage.node("b2", 1, "b1", "b2", incarnation=22)
     Installation(stage.ctx, stage.replica, "t", "b2", lambda recovered, now: None, stage.now)
     assert (stage.replica.role, stage.replica.unproven) == ("installing", False)
+
+
+def test_an_epoch_that_was_seen_during_an_installation_outlives_it(stage: Stage) -> None:
+    """The store was told the epoch of its beginning. An older leader's records must not be taken after it."""
+    stage.append("b2", 1, (0, 0), 1)
+    stage.replica.wiped()
+    stage.append("b3", 5, (0, 0), 5)
+    stage.replica.installed(filled(applied=4, epoch=1))
+    assert stage.replica.epoch == 5
+    stage.append("b2", 1, (4, 1), 1)
+    assert stage.replica.end == 4
+    assert stage.ack_to("b2") is None
+    stage.append("b3", 5, (4, 1), 5)
+    assert stage.ack_to("b3") is None, "the epoch has to be synced first"
+    stage.sync()
+    ack = stage.ack_to("b3")
+    assert ack is not None
+    assert (ack.epoch, ack.sequence) == (5, 5)
 
 
 def test_what_was_appended_in_the_turn_of_the_wipe_is_not_written_after_it(stage: Stage) -> None:

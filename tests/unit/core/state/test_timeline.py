@@ -19,7 +19,7 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.timeline import Timeline
 from dueq.errors import InvariantViolated, UnknownVersion
 from dueq_codecs.messages import Code
-from dueq_codecs.records import FEATURE_LEVEL, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import FEATURE_LEVEL, JobAction, Outcome, Record, RecordKind, RequestRef
 
 UID = 3
 NOON = 1_800_000_000_000
@@ -488,6 +488,34 @@ def test_the_window_shrinks_to_the_soonest_half_and_grows_by_scans() -> None:
     gained = timeline.scanned(np.concatenate([shelf.rows[1 << 16 | at] for at in (2, 3)]), False, wanted[:2])
     assert gained["row"].tolist() == [2, 3]
     assert timeline.waiting_hot()["row"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("exhausted", [False, True])
+def test_a_scan_from_before_the_window_went_back_is_no_answer(exhausted: bool) -> None:
+    """A job's commit brings the window back to rows that only the disk holds. The scan under way began behind them."""
+    story, shelf, until = Story(Timeline(UID, hot_rows_max=4)), Shelf(), NOON + 10_000
+    timeline = story.timeline
+    for job, dues in ((ALICE, range(until, until + 5)), (b"", range(until + 1000, until + 1010))):
+        size = np.zeros(len(dues), np.uint32)
+        columns = {"due": u64(*dues), "size": size, "crc": size, "job": job}
+        story.apply(story.record(RecordKind.INSERT, job_until=until if job else 0, **columns))
+    shelf.save(timeline)
+    assert story.request(RecordKind.CANCEL, timeline.waiting_hot()[:1]) == [Outcome.DONE]
+    wanted = timeline.wants_scan()
+    assert wanted is not None
+    assert wanted.after_wait_at > until + 5
+    commit = story.record(RecordKind.JOB, job=ALICE, job_until=until, job_action=JobAction.COMMIT)
+    commit.requests = (RequestRef(BOB, 9, 9, 1),)
+    story.apply(commit)
+    behind = [row for key, row in sorted(shelf.rows.items()) if (int(row["wait_at"][0]), key) > wanted[:2]]
+    assert not len(timeline.scanned(np.concatenate(behind), exhausted, wanted[:2]))
+    again = timeline.wants_scan()
+    assert again is not None
+    assert again.after_wait_at == until
+    assert not again.hidden
+    job = [row for _, row in sorted(shelf.rows.items()) if row["job"][0]]
+    gained = timeline.scanned(np.concatenate(job), False, again[:2])
+    assert gained["wait_at"].tolist() == list(range(until, until + 5))
 
 
 def test_what_begins_to_wait_beyond_the_window_is_not_reported() -> None:

@@ -269,6 +269,17 @@ def test_an_ack_that_waits_gets_outcomes_and_its_retry_the_same_ones() -> None:
     assert late.value == [Outcome.DONE, Outcome.STALE]
 
 
+def test_an_ack_that_no_leader_ever_answers_has_an_unknown_outcome_and_not_a_refused_one() -> None:
+    stage = Stage()
+    attached(stage)
+    [delivery] = delivered(stage, "a", b"x")
+    deadline_us = stage.at_us(limits.DEDUP_MS + 60_000)
+    stage.step(events.Settle(CONSUMER, RecordKind.ACK, [delivery], 0, 5, deadline_us))
+    stage.run_until(2_000)
+    [done] = of(stage.step(ms=limits.DEDUP_MS + 3_000), Completed)
+    assert done.value == [Outcome.UNKNOWN]
+
+
 def test_what_is_not_handed_out_is_reclaimed_before_the_lease_ends_and_the_rest_is_lost_at_its_end() -> None:
     stage = Stage()
     attached(stage, lease_ms=4_000)

@@ -1,0 +1,41 @@
+"""A session's credit: the highest that may be in force at the leader, whichever frames have arrived."""
+
+from __future__ import annotations
+
+from dueq.client.core.consuming.session import Attaches, Session
+
+LIFE = 7
+
+
+def stating(*limits: int) -> Session:
+    """A session that has sent frames with these credits, none of them answered."""
+    session = Session("a", Attaches(0), 0)
+    for at_us, credit in enumerate(limits):
+        session.state(credit, at_us)
+    return session
+
+
+def test_a_lowered_limit_counts_only_when_it_is_confirmed() -> None:
+    session = stating(10, 4)
+    assert session.limit == 10
+    session.confirm(1, LIFE, 0)
+    assert session.limit == 10
+    session.confirm(2, LIFE, 0)
+    assert session.limit == 4
+
+
+def test_what_a_frame_on_its_way_may_raise_counts_whatever_is_confirmed() -> None:
+    session = stating(4, 10, 6)
+    session.confirm(1, LIFE, 0)
+    assert session.limit == 10, "the second frame may be in force already"
+    session.confirm(2, LIFE, 0)
+    assert session.limit == 10
+    session.confirm(3, LIFE, 0)
+    assert session.limit == 6
+
+
+def test_an_answer_that_was_overtaken_confirms_nothing() -> None:
+    session = stating(4, 10)
+    session.confirm(2, LIFE, 0)
+    session.confirm(1, LIFE, 0)
+    assert session.limit == 10

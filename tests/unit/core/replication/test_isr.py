@@ -1,0 +1,82 @@
+"""Who is counted on: which followers may join the ISR, and which changes of it are still possible."""
+
+from __future__ import annotations
+
+from dueq import limits
+from dueq.core.ports.membership import Member, SetOutcome
+from dueq.core.replication.leading import Leading
+from tests.unit.core.replica_stage import Stage, entry
+
+B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
+
+
+def leads_after_two_records(stage: Stage) -> Leading:
+    """Two records of epoch 1 are committed here and at b2. The barrier of epoch 2, record 3, is at nobody else yet."""
+    stage.append("b2", 1, (0, 0), 1, 1, commit=2)
+    stage.sync()
+    stage.node("", 1, "b1", "b2")
+    stage.pass_ms(600, "b2", "b3")
+    stage.votes(b2=True)
+    stage.answer(SetOutcome.DONE)
+    stage.sync()
+    assert stage.replica.leading is not None
+    return stage.replica.leading
+
+
+def test_all_that_is_committed_does_not_make_a_follower_level_before_the_barrier() -> None:
+    """What this leader knows to be committed may be less than what its predecessor has committed."""
+    stage = Stage()
+    leading = leads_after_two_records(stage)
+    stage.acked_by("b3", 2)
+    assert stage.replica.commit == 2
+    assert not leading.isr.is_level("b3", stage.now)
+    stage.acked_by("b3", 3)
+    assert leading.isr.is_level("b3", stage.now)
+
+
+def test_a_follower_that_has_fallen_silent_does_not_join() -> None:
+    stage = Stage()
+    leading = leads_after_two_records(stage)
+    stage.acked_by("b3", 3)
+    stage.mono_us += limits.REPLICA_LAG_MS * 500
+    stage.peer("b2").heard_at_us = stage.mono_us
+    assert leading.isr.is_level("b3", stage.now)
+    stage.mono_us += 1
+    assert not leading.isr.is_level("b3", stage.now)
+
+
+def test_a_member_that_takes_no_records_does_not_come_back_because_nothing_is_committed_without_it() -> None:
+    stage = Stage()
+    leading = leads_after_two_records(stage)
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 3)
+    stage.replica.append_own(entry(4, 2), stage.now)
+    leading.appended(4, stage.now)
+    stage.sync()
+    stage.mono_us += limits.REPLICA_LAG_MS * 1000 + 1
+    for name in ("b2", "b3"):
+        stage.peer(name).heard_at_us = stage.mono_us
+    assert stage.replica.commit == 3
+    assert not leading.isr.is_level("b3", stage.now)
+
+
+def test_of_two_changes_of_unknown_outcome_both_count() -> None:
+    """The first may have joined b3 to the ISR. The second, which is without b3, says nothing about that."""
+    stage = Stage()
+    stage.lead("b2")
+    leading = stage.replica.leading
+    assert leading is not None
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    stage.pass_ms(50, "b2", "b3")
+    stage.pass_ms(limits.REPLICA_LAG_MS, "b2")
+    assert stage.answer(SetOutcome.UNKNOWN).node.isr == (B1, B2, B3)
+    stage.pass_ms(50, "b2")
+    assert stage.answer(SetOutcome.UNKNOWN).node.isr == (B1, B2)
+    assert leading.isr.maximal() == {B1, B2, B3}
+    stage.replica.append_own(entry(2, 1), stage.now)
+    stage.sync()
+    stage.acked_by("b2", 2)
+    assert stage.replica.commit == 1
+    stage.acked_by("b3", 2)
+    assert stage.replica.commit == 2
