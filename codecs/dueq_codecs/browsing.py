@@ -36,7 +36,7 @@ class BrowseRequest:
 
 @dataclass(slots=True)
 class BrowseReply:
-    """Rows in order of (wait_at, sequence, row); one body: of each row `body_size` bytes.
+    """Rows in order of (rank, wait_at, sequence, row); one body: of each row `body_size` bytes.
 
     Those are the payload where it was asked for, otherwise the key with its length byte where there is one. A long
     payload has none: it is asked for by its `upload`, chunk by chunk.
@@ -66,3 +66,7 @@ class BrowseReply:
     upload: U64 = field(default_factory=lambda: NO_U64)
     """Number of a long payload; 0: it is short."""
     body_size: U32 = field(default_factory=lambda: NO_U32)
+    rank: U16 = field(default_factory=lambda: NO_U16)
+    """Empty: all are 0."""
+    version: U64 = field(default_factory=lambda: NO_U64)
+    """Log sequence of the record that changed each message last, 0: the one that inserted it; empty: all are 0."""

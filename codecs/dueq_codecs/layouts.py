@@ -275,6 +275,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("keyed", "B"),
         Column("upload", "Q"),
         Column("body_size", "I"),
+        Column("rank", "H"),
+        Column("version", "Q"),
     ),
     Kind.PEER_FRAME: PEER_FRAME,
     Kind.UPLOAD_CHUNK: Layout(

@@ -300,6 +300,10 @@ def _browsing() -> dict[str, tuple[m.Message, list[bytes]]]:
         ),
         "browse_request_chunk": (m.BrowseRequest(9, "flights", 12, 6, upload=5 << 32 | 9, chunk=2), []),
         "browse_reply": (reply, [b"\x02ab"]),
+        "browse_reply_ranks": (
+            dataclasses.replace(reply, rank=u16(3, 65_535), version=u64(40, 77)),
+            [b"\x02ab"],
+        ),
         "push_keyed": (
             m.Push(
                 "flights",

@@ -259,3 +259,31 @@ def test_the_sdk_never_mixes_the_snapshots_of_two_leaders(reach: list[str]) -> N
     again = Walk(stage.topic, 0)
     rows = len(next_page(stage, sdk, again)) + len(next_page(stage, sdk, again))
     stage.expect(rows == 1_200 and again.done, "from the beginning, all is there")
+
+
+def test_a_priority_topic_is_shown_by_rank_whatever_the_page_and_the_client() -> None:
+    """The place of a row names it: so a client that knows nothing of ranks sees each message once, too."""
+    stage = Stage(kind="priority")
+    producer, reader = stage.hand("producer"), stage.hand("reader")
+    due = stage.now_ms + FAR_MS
+    ranks = [7, 0, 65_535, 7, 0, 300]
+    payloads = [b"%d" % number for number in range(6)]
+    request = producer.insert("b1", payloads, [due + 5 - at for at in range(6)], ranks=ranks)
+    stored = stage.settled(producer, request).stored()
+    stage.settled(producer, producer.insert("b1", [b"plain"], [due]))
+    stage.settled(producer, producer.rank("b1", stored[5:], [1]))
+    stage.settled(producer, producer.move("b1", stored[4:5], [due + 50]))
+    order = [(0, b"plain"), (0, b"1"), (0, b"4"), (1, b"5"), (7, b"3"), (7, b"0"), (65_535, b"2")]
+    for limit in (1, 2, 5, 100):
+        found = stage.browsed(reader, "b1", payloads=True, limit=limit)
+        stage.expect([(row.rank, row.body) for row in found] == order, f"by rank, {limit} a page: {found}")
+    found = stage.browsed(reader, "b1", payloads=True, from_ms=due + 2, until_ms=due + 6, limit=1)
+    stage.expect([row.body for row in found] == [b"1", b"3", b"0", b"2"], f"a range: {found}")
+
+    sdk, walk = stage.sdk("sdk"), Walk(stage.topic, 0)
+    page = next_page(stage, sdk, walk)
+    stage.expect(page.rank.tolist() == [rank for rank, _ in order], f"ranks, not {page.rank}")
+    inserted = stored[0].sequence
+    changed = dict(zip([body for _, body in order], page.version.tolist(), strict=True))
+    stage.expect(changed[b"0"] == inserted < changed[b"plain"] < changed[b"5"] < changed[b"4"], f"{changed}")
+    stage.finish()

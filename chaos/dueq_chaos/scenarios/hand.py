@@ -99,18 +99,21 @@ class Browsed(NamedTuple):
     attempt: int
     upload: int
     body: bytes
+    rank: int
 
 
 def rows_of(reply: BrowseReply, body: bytes) -> list[Browsed]:
     """Return the rows of a page."""
     found, start = [], 0
+    ranks = reply.rank.tolist() or [0] * len(reply.wait_at)
     columns = zip(
         reply.wait_at.tolist(), reply.sequence.tolist(), reply.row.tolist(), reply.due.tolist(),
-        reply.size.tolist(), reply.attempt.tolist(), reply.upload.tolist(), reply.body_size.tolist(), strict=True,
+        reply.size.tolist(), reply.attempt.tolist(), reply.upload.tolist(), reply.body_size.tolist(), ranks,
+        strict=True,
     )  # fmt: skip
-    for wait_at, sequence, row, due, size, attempt, upload, length in columns:
+    for wait_at, sequence, row, due, size, attempt, upload, length, rank in columns:
         shown = body[start : start + length]
-        found.append(Browsed(wait_at, sequence, row, due, size, attempt, upload, shown))
+        found.append(Browsed(wait_at, sequence, row, due, size, attempt, upload, shown, rank))
         start += length
     return found
 
@@ -207,7 +210,7 @@ class Hand:
 
     def insert(
         self, broker: str, payloads: list[bytes], dues: list[int], *, uid: int = 0, sequence: int = 0,
-        topic: str = "", keyed: bool = False, job: bytes = b"", until: int = 0,
+        topic: str = "", keyed: bool = False, job: bytes = b"", until: int = 0, ranks: list[int] | None = None,
     ) -> Request:  # fmt: skip
         """Schedule rows, one attempt.
 
@@ -219,9 +222,11 @@ class Hand:
             topic: the stage's by default.
             keyed: the payloads begin with keys.
             job, until: what they belong to, and the instant (Unix ms) by which that must be committed.
+            ranks: of the rows; None: the request has none.
         """
         change = self._change(RecordKind.INSERT, uid, topic)
         change.keyed, change.job, change.job_until = keyed, job, until
+        change.rank = np.array(ranks or [], np.uint16)
         change.due = np.array(dues, np.uint64)
         change.size = np.array([len(payload) for payload in payloads], np.uint32)
         change.crc = np.array([crc32(payload) for payload in payloads], np.uint32)
@@ -235,6 +240,12 @@ class Hand:
         """Move messages of one partition, one attempt."""
         change = self._naming(RecordKind.MOVE, messages, "", 0)
         change.due = np.array(dues, np.uint64)
+        return self._ask(broker, change, [], [], 0)
+
+    def rank(self, broker: str, messages: list[Stored], ranks: list[int]) -> Request:
+        """Give messages of one partition other ranks, one attempt."""
+        change = self._naming(RecordKind.CHANGE, messages, "", 0)
+        change.rank = np.array(ranks, np.uint16)
         return self._ask(broker, change, [], [], 0)
 
     def act(self, broker: str, action: JobAction, job: bytes, until: int, *, uid: int) -> Request:

@@ -11,10 +11,9 @@ from typing import Any
 from dueq import limits
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.membership import PartitionNode
-from dueq.core.ports.persistence import IndexScanned, ScanIndex
 from dueq_chaos.scenarios.hand import Bodies, Browsed, Hand, Pushed, Request, Stored, rows_of
 from dueq_chaos.scenarios.taps import Caught, Desk, Door, Match, Spindle
-from dueq_chaos.sim.equality import completed
+from dueq_chaos.sim.equality import completed, waiting_on_disk
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_codecs.messages import BrokerMessage, BrowseReply, Code
 from dueq_codecs.records import RecordKind
@@ -23,7 +22,6 @@ _PATIENCE_MS = 30_000
 _ROUNDS = 20
 _STORY_LINES = 80
 _BEHIND_ALL = b"\xff" * 32
-_ALL_ROWS = 1 << 30
 
 
 class StoryFailed(AssertionError):
@@ -41,6 +39,7 @@ class Stage(SimMesh):
     def __init__(
         self, *, seed: int = 1, brokers: int = 3, partitions: int = 1, replicas: int = 3, min_isr: int = 2,
         hot_rows_total: int = limits.HOT_ROWS_TOTAL, log_retain_bytes: int = limits.LOG_RETAIN_BYTES,
+        kind: str = "timeline",
     ) -> None:  # fmt: skip
         self.hands: dict[str, Hand] = {}
         super().__init__(seed, brokers, hot_rows_total, log_retain_bytes)
@@ -48,7 +47,7 @@ class Stage(SimMesh):
         self.spindles = {name: Spindle(node) for name, node in self.nodes.items()}
         self.desk = Desk(self.coordinator)
         self.topic = "story"
-        self.uids = self.create_topic(self.topic, partitions, replicas, min_isr)
+        self.uids = self.create_topic(self.topic, partitions, replicas, min_isr, kind=kind)
         self.uid = self.uids[0]
         self.until(self.whole, "a whole mesh")
 
@@ -295,6 +294,5 @@ class Stage(SimMesh):
         partition = node.core.partition(uid) if node.core is not None else None
         if partition is None or node.disk.store is None:
             return {}
-        waiting = node.disk.store.read(ScanIndex(0, uid, 0, -1, _ALL_ROWS))
-        assert isinstance(waiting, IndexScanned)
-        return completed(partition.timeline.export(), waiting.entries)
+        timeline = partition.timeline
+        return completed(timeline.export(), waiting_on_disk(node.disk.store, uid, timeline.order))

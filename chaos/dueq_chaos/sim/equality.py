@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.partition import Partition
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, joined, keys_of
 from dueq.core.ports.persistence import (
     ChunkRead,
     IndexScanned,
@@ -16,14 +17,13 @@ from dueq.core.ports.persistence import (
     ReadChunk,
     ReadPartition,
     ReadPayloads,
-    ScanIndex,
 )
+from dueq.core.state.order import Order
 from dueq.core.state.timeline import Timeline, canonical
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered.store import OrderedStore
 from dueq_chaos.sim.builds import ANY_LEVEL
 
-_ALL_ROWS = 1 << 30
 _DIFFERING = ("tombstones", "window")
 
 
@@ -44,7 +44,7 @@ def differences(store: OrderedStore, partition: Partition, reference: Timeline, 
     if timeline.applied != reference.applied or partition.replica.installing:
         return []
     expected = _comparable(reference.export())
-    waiting = _waiting_on_disk(store, partition.uid)
+    waiting = waiting_on_disk(store, partition.uid, timeline.order)
     wrong = _compare("memory", completed(timeline.export(), waiting), expected)
     if reopen:
         wrong += _reopened(store, partition, waiting, expected)
@@ -63,7 +63,8 @@ def _reopened(
     if reopened.recovered.applied != partition.timeline.applied:
         return []
     place = partition.index, len(partition.topic.partitions)
-    again = Timeline(partition.uid, reopened.recovered, place=place, build_level=ANY_LEVEL)
+    order = partition.timeline.order
+    again = Timeline(partition.uid, reopened.recovered, place=place, order=order, build_level=ANY_LEVEL)
     return _compare("the disk", completed(again.export(), waiting), expected)
 
 
@@ -107,10 +108,14 @@ def _shown(value: object) -> str:
     return text if len(text) < 400 else text[:400] + "…"
 
 
-def _waiting_on_disk(store: OrderedStore, uid: int) -> Entries:
-    answer = store.read(ScanIndex(0, uid, 0, -1, _ALL_ROWS))
-    assert isinstance(answer, IndexScanned)
-    return answer.entries
+def waiting_on_disk(store: OrderedStore, uid: int, order: Order) -> Entries:
+    """Return every waiting entry that the disk of a replica has."""
+    walk, pages = IndexWalk(uid, order.class_bytes, 0), []
+    while not walk.ended:
+        page = store.read(walk.request(0))
+        assert isinstance(page, IndexScanned)
+        pages.append(walk.take(page))
+    return joined(pages)
 
 
 def _live(reference: Timeline) -> Entries:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from dueq.core.state.job import Job
+from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.builds import ANY_LEVEL
 from dueq_chaos.sim.naive import Naive
@@ -32,8 +33,8 @@ class _Partition:
         decided: job -> the result of the last JOB record about it, also when the job is forgotten.
     """
 
-    def __init__(self, uid: int, place: tuple[int, int] = (0, 1)) -> None:
-        self.uid = uid
+    def __init__(self, uid: int, place: tuple[int, int] = (0, 1), order: Order = TIMELINE) -> None:
+        self.uid, self.order = uid, order
         self.records: dict[int, Record] = {}
         self.epochs: dict[int, int] = {}
         self.end = 0
@@ -47,7 +48,7 @@ class _Partition:
 
     def begin(self) -> Timeline:
         """Return the state before the first record."""
-        return Timeline(self.uid, None, _HOT_ROWS, place=self.place, build_level=ANY_LEVEL)
+        return Timeline(self.uid, None, _HOT_ROWS, place=self.place, order=self.order, build_level=ANY_LEVEL)
 
 
 class Ledger:
@@ -62,10 +63,10 @@ class Ledger:
             found = self._partitions[uid] = _Partition(uid)
         return found
 
-    def opened(self, uid: int, place: tuple[int, int]) -> None:
-        """A replica was seen: this is the partition's place in its topic, and how many that has."""
+    def opened(self, uid: int, place: tuple[int, int], order: Order) -> None:
+        """A replica was seen: this is the partition's place in its topic, how many that has, and the topic's order."""
         if uid not in self._partitions:
-            self._partitions[uid] = _Partition(uid, place)
+            self._partitions[uid] = _Partition(uid, place, order)
 
     def epochs(self, uid: int) -> dict[int, int]:
         """The epoch of each committed record."""

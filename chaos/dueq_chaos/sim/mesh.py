@@ -63,8 +63,9 @@ class SimMesh:
     # -------------------------------------------------------------- topics and clients
 
     def create_topic(
-        self, name: str, partitions: int = 2, replicas: int = 3, min_isr: int = 2, first: int = 0
-    ) -> list[int]:
+        self, name: str, partitions: int = 2, replicas: int = 3, min_isr: int = 2, first: int = 0,
+        kind: str = "timeline",
+    ) -> list[int]:  # fmt: skip
         """Create a topic and wait until every partition is served; returns their uids.
 
         The first partition prefers broker number `first`, and each of the others the one after.
@@ -74,7 +75,7 @@ class SimMesh:
             tuple(self.names[(first + index + step) % len(self.names)] for step in range(replicas))
             for index in range(partitions)
         )
-        self._order(name, replicas_of, min_isr)
+        self._order(name, replicas_of, min_isr, kind)
         uids = [part.uid for part in self.coordinator.topics[name].partitions]
         served = self.world.run_until(lambda: all(self.leader_of(uid) for uid in uids), 20_000_000)
         assert served, "no leaders\n" + "\n".join(self.world.trace[-50:])
@@ -83,15 +84,15 @@ class SimMesh:
     def order_topic(self, name: str, replicas: list[str]) -> None:
         """Create a topic of one partition."""
         if set(replicas) <= self.coordinator.registrations.keys():
-            self._order(name, (tuple(replicas),), min(2, len(replicas)))
+            self._order(name, (tuple(replicas),), min(2, len(replicas)), "timeline")
 
-    def _order(self, name: str, replicas_of: tuple[tuple[str, ...], ...], min_isr: int) -> None:
+    def _order(self, name: str, replicas_of: tuple[tuple[str, ...], ...], min_isr: int, kind: str) -> None:
         members = tuple(
             Member(seen.broker_id, seen.store_id) for seen in self.coordinator.registrations.values()
         )
         self.coordinator.create(
             CreateTopic(
-                0, name, "00" * 16, "timeline", replicas_of, members, len(replicas_of[0]), min_isr, 64 << 20, 0
+                0, name, "00" * 16, kind, replicas_of, members, len(replicas_of[0]), min_isr, 64 << 20, 0
             )
         )  # fmt: skip
 

@@ -16,7 +16,8 @@ from dueq import ids
 from dueq.client.browsing import BrowsePage, Walk
 from dueq.client.core.asking.browsing import PageAnswer
 from dueq.client.core.ports import effects, events
-from dueq.core.ports.entry import keys_of
+from dueq.core.ports.entry import keys_of, versions_of
+from dueq.core.state.priority import ranks_of
 from dueq.core.state.timeline import Timeline
 from dueq.errors import SnapshotLost
 from dueq_chaos.sim.mesh import SimMesh
@@ -26,8 +27,8 @@ _CALL_US: Final = 10_000_000
 _AT_LEISURE: Final = 8
 """Number of pages after which it reads on without a rest: a storm ends when its calls have ended."""
 
-Shown = tuple[str, int, int, int]
-"""(id, instant until which it waits, due, attempt)"""
+Shown = tuple[str, int, int, int, int, int]
+"""(id, instant until which it waits, due, attempt, rank, version)"""
 
 
 class Seen:
@@ -48,8 +49,9 @@ class Seen:
         """Take the next page."""
         self.pages += 1
         columns = zip(
-            page.ids, page.waits_until.tolist(), page.due.tolist(), page.attempt.tolist(), strict=True
-        )
+            page.ids, page.waits_until.tolist(), page.due.tolist(), page.attempt.tolist(), page.rank.tolist(),
+            page.version.tolist(), strict=True,
+        )  # fmt: skip
         self.rows += columns
 
 
@@ -59,11 +61,12 @@ def shown_of(uid: int, state: Timeline) -> list[Shown]:
     barred = state.jobs.barred(entries)
     if barred is not None:
         entries = entries[~barred]
-    entries = entries[np.lexsort((keys_of(entries), entries["wait_at"]))]
-    columns = (entries[name].tolist() for name in ("first", "sequence", "row", "wait_at", "due", "attempt"))
+    entries = entries[np.lexsort((keys_of(entries), entries["wait_at"], ranks_of(entries)))]
+    columns = [entries[name].tolist() for name in ("first", "sequence", "row", "wait_at", "due", "attempt")]
+    columns += [ranks_of(entries).tolist(), versions_of(entries).tolist()]
     return [
-        (ids.to_text(ids.MessageId(first, uid, sequence, row)), wait_at, due, attempt)
-        for first, sequence, row, wait_at, due, attempt in zip(*columns, strict=True)
+        (ids.to_text(ids.MessageId(first, uid, sequence, row)), wait_at, due, attempt, rank, version)
+        for first, sequence, row, wait_at, due, attempt, rank, version in zip(*columns, strict=True)
     ]
 
 

@@ -6,7 +6,7 @@ import flatbuffers
 from flatbuffers.compat import import_numpy
 np = import_numpy()
 
-# Its rows in order of (wait_at, sequence, row). Kind 40; one body: what body_size says of each row, in order.
+# Its rows in order of (rank, wait_at, sequence, row). Kind 40; one body: what body_size says of each row, in order.
 class BrowseReply(object):
     __slots__ = ['_tab']
 
@@ -392,8 +392,62 @@ class BrowseReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
         return o == 0
 
+    # BrowseReply
+    def Rank(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # BrowseReply
+    def RankAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # BrowseReply
+    def RankLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def RankIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        return o == 0
+
+    # BrowseReply
+    def Version(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # BrowseReply
+    def VersionAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # BrowseReply
+    def VersionLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def VersionIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        return o == 0
+
 def BrowseReplyStart(builder):
-    builder.StartObject(21)
+    builder.StartObject(23)
 
 def Start(builder):
     BrowseReplyStart(builder)
@@ -590,6 +644,30 @@ def BrowseReplyStartBodySizeVector(builder, numElems):
 def StartBodySizeVector(builder, numElems):
     return BrowseReplyStartBodySizeVector(builder, numElems)
 
+def BrowseReplyAddRank(builder, rank):
+    builder.PrependUOffsetTRelativeSlot(21, flatbuffers.number_types.UOffsetTFlags.py_type(rank), 0)
+
+def AddRank(builder, rank):
+    BrowseReplyAddRank(builder, rank)
+
+def BrowseReplyStartRankVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartRankVector(builder, numElems):
+    return BrowseReplyStartRankVector(builder, numElems)
+
+def BrowseReplyAddVersion(builder, version):
+    builder.PrependUOffsetTRelativeSlot(22, flatbuffers.number_types.UOffsetTFlags.py_type(version), 0)
+
+def AddVersion(builder, version):
+    BrowseReplyAddVersion(builder, version)
+
+def BrowseReplyStartVersionVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartVersionVector(builder, numElems):
+    return BrowseReplyStartVersionVector(builder, numElems)
+
 def BrowseReplyEnd(builder):
     return builder.EndObject()
 
@@ -627,6 +705,8 @@ class BrowseReplyT(object):
         keyed = None,
         upload = None,
         bodySize = None,
+        rank = None,
+        version = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -649,6 +729,8 @@ class BrowseReplyT(object):
         self.keyed = keyed  # type: Optional[List[int]]
         self.upload = upload  # type: Optional[List[int]]
         self.bodySize = bodySize  # type: Optional[List[int]]
+        self.rank = rank  # type: Optional[List[int]]
+        self.version = version  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -758,6 +840,20 @@ class BrowseReplyT(object):
                     self.bodySize.append(browseReply.BodySize(i))
             else:
                 self.bodySize = browseReply.BodySizeAsNumpy()
+        if not browseReply.RankIsNone():
+            if np is None:
+                self.rank = []
+                for i in range(browseReply.RankLength()):
+                    self.rank.append(browseReply.Rank(i))
+            else:
+                self.rank = browseReply.RankAsNumpy()
+        if not browseReply.VersionIsNone():
+            if np is None:
+                self.version = []
+                for i in range(browseReply.VersionLength()):
+                    self.version.append(browseReply.Version(i))
+            else:
+                self.version = browseReply.VersionAsNumpy()
 
     # BrowseReplyT
     def Pack(self, builder):
@@ -853,6 +949,22 @@ class BrowseReplyT(object):
                 for i in reversed(range(len(self.bodySize))):
                     builder.PrependUint32(self.bodySize[i])
                 bodySize = builder.EndVector()
+        if self.rank is not None:
+            if np is not None and type(self.rank) is np.ndarray:
+                rank = builder.CreateNumpyVector(self.rank)
+            else:
+                BrowseReplyStartRankVector(builder, len(self.rank))
+                for i in reversed(range(len(self.rank))):
+                    builder.PrependUint16(self.rank[i])
+                rank = builder.EndVector()
+        if self.version is not None:
+            if np is not None and type(self.version) is np.ndarray:
+                version = builder.CreateNumpyVector(self.version)
+            else:
+                BrowseReplyStartVersionVector(builder, len(self.version))
+                for i in reversed(range(len(self.version))):
+                    builder.PrependUint64(self.version[i])
+                version = builder.EndVector()
         BrowseReplyStart(builder)
         BrowseReplyAddRequestId(builder, self.requestId)
         BrowseReplyAddCode(builder, self.code)
@@ -888,5 +1000,9 @@ class BrowseReplyT(object):
             BrowseReplyAddUpload(builder, upload)
         if self.bodySize is not None:
             BrowseReplyAddBodySize(builder, bodySize)
+        if self.rank is not None:
+            BrowseReplyAddRank(builder, rank)
+        if self.version is not None:
+            BrowseReplyAddVersion(builder, version)
         browseReply = BrowseReplyEnd(builder)
         return browseReply

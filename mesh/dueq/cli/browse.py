@@ -35,7 +35,7 @@ _PAYLOAD_SHOWN_BYTES = 200
 )  # fmt: skip
 @click.option(
     "--limit", "-n", type=click.IntRange(min=1), default=_LIMIT, show_default=True,
-    help="Show this many, soonest first.",
+    help="Show this many, in the topic's order.",
 )  # fmt: skip
 @click.option("--payloads", is_flag=True, help="Show the payloads too.")
 @json_option
@@ -50,12 +50,12 @@ def browse(
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
-    """Show the messages of TOPIC that wait, soonest first, without leasing or changing any.
+    """Show the messages of TOPIC that wait, without leasing or changing any.
 
-    Messages that a consumer holds are not shown.
+    The soonest come first, in a priority topic the smallest rank. Messages that a consumer holds are not shown.
     """
     with connect(endpoint, timeout) as client:
-        found = _soonest(client, topic, start, end, payloads, limit + 1)
+        found = _next(client, topic, start, end, payloads, limit + 1)
     more, found = len(found) > limit, found[:limit]
     if as_json:
         for message in found:
@@ -68,7 +68,7 @@ def browse(
         )
 
 
-def _soonest(
+def _next(
     client: Client,
     topic: str,
     start: int | datetime | None,
@@ -88,28 +88,31 @@ def _first(
     messages: Iterable[ScheduledMessage], count: int, known: list[ScheduledMessage]
 ) -> list[ScheduledMessage]:
     """The messages of one partition that can be among the first `count`, in order."""
-    last = known[-1].waits_until if len(known) == count else None
+    last = _order(known[-1]) if len(known) == count else None
     taken = []
     for message in islice(messages, count):
-        if last is not None and message.waits_until > last:
+        if last is not None and _order(message) > last:
             break
         taken.append(message)
     return taken
 
 
-def _order(message: ScheduledMessage) -> tuple[int, str]:
-    return message.waits_until, message.id
+def _order(message: ScheduledMessage) -> tuple[int, int, str]:
+    return message.rank, message.waits_until, message.id
 
 
 def _print(topic: str, found: list[ScheduledMessage], payloads: bool, more: bool) -> None:
     title = f"{topic}: the first {len(found):,} that wait" if more else f"{topic}: {len(found):,} waiting"
-    shown = new_table(title, "id", "waits until", "key", "payload" if payloads else ">bytes")
+    ranked = any(message.rank for message in found)
+    columns = ["id", "waits until", "key", "payload" if payloads else ">bytes"]
+    shown = new_table(title, *columns, *([">rank"] if ranked else []))
     for column, width in zip(shown.columns, (26, 24), strict=False):
         column.min_width = width
     shown.columns[2].overflow = shown.columns[3].overflow = "ellipsis"
     for message in found:
         last = _preview(message) if payloads else f"{message.size:,}"
-        shown.add_row(message.id, instant_text(message.waits_until), Text(message.key), Text(last))
+        row: list[str | Text] = [message.id, instant_text(message.waits_until), Text(message.key), Text(last)]
+        shown.add_row(*row, *([str(message.rank)] if ranked else []))
     Console().print(shown)
 
 
@@ -125,6 +128,7 @@ def _document(message: ScheduledMessage, payloads: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": message.id, "topic": message.topic, "partition": message.partition, "key": message.key,
         "due": message.due, "waits_until": message.waits_until, "size": message.size, "attempt": message.attempt,
+        "rank": message.rank, "version": message.version,
     }  # fmt: skip
     if payloads and message.payload is not None:
         try:

@@ -16,6 +16,7 @@ INSTANT: Final = pa.timestamp("us", "UTC")
 TIMELINE_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
     ("due", INSTANT), ("waits_until", INSTANT), ("size", pa.int32()), ("attempt", pa.int32()), ("payload", pa.binary()),
+    ("rank", pa.int32()), ("version", pa.int64()),
 ])  # fmt: skip
 """The attributes of `ScheduledMessage`; `key` is null where a message has none, `payload` where it was not read."""
 
@@ -29,6 +30,7 @@ def batch_of(page: BrowsePage) -> pa.RecordBatch:
         instants(page.due), instants(page.waits_until),
         pa.array(page.size.astype(np.int32)), pa.array(page.attempt.astype(np.int32)),
         pa.nulls(count, pa.binary()) if page.payloads is None else pa.array(page.payloads, pa.binary()),
+        pa.array(page.rank.astype(np.int32)), pa.array(page.version.astype(np.int64)),
     ]  # fmt: skip
     return pa.RecordBatch.from_arrays(columns, schema=TIMELINE_SCHEMA)
 

@@ -34,6 +34,8 @@ class ScheduledMessage:
         size: bytes of its payload.
         attempt: deliveries so far.
         payload: the bytes; None when they were not asked for, or the leader's disk cannot read them.
+        rank: of a priority topic: the message with the smallest goes first. 0 elsewhere.
+        version: grows whenever the message is moved or changed.
     """
 
     id: str
@@ -45,11 +47,13 @@ class ScheduledMessage:
     size: int
     attempt: int
     payload: bytes | None
+    rank: int = 0
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrowsePage:
-    """Messages of one partition, in order of (waits_until, insertion): columns of one length.
+    """Messages of one partition, in order of (rank, waits_until, insertion): columns of one length.
 
     All pages of one walk are of one snapshot; the columns are as the attributes of `ScheduledMessage`.
 
@@ -64,6 +68,8 @@ class BrowsePage:
         size: bytes of the payload, its key not counted.
         attempt: deliveries so far.
         payloads: None when they were not asked for.
+        rank: all 0 in a topic without ranks.
+        version: grows whenever a message is moved or changed.
     """
 
     topic: str
@@ -78,6 +84,8 @@ class BrowsePage:
     size: U32
     attempt: U16
     payloads: list[bytes | None] | None
+    rank: U16
+    version: U64
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -87,11 +95,21 @@ class BrowsePage:
         payloads: Sequence[bytes | None] = self.payloads if self.payloads is not None else [None] * len(self)
         rows = zip(
             self.ids, self.keys, self.due.tolist(), self.waits_until.tolist(), self.size.tolist(),
-            self.attempt.tolist(), payloads, strict=True,
+            self.attempt.tolist(), payloads, self.rank.tolist(), self.version.tolist(), strict=True,
         )  # fmt: skip
-        for message_id, key, due, waits_until, size, attempt, payload in rows:
+        for message_id, key, due, waits_until, size, attempt, payload, rank, version in rows:
             yield ScheduledMessage(
-                message_id, self.topic, self.partition, key, due, waits_until, size, attempt, payload
+                message_id,
+                self.topic,
+                self.partition,
+                key,
+                due,
+                waits_until,
+                size,
+                attempt,
+                payload,
+                rank,
+                version,
             )
 
 
@@ -198,6 +216,8 @@ class Walk:
             self._topic, self._partition, reply.epoch, reply.applied, reply.stamp,
             ids.texts(reply.first, uid, reply.sequence, reply.row) if rows else [],
             keys, reply.due, reply.wait_at, size, reply.attempt, payloads if self._payloads else None,
+            reply.rank if len(reply.rank) else np.zeros(rows, np.uint16),
+            np.maximum(reply.version, reply.sequence) if len(reply.version) else reply.sequence,
         )  # fmt: skip
         self.done, self._answer, self._yielded = reply.last, None, True
         self._long.clear()

@@ -261,6 +261,8 @@ class Leases:
             "attempt": [message.attempt for message in messages],
             "token": [message.token for message in messages],
             "payload": [bytes(message.payload) for message in messages],
+            "rank": [message.rank for message in messages],
+            "version": [message.version for message in messages],
         }
         return pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
 

@@ -14,7 +14,7 @@ from dueq.client.arrow_pages import INSTANT
 
 SCHEMA: Final = (
     "topic string, partition int, id string, key string, due timestamp, waits_until timestamp, "
-    "released_at timestamp, size int, attempt int, token bigint, payload binary"
+    "released_at timestamp, size int, attempt int, token bigint, payload binary, rank int, version bigint"
 )
 """`waits_until`: of what waits, the instant until which it waits (later than `due` after a nack). `released_at`,
 `token`: of what fell due, when it left its broker, and its lease. `payload`: of what waits only when asked for. `key`
@@ -24,4 +24,5 @@ ARROW_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
     ("due", INSTANT), ("waits_until", INSTANT), ("released_at", INSTANT),
     ("size", pa.int32()), ("attempt", pa.int32()), ("token", pa.int64()), ("payload", pa.binary()),
+    ("rank", pa.int32()), ("version", pa.int64()),
 ])  # fmt: skip

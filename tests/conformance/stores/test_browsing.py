@@ -211,3 +211,68 @@ def test_what_is_not_open_has_no_pages(store: Store) -> None:
     chunk = store.read(ReadChunk(1, UID, UPLOAD, 0, 5))
     assert isinstance(chunk, ChunkRead)
     assert chunk.data is None
+
+
+# ------------------------------------------------------------------ an index with classes
+
+CLASS_BYTES = 2
+
+
+def ranked(store: Store, applied: int, put: Entries, ranks: list[int]) -> None:
+    """A checkpoint of rows that have a class each."""
+    of = np.array(ranks, ">u2").view(np.uint8).reshape(-1, CLASS_BYTES)
+    summary = Summary(1_000 + applied, len(put), 0).pack()
+    store.commit([SaveCheckpoint(UID, applied, 0, put=put, put_of=of, summary=summary)])
+
+
+def rows_of(found: PageRead) -> list[int]:
+    return found.entries["row"].tolist()
+
+
+def test_pages_go_class_by_class_and_go_on_behind_any_row(store: Store) -> None:
+    insert(store, 1, [b""] * 7)
+    ranked(store, 1, entries(1, [b""] * 7, [30, 10, 20, 40, 10, 10, 50]), [9, 9, 0, 0, 65_535, 300, 9])
+    order = [2, 3, 1, 0, 6, 5, 4]
+    for limit in (1, 2, 3, 7):
+        shown: list[int] = []
+        found = page(store, begin=True, limit=limit, class_bytes=CLASS_BYTES)
+        shown += rows_of(found)
+        while not found.last:
+            found = page(store, after=found.after, limit=limit, class_bytes=CLASS_BYTES)
+            shown += rows_of(found)
+        assert shown == order
+        store.read(ClosePages(6, UID, 1))
+
+
+def test_a_range_of_instants_is_one_in_every_class(store: Store) -> None:
+    insert(store, 1, [b""] * 6)
+    ranked(store, 1, entries(1, [b""] * 6, [10, 20, 30, 10, 20, 30]), [4, 4, 4, 7, 7, 7])
+    found = page(store, begin=True, from_ms=20, until_ms=30, class_bytes=CLASS_BYTES)
+    assert (rows_of(found), found.last) == ([1, 4], True)
+    found = page(store, from_ms=20, limit=3, class_bytes=CLASS_BYTES)
+    assert (rows_of(found), found.last) == ([1, 2, 4], False)
+    assert rows_of(page(store, from_ms=20, after=found.after, class_bytes=CLASS_BYTES)) == [5]
+
+
+def test_many_classes_without_a_row_in_the_range_are_passed_by_in_several_reads(store: Store) -> None:
+    insert(store, 1, [b""] * 900)
+    ranked(store, 1, entries(1, [b""] * 900, [10] * 899 + [50]), list(range(900)))
+    found = page(store, begin=True, from_ms=20, class_bytes=CLASS_BYTES)
+    reads = 1
+    while not len(found.entries):
+        assert not found.last
+        found = page(store, from_ms=20, after=found.after, of=found.of, class_bytes=CLASS_BYTES)
+        reads += 1
+    assert (rows_of(found), found.last) == ([899], True)
+    assert reads > 2
+
+
+def test_a_page_whose_payloads_are_too_long_ends_in_the_middle_of_a_class(store: Store) -> None:
+    payloads = [b"a" * 600, b"b" * 600, b"c" * 600]
+    insert(store, 1, payloads)
+    ranked(store, 1, entries(1, payloads, [1, 1, 1]), [2, 1, 1])
+    first = page(store, begin=True, bytes_max=1_000, payloads=True, class_bytes=CLASS_BYTES)
+    second = page(store, after=first.after, bytes_max=1_000, payloads=True, class_bytes=CLASS_BYTES)
+    third = page(store, after=second.after, bytes_max=1_000, payloads=True, class_bytes=CLASS_BYTES)
+    assert [rows_of(first), rows_of(second), rows_of(third)] == [[1], [2], [0]]
+    assert [first.last, second.last, third.last] == [False, False, True]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dueq import limits
+from dueq.core.delivery.prepared import more_of
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.effects import Read
 from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD
@@ -96,7 +97,7 @@ class Browsing:
         elif request.upload:
             self._read_chunk(route, request, found)
         else:
-            self._read_page(route, request, request.snapshot, found, _place(request), begin=False)
+            self._read_page(route, request, request.snapshot, found, _place(request))
         return None
 
     def tick(self, now: Now) -> None:
@@ -154,7 +155,8 @@ class Browsing:
         number: int,
         found: _Pages,
         after: tuple[int, int],
-        begin: bool,
+        of: bytes = b"",
+        begin: bool = False,
     ) -> None:
         self._asked[route, request.request_id] = None
         found.reading += 1
@@ -166,6 +168,7 @@ class Browsing:
             return ReadPage(
                 token, found.partition.uid, number, begin, request.from_ms, request.until_ms, after, limit,
                 limits.BROWSE_BYTES_MAX, request.payloads, found.hidden,
+                found.partition.class_bytes, of,
             )  # fmt: skip
 
         def read(answer: object, now: Now) -> None:
@@ -174,8 +177,8 @@ class Browsing:
                 found.partition.let_checkpoints_go()
             self._done(number, found, now)
             if found.led and not found.ended and not len(answer.entries) and not answer.last:
-                # All that was looked at is hidden.
-                self._read_page(route, request, number, found, answer.after, begin=False)
+                # All that was looked at is hidden, or not in the range.
+                self._read_page(route, request, number, found, answer.after, answer.of)
                 return
             if not found.led:
                 self._no_leader(route, request)
@@ -218,6 +221,7 @@ class Browsing:
         entries = read.entries
         flags = entries["flags"]
         upload = np.where((flags & FLAG_UPLOAD) != 0, entries["place"], np.uint64(0))
+        more = more_of(entries)
         return BrowseReply(
             request.request_id, Code.OK, leader=self._ctx.settings.broker_id, snapshot=number, epoch=found.epoch,
             applied=read.applied, stamp=Summary.unpack(read.summary).stamp, last=read.last,
@@ -226,7 +230,7 @@ class Browsing:
             row=np.ascontiguousarray(entries["row"]), size=np.ascontiguousarray(entries["size"]),
             crc=np.ascontiguousarray(entries["crc"]), attempt=np.ascontiguousarray(entries["attempt"]),
             keyed=((flags & FLAG_KEYED) != 0).astype(np.uint8), upload=upload.astype(np.uint64),
-            body_size=read.body_size,
+            body_size=read.body_size, rank=more.rank, version=more.version,
         )  # fmt: skip
 
 

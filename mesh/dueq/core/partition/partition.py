@@ -152,6 +152,11 @@ class Partition:
         """The partition's feature level (see `Levels`)."""
         return self.timeline.level
 
+    @property
+    def class_bytes(self) -> int:
+        """How long a class is in keys of the index; 0: there is only one."""
+        return self.timeline.order.class_bytes
+
     def request(
         self, route: Route, request: ChangeRequest, bodies: list[bytes | memoryview], now: Now
     ) -> Refusal | None:

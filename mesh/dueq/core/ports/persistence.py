@@ -310,7 +310,7 @@ class CloseSnapshot:
 
 @dataclass(slots=True)
 class ReadPage:
-    """Read waiting entries for a client that browses, in order of (wait_at, sequence, row)."""
+    """Read waiting entries for a client that browses, in the order of the index: class by class."""
 
     token: int
     uid: int
@@ -322,13 +322,17 @@ class ReadPage:
     until_ms: int
     """Entries that wait until from_ms ≤ wait_at < until_ms; 0: no end."""
     after: tuple[int, int]
-    """(wait_at, key) behind which to go on; (0, 0): at the beginning."""
+    """(wait_at, key) of the entry behind which to go on; (0, 0): at the beginning."""
     limit: int
     bytes_max: int
     payloads: bool
     """Read the payloads too; otherwise only the keys that some begin with."""
     hidden: frozenset[int] = frozenset()
     """Numbers of jobs whose entries are left out."""
+    class_bytes: int = 0
+    """How long a class is in keys of the index; 0: there is only one."""
+    of: bytes = b""
+    """Go on at the beginning of this class, wherever `after` lies; empty: in the class of `after`."""
 
 
 @dataclass(slots=True)
@@ -348,10 +352,12 @@ class PageRead:
     body_size: npt.NDArray[np.uint32]
     """… of these sizes; 0 for uploads whose payload was asked for, and for what could not be read."""
     after: tuple[int, int]
-    """Where the next page begins. It may have moved without entries: all that was looked at was hidden."""
+    """Where the next page begins. It may have moved without entries: all that was looked at was hidden …"""
     last: bool
     unreadable: int = 0
     """Entries whose payload is missing or damaged."""
+    of: bytes = b""
+    """… or there were many classes without any in the range: then the class to go on with."""
 
 
 @dataclass(slots=True)

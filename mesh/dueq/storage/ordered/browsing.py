@@ -16,12 +16,14 @@ from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChu
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Snapshot
-from dueq.storage.ordered.reading import index_after, inline_payloads, payload_row
+from dueq.storage.ordered.reading import index_after, inline_payloads, next_class, payload_row
 from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import U32
 
 _LOOK_AT: Final = 4
 """Times the limit of a page: so many entries are looked at where some are hidden."""
+_CLASSES: Final = 256
+"""So many classes are looked at for one page: each costs a search."""
 
 
 class _Pages:
@@ -84,9 +86,8 @@ class Browsing:
 
 def _page(found: _Pages, request: ReadPage) -> PageRead:
     looked_at = request.limit * _LOOK_AT if request.hidden else request.limit
-    rows = [value for _, value in found.timeline.scan(*_range(found, request), limit=looked_at + 1)]
-    last = len(rows) <= looked_at
-    entries = unpacked(rows[:looked_at])
+    rows, of, last = _rows(found, request, looked_at)
+    entries = unpacked(rows)
     after = _place(entries) or request.after
     shown = entries
     if request.hidden and len(entries):
@@ -95,22 +96,49 @@ def _page(found: _Pages, request: ReadPage) -> PageRead:
     within = int(np.searchsorted(np.cumsum(weights), request.bytes_max, side="right"))
     count = min(max(within, 1), request.limit)
     if count < len(shown):
-        shown, last = shown[:count], False
+        shown, last, of = shown[:count], False, b""
         after = _place(shown) or after
     bodies = _bodies(found, shown, request.payloads)
     sizes: U32 = np.array([len(body) if body is not None else 0 for body in bodies], np.uint32)
     return PageRead(
         request.token, request.uid, request.pages, found.applied, found.summary, shown,
-        b"".join(body for body in bodies if body), sizes, after, last, bodies.count(None),
+        b"".join(body for body in bodies if body), sizes, after, last, bodies.count(None), of,
     )  # fmt: skip
 
 
-def _range(found: _Pages, request: ReadPage) -> tuple[bytes, bytes]:
+def _rows(found: _Pages, request: ReadPage, count: int) -> tuple[list[bytes], bytes, bool]:
+    """Return up to `count` rows of the index, the class to go on with (see `PageRead.of`), and whether that is all."""
+    after = (0, 0) if request.of else request.after
+    of: bytes | None = request.of or _class_of(found, request)
+    rows: list[bytes] = []
+    for _ in range(_CLASSES):
+        assert of is not None
+        wanted = count + 1 - len(rows)
+        rows += [value for _, value in found.timeline.scan(*_range(found, request, of, after), limit=wanted)]
+        if len(rows) > count:
+            return rows[:count], b"", False
+        of, after = next_class(found.timeline, found.uid, of), (0, 0)
+        if of is None:
+            return rows, b"", True
+    return rows, of or b"", False
+
+
+def _class_of(found: _Pages, request: ReadPage) -> bytes:
+    """The class of the entry behind which to go on: where there are classes, the disk says of each where it waits."""
+    width = request.class_bytes
+    row = None
+    if width and request.after != (0, 0):
+        [name] = layout.message_keys(found.uid, b"o", np.array(request.after[1:], np.uint64))
+        row = found.timeline.get(name)
+    return row[:width] if row is not None else bytes(width)
+
+
+def _range(found: _Pages, request: ReadPage, of: bytes, after: tuple[int, int]) -> tuple[bytes, bytes]:
     """The range of the index to be read: never below the low-water mark, where deleted rows lie."""
-    prefix = layout.head(found.uid, b"i")
+    prefix = layout.head(found.uid, b"i") + of
     start = prefix + max(request.from_ms, found.low_water).to_bytes(6, "big")
-    if request.after != (0, 0):
-        start = max(start, index_after(found.uid, *request.after))
+    if after != (0, 0):
+        start = max(start, index_after(found.uid, *after, of))
     stop = prefix + request.until_ms.to_bytes(6, "big") if request.until_ms else layout.after(prefix)
     return start, stop
 

@@ -85,7 +85,7 @@ class Reading:
         """Many rows are looked at for few that are wanted, so that jobs are passed by in a few reads."""
         prefix = layout.head(request.uid, b"i") + request.of
         stop = layout.after(prefix)
-        start = prefix + index_after(request.uid, request.after_wait_at, request.after_key)[4:]
+        start = index_after(request.uid, request.after_wait_at, request.after_key, request.of)
         looks = max(request.limit, HOT_SCAN_ROWS) if request.hidden else request.limit
         hidden = {number.to_bytes(_JOB_BYTES, "little"): number for number in request.hidden}
         rows: list[bytes] = []
@@ -103,13 +103,8 @@ class Reading:
                 left_out.add(number)
         return IndexScanned(
             request.token, request.uid, unpacked(rows), exhausted, _place(last), frozenset(left_out),
-            self._following(request, stop) if request.of else None,
+            next_class(self._timeline, request.uid, request.of),
         )  # fmt: skip
-
-    def _following(self, request: ScanIndex, behind: bytes) -> bytes | None:
-        """The next class that has entries."""
-        found = self._timeline.scan(behind, layout.after(layout.head(request.uid, b"i")), limit=1)
-        return next((key[4 : 4 + len(request.of)] for key, _ in found), None)
 
     def _log(self, request: ReadLog) -> LogRead:
         entries: list[LogEntry] = []
@@ -204,9 +199,19 @@ def _place(row: bytes) -> tuple[int, int] | None:
     return int(entry["wait_at"][0]), int(keys_of(entry)[0])
 
 
-def index_after(uid: int, wait_at: int, key: int) -> bytes:
-    """Return the first index key behind a position; key -1: behind everything that waits before `wait_at`."""
+def index_after(uid: int, wait_at: int, key: int, of: bytes) -> bytes:
+    """Return the first index key behind a position in a class; key -1: behind all of it that waits before `wait_at`."""
+    prefix = layout.head(uid, b"i") + of
     if key < 0:
-        return layout.head(uid, b"i") + wait_at.to_bytes(6, "big")
+        return prefix + wait_at.to_bytes(6, "big")
     at = wait_at << 56 | key
-    return layout.head(uid, b"i") + (at + 1).to_bytes(14, "big")[1:]
+    return prefix + (at + 1).to_bytes(14, "big")[1:]
+
+
+def next_class(timeline: Reader, uid: int, of: bytes) -> bytes | None:
+    """Return the next class behind one that has entries; None: there is none, or the index has no classes."""
+    if not of:
+        return None
+    index = layout.head(uid, b"i")
+    found = timeline.scan(layout.after(index + of), layout.after(index), limit=1)
+    return next((key[4 : 4 + len(of)] for key, _ in found), None)
