@@ -357,8 +357,8 @@ REPLICATION: Final = (
                 "zip(waiting, applied.results)",
             ),
         ),
-        seeds=810,
-        finders=(269,),
+        seeds=456,
+        finders=(152,),
     ),
 )
 """All of them, in the order of the rules."""

@@ -72,8 +72,8 @@ UPGRADING: Final = (
                 "self.level = record.version",
             ),
         ),
-        seeds=400,
-        finders=(100,),
+        seeds=732,
+        finders=(244,),
     ),
 )
 """All of them."""
