@@ -36,6 +36,9 @@ def request_digest(request: ChangeRequest) -> int:
         parts.append(_JOB.pack(request.job, request.job_until, request.job_action, request.keyed))
     if len(request.rank):
         parts.append(b"rank" + request.rank.tobytes())
+    if len(request.group):
+        names = "\0".join(request.groups).encode()
+        parts.append(b"group" + request.group.tobytes() + struct.pack("<I", len(names)) + names)
     # Kind and rows say which columns these are and how long, so their bytes need no marks between them.
     parts += [column.tobytes() for column in columns if len(column)]
     return int.from_bytes(blake2b(b"".join(parts), digest_size=8).digest(), "little")

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from dueq_codecs import messages as m
-from dueq_codecs.fields import Column, Id, Octets, Scalar, Structs, Text
+from dueq_codecs.fields import Column, Id, Octets, Scalar, Structs, Text, Texts
 from dueq_codecs.flat import Layout
 from dueq_codecs.metadata import METADATA_REPLY
 from dueq_codecs.peer import PEER_FRAME
@@ -139,6 +139,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("keyed", "?"),
         Scalar("patient", "?"),
         Column("rank", "H"),
+        Column("group", "H"),
+        Texts("groups"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,
@@ -222,6 +224,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("mono_us", "Q"),
         Column("rank", "H"),
         Column("version", "Q"),
+        Column("group", "H"),
+        Texts("groups"),
     ),
     Kind.PUSH_CHUNK: Layout(
         m.PushChunk,

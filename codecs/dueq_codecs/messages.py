@@ -225,6 +225,8 @@ class ChangeRequest:
     keyed: bool = False
     patient: bool = False
     rank: U16 = field(default_factory=lambda: NO_U16)
+    group: U16 = field(default_factory=lambda: NO_U16)
+    groups: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -78,6 +78,9 @@ class Push:
     """Of each row; empty: all are 0."""
     version: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     """Log sequence of the record that changed each message last, 0: the one that inserted it; empty: all are 0."""
+    group: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    """Place of each row's group in `groups`; empty: no row has a group."""
+    groups: tuple[str, ...] = ()
 
     first = _column("first")
     sequence = _column("sequence")

@@ -7,6 +7,7 @@ them in order, and each owns the next `rows` rows of the columns. Records that t
 Which columns a kind has (n rows; every other column is empty):
 
     INSERT    due, size, crc, upload*, rank*  (* empty, or one per row; 0: inline, the first rank)
+              group*                          + groups (their names)
     LEASE     first, sequence, row, consumer  + consumers, lease_ms (one per consumer)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
     CANCEL    first, sequence, row, token        (likewise)
@@ -159,6 +160,10 @@ class Record:
     keyed: bool = False
     """INSERT: every payload begins with its key."""
     rank: U16 = field(default_factory=lambda: NO_U16)
+    group: U16 = field(default_factory=lambda: NO_U16)
+    """INSERT: index into `groups` per row."""
+    groups: tuple[str, ...] = ()
+    """INSERT: names of groups; the empty one is that of messages without a group."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

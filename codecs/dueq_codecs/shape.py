@@ -31,10 +31,11 @@ REQUEST_COLUMNS: Final = (
     "upload",
     "amount_ms",
     "rank",
+    "group",
 )
-FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-1], "consumer")
+FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-2], "consumer")
 """Of a record, those that come first on the wire."""
-RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank")
+RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group")
 
 _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
 _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
@@ -60,7 +61,7 @@ _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
 
 
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
-    if kind == RecordKind.INSERT and column in ("upload", "rank"):
+    if kind == RecordKind.INSERT and column in ("upload", "rank", "group"):
         return _Rule.EITHER
     if in_request and column == "token" and kind in REVOKING:
         return _Rule.EITHER
@@ -107,7 +108,7 @@ def fault_of_request(request: ChangeRequest) -> str | None:
     if (request.kind, lengths) not in _RIGHT_REQUESTS:
         fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
     if fault is None:
-        fault = _fault_of_job(request)
+        fault = _fault_of_groups(request) or _fault_of_job(request)
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
         fault = f"{request.job_action.name} is not an action of clients"
     if fault is None and request.patient and request.kind != RecordKind.ACK:
@@ -123,7 +124,7 @@ def fault_of_record(record: Record) -> str | None:
         rows = record.rows
         fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
     if fault is None:
-        fault = _fault_of_job(record)
+        fault = _fault_of_groups(record) or _fault_of_job(record)
     if fault is not None:
         return fault
     if record.requests and sum([request.rows for request in record.requests]) != rows:
@@ -139,6 +140,17 @@ def fault_of_record(record: Record) -> str | None:
         if largest >= consumers:
             return f"a row names consumer {largest} of {consumers}"
     return None
+
+
+def _fault_of_groups(change: ChangeRequest | Record) -> str | None:
+    """Say what is wrong with the names of groups."""
+    names, rows = len(change.groups), len(change.group)
+    if not names and not rows:
+        return None
+    if names > rows:
+        return f"{names} groups are named for {rows} rows"
+    largest = int(change.group.max())
+    return f"a row names group {largest} of {names}" if largest >= names else None
 
 
 def _fault_of_job(change: ChangeRequest | Record) -> str | None:

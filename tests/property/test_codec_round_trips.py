@@ -79,6 +79,9 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
         inline = int(values["size"][values["upload"] == 0].sum())
     if draw(st.booleans()):
         values["rank"] = draw(column("u2", length))
+    if length and draw(st.booleans()):
+        values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
+        values["group"] = draw(column("u2", length, largest=len(values["groups"]) - 1))
     return values, draw(st.binary(min_size=inline, max_size=inline))
 
 

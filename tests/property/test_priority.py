@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dueq.core.delivery.priority_queue import PriorityQueue
+from dueq.core.delivery.turns import WaitingQueue
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.persistence import (
     AppendLog,
@@ -18,6 +19,7 @@ from dueq.core.ports.persistence import (
     ReadEntries,
     ScanIndex,
 )
+from dueq.core.state.order import Order
 from dueq.core.state.priority import PriorityOrder, ranks_of
 from dueq.core.state.timeline import Timeline
 from dueq.storage.ordered import layout
@@ -39,17 +41,26 @@ class Mesh:
         leased: key -> its entry.
     """
 
+    order: Order = PriorityOrder()
+
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.engines = MemoryEngine(), MemoryEngine()
         self.store = OrderedStore.on(*self.engines, "b1", "c", "0" * 16)
         self.store.commit([CreatePartition(UID, "t")])
-        self.timeline = Timeline(UID, hot_rows_max=HOT_ROWS, order=PriorityOrder())
-        self.queue = PriorityQueue(self.timeline)
+        self.timeline = Timeline(UID, hot_rows_max=HOT_ROWS, order=self.order)
+        self.queue = self.new_queue(self.timeline)
         self.stamp = START
         self.waiting: dict[int, tuple[int, int, int]] = {}
         self.leased: dict[int, Entries] = {}
         self.requests = 0
+
+    def new_queue(self, timeline: Timeline) -> WaitingQueue:
+        return PriorityQueue(timeline)
+
+    @property
+    def hot_rows_max(self) -> int:
+        return HOT_ROWS + len(RANKS)
 
     # -------------------------------------------------------------- the log
 
@@ -144,13 +155,18 @@ class Mesh:
         found = [(rank, at, key) for key, (rank, at, _) in self.waiting.items() if at <= self.stamp]
         return sorted(found)
 
-    def lease(self, limit: int) -> int:
-        """Lease what comes next: it must be what the sorted list begins with."""
-        found = self.queue.pop(self.stamp, limit, {}.keys())
+    def check_order(self, found: Entries) -> list[tuple[int, int, int]]:
+        """What comes out must be what the sorted list begins with."""
         got = list(
             zip(ranks_of(found).tolist(), found["wait_at"].tolist(), keys_of(found).tolist(), strict=True)
         )
         assert got == self.ready()[: len(got)]
+        return got
+
+    def lease(self, limit: int) -> int:
+        """Lease what comes next."""
+        found = self.queue.pop(self.stamp, limit, {}.keys())
+        got = self.check_order(found)
         if not got:
             return 0
         record = self.named(RecordKind.LEASE, [key for *_, key in got], found["first"].tolist())
@@ -184,8 +200,8 @@ class Mesh:
     def restart(self) -> None:
         self.store = OrderedStore.on(*self.engines, "b1", "c", "0" * 16)
         (recovered,) = self.store.recover()
-        self.timeline = Timeline(UID, recovered, HOT_ROWS, order=PriorityOrder())
-        self.queue = PriorityQueue(self.timeline)
+        self.timeline = Timeline(UID, recovered, HOT_ROWS, order=self.order)
+        self.queue = self.new_queue(self.timeline)
         for entry in recovered.tail:
             self.replay(entry.record)
         self.queue.renew(self.timeline.deliverable_hot())
@@ -202,38 +218,38 @@ class Mesh:
                 break
         else:
             pytest.fail("the window wants more and more")
-        assert self.timeline.hot_count <= HOT_ROWS + len(RANKS)
-        assert (
-            self.timeline.memory_rows <= HOT_ROWS + len(RANKS) + len(self.leased) + self.timeline.dirty_rows
-        )
+        assert self.timeline.hot_count <= self.hot_rows_max
+        assert self.timeline.memory_rows <= self.hot_rows_max + len(self.leased) + self.timeline.dirty_rows
+
+    def live_through(self, steps: int) -> None:
+        """Do anything, then lease all that waits."""
+        for _ in range(steps):
+            self.stamp += self.random.choice((0, 0, 0, 40, 300))
+            what = self.random.random()
+            if what < 0.35:
+                self.insert(self.random.randint(1, 12))
+            elif what < 0.43:
+                self.move()
+            elif what < 0.5:
+                self.change()
+            elif what < 0.6:
+                self.cancel()
+            elif what < 0.7:
+                self.nack()
+            elif what < 0.85:
+                self.lease(self.random.randint(1, 6))
+            elif what < 0.88:
+                self.restart()
+            elif what < 0.94:
+                self.scan()
+            else:
+                self.settle()
+        self.stamp += 10_000
+        while self.waiting:
+            self.settle()
+            assert self.lease(3), "something waits, and nothing comes out"
 
 
 @pytest.mark.parametrize("seed", range(16))
 def test_what_comes_out_is_always_the_first_of_the_order(seed: int) -> None:
-    mesh = Mesh(seed)
-    choice = mesh.random.choice
-    for _ in range(150):
-        mesh.stamp += choice((0, 0, 0, 40, 300))
-        what = mesh.random.random()
-        if what < 0.35:
-            mesh.insert(mesh.random.randint(1, 12))
-        elif what < 0.43:
-            mesh.move()
-        elif what < 0.5:
-            mesh.change()
-        elif what < 0.6:
-            mesh.cancel()
-        elif what < 0.7:
-            mesh.nack()
-        elif what < 0.85:
-            mesh.lease(mesh.random.randint(1, 6))
-        elif what < 0.88:
-            mesh.restart()
-        elif what < 0.94:
-            mesh.scan()
-        else:
-            mesh.settle()
-    mesh.stamp += 10_000
-    while mesh.waiting:
-        mesh.settle()
-        assert mesh.lease(3), "something waits, and nothing comes out"
+    Mesh(seed).live_through(150)

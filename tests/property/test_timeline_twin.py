@@ -162,6 +162,9 @@ class World:
             record.crc = np.array([rng.getrandbits(32) for _ in range(rows)], np.uint32)
             if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3:
                 record.rank = np.array([rng.choice([0, 1, 7, 65_535]) for _ in range(rows)], np.uint16)
+            if self.level >= LEVEL_OF_KINDS and rng.random() < 0.2:
+                record.groups = tuple(rng.sample(["", "a", "a.b", "c"], rng.randint(1, min(rows, 4))))
+                record.group = np.array([rng.randrange(len(record.groups)) for _ in range(rows)], np.uint16)
             for row in range(rows):
                 key = record.sequence << 16 | row
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))

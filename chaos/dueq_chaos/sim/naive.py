@@ -112,6 +112,8 @@ class Naive:
         ended: keys of those that ended, and of rows that never took effect, each once.
         jobs: what is known of jobs, by key and by number.
         given: numbers of jobs that were given out.
+        groups: the number of each group that has messages, by name.
+        groups_given: numbers of groups that were given out.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -124,6 +126,8 @@ class Naive:
         self.jobs: dict[bytes, NaiveJob] = {}
         self.by_number: dict[int, NaiveJob] = {}
         self.given = 0
+        self.groups: dict[str, int] = {}
+        self.groups_given = 0
         self.stamp = self.age = self.applied = 0
 
     # ---------------------------------------------------------------- records
@@ -136,8 +140,10 @@ class Naive:
         self.memory.expire(self.age)
         self.job_memory.expire(self.age)
         self._forget_jobs()
+        self._forget_groups()
         told = Told()
         verdicts = self._judge(record)
+        self._number_groups(record, verdicts)
         row = 0
         places = _places(record) if record.kind == RecordKind.INSERT else []
         for request, (_, answer, fresh) in verdicts:
@@ -175,6 +181,24 @@ class Naive:
             verdicts.append((request, verdict))
             row += request.rows
         return verdicts
+
+    # ---------------------------------------------------------------- groups
+
+    def _forget_groups(self) -> None:
+        held = {entry.group for entry in self.live.values()} if self.groups else set()
+        self.groups = {name: number for name, number in self.groups.items() if number in held}
+
+    def _number_groups(self, record: Record, verdicts: list[tuple[RequestRef, Verdict]]) -> None:
+        """Groups with a row that takes effect get a number, in the order in which the record names them."""
+        if not len(record.group):
+            return
+        fresh = [verdict[2] for request, verdict in verdicts for _ in range(request.rows)]
+        used = {place for at, place in enumerate(record.group.tolist()) if not fresh or fresh[at]}
+        for place in sorted(used):
+            name = record.groups[place]
+            if name and name not in self.groups:
+                self.groups_given += 1
+                self.groups[name] = self.groups_given
 
     # ---------------------------------------------------------------- jobs
 
@@ -280,6 +304,7 @@ class Naive:
         self.live[key] = NaiveEntry(
             max(due, record.stamp, record.job_until), due, record.sequence, at, int(record.size[at]),
             int(record.crc[at]), *place, flags, number, rank=int(record.rank[at]) if len(record.rank) else 0,
+            group=self.groups.get(record.groups[int(record.group[at])], 0) if len(record.group) else 0,
         )  # fmt: skip
         self._wait(key, due, told)
         return Outcome.DONE

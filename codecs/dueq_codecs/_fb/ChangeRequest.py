@@ -420,8 +420,55 @@ class ChangeRequest(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
         return o == 0
 
+    # ChangeRequest
+    def Group(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # ChangeRequest
+    def GroupAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # ChangeRequest
+    def GroupLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def GroupIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
+        return o == 0
+
+    # ChangeRequest
+    def Groups(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # ChangeRequest
+    def GroupsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def GroupsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        return o == 0
+
 def ChangeRequestStart(builder):
-    builder.StartObject(22)
+    builder.StartObject(24)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -630,6 +677,30 @@ def ChangeRequestStartRankVector(builder, numElems):
 def StartRankVector(builder, numElems):
     return ChangeRequestStartRankVector(builder, numElems)
 
+def ChangeRequestAddGroup(builder, group):
+    builder.PrependUOffsetTRelativeSlot(22, flatbuffers.number_types.UOffsetTFlags.py_type(group), 0)
+
+def AddGroup(builder, group):
+    ChangeRequestAddGroup(builder, group)
+
+def ChangeRequestStartGroupVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartGroupVector(builder, numElems):
+    return ChangeRequestStartGroupVector(builder, numElems)
+
+def ChangeRequestAddGroups(builder, groups):
+    builder.PrependUOffsetTRelativeSlot(23, flatbuffers.number_types.UOffsetTFlags.py_type(groups), 0)
+
+def AddGroups(builder, groups):
+    ChangeRequestAddGroups(builder, groups)
+
+def ChangeRequestStartGroupsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartGroupsVector(builder, numElems):
+    return ChangeRequestStartGroupsVector(builder, numElems)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -668,6 +739,8 @@ class ChangeRequestT(object):
         keyed = False,
         patient = False,
         rank = None,
+        group = None,
+        groups = None,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -691,6 +764,8 @@ class ChangeRequestT(object):
         self.keyed = keyed  # type: bool
         self.patient = patient  # type: bool
         self.rank = rank  # type: Optional[List[int]]
+        self.group = group  # type: Optional[List[int]]
+        self.groups = groups  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -807,6 +882,17 @@ class ChangeRequestT(object):
                     self.rank.append(changeRequest.Rank(i))
             else:
                 self.rank = changeRequest.RankAsNumpy()
+        if not changeRequest.GroupIsNone():
+            if np is None:
+                self.group = []
+                for i in range(changeRequest.GroupLength()):
+                    self.group.append(changeRequest.Group(i))
+            else:
+                self.group = changeRequest.GroupAsNumpy()
+        if not changeRequest.GroupsIsNone():
+            self.groups = []
+            for i in range(changeRequest.GroupsLength()):
+                self.groups.append(changeRequest.Groups(i))
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -908,6 +994,22 @@ class ChangeRequestT(object):
                 for i in reversed(range(len(self.rank))):
                     builder.PrependUint16(self.rank[i])
                 rank = builder.EndVector()
+        if self.group is not None:
+            if np is not None and type(self.group) is np.ndarray:
+                group = builder.CreateNumpyVector(self.group)
+            else:
+                ChangeRequestStartGroupVector(builder, len(self.group))
+                for i in reversed(range(len(self.group))):
+                    builder.PrependUint16(self.group[i])
+                group = builder.EndVector()
+        if self.groups is not None:
+            groupslist = []
+            for i in range(len(self.groups)):
+                groupslist.append(builder.CreateString(self.groups[i]))
+            ChangeRequestStartGroupsVector(builder, len(self.groups))
+            for i in reversed(range(len(self.groups))):
+                builder.PrependUOffsetTRelative(groupslist[i])
+            groups = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -944,5 +1046,9 @@ class ChangeRequestT(object):
         ChangeRequestAddPatient(builder, self.patient)
         if self.rank is not None:
             ChangeRequestAddRank(builder, rank)
+        if self.group is not None:
+            ChangeRequestAddGroup(builder, group)
+        if self.groups is not None:
+            ChangeRequestAddGroups(builder, groups)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

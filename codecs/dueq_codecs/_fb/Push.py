@@ -186,8 +186,55 @@ class Push(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
         return o == 0
 
+    # Push
+    def Group(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Push
+    def GroupAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Push
+    def GroupLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def GroupIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        return o == 0
+
+    # Push
+    def Groups(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # Push
+    def GroupsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def GroupsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        return o == 0
+
 def PushStart(builder):
-    builder.StartObject(12)
+    builder.StartObject(14)
 
 def Start(builder):
     PushStart(builder)
@@ -288,6 +335,30 @@ def PushStartVersionVector(builder, numElems):
 def StartVersionVector(builder, numElems):
     return PushStartVersionVector(builder, numElems)
 
+def PushAddGroup(builder, group):
+    builder.PrependUOffsetTRelativeSlot(12, flatbuffers.number_types.UOffsetTFlags.py_type(group), 0)
+
+def AddGroup(builder, group):
+    PushAddGroup(builder, group)
+
+def PushStartGroupVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartGroupVector(builder, numElems):
+    return PushStartGroupVector(builder, numElems)
+
+def PushAddGroups(builder, groups):
+    builder.PrependUOffsetTRelativeSlot(13, flatbuffers.number_types.UOffsetTFlags.py_type(groups), 0)
+
+def AddGroups(builder, groups):
+    PushAddGroups(builder, groups)
+
+def PushStartGroupsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartGroupsVector(builder, numElems):
+    return PushStartGroupsVector(builder, numElems)
+
 def PushEnd(builder):
     return builder.EndObject()
 
@@ -317,6 +388,8 @@ class PushT(object):
         monoUs = 0,
         rank = None,
         version = None,
+        group = None,
+        groups = None,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -330,6 +403,8 @@ class PushT(object):
         self.monoUs = monoUs  # type: int
         self.rank = rank  # type: Optional[List[int]]
         self.version = version  # type: Optional[List[int]]
+        self.group = group  # type: Optional[List[int]]
+        self.groups = groups  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -389,6 +464,17 @@ class PushT(object):
                     self.version.append(push.Version(i))
             else:
                 self.version = push.VersionAsNumpy()
+        if not push.GroupIsNone():
+            if np is None:
+                self.group = []
+                for i in range(push.GroupLength()):
+                    self.group.append(push.Group(i))
+            else:
+                self.group = push.GroupAsNumpy()
+        if not push.GroupsIsNone():
+            self.groups = []
+            for i in range(push.GroupsLength()):
+                self.groups.append(push.Groups(i))
 
     # PushT
     def Pack(self, builder):
@@ -425,6 +511,22 @@ class PushT(object):
                 for i in reversed(range(len(self.version))):
                     builder.PrependUint64(self.version[i])
                 version = builder.EndVector()
+        if self.group is not None:
+            if np is not None and type(self.group) is np.ndarray:
+                group = builder.CreateNumpyVector(self.group)
+            else:
+                PushStartGroupVector(builder, len(self.group))
+                for i in reversed(range(len(self.group))):
+                    builder.PrependUint16(self.group[i])
+                group = builder.EndVector()
+        if self.groups is not None:
+            groupslist = []
+            for i in range(len(self.groups)):
+                groupslist.append(builder.CreateString(self.groups[i]))
+            PushStartGroupsVector(builder, len(self.groups))
+            for i in reversed(range(len(self.groups))):
+                builder.PrependUOffsetTRelative(groupslist[i])
+            groups = builder.EndVector()
         PushStart(builder)
         if self.topic is not None:
             PushAddTopic(builder, topic)
@@ -444,5 +546,9 @@ class PushT(object):
             PushAddRank(builder, rank)
         if self.version is not None:
             PushAddVersion(builder, version)
+        if self.group is not None:
+            PushAddGroup(builder, group)
+        if self.groups is not None:
+            PushAddGroups(builder, groups)
         push = PushEnd(builder)
         return push

@@ -574,8 +574,55 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
         return o == 0
 
+    # Record
+    def Group(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Record
+    def GroupAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Record
+    def GroupLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def GroupIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        return o == 0
+
+    # Record
+    def Groups(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # Record
+    def GroupsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def GroupsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        return o == 0
+
 def RecordStart(builder):
-    builder.StartObject(27)
+    builder.StartObject(29)
 
 def Start(builder):
     RecordStart(builder)
@@ -850,6 +897,30 @@ def RecordStartRankVector(builder, numElems):
 def StartRankVector(builder, numElems):
     return RecordStartRankVector(builder, numElems)
 
+def RecordAddGroup(builder, group):
+    builder.PrependUOffsetTRelativeSlot(27, flatbuffers.number_types.UOffsetTFlags.py_type(group), 0)
+
+def AddGroup(builder, group):
+    RecordAddGroup(builder, group)
+
+def RecordStartGroupVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartGroupVector(builder, numElems):
+    return RecordStartGroupVector(builder, numElems)
+
+def RecordAddGroups(builder, groups):
+    builder.PrependUOffsetTRelativeSlot(28, flatbuffers.number_types.UOffsetTFlags.py_type(groups), 0)
+
+def AddGroups(builder, groups):
+    RecordAddGroups(builder, groups)
+
+def RecordStartGroupsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartGroupsVector(builder, numElems):
+    return RecordStartGroupsVector(builder, numElems)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -893,6 +964,8 @@ class RecordT(object):
         jobAction = 0,
         keyed = False,
         rank = None,
+        group = None,
+        groups = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -921,6 +994,8 @@ class RecordT(object):
         self.jobAction = jobAction  # type: int
         self.keyed = keyed  # type: bool
         self.rank = rank  # type: Optional[List[int]]
+        self.group = group  # type: Optional[List[int]]
+        self.groups = groups  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1078,6 +1153,17 @@ class RecordT(object):
                     self.rank.append(record.Rank(i))
             else:
                 self.rank = record.RankAsNumpy()
+        if not record.GroupIsNone():
+            if np is None:
+                self.group = []
+                for i in range(record.GroupLength()):
+                    self.group.append(record.Group(i))
+            else:
+                self.group = record.GroupAsNumpy()
+        if not record.GroupsIsNone():
+            self.groups = []
+            for i in range(record.GroupsLength()):
+                self.groups.append(record.Groups(i))
 
     # RecordT
     def Pack(self, builder):
@@ -1225,6 +1311,22 @@ class RecordT(object):
                 for i in reversed(range(len(self.rank))):
                     builder.PrependUint16(self.rank[i])
                 rank = builder.EndVector()
+        if self.group is not None:
+            if np is not None and type(self.group) is np.ndarray:
+                group = builder.CreateNumpyVector(self.group)
+            else:
+                RecordStartGroupVector(builder, len(self.group))
+                for i in reversed(range(len(self.group))):
+                    builder.PrependUint16(self.group[i])
+                group = builder.EndVector()
+        if self.groups is not None:
+            groupslist = []
+            for i in range(len(self.groups)):
+                groupslist.append(builder.CreateString(self.groups[i]))
+            RecordStartGroupsVector(builder, len(self.groups))
+            for i in reversed(range(len(self.groups))):
+                builder.PrependUOffsetTRelative(groupslist[i])
+            groups = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1271,5 +1373,9 @@ class RecordT(object):
         RecordAddKeyed(builder, self.keyed)
         if self.rank is not None:
             RecordAddRank(builder, rank)
+        if self.group is not None:
+            RecordAddGroup(builder, group)
+        if self.groups is not None:
+            RecordAddGroups(builder, groups)
         record = RecordEnd(builder)
         return record

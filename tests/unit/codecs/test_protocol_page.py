@@ -6,7 +6,9 @@ import re
 import runpy
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dueq import ids, limits
@@ -109,10 +111,12 @@ def test_columns_of_an_operation(row: Row) -> None:
             "size": SAMPLES["u32"],
             "crc": SAMPLES["u32"],
         }
-        values = {name: types.get(name, SAMPLES["u64"])(1) for name in columns}
+        values: dict[str, Any] = {name: types.get(name, SAMPLES["u64"])(1) for name in columns}
+        if "group" in values:
+            values |= {"group": np.zeros(1, np.uint16), "groups": ("a",)}
         return fault_of_request(messages.ChangeRequest(1, kind, "t", 1, bytes(16), 1, 0, **values, **job))  # type: ignore[arg-type]
 
-    optional = {"upload", "rank"} if kind == kind.INSERT else set()
+    optional = {"upload", "rank", "group"} if kind == kind.INSERT else set()
     assert fault(*said) is None
     assert fault(*[name for name in said if name not in optional]) is None
     for name in set(REQUEST_COLUMNS) - set(said) - {"token"}:

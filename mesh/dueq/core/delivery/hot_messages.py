@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from dueq.core.ports.entry import Entries
+from dueq.core.state.group_table import GroupTable
 from dueq_codecs.records import U64
 
 
@@ -21,4 +22,13 @@ class HotMessages(Protocol):
 
     def unknown_from(self, until_ms: int) -> int | None:
         """Return the first class of which something that waits until then may be only on disk; None: there is none."""
+        ...
+
+    def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
+        """Return the same of the classes from `first` on, up to the one before `behind`."""
+        ...
+
+    @property
+    def groups(self) -> GroupTable:
+        """The groups of messages, for reading only."""
         ...

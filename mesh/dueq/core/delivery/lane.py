@@ -109,8 +109,8 @@ class Lane:
     def __init__(self, partition: LedPartition, turns: Turns) -> None:
         self.partition = partition
         self.uid = partition.uid
-        self.queue = turns.queue(partition.timeline)
         self.leases = LeaseTable()
+        self.queue = turns.queue(partition.timeline, self.leases)
         self.prepared = Prepared(self.uid, self.leases)
         self.act_us = NEVER_US
         self._pending: list[_Batch] = []

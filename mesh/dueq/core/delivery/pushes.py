@@ -21,7 +21,7 @@ from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push
-from dueq_codecs.records import U32, U64
+from dueq_codecs.records import NO_U16, U16, U32, U64
 
 
 class Leaving(NamedTuple):
@@ -135,7 +135,22 @@ def build(
         mono_us=now.mono_us,
         **more_of(entries)._asdict(),
     )
+    push.groups, push.group = _groups_of(leaving)
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
+
+
+def _groups_of(leaving: Leaving) -> tuple[tuple[str, ...], U16]:
+    """Return the names of the groups of what leaves, and the place of each row's among them; empty: there are none."""
+    entries = leaving.entries
+    if not is_wide(entries) or not entries["group"].any():
+        return (), NO_U16
+    tables = [lane.partition.timeline.groups for lane in leaving.lanes]
+    places: dict[str, int] = {}
+    column = [
+        places.setdefault(tables[lane].name_of(number) or "", len(places))
+        for lane, number in zip(leaving.lane.tolist(), entries["group"].tolist(), strict=True)
+    ]
+    return tuple(places), np.array(column, np.uint16)
 
 
 def _is_first(leaving: Leaving) -> bool:

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from dueq.core.delivery.due_queue import DueQueue
+from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.delivery.hot_messages import HotMessages
+from dueq.core.delivery.leases import LeaseTable
 from dueq.core.delivery.priority_queue import PriorityQueue
 from dueq.core.ports.entry import NO_ENTRIES, Entries, joined
 from dueq.core.state.priority import ranks_of
@@ -135,8 +137,8 @@ class Turns(Protocol):
     @property
     def strict(self) -> bool: ...
 
-    def queue(self, messages: HotMessages) -> WaitingQueue:
-        """Return an empty queue for a partition that is led from now on."""
+    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
+        """Return an empty queue for a partition that is led from now on, and has these leases."""
         ...
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
@@ -150,7 +152,7 @@ class TimelineTurns:
     looks_ahead: Final = True
     strict: Final = False
 
-    def queue(self, messages: HotMessages) -> WaitingQueue:
+    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
         """Return an empty queue."""
         return DueQueue(messages.rows)
 
@@ -162,24 +164,27 @@ class TimelineTurns:
         """
         free = demand.free
         for until_ms in (demand.mesh_ms, demand.ahead_ms):
-            free = self._share(lanes, until_ms, free, picks)
+            free = _share(lanes, until_ms, free, picks)
         if picks.entries or demand.recording:
-            self._share(lanes, demand.gather_ms, free // 2, picks)
+            _share(lanes, demand.gather_ms, free // 2, picks)
 
-    def _share(self, lanes: list[Queued], until_ms: int, free: int, picks: Picks) -> int:
-        """Take up to `free` messages from the queues in even shares; returns what is left of `free`.
 
-        The lane whose head has waited longest comes first, so that little credit starves none.
-        """
-        while free > 0:
-            ready = [lane for lane in lanes if lane.queue.head_ms <= until_ms and picks.room(lane.uid) > 0]
-            if not ready:
-                break
-            ready.sort(key=lambda lane: lane.queue.head_ms)
-            share = max(1, free // len(ready))
-            for lane in ready[:free]:
-                free -= picks.take(lane, until_ms, share)
-        return free
+def _share(lanes: list[Queued], until_ms: int, free: int, picks: Picks) -> int:
+    """Take up to `free` messages from the queues in even shares; returns what is left of `free`.
+
+    The lane whose head has waited longest comes first, so that little credit starves none.
+    """
+    while free > 0:
+        ready = [lane for lane in lanes if lane.queue.head_ms <= until_ms and picks.room(lane.uid) > 0]
+        if not ready:
+            break
+        ready.sort(key=lambda lane: lane.queue.head_ms)
+        share = max(1, free // len(ready))
+        taken = sum(picks.take(lane, until_ms, share) for lane in ready[:free])
+        free -= taken
+        if not taken:
+            break  # what is ready waits for something else than credit
+    return free
 
 
 class PriorityTurns:
@@ -191,7 +196,7 @@ class PriorityTurns:
     looks_ahead: Final = False
     strict: Final = True
 
-    def queue(self, messages: HotMessages) -> WaitingQueue:
+    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
         """Return an empty queue."""
         return PriorityQueue(messages)
 
@@ -216,8 +221,27 @@ class PriorityTurns:
             at += len(entries)
 
 
+class FairTurns:
+    """Groups take turns inside each partition; partitions in even shares. Only what is ready."""
+
+    looks_ahead: Final = False
+    strict: Final = True
+
+    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
+        """Return an empty queue."""
+        return FairQueue(messages, leases)
+
+    def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
+        """Choose ready messages."""
+        _share(lanes, demand.mesh_ms, demand.free, picks)
+
+
 TIMELINE_TURNS: Final = TimelineTurns()
-TURNS: Final[dict[str, Turns]] = {"timeline": TIMELINE_TURNS, "priority": PriorityTurns()}
+TURNS: Final[dict[str, Turns]] = {
+    "timeline": TIMELINE_TURNS,
+    "priority": PriorityTurns(),
+    "fair": FairTurns(),
+}
 """By kind of topic."""
 
 

@@ -24,6 +24,7 @@ from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied, RequestResult
 from dueq.core.turn.context import Context, EndOfTurn
 from dueq.instant import Now
+from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
 from dueq_codecs.records import Record, RecordKind, RequestRef
 from dueq_codecs.rules import batch_key, level_of
@@ -218,6 +219,7 @@ class Proposals:
                 record.rank = _joined(
                     [r.rank if len(r.rank) else np.zeros(r.rows, np.uint16) for r in requests]
                 )
+            record.groups, record.group = joined_groups(requests)
             return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
         record.first = _joined([r.first for r in requests])
         record.target_sequence = _joined([r.target_sequence for r in requests])

@@ -15,6 +15,7 @@ from dueq import limits
 from dueq.core.ports.membership import Topic
 from dueq.core.state.order import order_of
 from dueq.instant import Now
+from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
@@ -59,6 +60,8 @@ def check_change(
         return invalid(f"a request has 1 to {limits.REQUEST_ROWS_MAX} rows, not {request.rows}")
     if len(request.rank) and not order_of(topic.kind).has_ranks:
         return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
+    if len(request.group) and (refusal := _check_groups(request, topic)) is not None:
+        return refusal
     if request.sequence < 1:
         return invalid(f"request sequences count from 1, not {request.sequence}")
     if request.kind == RecordKind.INSERT:
@@ -66,6 +69,19 @@ def check_change(
     if bodies:
         return invalid(f"{request.kind.name} takes no payload")
     return _check_job(request, now) or _check_targets(request, topic, now)
+
+
+def _check_groups(request: ChangeRequest, topic: Topic) -> Refusal | None:
+    if not order_of(topic.kind).has_groups:
+        return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no groups")
+    if len(set(request.groups)) < len(request.groups):
+        return invalid("a request names each of its groups once")
+    try:
+        for name in request.groups:
+            check_group(name)
+    except GroupRefused as refused:
+        return invalid(str(refused))
+    return None
 
 
 def _check_job(request: ChangeRequest, now: Now) -> Refusal | None:

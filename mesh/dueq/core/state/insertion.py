@@ -6,17 +6,22 @@ import numpy as np
 
 from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, WIDE, Entries, State, block_starts
 from dueq.limits import BLOCK_BYTES
-from dueq_codecs.records import Record
+from dueq_codecs.records import NO_U32, U32, Record
 from dueq_codecs.rules import first_instants
 
 
-def inserted_entries(record: Record, job: int = 0) -> Entries:
-    """Return one waiting entry per row of an INSERT, in row order; `job` is the number of its job, 0 for none.
+def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entries:
+    """Return one waiting entry per row of an INSERT, in row order.
+
+    Args:
+        record: the record.
+        job: number of its job; 0: none.
+        groups: the number of each of its groups.
 
     `block_rows` counts the rows whose bytes are in the block: those with an upload are not among them.
     """
     count = record.rows
-    rows = np.zeros(count, WIDE if len(record.rank) else ENTRY)
+    rows = np.zeros(count, WIDE if len(record.rank) or len(record.group) else ENTRY)
     rows["wait_at"] = rows["first"] = first_instants(record.due, record.stamp, record.job_until)
     rows["due"] = record.due
     rows["sequence"] = record.sequence
@@ -28,6 +33,8 @@ def inserted_entries(record: Record, job: int = 0) -> Entries:
         rows["row"] = np.arange(count, dtype=np.uint16)
     if len(record.rank):
         rows["rank"] = record.rank
+    if len(record.group):
+        rows["group"] = groups[record.group]
     _place(record, rows)
     if record.keyed:
         rows["flags"] |= FLAG_KEYED

@@ -37,7 +37,7 @@ from dueq.core.state.table import OnDisk, Table
 from dueq.core.state.window import Window
 from dueq.errors import UnknownVersion
 from dueq.limits import DELAY_MS_MAX
-from dueq_codecs.records import LEVEL_OF_KINDS, U8, U64, JobState, Outcome, Record, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, NO_U32, U8, U32, U64, JobState, Outcome, Record, RecordKind
 
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
@@ -62,6 +62,7 @@ class LiveMessages:
         self.window = window
         self.forecast = tables.forecast
         self.jobs = tables.jobs
+        self._groups = tables.groups
         self._counting = tables.counting
         self.scheduled = scheduled
         self.leased = 0
@@ -83,7 +84,8 @@ class LiveMessages:
 
     def insert(self, record: Record, chosen: Index | None, job: int, applied: Applied) -> None:
         """Apply an INSERT of the job with this number; the payloads of rows not `chosen` are garbage at once."""
-        rows = self.table.fitting(inserted_entries(record, job))
+        groups = self._group_numbers(record, chosen)
+        rows = self.table.fitting(inserted_entries(record, job, groups))
         if chosen is not None:
             kept = np.zeros(len(rows), np.bool_)
             kept[chosen] = True
@@ -97,6 +99,13 @@ class LiveMessages:
         self.scheduled += len(rows)
         self._count(rows, 1, 0)
         applied.waiting = self.window.begin(rows)
+
+    def _group_numbers(self, record: Record, chosen: Index | None) -> U32:
+        """Return the number of each group of an INSERT that has a row that takes effect."""
+        if not len(record.group):
+            return NO_U32
+        used = np.unique(record.group if chosen is None else record.group[chosen])
+        return self._groups.numbers(record.groups, used.tolist())
 
     def lease(self, record: Record, slots: Slots, applied: Applied) -> None:
         """Apply a LEASE."""

@@ -7,6 +7,7 @@ ready is no replicated state.
     kind        class               what is next
     timeline    there is only one   its head
     priority    the rank            the head of the smallest rank whose head is ready
+    fair        group and rank      that of the group whose turn it is: the head of its smallest rank that is ready
 
 A kind says here what is a function of the log: which class a message is of, and which of them are in memory
 (`Window`). Whose turn it is among messages that are ready is the leader's, and volatile: `core/delivery/turns.py`.
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from dueq.core.ports.entry import Entries
+from dueq.core.state.fair import FairOrder
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.priority import PriorityOrder
 from dueq.core.state.window import HotWindow, Window
@@ -31,6 +33,7 @@ class Order(Protocol):
         kind: as the topic names it.
         class_bytes: length of a class in the keys of the index, big-endian; 0: there is only one class.
         has_ranks: messages may be given a rank.
+        has_groups: messages may be given a group.
     """
 
     @property
@@ -39,6 +42,8 @@ class Order(Protocol):
     def class_bytes(self) -> int: ...
     @property
     def has_ranks(self) -> bool: ...
+    @property
+    def has_groups(self) -> bool: ...
 
     def classes(self, rows: Entries) -> U64 | None:
         """Return the class of each row; None: all are of the one class (then nobody pays for classes)."""
@@ -60,6 +65,7 @@ class TimelineOrder:
     kind: Final = "timeline"
     class_bytes: Final = 0
     has_ranks: Final = False
+    has_groups: Final = False
 
     def classes(self, rows: Entries) -> U64 | None:
         """None: there is one class."""
@@ -71,7 +77,7 @@ class TimelineOrder:
 
 
 TIMELINE: Final = TimelineOrder()
-ORDERS: Final[dict[str, Order]] = {order.kind: order for order in (TIMELINE, PriorityOrder())}
+ORDERS: Final[dict[str, Order]] = {order.kind: order for order in (TIMELINE, PriorityOrder(), FairOrder())}
 """By kind of topic. A new kind is a line here and one in `core/delivery/turns.py`."""
 
 

@@ -16,6 +16,7 @@ from dueq.core.ports.tables import Tables
 from dueq.core.state import dedup
 from dueq.core.state.dedup import Deduplication, DedupLimits
 from dueq.core.state.forecast import Forecast
+from dueq.core.state.group_table import GroupTable
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.side_table import Count, RecordTable, SideTable
 from dueq.core.state.summary import Summary
@@ -52,8 +53,9 @@ class SideTables:
         self.job_dedup = self._enter("job_answers", b"a", Deduplication(dedup.JOB_DEDUP_LIMITS))
         self.jobs = self._enter("jobs", b"j", JobTable(*place, summary.jobs_given))
         self.forecast = self._enter("hours", b"f", Forecast(summary.far))
+        self.groups = self._enter("groups", b"q", GroupTable())
         self.of_kind[RecordKind.JOB] = self.jobs
-        self.counting: tuple[Count, ...] = (self.jobs.count,)
+        self.counting: tuple[Count, ...] = (self.jobs.count, self.groups.count)
         if self._rows:
             unknown = ", ".join(repr(tag.decode("latin-1")) for tag in sorted(self._rows))
             raise UnknownVersion(f"there are rows of side tables that this build does not know: {unknown}")

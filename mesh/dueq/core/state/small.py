@@ -5,7 +5,7 @@ unpacked into a list, changed as Python changes things, and packed again. At a f
 records have one row, so this is what a broker mostly does; the rules are those of `live`, and a test holds the two
 together: the same histories, each applied by both.
 
-What is out of the ordinary (jobs, uploads, several payload blocks, a message named twice, or one that is not in
+What is out of the ordinary (jobs, groups, uploads, several payload blocks, a message named twice, or one that is not in
 memory) is left to `live`: `apply` says so before it has changed anything.
 """
 
@@ -37,9 +37,12 @@ _NOBODY: Final = bytes(16)
 _STATE_AT: Final = 82
 assert ENTRY.fields is not None
 assert ENTRY.fields["state"][1] == _STATE_AT
+_GROUP: Final = Struct("<I")
+_GROUP_AT: Final = 92
 _VERSION: Final = Struct("<Q")
 _VERSION_AT: Final = 96
 assert WIDE.fields is not None
+assert WIDE.fields["group"][1] == _GROUP_AT
 assert WIDE.fields["version"][1] == _VERSION_AT
 _DONE: Final = tuple(np.zeros(rows, np.uint8) for rows in range(FEW + 1))
 for _outcomes in _DONE:
@@ -97,7 +100,7 @@ class SmallRecords:
         if record.kind == RecordKind.MOVE and record.version >= LEVEL_OF_KINDS and self._width == _BYTES:
             return None  # which makes the table wide
         rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * self._width)) for slot in slots]
-        if not rows or any(row[_JOB] for row in rows):
+        if not rows or any(row[_JOB] for row in rows) or self._have_groups(slots):
             return None
         outcomes = change(record, slots, rows)
         if self._waiting:
@@ -111,6 +114,12 @@ class SmallRecords:
                 applied.refused = np.array(outcomes, np.uint64)
             return NO_U8
         return np.array(outcomes, np.uint8) if any(outcomes) else _DONE[count]
+
+    def _have_groups(self, slots: list[int]) -> bool:
+        """Whether a message has a group, whose messages are counted."""
+        if self._width == _BYTES:
+            return False
+        return any(_GROUP.unpack_from(self._cells, slot * self._width + _GROUP_AT)[0] for slot in slots)
 
     def _look(self) -> None:
         """Look at the table's columns anew: it has grown."""
@@ -126,7 +135,13 @@ class SmallRecords:
     def _insert(self, record: Record, applied: Applied) -> U8 | None:
         sizes = record.size.tolist()
         count = len(sizes)
-        if record.job or len(record.upload) or len(record.rank) or (count > 1 and sum(sizes) > BLOCK_BYTES):
+        if (
+            record.job
+            or len(record.upload)
+            or len(record.rank)
+            or len(record.group)
+            or (count > 1 and sum(sizes) > BLOCK_BYTES)
+        ):
             return None
         table, forecast, stamp = self._table, self._forecast, record.stamp
         key = record.sequence << 16

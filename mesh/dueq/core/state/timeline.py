@@ -28,6 +28,7 @@ from dueq.core.state.checkpoint import low_water_of, write_rows
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
 from dueq.core.state.entry_rows import Slots
+from dueq.core.state.group_table import GroupTable
 from dueq.core.state.live import Index, LiveMessages
 from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
@@ -168,6 +169,15 @@ class Timeline:
     def unknown_from(self, until_ms: int) -> int | None:
         """Return the first class of which something that waits until then may be only on disk; None: there is none."""
         return self._window.unknown_from(until_ms)
+
+    def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
+        """Return the same of the classes from `first` on, up to the one before `behind`."""
+        return self._window.unknown_in(first, behind, until_ms)
+
+    @property
+    def groups(self) -> GroupTable:
+        """The groups of messages; for reading only."""
+        return self._tables.groups
 
     @property
     def memory_rows(self) -> int:

@@ -61,6 +61,10 @@ class Window(ABC):
         """Return the first class of which something that waits until then may be only on disk; None: there is none."""
 
     @abstractmethod
+    def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
+        """Return the same of the classes from `first` on, up to the one before `behind`."""
+
+    @abstractmethod
     def mask(self, rows: Entries) -> Mask | None:
         """Return which rows lie inside, None for all of them."""
 
@@ -157,6 +161,9 @@ class HotWindow(Window):
 
     def unknown_from(self, until_ms: int) -> int | None:
         return ONE_CLASS if self.end is not None and self.end[0] <= until_ms else None
+
+    def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
+        return self.unknown_from(until_ms)
 
     def holds(self, wait_at: int, key: int) -> bool:
         """Whether one position lies inside."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import ENTRY, WIDE
-from dueq.core.state import answers, dedup, job, summary
+from dueq.core.state import answers, dedup, group_table, job, summary
 from dueq.core.state.side_tables import SideTables
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.format import FORMAT
@@ -48,7 +48,7 @@ def test_every_tag_of_a_key_is_there() -> None:
     assert listed
     tags = set(re.findall(r"\buid (\w)\b", listed[0]))
     side = set(SideTables({}, summary.Summary(), (0, 1), dedup.DEDUP_LIMITS).tags.values())
-    assert len(side) == 4, "no two have one tag"
+    assert len(side) == 5, "no two have one tag"
     assert side <= layout.TABLE_TAGS
     assert {row["tag"].strip("`") for row in table("Keys", "tag")} == tags | {tag.decode() for tag in side}
 
@@ -106,6 +106,7 @@ def test_entries() -> None:
         ("Checkpoints", summary._WITH_LEVEL, summary._WITH_LEVEL_VERSION),
         ("Answers", answers._ROW, None),
         ("Jobs", job._ROW, job._ROW_VERSION),
+        ("Groups", group_table._HEAD, group_table._ROW_VERSION),
     ],
 )
 def test_the_rows_that_the_core_packs(title: str, form: struct.Struct, version: int | None) -> None:

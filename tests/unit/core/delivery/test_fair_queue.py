@@ -1,0 +1,192 @@
+"""Whose turn it is among groups: counted in messages that come out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from dueq.core.delivery.due_queue import NEVER_MS
+from dueq.core.delivery.fair_queue import FairQueue
+from dueq.core.delivery.leases import NEVER_US, LeaseTable, Phase
+from dueq.core.ports.entry import WIDE, Entries, State, joined, keys_of
+from dueq.core.state.group_table import GroupTable
+from dueq_codecs.groups import GroupSettings
+from dueq_codecs.records import U64
+
+NOW = 1_000
+
+
+class Story:
+    """A queue and the messages in it, all of them in memory unless `unknown` says otherwise."""
+
+    def __init__(self, **settings: GroupSettings) -> None:
+        self.groups = GroupTable()
+        self.leases = LeaseTable()
+        self.queue = FairQueue(self, self.leases)
+        self.entries: dict[int, Entries] = {}
+        self.unknown: int | None = None
+        for name, each in settings.items():
+            self.set(name.replace("_", "."), each)
+
+    def set(self, name: str, settings: GroupSettings) -> None:
+        self.groups.numbers([name], [0])
+        group = self.groups.by_name[name]
+        group.settings = settings
+        self.groups.limited[name] = group
+
+    def rows(self, keys: U64) -> Entries:
+        return joined([self.entries.get(int(key), np.zeros(1, WIDE)) for key in keys])
+
+    def end_of(self, of: int) -> tuple[int, int] | None:
+        return None
+
+    def unknown_from(self, until_ms: int) -> int | None:
+        return self.unknown
+
+    def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
+        return self.unknown if self.unknown is not None and first <= self.unknown < behind else None
+
+    def wait(self, group: str, count: int = 1, rank: int = 0, at: int = NOW) -> list[int]:
+        """Let messages of a group wait; returns their keys."""
+        number = int(self.groups.numbers([group], [0])[0])
+        rows = np.zeros(count, WIDE)
+        rows["state"], rows["wait_at"], rows["group"], rows["rank"] = State.WAITING, at, number, rank
+        rows["sequence"] = np.arange(count) + len(self.entries) + 1
+        for row in np.split(rows, count):
+            self.entries[int(keys_of(row)[0])] = row
+        self.groups.count(rows, 1, 0)
+        self.queue.add(rows)
+        return keys_of(rows).tolist()
+
+    def pop(self, count: int, now: int = NOW) -> str:
+        """Take messages out, and lease them; returns the groups in order."""
+        found = self.queue.pop(now, count, self.leases.slot_of.keys())
+        if not len(found):
+            return ""
+        self.leases.add(found, 1, 7, Phase.PROPOSED, NEVER_US)
+        return " ".join(self.groups.name_of(number) or "-" for number in found["group"].tolist())
+
+    def end(self, keys: Iterable[int]) -> None:
+        """Let leases end."""
+        for key in keys:
+            self.leases.remove(self.leases.find(np.array([key], np.uint64)), [key])
+
+
+def test_groups_take_turns_however_many_messages_one_has() -> None:
+    story = Story()
+    story.wait("a", 100)
+    story.wait("b", 2)
+    story.wait("c", 1)
+    assert story.pop(8) == "a b c a b a a a"
+
+
+def test_a_group_that_comes_later_waits_for_one_turn_of_the_others() -> None:
+    story = Story()
+    story.wait("a", 50)
+    story.wait("b", 50)
+    assert story.pop(3) == "a b a"
+    story.wait("c")
+    assert story.pop(3) == "b a c"
+
+
+def test_a_group_gets_as_many_messages_as_its_weight_is_when_it_is_its_turn() -> None:
+    story = Story(a=GroupSettings(weight=3))
+    story.wait("a", 50)
+    story.wait("b", 50)
+    assert story.pop(8) == "a a a b a a a b"
+
+
+def test_each_level_takes_turns_on_its_own() -> None:
+    """Many groups below one share what that one gets."""
+    story = Story()
+    for name in ("big.x", "big.y", "big.z"):
+        story.wait(name, 20)
+    story.wait("small", 20)
+    assert story.pop(8) == "big.x small big.y small big.z small big.x small"
+
+
+def test_what_is_a_groups_own_takes_turns_with_the_groups_below_it() -> None:
+    story = Story()
+    story.wait("a", 5)
+    story.wait("a.b", 5)
+    assert story.pop(4) == "a a.b a a.b"
+
+
+def test_messages_without_a_group_are_one_group() -> None:
+    story = Story()
+    story.wait("", 5)
+    story.wait("a", 5)
+    assert story.pop(4) == "- a - a"
+
+
+def test_inside_a_group_the_smallest_rank_goes_first_and_the_soonest_of_a_rank() -> None:
+    story = Story()
+    story.wait("a", 1, rank=5, at=NOW - 9)
+    story.wait("a", 1, rank=1, at=NOW)
+    story.wait("a", 1, rank=1, at=NOW - 5)
+    found = story.queue.pop(NOW, 3, {}.keys())
+    assert list(zip(found["rank"].tolist(), found["wait_at"].tolist(), strict=True)) == [
+        (1, NOW - 5), (1, NOW), (5, NOW - 9),
+    ]  # fmt: skip
+
+
+def test_a_group_whose_consumers_hold_as_many_as_they_may_is_passed_over_until_a_lease_ends() -> None:
+    story = Story(a=GroupSettings(max_unacked=2))
+    keys = story.wait("a", 9)
+    story.wait("b", 3)
+    assert story.pop(9) == "a b a b b"
+    assert story.pop(9) == ""
+    assert story.queue.head_ms <= NOW, "something is ready"
+    story.end(keys[:1])
+    assert story.pop(9) == "a"
+
+
+def test_a_limit_of_a_level_counts_all_groups_below_it() -> None:
+    story = Story(a=GroupSettings(max_unacked=3))
+    story.wait("a.x", 9)
+    story.wait("a.y", 9)
+    assert Counter(story.pop(20).split()) == {"a.x": 2, "a.y": 1}
+
+
+def test_a_paused_group_keeps_its_messages_and_the_groups_below_it_too() -> None:
+    story = Story(a=GroupSettings(paused=True))
+    story.wait("a", 2)
+    story.wait("a.b", 2)
+    story.wait("c", 2)
+    assert story.pop(9) == "c c"
+    story.set("a", GroupSettings())
+    assert Counter(story.pop(9).split()) == {"a": 2, "a.b": 2}
+
+
+def test_a_group_of_which_something_earlier_may_be_only_on_disk_is_passed_over() -> None:
+    story = Story()
+    story.wait("a", 2, rank=4)
+    story.wait("b", 2)
+    story.unknown = story.groups.by_name["a"].number << 16 | 2
+    assert story.pop(9) == "b b"
+    story.unknown = None
+    assert story.pop(9) == "a a"
+
+
+def test_what_is_not_due_or_gone_or_spoken_for_does_not_come_out() -> None:
+    story = Story()
+    gone, taken, moved = story.wait("a", 3)
+    story.wait("a", 1, at=NOW + 5)
+    del story.entries[gone]
+    story.entries[moved]["wait_at"] = NOW + 9
+    found = story.queue.pop(NOW, 9, {taken: None}.keys())
+    assert not len(found)
+    assert story.queue.head_ms == NOW + 5
+    assert story.pop(9, NOW + 5) == "a"
+    assert story.queue.head_ms == NEVER_MS
+
+
+def test_a_group_that_was_forgotten_leaves_nothing_behind() -> None:
+    story = Story()
+    (key,) = story.wait("a")
+    story.groups.count(story.entries.pop(key), -1, 0)
+    story.groups.expire(0, 0)
+    assert story.pop(9) == ""
+    assert len(story.queue) == 0
