@@ -16,6 +16,7 @@ import numpy as np
 from dueq import ids, limits
 from dueq.client.core.changing.joined import Joined
 from dueq.errors import InvalidRequest
+from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.keys import KEY_BYTES_MAX, PREFIX_BYTES_MAX, with_key
 from dueq_codecs.records import NO_U16, U16, U32, U64
 
@@ -24,7 +25,7 @@ Due = int | datetime | timedelta
 Seconds = float | timedelta
 
 ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
-KINDS: Final = ("timeline", "priority")
+KINDS: Final = ("timeline", "priority", "fair")
 SECONDS_BELOW: Final = 10**11
 """An int below this is a date before 1973 in milliseconds, but a plausible date in seconds."""
 
@@ -124,6 +125,38 @@ def _rank(rank: object) -> int:
     if not 0 <= rank <= limits.RANK_MAX:
         raise InvalidRequest(f"a rank is between 0 and {limits.RANK_MAX}, not {rank}")
     return rank
+
+
+def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple[U16, tuple[str, ...]]:
+    """Check groups and return the place of each row's among their names, and these; empty when no row has one.
+
+    Args:
+        groups: one per row (None or "": it has none), or a single one for all; None when there are none.
+        rows: how many there must be.
+
+    Raises:
+        InvalidRequest: one is no str or no valid name; or a wrong count.
+    """
+    listed = [groups] * rows if groups is None or isinstance(groups, str) else list(groups)
+    if len(listed) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} groups, not {len(listed)}")
+    places: dict[str, int] = {}
+    column = [places.setdefault(_group(row, group), len(places)) for row, group in enumerate(listed)]
+    if not any(places):
+        return NO_U16, ()
+    return np.array(column, np.uint16), tuple(places)
+
+
+def _group(row: int, group: str | None) -> str:
+    if group is None:
+        return ""
+    if not isinstance(group, str):
+        raise InvalidRequest(f"row {row}: a group is a str, not {type(group).__name__}: {group!r:.80}")
+    try:
+        check_group(group)
+    except GroupRefused as refused:
+        raise InvalidRequest(f"row {row}: {refused}") from None
+    return group
 
 
 def payload_columns(payloads: Sequence[Payload], keys: list[bytes] | None = None) -> PayloadColumns:

@@ -12,6 +12,7 @@ from dueq.client.arguments import Due, Payload
 from dueq.errors import InvalidRequest
 
 _END: Final = object()
+_COLUMNS: Final = ("due", "key", "rank", "group")
 
 
 @dataclass(slots=True)
@@ -20,7 +21,7 @@ class Batch:
 
     Attributes:
         first: the place of its first row among all.
-        payloads, dues, keys, ranks: its columns; without keys all are None, without ranks all are 0.
+        payloads, dues, keys, ranks, groups: its columns; without keys or groups all are None, without ranks all are 0.
         size: bytes of its payloads.
     """
 
@@ -29,6 +30,7 @@ class Batch:
     dues: list[Due] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
     size: int = 0
 
     def has_room(self, size: int) -> bool:
@@ -42,6 +44,7 @@ def batches(
     dues: Due | Iterable[Due],
     keys: Iterable[str | None] | None = None,
     ranks: int | Iterable[int] | None = None,
+    groups: str | Iterable[str | None] | None = None,
 ) -> Iterator[Batch]:
     """Yield the rows in order. At most one row is taken from the iterators ahead of a batch.
 
@@ -56,11 +59,12 @@ def batches(
         iter(dues) if isinstance(dues, Iterable) and not isinstance(dues, str) else repeat(dues),
         repeat(None) if keys is None else iter(keys),
         iter(ranks) if isinstance(ranks, Iterable) else repeat(ranks or 0),
+        repeat(groups) if groups is None or isinstance(groups, str) else iter(groups),
     )
     batch, fault = Batch(0), None
     while True:
         try:
-            payload, due, key, rank = next(rows)
+            payload, due, key, rank, group = next(rows)
         except StopIteration:
             break
         except Exception as error:
@@ -74,6 +78,7 @@ def batches(
         batch.dues.append(due)
         batch.keys.append(key)
         batch.ranks.append(rank)
+        batch.groups.append(group)
         batch.size += size
     if batch.payloads:
         yield batch
@@ -81,18 +86,12 @@ def batches(
         raise fault
 
 
-def _rows(
-    payloads: Iterator[Payload], dues: Iterator[Any], keys: Iterator[Any], ranks: Iterator[Any]
-) -> Iterator[tuple[Payload, Any, Any, Any]]:
-    columns = {"due": dues, "key": keys, "rank": ranks}
+def _rows(payloads: Iterator[Payload], *columns: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
     for row, payload in enumerate(payloads):
-        due, key, rank = (next(column, _END) for column in columns.values())
-        if _END in (due, key, rank):
-            missing = next(
-                what for what, value in zip(columns, (due, key, rank), strict=True) if value is _END
-            )
-            raise InvalidRequest(f"row {row}: there is a payload, but no {missing}")
-        yield payload, due, key, rank
-    for what, rest in columns.items():
+        values = [next(column, _END) for column in columns]
+        if _END in values:
+            raise InvalidRequest(f"row {row}: there is a payload, but no {_COLUMNS[values.index(_END)]}")
+        yield payload, *values
+    for what, rest in zip(_COLUMNS, columns, strict=True):
         if not isinstance(rest, repeat) and next(rest, _END) is not _END:
             raise InvalidRequest(f"there are more {what}s than payloads")

@@ -191,9 +191,11 @@ def schedule(
     mesh_us: Callable[[], int],
     key: str | None = None,
     rank: int | None = None,
+    group: str | None = None,
 ) -> Call[str]:
     """One row."""
-    many = schedule_many(topic, [payload], due, mesh_us, keys=None if key is None else [key], ranks=rank)
+    keys = None if key is None else [key]
+    many = schedule_many(topic, [payload], due, mesh_us, keys=keys, ranks=rank, groups=[group])
     return Call(many.build, lambda call: many.finish(call)[0])
 
 
@@ -207,6 +209,7 @@ def schedule_many(
     *,
     keys: Iterable[str | None] | None = None,
     ranks: int | Iterable[int] | None = None,
+    groups: str | Iterable[str | None] | None = None,
     job: tuple[bytes, int] = NO_JOB,
 ) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
@@ -219,11 +222,12 @@ def schedule_many(
     rank = arguments.rank_column(ranks, len(columns.payloads))
     if not rank.any():
         rank = NO_U16  # what no rank says, too
+    group, names = arguments.group_columns(groups, len(columns.payloads))
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
-            keyed=prefixes is not None, job=job[0], job_until=job[1], rank=rank,
+            keyed=prefixes is not None, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)

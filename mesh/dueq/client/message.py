@@ -65,6 +65,11 @@ class BaseMessage:
         return self._delivery.rank
 
     @property
+    def group(self) -> str:
+        """Of a fair topic: the group whose turn the message took. "" elsewhere."""
+        return self._delivery.group
+
+    @property
     def version(self) -> int:
         """Grows whenever the message is moved or changed."""
         return self._delivery.version

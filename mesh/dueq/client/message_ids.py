@@ -31,6 +31,9 @@ class MessageIds(Sequence[str]):
 
     def add(self, call: PartsCall) -> None:
         """Add the ids of an Insert that succeeded."""
+        if call.places is not None:
+            self._append(call.ids())
+            return
         for part in call.parts:
             self._append(part.id_run())
 

@@ -40,7 +40,7 @@ class TopicInfo:
 
     Attributes:
         name: of the topic.
-        kind: "timeline" or "priority".
+        kind: "timeline", "priority" or "fair".
         partitions: how many.
         replicas: copies of each partition.
         min_isr: replicas that must hold a record before it is committed.

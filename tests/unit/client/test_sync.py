@@ -166,8 +166,8 @@ def test_topics(client: Client, broker: FakeBroker) -> None:
     assert client.forecast("departures", seconds=10) == [(1_000, 4), (3_000, 3)]
     with pytest.raises(InvalidRequest, match="seconds"):
         client.forecast("departures", seconds=3_601)
-    with pytest.raises(InvalidRequest, match="kind is one of timeline"):
-        client.create_topic("fair", "fair")
+    with pytest.raises(InvalidRequest, match="kind is one of timeline, priority, fair"):
+        client.create_topic("strange", "strange")
     status = client.status()
     assert status["brokers"]["a"]["reachable"]
     client.delete_topic("arrivals")

@@ -59,6 +59,7 @@ class AsyncProducer:
         *,
         key: str | None = None,
         rank: int | None = None,
+        group: str | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
@@ -68,20 +69,23 @@ class AsyncProducer:
             due: Unix ms, an aware datetime (rounded up to ms), or a timedelta from now by the mesh's clock. In the
                 past: at once.
             key: the message's name for its owner, at most 255 bytes of UTF-8: `message.key`, and while browsing.
-            rank: of a priority topic, 0 to 65,535; the smallest goes first. None: 0.
+            rank: of a priority or fair topic, 0 to 65,535; the smallest goes first. None: 0.
+            group: of a fair topic: whose turn it takes, such as "acme.reports", at most 255 bytes of UTF-8.
             timeout: seconds.
 
         Returns:
             The message id.
 
         Raises:
-            InvalidRequest: due, payload, key or rank is not of these; due is beyond the topic's horizon; the topic has
-                no ranks.
+            InvalidRequest: due, payload, key, rank or group is not of these; due is beyond the topic's horizon; the
+                topic has no ranks or groups.
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
-        return await self._calls.run(calls.schedule(self.topic, payload, due, clock, key, rank), timeout)
+        return await self._calls.run(
+            calls.schedule(self.topic, payload, due, clock, key, rank, group), timeout
+        )
 
     @overload
     async def schedule_many(
@@ -91,6 +95,7 @@ class AsyncProducer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]: ...
@@ -102,6 +107,7 @@ class AsyncProducer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]: ...
@@ -112,6 +118,7 @@ class AsyncProducer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]:
@@ -129,7 +136,8 @@ class AsyncProducer:
             dues: one per payload, or a single one for all. With an iterator of payloads, a timedelta counts from when
                 its request is made.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
-            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
+            ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
+            groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
 
@@ -145,13 +153,16 @@ class AsyncProducer:
                 an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
-            cut = batches(payloads, dues, keys, ranks)
+            cut = batches(payloads, dues, keys, ranks, groups)
             return await self._schedule_iterated(cut, naming(job, self.topic), timeout)
         dues = arguments.held(dues)
         clock = await self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
         return await self._calls.run(
-            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, ranks=ranks, job=named), timeout
+            calls.schedule_many(
+                self.topic, payloads, dues, clock, keys=keys, ranks=ranks, groups=groups, job=named
+            ),
+            timeout,
         )
 
     async def schedule_stream(
@@ -161,6 +172,7 @@ class AsyncProducer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
         timeout: float | None = None,
@@ -178,7 +190,8 @@ class AsyncProducer:
             payloads: bytes-like each.
             dues: one per payload, or a single one for all; a timedelta counts from when its request is made.
             keys: one per payload (None: it has none).
-            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
+            ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
+            groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
@@ -195,7 +208,11 @@ class AsyncProducer:
                 yielded, nothing else was sent. The same holds for errors of the iterators.
         """
         stream = AsyncStream(
-            self._calls, batches(payloads, dues, keys, ranks), naming(job, self.topic), in_flight, timeout
+            self._calls,
+            batches(payloads, dues, keys, ranks, groups),
+            naming(job, self.topic),
+            in_flight,
+            timeout,
         )
         async with aclosing(stream.requests()) as requests:
             async for request in requests:
@@ -220,7 +237,7 @@ class AsyncProducer:
         await self._calls.run(calls.done(many, self.topic, message_id), timeout)
 
     async def change(self, message_id: str, *, rank: int, timeout: float | None = None) -> None:
-        """Give a message of a priority topic another rank; its id, and the instant since when it waits, stay.
+        """Give a message of a priority or fair topic another rank; its id, and the instant since when it waits, stay.
 
         Args:
             message_id: which.

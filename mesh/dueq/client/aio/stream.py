@@ -97,6 +97,7 @@ class AsyncStream:
             clock,
             keys=batch.keys,
             ranks=batch.ranks,
+            groups=batch.groups,
             job=self._job,
         )
 

@@ -73,7 +73,8 @@ class Client(ReadCalls, JobCalls):
 
         Args:
             name: 1–255 of `A-Z a-z 0-9 . _ -`.
-            kind: "timeline": by due; "priority": what is due goes by rank, the smallest first.
+            kind: "timeline": by due; "priority": what is due goes by rank, the smallest first; "fair": groups take
+                turns.
             partitions: 1–1,024; they work in parallel.
             replicas: copies of each; None: three, or as many as there are brokers.
             min_isr: replicas that must hold a record before it is committed; None: more than half.

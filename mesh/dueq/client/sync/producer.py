@@ -60,6 +60,7 @@ class Producer:
         *,
         key: str | None = None,
         rank: int | None = None,
+        group: str | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
@@ -69,20 +70,21 @@ class Producer:
             due: Unix ms, an aware datetime (rounded up to ms), or a timedelta from now by the mesh's clock. In the
                 past: at once.
             key: the message's name for its owner, at most 255 bytes of UTF-8: `message.key`, and while browsing.
-            rank: of a priority topic, 0 to 65,535; the smallest goes first. None: 0.
+            rank: of a priority or fair topic, 0 to 65,535; the smallest goes first. None: 0.
+            group: of a fair topic: whose turn it takes, such as "acme.reports", at most 255 bytes of UTF-8.
             timeout: seconds.
 
         Returns:
             The message id.
 
         Raises:
-            InvalidRequest: due, payload, key or rank is not of these; due is beyond the topic's horizon; the topic has
-                no ranks.
+            InvalidRequest: due, payload, key, rank or group is not of these; due is beyond the topic's horizon; the
+                topic has no ranks or groups.
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
         clock = self._calls.clock(arguments.is_relative(due), timeout)
-        return self._calls.run(calls.schedule(self.topic, payload, due, clock, key, rank), timeout)
+        return self._calls.run(calls.schedule(self.topic, payload, due, clock, key, rank, group), timeout)
 
     @overload
     def schedule_many(
@@ -92,6 +94,7 @@ class Producer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]: ...
@@ -103,6 +106,7 @@ class Producer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]: ...
@@ -113,6 +117,7 @@ class Producer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]:
@@ -130,7 +135,8 @@ class Producer:
             dues: one per payload, or a single one for all. With an iterator of payloads, a timedelta counts from when
                 its request is made.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
-            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
+            ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
+            groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
 
@@ -146,13 +152,16 @@ class Producer:
                 an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
-            cut = batches(payloads, dues, keys, ranks)
+            cut = batches(payloads, dues, keys, ranks, groups)
             return self._schedule_iterated(cut, naming(job, self.topic), timeout)
         dues = arguments.held(dues)
         clock = self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
         return self._calls.run(
-            calls.schedule_many(self.topic, payloads, dues, clock, keys=keys, ranks=ranks, job=named), timeout
+            calls.schedule_many(
+                self.topic, payloads, dues, clock, keys=keys, ranks=ranks, groups=groups, job=named
+            ),
+            timeout,
         )
 
     def schedule_stream(
@@ -162,6 +171,7 @@ class Producer:
         *,
         keys: Iterable[str | None] | None = None,
         ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
         timeout: float | None = None,
@@ -179,7 +189,8 @@ class Producer:
             payloads: bytes-like each.
             dues: one per payload, or a single one for all; a timedelta counts from when its request is made.
             keys: one per payload (None: it has none).
-            ranks: of a priority topic: one per payload, or a single one for all; None: all are 0.
+            ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
+            groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
@@ -196,7 +207,11 @@ class Producer:
                 yielded, nothing else was sent. The same holds for errors of the iterators.
         """
         stream = Stream(
-            self._calls, batches(payloads, dues, keys, ranks), naming(job, self.topic), in_flight, timeout
+            self._calls,
+            batches(payloads, dues, keys, ranks, groups),
+            naming(job, self.topic),
+            in_flight,
+            timeout,
         )
         with closing(stream.requests()) as requests:
             for request in requests:
@@ -221,7 +236,7 @@ class Producer:
         self._calls.run(calls.done(many, self.topic, message_id), timeout)
 
     def change(self, message_id: str, *, rank: int, timeout: float | None = None) -> None:
-        """Give a message of a priority topic another rank; its id, and the instant since when it waits, stay.
+        """Give a message of a priority or fair topic another rank; its id, and the instant since when it waits, stay.
 
         Args:
             message_id: which.

@@ -98,6 +98,7 @@ class Stream:
             clock,
             keys=batch.keys,
             ranks=batch.ranks,
+            groups=batch.groups,
             job=self._job,
         )
 

@@ -5,6 +5,7 @@ joined.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from dueq.client.core.ports.change import Part
 from dueq.client.core.ports.events import ActOnJob, Alter, Insert, Repeat
 from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
+from dueq_codecs.groups import home_of_group
 from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
@@ -92,7 +94,8 @@ class Changing:
     def _cut(self, event: Insert | Alter | ActOnJob, call: PartsCall, topic: Topic) -> None:
         if isinstance(event, Insert):
             error = self._check(event, topic)
-            parts = [] if error else self._cut_insert(event, call, topic)
+            cut = self._cut_by_group if event.groups and len(topic.uids) > 1 else self._cut_insert
+            parts = [] if error else cut(event, call, topic)
         elif isinstance(event, ActOnJob):
             error, parts = None, self._cut_job(event, call, topic)
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
@@ -162,15 +165,41 @@ class Changing:
             )
         return None
 
-    def _cut_insert(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
-        """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each."""
+    def _cut_by_group(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
+        """The rows of each group go to the partition that is its home."""
+        homes = np.array([home_of_group(name, len(topic.uids)) for name in event.groups], np.intp)[
+            event.group
+        ]
+        parts: list[Part] = []
+        call.places = []
+        for home in dict.fromkeys(homes.tolist()):
+            rows = np.flatnonzero(homes == home)
+            payloads = [event.payloads[row] for row in rows.tolist()]
+            columns = {name: getattr(event, name) for name in ("due", "size", "crc", "rank", "group")}
+            chosen = {name: column[rows] if len(column) else column for name, column in columns.items()}
+            mine = replace(event, payloads=payloads, partition=None, **chosen)
+            for part in self._cut_insert(mine, call, topic, topic.uids[home]):
+                call.places.append(rows[: part.rows])
+                rows = rows[part.rows :]
+                parts.append(part)
+        return parts
+
+    def _cut_insert(
+        self, event: Insert, call: PartsCall, topic: Topic, home: int | None = None
+    ) -> list[Part]:
+        """Runs of at most REQUEST_ROWS_MAX rows and REQUEST_BYTES_MAX inline bytes, one partition each.
+
+        `home`: the uid to which all of them go; None: each run may go to another.
+        """
         if not topic.uids:
             raise AssertionError(f"topic {topic.info.name!r} has no partitions")
         batcher = self._windows.batcher(event.topic)
         batcher.uids = topic.uids
         turn = event.partition
         cuts = runs(event.size)
-        may_gather = turn is None and len(cuts) == 1 and not event.job and not event.client_id
+        may_gather = (
+            turn is None and home is None and len(cuts) == 1 and not event.job and not event.client_id
+        )
         parts = []
         for start, end in cuts:
             payloads = event.payloads[start:end]
@@ -181,7 +210,9 @@ class Changing:
                 else []
             )
             anywhere = may_gather and not rows
-            if turn is not None:
+            if home is not None:
+                uid = home
+            elif turn is not None:
                 uid = topic.uids[turn % len(topic.uids)]
                 turn += 1
             else:
@@ -206,6 +237,8 @@ class Changing:
                     long=[(row, payloads[row]) for row in rows],
                     keyed=event.keyed,
                     rank=event.rank[start:end],
+                    group=event.group[start:end],
+                    groups=event.groups,
                     job=event.job,
                     job_until=event.job_until,
                     anywhere=anywhere,

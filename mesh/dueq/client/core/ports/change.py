@@ -17,6 +17,7 @@ from dueq import ids, limits
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
+from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
 from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, JobAction, Outcome, RecordKind
 from dueq_codecs.rules import batch_key, first_instants
@@ -99,6 +100,8 @@ class Part:
         "due",
         "error",
         "first",
+        "group",
+        "groups",
         "inline",
         "job",
         "job_action",
@@ -139,6 +142,8 @@ class Part:
         crc: U32 = NO_U32,
         amount_ms: U64 = NO_U64,
         rank: U16 = NO_U16,
+        group: U16 = NO_U16,
+        groups: tuple[str, ...] = (),
         inline: Sequence[Body] = (),
         long: Sequence[tuple[int, Body]] = (),
         keyed: bool = False,
@@ -158,6 +163,7 @@ class Part:
             token,
         )
         self.due, self.size, self.crc, self.amount_ms, self.rank = due, size, crc, amount_ms, rank
+        self.group, self.groups = group, groups
         self.inline, self.long, self.keyed = inline, long, keyed
         self.job, self.job_until, self.job_action = job, job_until, job_action
         self.bytes = sum(map(len, inline))
@@ -255,10 +261,12 @@ class Change:
         self.parts = parts
         self.waiting = dict.fromkeys(parts)
         self.anywhere = head.anywhere
+        groups, group = joined_groups(parts)
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
             patient=all(part.patient for part in parts), rank=_ranks(parts),
+            group=group, groups=groups,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)

@@ -35,6 +35,11 @@ class Pushed:
         column = self._push.rank
         return int(column[index]) if len(column) else 0
 
+    def group(self, index: int) -> str:
+        """Return the group of the message in the push's row `index`; "" when it has none."""
+        push = self._push
+        return push.groups[int(push.group[index])] if len(push.group) else ""
+
     def version(self, index: int) -> int:
         """Return the version of the message in the push's row `index`."""
         push = self._push
@@ -145,6 +150,11 @@ class Delivery:
     def rank(self) -> int:
         """The smallest goes first, in a priority topic."""
         return self._pushed.rank(self._index)
+
+    @property
+    def group(self) -> str:
+        """Whose turn the message took, in a fair topic; "" when it has none."""
+        return self._pushed.group(self._index)
 
     @property
     def version(self) -> int:

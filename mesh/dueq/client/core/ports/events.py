@@ -151,6 +151,7 @@ class Insert:
         keyed: every payload begins with its key (`dueq_codecs.keys`).
         job, job_until: what the rows belong to, and the instant by which that must be committed; empty and 0: neither.
         rank: of each row; empty: all are 0.
+        group: place of each row's group in `groups`; empty: there are none.
     """
 
     call: int
@@ -166,6 +167,8 @@ class Insert:
     job: bytes = b""
     job_until: int = 0
     rank: U16 = field(default_factory=lambda: NO_U16)
+    group: U16 = field(default_factory=lambda: NO_U16)
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -37,9 +37,9 @@ class PartsCall:
 
     def ids(self) -> list[str]:
         """One id per row of an Insert that succeeded."""
-        if len(self.parts) == 1:
+        if len(self.parts) == 1 and self.places is None:
             return self.parts[0].ids()
-        return [text for part in self.parts for text in part.ids()]
+        return self._spread([part.ids() for part in self.parts])
 
     def outcomes(self) -> list[Outcome]:
         """One Outcome per row of an Alter that succeeded."""
