@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 
+import numpy as np
+
 from dueq.core.replication.log_weight import LogWeight
 from dueq.errors import invariant
 from dueq_codecs.records import LogEntry
@@ -18,6 +20,13 @@ def entry_bytes(entry: LogEntry) -> int:
     """Return roughly what an entry weighs on the wire and on disk."""
     record = entry.record
     return len(entry.body) + 24 * record.rows + 48 * len(record.requests) + 128
+
+
+def kept_bytes(entry: LogEntry) -> int:
+    """Return roughly what the disk keeps for as long as the log holds an entry: its uploads, too."""
+    record = entry.record
+    uploaded = int(record.size[record.upload != 0].sum(dtype=np.int64)) if len(record.upload) else 0
+    return entry_bytes(entry) + uploaded
 
 
 def resident_bytes(entry: LogEntry) -> int:
@@ -87,7 +96,7 @@ class ReplicaLog:
         self.end = record.sequence
         self._cache.append(entry)
         self.cached_bytes += resident_bytes(entry)
-        self._weight.append(record.sequence, entry_bytes(entry))
+        self._weight.append(record.sequence, kept_bytes(entry))
 
     def truncate(self, from_sequence: int) -> list[LogEntry]:
         """Forget records at or after `from_sequence`; returns those that were in memory."""

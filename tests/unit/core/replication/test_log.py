@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,19 @@ def test_a_trimmed_log_still_knows_the_epoch_before_its_start() -> None:
     log = filled(1, 1, 4, 4, 6)
     log.trim(4)
     assert (log.start, log.epoch_at(3), log.epoch_at(4), log.epoch_at(2)) == (4, 4, 4, None)
+
+
+def test_uploads_count_in_what_a_log_keeps_on_the_disk() -> None:
+    """Their records are small: by those alone the log would keep the chunks of a hundred thousand ended messages."""
+    log = ReplicaLog()
+    for sequence in range(1, 11):
+        record = Record(RecordKind.INSERT, 1, sequence, 1, 0)
+        record.due = np.zeros(2, np.uint64)
+        record.size = np.array([1_000_000, 100], np.uint32)
+        record.upload = np.array([sequence, 0], np.uint64)
+        log.append(LogEntry(record, b"p" * 100))
+    assert log.trimmable(100, retain_bytes=3_500_000) == 8
+    assert log.cached_bytes < 100_000, "they are not in memory"
 
 
 def test_only_the_oldest_entries_leave_memory_and_none_that_is_still_needed() -> None:
