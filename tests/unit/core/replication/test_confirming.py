@@ -47,6 +47,18 @@ def test_an_ack_of_another_disk_confirms_nothing(stage: Stage) -> None:
     assert not leading.confirmed(stage.now)
 
 
+def test_what_an_earlier_life_has_confirmed_is_over(stage: Stage) -> None:
+    """A broker that has restarted may have followed a later leader since."""
+    leading = _leading(stage, "b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    assert leading.confirmed(stage.now)
+    stage.peer("b3").reborn(34, "s3", "tcp://b3", "", stage.now)
+    leading.followers.send_all(stage.now)
+    leading.isr.confirmation.begin_anew()
+    assert not leading.confirmed(stage.now)
+
+
 def test_who_has_not_confirmed_lately_is_asked_once_in_a_while(stage: Stage) -> None:
     leading = _leading(stage, "b2", "b3")
     stage.acked_by("b2", 1)

@@ -80,3 +80,14 @@ def test_of_two_changes_of_unknown_outcome_both_count() -> None:
     assert stage.replica.commit == 1
     stage.acked_by("b3", 2)
     assert stage.replica.commit == 2
+
+
+def test_a_member_whose_broker_has_another_disk_leaves() -> None:
+    """What its first disk had acked is not on the second one."""
+    stage = Stage()
+    stage.lead("b2", "b3")
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1)
+    stage.peer("b3").reborn(34, "another", "tcp://b3", "", stage.now)
+    stage.pass_ms(50, "b2", "b3")
+    assert stage.answer(SetOutcome.DONE).node.isr == (B1, B2)

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dueq import limits
-from dueq.core.ports.effects import Persist
+from dueq.core.ports.effects import Persist, Read
 from dueq.core.ports.membership import Member, ReadNode, SetOutcome
-from dueq.core.ports.persistence import AppendLog
+from dueq.core.ports.persistence import AppendLog, LogRead, ReadLog
 from dueq.core.replication.installing import Installation
-from dueq.errors import InvariantViolated
 from dueq_codecs.messages import Ack, Fence, Mismatch, PeerFrame, VoteRequest
 from tests.unit.core.replica_stage import UID, Stage, entry, filled
 
@@ -21,143 +20,6 @@ B1, B2, B3 = (Member(f"b{i}", f"s{i}") for i in (1, 2, 3))
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
-
-
-# ---------------------------------------------------------------- following
-
-
-def test_nothing_is_acked_before_it_is_synced(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1, 1)
-    assert stage.ack_to("b2") is None
-    stage.sync()
-    ack = stage.ack_to("b2")
-    assert ack is not None
-    assert (ack.epoch, ack.sequence) == (1, 2)
-
-
-def test_a_late_duplicate_cuts_nothing(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1, 1, 1, 1)
-    stage.sync()
-    stage.append("b2", 1, (0, 0), 1, 1)
-    stage.sync()
-    assert stage.replica.log.end == 4
-    ack = stage.ack_to("b2")
-    assert ack is not None
-    assert ack.sequence == 4
-
-
-def test_an_append_that_overtakes_changes_nothing_and_is_answered_with_the_end(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1)
-    stage.sync()
-    stage.ack_to("b2")
-    stage.append("b2", 1, (2, 1), 1)
-    assert stage.mismatch_to("b2") == Mismatch(UID, 1, 1, 1, 1)
-    assert stage.replica.log.end == 1
-
-
-def test_only_what_differs_is_cut(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1, 1, 1)
-    stage.sync()
-    stage.append("b3", 2, (1, 1), 2)
-    stage.sync()
-    assert [stage.replica.log.epoch_at(sequence) for sequence in (1, 2, 3)] == [1, 2, None]
-
-
-def test_an_ack_speaks_only_of_what_this_leader_has_verified(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1, 1, 1)
-    stage.sync()
-    stage.append("b3", 2, (1, 1))
-    stage.sync()
-    ack = stage.ack_to("b3")
-    assert ack is not None
-    assert (ack.epoch, ack.sequence) == (2, 1)
-
-
-def test_a_followers_commit_position_is_not_above_what_was_verified(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1, 1, 1)
-    stage.append("b3", 2, (1, 1), commit=3)
-    assert stage.replica.commit == 1
-
-
-def test_what_is_committed_is_told_before_the_records_that_came_along(stage: Stage) -> None:
-    """A LEASE comes with the commit position of its INSERT. Looked at before that was applied, it would name messages
-    that are not in memory, and each of them would be asked from the disk."""
-    stage.append("b3", 2, (0, 0), 2)
-    stage.append("b3", 2, (1, 2), 2, commit=1)
-    assert stage.told == ["appended 1", "committed 1", "appended 2"]
-
-
-def test_an_older_epoch_is_ignored_and_fenced(stage: Stage) -> None:
-    stage.append("b3", 2, (0, 0), 2)
-    stage.append("b2", 1, (0, 0), 1)
-    stage.sync()
-    assert stage.replica.log.epoch_at(1) == 2
-    frame = stage.peer("b2").build_frame(stage.ctx.settings, stage.now)
-    assert frame.fences == [Fence(UID, 2)]
-
-
-def test_a_committed_record_is_never_cut(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1, 1, commit=2)
-    with pytest.raises(InvariantViolated, match="a committed record is never cut"):
-        stage.append("b3", 2, (1, 1), 2)
-
-
-def test_a_record_of_the_current_epoch_is_never_cut(stage: Stage) -> None:
-    stage.append("b2", 2, (0, 0), 1, 2)
-    with pytest.raises(InvariantViolated, match="current epoch"):
-        stage.append("b2", 2, (0, 0), 1, 1)
-
-
-def test_the_epoch_is_synced_before_it_is_acked_in(stage: Stage) -> None:
-    """Protocol case V1: also where nothing new came with it."""
-    stage.append("b2", 1, (0, 0), 1)
-    stage.sync()
-    stage.ack_to("b2")
-    stage.append("b3", 2, (1, 1))
-    assert stage.ack_to("b3") is None
-    stage.replica.end_turn(stage.now)
-    stage.ctx.close_writes()
-    saved = [w for effect in stage.ctx.take() if isinstance(effect, Persist) for w in effect.writes]
-    assert [write.epoch for write in saved] == [2]  # type: ignore[union-attr]
-    assert stage.ack_to("b3") is None
-
-
-def test_what_was_cut_while_its_write_was_on_its_way_is_not_on_the_disk(stage: Stage) -> None:
-    """Records 2 and 3 were cut and others took their places. The end of the older write says nothing of those."""
-    stage.append("b2", 1, (0, 0), 1, 1, 1)
-    older = stage.begin_write()
-    stage.append("b3", 2, (1, 1), 2)
-    newer = stage.begin_write()
-    stage.ctx.persisted(older, stage.now)
-    assert stage.replica.synced == 1
-    stage.append("b3", 2, (2, 2), 2)
-    last = stage.begin_write()
-    stage.ctx.persisted(newer, stage.now)
-    ack = stage.ack_to("b3")
-    assert ack is not None
-    assert (ack.epoch, ack.sequence) == (2, 2)
-    stage.ctx.persisted(last, stage.now)
-    ack = stage.ack_to("b3")
-    assert ack is not None
-    assert ack.sequence == 3
-
-
-def test_what_was_cut_after_its_write_is_not_on_the_disk_either(stage: Stage) -> None:
-    stage.append("b2", 1, (0, 0), 1, 1, 1)
-    stage.sync()
-    stage.append("b3", 2, (1, 1), 2)
-    assert stage.replica.synced == 1
-
-
-def test_records_are_written_before_a_cut_of_the_same_turn(stage: Stage) -> None:
-    """Otherwise the cut records would be written after it, and stand where the newer ones belong."""
-    stage.append("b2", 1, (0, 0), 1, 1)
-    stage.append("b3", 2, (1, 1), 2)
-    stage.replica.end_turn(stage.now)
-    stage.ctx.close_writes()
-    writes = [w for effect in stage.ctx.take() if isinstance(effect, Persist) for w in effect.writes]
-    told = [(type(w).__name__, [e.record.epoch for e in getattr(w, "entries", [])]) for w in writes]
-    assert told == [("AppendLog", [1, 1]), ("TruncateLog", []), ("AppendLog", [2]), ("SaveMeta", [])]
 
 
 # ---------------------------------------------------------------- elections
@@ -264,6 +126,24 @@ def test_consent_needs_a_lost_leader_and_a_log_that_is_not_later(stage: Stage) -
 # ---------------------------------------------------------------- leading
 
 
+def test_a_refusal_keeps_a_candidate_from_taking_over_with_the_isr_unchanged(stage: Stage) -> None:
+    """Whoever refuses holds later records, or hears a leader."""
+    stage.node("", 3, "b1", "b2", "b3")
+    stage.peer("b3").registered = False
+    stage.pass_ms(50, "b2")
+    stage.votes(b2=False)
+    stage.pass_ms(50, "b2")
+    assert stage.orders == []
+
+
+def test_who_has_followed_in_a_later_epoch_consents_to_nobody_of_an_earlier_node(stage: Stage) -> None:
+    stage.append("b3", 4, (0, 0), 4)
+    stage.sync()
+    stage.node("", 3, "b1", "b2", "b3")
+    stage.replica.vote_requested(stage.peer("b2"), VoteRequest(UID, 1, 3, 9, 9), stage.now)
+    assert [vote.consent for vote in stage.peer("b2").votes] == [False]
+
+
 def test_nothing_of_an_epoch_is_sent_before_the_epoch_is_synced(stage: Stage) -> None:
     stage.node("", 0, "b1", "b2", "b3")
     stage.pass_ms(100, "b2", "b3")
@@ -316,6 +196,41 @@ def test_the_log_is_kept_from_the_record_on_that_a_member_or_a_follower_within_r
     leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 4, 1, 4), stage.now)
     [append] = stage.peer("b3").appends
     assert (append.previous_sequence, append.previous_epoch, len(append.entries)) == (4, 1, 6)
+
+
+def test_records_of_older_epochs_are_committed_only_with_the_barrier(stage: Stage) -> None:
+    """Raft §5.4.2: an older record that is on all disks may still be replaced by a later leader that lacks it."""
+    stage.append("b2", 1, (0, 0), 1, 1)
+    stage.sync()
+    stage.node("", 1, "b1", "b2")
+    stage.pass_ms(600, "b2", "b3")
+    stage.votes(b2=True)
+    stage.answer(SetOutcome.DONE)
+    stage.sync()
+    stage.acked_by("b2", 2)
+    assert stage.replica.commit == 0
+    stage.acked_by("b2", 3)
+    assert stage.replica.commit == 3
+
+
+def test_records_that_were_read_for_a_follower_are_sent_only_where_it_still_wants_them(stage: Stage) -> None:
+    """While they were read it may have acked them."""
+    stage.lead("b2")
+    for sequence in range(2, 6):
+        stage.replica.append_own(entry(sequence, 1), stage.now)
+    stage.sync()
+    stage.replica.log.shrink_cache(keep_from=6, bytes_max=0)
+    leading = stage.replica.leading
+    assert leading is not None
+    leading.mismatch_received(stage.peer("b3"), Mismatch(UID, 1, 1, 1, 1), stage.now)
+    [read] = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
+    assert isinstance(read, ReadLog)
+    assert read.from_sequence == 2
+    stage.acked_by("b3", 5)
+    stage.peer("b3").appends.clear()
+    found = [entry(sequence, 1) for sequence in range(2, 6)]
+    stage.ctx.read_done(read.token, LogRead(read.token, UID, 2, found), stage.now)
+    assert stage.peer("b3").appends == []
 
 
 def test_a_silent_member_leaves_but_never_below_min_isr(stage: Stage) -> None:
@@ -471,6 +386,17 @@ def test_a_filled_member_leads_only_after_it_has_a_commit_of_its_leaders_epoch()
     stage.pass_ms(1_000, "b2", "b3")
     stage.votes(b2=True)
     assert stage.orders[0].node.leader == "b1"
+
+
+def test_a_filled_member_is_not_proven_by_a_commit_beyond_what_it_has_verified() -> None:
+    """It holds the record at the commit position, but of that it does not know that it is this leader's."""
+    stage = Stage(filled(applied=4, epoch=1))
+    stage.append("b2", 2, (4, 1), 2, 2)
+    stage.replica.following.forget_leader()
+    stage.append("b2", 2, (4, 1), 2, commit=6)
+    assert stage.replica.unproven
+    stage.append("b2", 2, (5, 2), 2, commit=6)
+    assert not stage.replica.unproven
 
 
 def test_a_filled_replica_consents_but_does_not_refuse() -> None:
