@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from dueq import limits
 from dueq.core.delivery.due_queue import DueQueue
@@ -464,3 +465,33 @@ def test_the_queue_counts_and_forgets_nothing_on_duplicates() -> None:
     nobody: dict[int, int] = {}
     assert queue.pop(START_MS + 25, 10, nobody.keys())["due"].tolist() == [START_MS + 10, START_MS + 20]
     assert queue.head_ms == START_MS + 30
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_what_has_less_than_half_of_its_lease_left_is_not_pushed_though_no_timer_has_ended_it_yet(
+    rows: int,
+) -> None:
+    """Timers are looked at every 20 ms at most. In between a payload may come that a push has waited for."""
+    stage = Stage()
+    stage.insert([100] * rows)
+    stage.attach(0, credit=100, lease_ms=10_000)
+    stage.run(70)
+    lane = stage.dispatcher._lanes[1]
+    lane.leases.act_us[: lane.leases.high] = at(99).mono_us
+    lane.act_us = at(110).mono_us
+    assert stage.run(100) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+
+
+def test_payloads_of_several_partitions_share_the_room_for_what_is_looked_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "LOOK_AHEAD_BYTES_MAX", 1_000)
+    stage = Stage(partitions=3)
+    for uid in stage.leds:
+        stage.insert([100] * 2, uid=uid, size=400)
+    stage.attach(0, credit=100)
+    stage.tick(70)
+    assert sum(record.rows for led in stage.leds.values() for record in led.open) == 2
+    pushes = [*stage.run(100), *stage.run(101)]
+    assert sum(len(push.uid) for push in pushes) == 6, "the others follow once there is room"

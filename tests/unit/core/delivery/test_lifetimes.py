@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dueq.instant import Now
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply
@@ -38,6 +39,17 @@ def test_a_goodbye_returns_leases_at_once_and_uncounted() -> None:
     assert stage.leds[1].log[-2].rows == 2
     assert [s.consumer_id for s in stage.dispatcher.sessions(at(20))] == [BOB.hex()]
     assert [push.attempt.tolist() for push in stage.run(40)] == [[1]]
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_lease_whose_end_is_being_committed_is_not_ended_once_more(leaves: bool) -> None:
+    stage, _ = pushed(lease_ms=9_985)
+    stage.tick(9_996)
+    if leaves:
+        stage.frame(ConsumerAction.GOODBYE, 9_997, number=9)
+    stage.tick(10_050)
+    assert stage.dispatcher.sessions(at(10_050)) == []
+    assert [record.kind for record in stage.leds[1].open] == [RecordKind.EXPIRE]
 
 
 def test_a_consumer_that_is_silent_for_two_thirds_gets_nothing_new_and_keeps_what_it_has() -> None:

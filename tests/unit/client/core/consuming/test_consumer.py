@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dueq import limits
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
@@ -77,6 +79,32 @@ def settled_at(stage: Stage, *deliveries: Delivery) -> list[int]:
     stage.step(events.Settle(CONSUMER, RecordKind.ACK, deliveries))
     effects = of(stage.run_until(stage.ms + 2), Send)
     return [effect.link for effect in effects if isinstance(effect.message, ChangeRequest)]
+
+
+def test_a_later_lease_of_a_message_takes_the_place_of_the_one_that_is_held() -> None:
+    """The leader has ended the older one: the user is told, and it takes no credit any more."""
+    stage = Stage()
+    attached(stage, credit=4)
+    [old] = delivered(stage, "a", b"x", token=60)
+    message, body = push("a", 1, 2, [b"x"], token=70)
+    effects = stage.receive("a", message, body)
+    assert [lost.deliveries for lost in of(effects, LeaseLost)] == [[old]]
+    [new] = [delivery for effect in of(effects, Deliver) for delivery in effect.deliveries]
+    assert (old.lost, new.lost, new.token) == (True, False, 70)
+    [request] = settle(stage, RecordKind.ACK, new)
+    assert request.token.tolist() == [70]
+
+
+def test_what_was_seen_long_ago_is_not_delivered_twice_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was seen is remembered in two halves, of which the older one is forgotten when the newer one is full."""
+    monkeypatch.setattr(limits, "DELIVERIES_SEEN_MAX", 4)
+    stage = Stage()
+    attached(stage)
+    batch = delivered(stage, "a", b"a", b"b", b"c", b"d")
+    [request] = settle(stage, RecordKind.ACK, *batch)
+    stage.receive("a", ok(request, 99, outcomes=[Outcome.DONE] * 4))
+    assert delivered(stage, "a", b"e", sequence=51, number=2)
+    assert delivered(stage, "a", b"a", b"b", b"c", b"d", number=3) == []
 
 
 def test_an_ack_goes_to_who_pushed_the_newest_lease_though_nobody_has_said_that_it_leads() -> None:
