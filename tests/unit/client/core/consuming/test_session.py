@@ -39,3 +39,13 @@ def test_an_answer_that_was_overtaken_confirms_nothing() -> None:
     session.confirm(2, LIFE, 0)
     session.confirm(1, LIFE, 0)
     assert session.limit == 10
+
+
+def test_a_leaders_patience_counts_from_the_latest_frame_that_it_has_answered() -> None:
+    session = stating(4, 4, 4)
+    session.confirm(2, LIFE, 0)
+    assert (session.answered_us, session.unanswered) == (1, True)
+    session.confirm(1, LIFE, 0)
+    assert session.answered_us == 1
+    session.confirm(3, LIFE, 0)
+    assert (session.answered_us, session.unanswered) == (2, False)
