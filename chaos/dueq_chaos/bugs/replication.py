@@ -217,11 +217,8 @@ REPLICATION: Final = (
             change(f"{_LEADING}._enough_replicas", "return heard >= self._replica.min_isr", "return True"),
             change(f"{_LEADING}.healthy", "return alive >= self._replica.min_isr", "return True"),
         ),
-        seeds=618,
-        finders=(
-            205,
-            525,
-        ),
+        seeds=24,
+        finders=(0,),
     ),
     Bug(
         "trimmed-follower-left-alone",

@@ -49,11 +49,6 @@ class Copies:
     def too_few(self, uid: int, sequence: int) -> str:
         """Whether a committed record is on the disks of fewer than min_isr brokers."""
         mesh = self._mesh
-        topic = next(
-            topic
-            for topic in mesh.coordinator.topics.values()
-            if any(part.uid == uid for part in topic.partitions)
-        )
         members = {member.broker_id: member for member in mesh.coordinator.nodes[uid][1].isr}
         holders = [
             name
@@ -61,9 +56,21 @@ class Copies:
             if not self._differs(name, uid, sequence)
             or (name in members and self._is_excused(uid, members[name]))
         ]
-        if len(holders) >= topic.min_isr:
+        if len(holders) >= self._min_isr(uid):
             return ""
         return f"record {sequence} is committed and on {len(holders)} disks only: {holders}"
+
+    def too_few_members(self, uid: int) -> str:
+        """Whether the node's ISR has fewer than min_isr members: only a person may make it so."""
+        members = [member.broker_id for member in self._mesh.coordinator.nodes[uid][1].isr]
+        least = self._min_isr(uid)
+        return f"it is {members}, of at least {least}" if len(members) < least else ""
+
+    def _min_isr(self, uid: int) -> int:
+        topics = self._mesh.coordinator.topics.values()
+        return next(
+            (topic.min_isr for topic in topics if any(part.uid == uid for part in topic.partitions)), 0
+        )
 
     def _is_excused(self, uid: int, member: Member) -> bool:
         disk = self._mesh.nodes[member.broker_id].disk

@@ -283,8 +283,8 @@ class Invariants:
                 self._fail(f"{node.name} has committed p{uid} up to {replica.commit}: {wrong}")
 
     def _node_changed(self, uid: int) -> None:
-        """A new member of the ISR holds all that was ever committed."""
-        wrong = self.copies.missing_anywhere(uid)
+        """A new member of the ISR holds all that was ever committed, and there are min_isr members."""
+        wrong = self.copies.missing_anywhere(uid) or self.copies.too_few_members(uid)
         if wrong:
             self._fail(f"the ISR of p{uid} has changed: {wrong}")
 
