@@ -1,0 +1,87 @@
+"""A follower that is being filled writes each part of one snapshot once, in order; a leader keeps the log for it."""
+
+from __future__ import annotations
+
+from dueq import limits
+from dueq.core.ports.effects import Persist, Read, SendPeer
+from dueq.core.ports.persistence import InstallRows, ReadSnapshot, RecoveredPartition, SnapshotRead
+from dueq.core.replication.installing import Installation, SnapshotService
+from dueq_codecs.messages import Code, SnapshotChunk, SnapshotRequest
+from tests.unit.core.replica_stage import UID, Stage
+
+
+class Filling:
+    """An installation whose leader b2 is played by the test; every write is synced at once."""
+
+    def __init__(self) -> None:
+        self.stage = Stage()
+        self.rows: list[bytes] = []
+        self.asked: list[tuple[int, int]] = []
+        self.ended: list[RecoveredPartition] = []
+        stage = self.stage
+        self.installation = Installation(
+            stage.ctx,
+            stage.replica,
+            "t",
+            "b2",
+            lambda recovered, now: self.ended.append(recovered),
+            stage.now,
+        )
+        self._sync()
+
+    def part(self, snapshot: int, part: int, code: Code = Code.OK) -> None:
+        """A part comes from the leader."""
+        chunk = SnapshotChunk("b2", 22, UID, 1, snapshot, part, 9, 1, False, code)
+        self.installation.chunk_received(chunk, b"%d of %d" % (part, snapshot), self.stage.now)
+        self._sync()
+
+    def _sync(self) -> None:
+        ctx, now = self.stage.ctx, self.stage.now
+        ctx.close_writes()
+        for effect in ctx.take():
+            if isinstance(effect, Persist):
+                self.rows += [bytes(write.data) for write in effect.writes if isinstance(write, InstallRows)]
+                ctx.persisted(effect.token, now)
+        messages = [effect.message for effect in ctx.take() if isinstance(effect, SendPeer)]
+        self.asked += [
+            (asked.snapshot, asked.part) for asked in messages if isinstance(asked, SnapshotRequest)
+        ]
+
+
+def test_parts_are_asked_for_one_after_the_other_and_repeats_are_not_written() -> None:
+    filling = Filling()
+    for part in (0, 0, 1, 3, 2):
+        filling.part(5, part)
+    assert filling.rows == [b"0 of 5", b"1 of 5", b"2 of 5"]
+    assert filling.asked == [(0, 0), (5, 1), (5, 2), (5, 3)]
+
+
+def test_parts_of_another_snapshot_are_not_mixed_with_those_of_the_first() -> None:
+    """The leader has read one out twice, as the first answer was late: each is the state of another instant."""
+    filling = Filling()
+    filling.part(5, 0)
+    filling.part(6, 1)
+    filling.part(5, 1)
+    assert filling.rows == [b"0 of 5", b"1 of 5"]
+
+
+def test_a_snapshot_that_its_leader_has_closed_ends_the_installation() -> None:
+    filling = Filling()
+    filling.part(5, 0)
+    filling.part(5, 1, Code.BUSY)
+    assert filling.installation.ended
+    assert filling.ended == []
+
+
+def test_the_log_is_kept_after_a_snapshot_for_as_long_as_it_is_read() -> None:
+    stage = Stage()
+    stage.lead("b2", "b3")
+    service = SnapshotService(stage.ctx, stage.replica)
+    assert service.needed_from(stage.now) is None
+    service.requested(stage.peer("b3"), SnapshotRequest("b3", 33, UID, 1, 0, 0), stage.now)
+    [read] = [effect.request for effect in stage.ctx.take() if isinstance(effect, Read)]
+    assert isinstance(read, ReadSnapshot)
+    stage.ctx.read_done(read.token, SnapshotRead(read.token, UID, 5, 0, 7, 1, b"rows", False), stage.now)
+    assert service.needed_from(stage.now) == 8
+    stage.mono_us += limits.SNAPSHOT_IDLE_MS * 1000 + 1
+    assert service.needed_from(stage.now) is None
