@@ -12,6 +12,7 @@ from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.records import RecordKind
 
 _HEAD: Final = struct.Struct("<BIII")
+_LENGTH: Final = struct.Struct("<I")
 _JOB: Final = struct.Struct("<16sQB?")
 _TOKEN_MATTERS: Final = frozenset((RecordKind.ACK, RecordKind.NACK, RecordKind.EXTEND, RecordKind.RELEASE))
 
@@ -39,6 +40,10 @@ def request_digest(request: ChangeRequest) -> int:
     if len(request.group):
         names = "\0".join(request.groups).encode()
         parts.append(b"group" + request.group.tobytes() + struct.pack("<I", len(names)) + names)
+    for text in (request.name, request.document):
+        if text:
+            data = text.encode()
+            parts += [_LENGTH.pack(len(data)), data]
     # Kind and rows say which columns these are and how long, so their bytes need no marks between them.
     parts += [column.tobytes() for column in columns if len(column)]
     return int.from_bytes(blake2b(b"".join(parts), digest_size=8).digest(), "little")

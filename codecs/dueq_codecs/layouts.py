@@ -30,6 +30,7 @@ class Kind(IntEnum):
     CHUNK_REQUEST = 7
     CONSUMER_FRAME = 8
     BROWSE_REQUEST = 9
+    UPDATE_TOPIC_REQUEST = 10
     HELLO_REPLY = 32
     METADATA_REPLY = 33
     REPLY = 34
@@ -99,6 +100,14 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("exist_ok", "?"),
     ),
     Kind.DELETE_TOPIC_REQUEST: Layout(m.DeleteTopicRequest, Scalar("request_id", "Q"), Text("topic")),
+    Kind.UPDATE_TOPIC_REQUEST: Layout(
+        m.UpdateTopicRequest,
+        Scalar("request_id", "Q"),
+        Id("update_id"),
+        Text("topic"),
+        Scalar("version", "Q"),
+        Text("document"),
+    ),
     Kind.INSPECT_REQUEST: Layout(
         m.InspectRequest,
         Scalar("request_id", "Q"),
@@ -141,6 +150,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("rank", "H"),
         Column("group", "H"),
         Texts("groups"),
+        Text("name"),
+        Text("document"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from dueq_codecs.envelope import seal, unseal
-from dueq_codecs.fields import Column, Ids, Numbers, Octets, Scalar, Texts
+from dueq_codecs.fields import Column, Ids, Numbers, Octets, Scalar, Text, Texts
 from dueq_codecs.flat import Layout
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import Kind
@@ -15,7 +15,9 @@ from dueq_codecs.records import FEATURE_LEVEL, JobAction, Record, RecordKind, Re
 from dueq_codecs.shape import FIRST_COLUMNS, fault_of_record
 
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
-_columns = attrgetter(*FIRST_COLUMNS, "consumers", "lease_ms", "job", "rank", "group", "groups")
+_columns = attrgetter(
+    *FIRST_COLUMNS, "consumers", "lease_ms", "job", "rank", "group", "groups", "name", "document"
+)
 _request = attrgetter("client_id", "sequence", "digest", "rows")
 
 
@@ -57,6 +59,8 @@ RECORD: Final = Layout(
     Column("rank", "H"),
     Column("group", "H"),
     Texts("groups"),
+    Text("name"),
+    Text("document"),
     vectors=_vectors_of,
 )
 

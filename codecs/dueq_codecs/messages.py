@@ -116,6 +116,8 @@ class TopicInfo:
     horizon_ms: int
     """0: no cap."""
     partitions: tuple[PartitionInfo, ...] = ()
+    settings: str = ""
+    """Document of the settings (see `topic_settings`); empty: the broker does not know of any."""
 
 
 @dataclass(slots=True)
@@ -165,6 +167,24 @@ class DeleteTopicRequest:
 
 
 @dataclass(slots=True)
+class UpdateTopicRequest:
+    """Change a topic's settings, if their version is still the one that is named.
+
+    The answer is OK where the version has moved on, too. Its document says how the topic stands: JSON with the
+    "version" of its settings, the "update" that made it, and the uids of its "partitions".
+    """
+
+    request_id: int
+    update_id: bytes
+    """16 bytes: a repeated update recognises its own work by it."""
+    topic: str
+    version: int
+    """Of the settings that are to be changed."""
+    document: str
+    """JSON: new values by the settings' names."""
+
+
+@dataclass(slots=True)
 class InspectRequest:
     """A reading request; the answer is what the broker knows and may be stale. Any broker asks `broker` for it.
 
@@ -197,10 +217,12 @@ class Reply:
 class ChangeRequest:
     """One changing request of a client: a batch of operations of one kind in one partition.
 
-    Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, CHANGE, ACK, NACK, EXTEND, RELEASE, JOB);
-    for MOVE, CANCEL and CHANGE the client leaves `token` empty. An INSERT brings one body: the inline payloads,
-    one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
-    `patient`: no caller waits for this ACK, so the leader may let it wait a moment for a record that is made anyway.
+    Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, CHANGE, ACK, NACK, EXTEND, RELEASE, JOB,
+    SETTINGS); for MOVE, CANCEL and CHANGE the client leaves `token` empty. An INSERT brings one body: the inline
+    payloads, one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
+    SETTINGS changes nothing: it is answered once the partition has applied the version in `document` (JSON), or a later
+    one. `patient`: no caller waits for this ACK, so the leader may let it wait a moment for a record that is made
+    anyway.
     """
 
     request_id: int
@@ -227,6 +249,8 @@ class ChangeRequest:
     rank: U16 = field(default_factory=lambda: NO_U16)
     group: U16 = field(default_factory=lambda: NO_U16)
     groups: tuple[str, ...] = ()
+    name: str = ""
+    document: str = ""
 
     @property
     def rows(self) -> int:
@@ -597,6 +621,7 @@ ClientMessage = (
     | MetadataRequest
     | CreateTopicRequest
     | DeleteTopicRequest
+    | UpdateTopicRequest
     | InspectRequest
     | ChangeRequest
     | ChunkRequest

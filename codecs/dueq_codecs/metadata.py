@@ -56,6 +56,7 @@ def _columns_of(reply: m.MetadataReply) -> tuple[Any, ...]:
             [(p.uid, p.leader, p.epoch, p.serving, len(p.replicas)) for p in partitions], len(_PARTITION)
         ),
         tuple(replica for partition in partitions for replica in partition.replicas),
+        tuple(topic.settings for topic in topics) if any(topic.settings for topic in topics) else (),
     )
 
 
@@ -69,6 +70,7 @@ METADATA_REPLY: Final = Layout(
     *_PARTITION,
     Texts("replica"),
     Scalar("more", "?"),
+    Texts("topic_settings"),
     vectors=_columns_of,
 )
 
@@ -90,11 +92,23 @@ def build_metadata_reply(values: dict[str, Any]) -> m.MetadataReply:
     if sum(values["topic_partitions"]) != len(partitions):
         raise FrameError("the partitions of the topics do not add up")
     source = iter(partitions)
+    settings: tuple[str, ...] = values["topic_settings"] or ("",) * len(values["topic_name"])
+    if len(settings) != len(values["topic_name"]):
+        raise FrameError("the settings of the topics are not as many as the topics")
     topics = tuple(
         m.TopicInfo(
-            name, kind, replication, min_isr, payload_bytes_max, horizon_ms, tuple(islice(source, count))
+            name,
+            kind,
+            replication,
+            min_isr,
+            payload_bytes_max,
+            horizon_ms,
+            tuple(islice(source, count)),
+            document,
         )
-        for name, kind, replication, min_isr, payload_bytes_max, horizon_ms, count in _rows(values, _TOPIC)
+        for (name, kind, replication, min_isr, payload_bytes_max, horizon_ms, count), document in zip(
+            _rows(values, _TOPIC), settings, strict=True
+        )
     )
     brokers = tuple(m.BrokerInfo(*row) for row in _rows(values, _BROKER))
     return m.MetadataReply(

@@ -2,7 +2,7 @@
 
 A record is a batch of operations of one kind. It may gather several requests of clients: `requests` names
 them in order, and each owns the next `rows` rows of the columns. Records that the leader makes by itself
-(BARRIER, LEASE, EXPIRE, REVEAL; some of CANCEL, RELEASE and JOB) have no requests.
+(BARRIER, LEASE, EXPIRE, REVEAL, SETTINGS; some of CANCEL, RELEASE and JOB) have no requests.
 
 Which columns a kind has (n rows; every other column is empty):
 
@@ -20,6 +20,7 @@ Which columns a kind has (n rows; every other column is empty):
     REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
     JOB       - (one row)                        (job_action is done to `job`)
     BARRIER   -                                  (a new leader's first record; raises the level to its version)
+    SETTINGS  - (one row)                        (the topic's settings are those of `document`; level 2)
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`: each
@@ -67,6 +68,7 @@ class RecordKind(IntEnum):
     JOB = 11
     REVEAL = 12
     CHANGE = 13
+    SETTINGS = 14
 
 
 class JobAction(IntEnum):
@@ -105,11 +107,15 @@ class Outcome(IntEnum):
     """The job has ended in another way, or too late for this."""
 
 
+ONE_ROW: Final = frozenset((RecordKind.JOB, RecordKind.SETTINGS))
+"""Kinds without columns, of one row."""
+
+
 def rows_of(kind: RecordKind, due: U64, target_sequence: U64) -> int:
     """Number of rows of a change or a record of this kind with these columns."""
     if kind == RecordKind.INSERT:
         return len(due)
-    return 1 if kind == RecordKind.JOB else len(target_sequence)
+    return 1 if kind in ONE_ROW else len(target_sequence)
 
 
 @dataclass(slots=True)
@@ -164,6 +170,10 @@ class Record:
     """INSERT: index into `groups` per row."""
     groups: tuple[str, ...] = ()
     """INSERT: names of groups; the empty one is that of messages without a group."""
+    name: str = ""
+    """What the record is about, where that has a name."""
+    document: str = ""
+    """SETTINGS: JSON in canonical form."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

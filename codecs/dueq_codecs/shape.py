@@ -9,7 +9,7 @@ from typing import Final
 
 from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.messages import ChangeRequest
-from dueq_codecs.records import JobAction, Record, RecordKind
+from dueq_codecs.records import ONE_ROW, JobAction, Record, RecordKind
 
 
 class _Rule(IntEnum):
@@ -52,12 +52,15 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.EXPIRE: _TARGETS,
     RecordKind.JOB: (),
     RecordKind.REVEAL: ("first", "target_sequence", "target_row"),
+    RecordKind.SETTINGS: (),
 }
 REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE)
 """Kinds that take a granted lease back that is not pushed; the leader fills in its token."""
 _BY_BROKERS_ONLY: Final = (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
 _JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
 _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
+_WITH_NAME: Final[tuple[RecordKind, ...]] = ()
+_WITH_DOCUMENT: Final = (RecordKind.SETTINGS,)
 
 
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
@@ -86,7 +89,7 @@ def _lengths_right(
     for kind, columns in rules.items():
         if kind == RecordKind.BARRIER:
             continue
-        for rows in (1,) if kind == RecordKind.JOB else range(1, _FEW + 1):
+        for rows in (1,) if kind in ONE_ROW else range(1, _FEW + 1):
             choices = {_Rule.EMPTY: (0,), _Rule.ROWS: (rows,), _Rule.EITHER: (0, rows)}
             for lengths in product(*(choices[rule] for rule in columns)):
                 right[kind, lengths] = rows
@@ -108,7 +111,7 @@ def fault_of_request(request: ChangeRequest) -> str | None:
     if (request.kind, lengths) not in _RIGHT_REQUESTS:
         fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
     if fault is None:
-        fault = _fault_of_groups(request) or _fault_of_job(request)
+        fault = _fault_of_groups(request) or _fault_of_job(request) or _fault_of_texts(request)
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
         fault = f"{request.job_action.name} is not an action of clients"
     if fault is None and request.patient and request.kind != RecordKind.ACK:
@@ -124,7 +127,7 @@ def fault_of_record(record: Record) -> str | None:
         rows = record.rows
         fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
     if fault is None:
-        fault = _fault_of_groups(record) or _fault_of_job(record)
+        fault = _fault_of_groups(record) or _fault_of_job(record) or _fault_of_texts(record)
     if fault is not None:
         return fault
     if record.requests and sum([request.rows for request in record.requests]) != rows:
@@ -167,6 +170,17 @@ def _fault_of_job(change: ChangeRequest | Record) -> str | None:
         return f"a {kind.name} has the job action {change.job_action.name}"
     if change.keyed and kind != RecordKind.INSERT:
         return f"a {kind.name} has keys"
+    return None
+
+
+def _fault_of_texts(change: ChangeRequest | Record) -> str | None:
+    """Say what is wrong with the name and the document."""
+    if not change.name and not change.document and change.kind not in _WITH_DOCUMENT:
+        return None
+    if bool(change.name) != (change.kind in _WITH_NAME):
+        return f"a {change.kind.name} has the name {change.name!r:.80}"
+    if bool(change.document) != (change.kind in _WITH_DOCUMENT):
+        return f"a {change.kind.name} has a document of {len(change.document)} characters"
     return None
 
 

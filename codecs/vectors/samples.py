@@ -16,6 +16,7 @@ import numpy as np
 from dueq_codecs import messages as m
 from dueq_codecs.pushes import push_rows
 from dueq_codecs.records import JobAction, JobState, LogEntry, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.topic_settings import TopicSettings
 
 CLIENT = bytes(range(16))
 CONSUMER = bytes(range(16, 32))
@@ -66,6 +67,10 @@ def _record(kind: RecordKind, rows: int = 0, **columns: Any) -> Record:
     return Record(kind, 12, 41, 5, AT, requests=requests, **columns)
 
 
+def _settings() -> str:
+    return TopicSettings(3, CLIENT.hex(), True, AT + 60_000).encode()
+
+
 def records() -> dict[str, Record]:
     """One record of each kind."""
     kind = RecordKind
@@ -99,6 +104,7 @@ def records() -> dict[str, Record]:
         "record_reveal": _record(
             kind.REVEAL, first=u64(AT, AT + 1), target_sequence=u64(40, 41), target_row=u16(0, 9), job=JOB
         ),
+        "record_settings": dataclasses.replace(_record(kind.SETTINGS, document=_settings()), version=2),
     }
 
 
@@ -167,6 +173,14 @@ def _sessions() -> dict[str, tuple[m.Message, list[bytes]]]:
             [],
         ),
         "delete_topic_request": (m.DeleteTopicRequest(3, "flights"), []),
+        "update_topic_request": (
+            m.UpdateTopicRequest(3, CLIENT, "flights", 2, '{"paused":true}'),
+            [],
+        ),
+        "metadata_reply_settings": (
+            m.MetadataReply(1, m.Code.OK, topics=(dataclasses.replace(topics[0], settings=_settings()),)),
+            [],
+        ),
         "inspect_request": (m.InspectRequest(4, "forecast", "flights", 3600), []),
         "inspect_request_to_another": (m.InspectRequest(4, "status", broker="b2"), []),
         "reply": (m.Reply(4, m.Code.BUSY, "später", '{"due": [1, 2]}', 250), []),
@@ -193,6 +207,7 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
             [b"helloabc"],
         ),
         "change_job": (_change(kind.JOB, job=JOB, job_until=AT + 60_000, job_action=JobAction.CANCEL), []),
+        "change_settings": (_change(kind.SETTINGS, document='{"version":3}'), []),
         "change_release": (_change(kind.RELEASE, **_targets()), []),
         "change_reply": (
             m.ChangeReply(

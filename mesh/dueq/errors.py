@@ -173,6 +173,24 @@ class OutcomeUnknown(DueqError, TimeoutError):
         return self._retry(timeout)
 
 
+class NotYetApplied(DueqError):
+    """A change of a topic is stored, and some partitions have not applied it yet; each does once it has a leader again.
+
+    Attributes:
+        partitions: their places in the topic.
+    """
+
+    retriable = True
+
+    def __init__(self, topic: str, version: int, partitions: Sequence[int], why: str) -> None:
+        named = ", ".join(map(str, partitions))
+        super().__init__(
+            f"version {version} of the settings of topic {topic!r} is stored; partitions {named} have not applied it "
+            f"yet, and will when they have a leader: {why}"
+        )
+        self.partitions = list(partitions)
+
+
 class PartialFailure(DueqError):
     """Some runs of a long call failed.
 

@@ -52,6 +52,8 @@ METADATA_TOPICS: Final = 200
 """Most topics in one answer about all of them: no delivery waits for ten thousand."""
 METADATA_PARTITIONS: Final = 500
 """Partitions after which such an answer takes no further topic."""
+SETTINGS_BYTES_MAX: Final = 4096
+"""Longest document of a change of a topic."""
 
 # Deduplication (one window per client and partition)
 DEDUP_WINDOW: Final = 256

@@ -16,6 +16,7 @@ SCHEMA = Path(__file__).resolve().parents[2] / "codecs/schema/dueq.fbs"
 KINDS = {
     "Hello": 1, "MetadataRequest": 2, "CreateTopicRequest": 3, "DeleteTopicRequest": 4, "InspectRequest": 5,
     "ChangeRequest": 6, "ChunkRequest": 7, "ConsumerFrame": 8, "BrowseRequest": 9,
+    "UpdateTopicRequest": 10,
     "HelloReply": 32, "MetadataReply": 33, "Reply": 34, "ChangeReply": 35, "ChunkReply": 36, "ConsumerReply": 37,
     "Push": 38, "PushChunk": 39, "BrowseReply": 40,
 }  # fmt: skip
@@ -115,6 +116,9 @@ def digest(request: Message, rows: int) -> int:
         names = ("job_until", "job_action", "keyed")
         job = bytes(request.get("job", b""))
         data += struct.pack("<16sQBB", job, *[int(request.get(name, 0)) for name in names])
+    for text in (request.get("name", ""), request.get("document", "")):
+        if text:
+            data += struct.pack("<I", len(text.encode())) + text.encode()
     for name, code in DIGEST.items():
         column = request.get(name, [])
         data += struct.pack(f"<{len(column)}{code}", *column)

@@ -10,7 +10,7 @@ import pytest
 
 from dueq import AsyncClient, Client, Message, Outcome
 from dueq.client.sockets import Sockets
-from dueq.errors import InvalidRequest, MessageNotFound, StaleLease
+from dueq.errors import InvalidRequest, MessageNotFound, PayloadTooLarge, StaleLease
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, Ledger, now_ms
 
@@ -94,6 +94,49 @@ def test_a_nack_brings_a_message_again_after_its_delay_and_counts(client: Client
         assert (second.id, second.attempt, second.due) == (key, 2, first.due)
         assert second.released_at >= sent + 500
         second.ack(wait=True)
+
+
+def test_a_paused_topic_delivers_nothing_and_everything_once_it_is_resumed(
+    mesh: LocalMesh, client: Client, topic: str
+) -> None:
+    client.pause(topic)
+    with Client(mesh.endpoints[1]) as other:
+        shown = other.describe(topic)
+        assert (shown.paused, {part.settings_version for part in shown.placement}) == (True, {1})
+    with client.producer(topic) as producer:
+        ids = producer.schedule_many([b"x"] * 30, [now_ms()] * 30)
+    with client.consumer(topic, lease=30.0, credit=30) as consumer:
+        assert consumer.receive(1, timeout=0.5) == []
+        before = now_ms()
+        client.resume(topic)
+        seen: set[str] = set()
+        while len(seen) < len(ids):
+            batch = consumer.receive(30, timeout=PATIENCE_S)
+            assert all(message.released_at >= before and message.attempt == 1 for message in batch)
+            seen.update(message.id for message in batch)
+            consumer.ack(batch)
+    assert seen == set(ids)
+
+
+def test_changed_limits_hold_at_once_for_a_client_that_knew_the_old_ones(
+    mesh: LocalMesh, client: Client, topic: str
+) -> None:
+    with client.producer(topic) as producer:
+        producer.schedule(b"knows the topic", now_ms() + 3_600_000)
+        with Client(mesh.endpoints[1]) as other:
+            other.update_topic(topic, payload_bytes_max=4, horizon=60)
+        with pytest.raises(PayloadTooLarge, match="5 bytes"):
+            producer.schedule(b"12345", now_ms())
+        with pytest.raises(InvalidRequest, match="60000 ms"):
+            producer.schedule(b"1234", now_ms() + 3_600_000)
+        with Client(mesh.endpoints[1]) as other:
+            other.update_topic(topic, payload_bytes_max=5, horizon=0)
+        producer.schedule(b"12345", now_ms() + 3_600_000)
+        with pytest.raises(
+            InvalidRequest, match="payload_bytes_max is a whole number from 1 to 67108864, not 0"
+        ):
+            client.update_topic(topic, payload_bytes_max=0)
+    assert client.describe(topic).settings_version == 2
 
 
 def test_a_release_brings_a_message_again_uncounted(client: Client, topic: str) -> None:

@@ -61,7 +61,7 @@ def cluster(server: ZooKeeperServer) -> Iterator[Cluster]:
     found = Cluster(server.address + root, Layout(root), client)
     for path in found.layout.folders():
         client.ensure_path(path)
-    topic = Topic("t", "00" * 16, "timeline", (PartitionAssignment(UID, ("b1", "b2", "b3")),), 3, 2, 1000, 0)
+    topic = Topic("t", "00" * 16, "timeline", (PartitionAssignment(UID, ("b1", "b2", "b3")),), 3, 2)
     client.create(found.layout.topic("t"), encode_topic(topic))
     client.create(found.layout.partition(UID), encode_node(LOST))
     found.register("b3", "s3")

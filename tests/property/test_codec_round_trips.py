@@ -16,7 +16,7 @@ from dueq_codecs import messages as m
 from dueq_codecs.frames import decode, decode_record, encode, encode_record
 from dueq_codecs.layouts import LAYOUTS, Kind
 from dueq_codecs.pushes import push_rows
-from dueq_codecs.records import JobAction, LogEntry, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import ONE_ROW, JobAction, LogEntry, Outcome, Record, RecordKind, RequestRef
 
 plain = runpy.run_path(str(Path(__file__).resolve().parents[2] / "codecs/vectors/samples.py"))["plain"]
 
@@ -35,6 +35,7 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.EXPIRE: TARGETS,
     RecordKind.JOB: {},
     RecordKind.REVEAL: {"first": "u8", "target_sequence": "u8", "target_row": "u2"},
+    RecordKind.SETTINGS: {},
 }
 BY_CLIENTS = sorted(
     set(RecordKind) - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL}
@@ -87,12 +88,14 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
 
 @st.composite
 def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
-    """What a change says of its job and of keys."""
+    """What a change says of its job, of keys, and in its document."""
     if kind == RecordKind.JOB:
         actions = st.sampled_from([JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL])
         return {"job": draw(ids), "job_until": draw(u64), "job_action": draw(actions)}
     if kind == RecordKind.REVEAL:
         return {"job": draw(ids)}
+    if kind == RecordKind.SETTINGS:
+        return {"document": draw(st.text(min_size=1, max_size=12))}
     if kind == RecordKind.INSERT and draw(st.booleans()):
         return {"job": draw(ids), "job_until": draw(u64), "keyed": draw(st.booleans())}
     return {}
@@ -102,7 +105,7 @@ def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
 def records(draw: st.DrawFn) -> LogEntry:
     kind = draw(st.sampled_from(RecordKind))
     values, body = draw(operations(kind))
-    length = 1 if kind == RecordKind.JOB else len(values.get("due", values.get("target_sequence", ())))
+    length = 1 if kind in ONE_ROW else len(values.get("due", values.get("target_sequence", ())))
     values |= draw(jobs(kind))
     if kind == RecordKind.LEASE:
         consumers = draw(st.lists(ids, min_size=1, max_size=3))
@@ -206,7 +209,7 @@ metadata_replies = st.builds(
     codes,
     texts,
     tuples_of(st.builds(m.BrokerInfo, texts, texts, u64)),
-    tuples_of(st.builds(m.TopicInfo, texts, texts, u32, u32, u64, u64, tuples_of(partitions))),
+    tuples_of(st.builds(m.TopicInfo, texts, texts, u32, u32, u64, u64, tuples_of(partitions), texts)),
 )
 
 
@@ -230,6 +233,7 @@ BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
         st.builds(m.CreateTopicRequest, u64, ids, texts, texts, u32, u32, u32, u64, u64, flags)
     ),
     Kind.DELETE_TOPIC_REQUEST: alone(st.builds(m.DeleteTopicRequest, u64, texts)),
+    Kind.UPDATE_TOPIC_REQUEST: alone(st.builds(m.UpdateTopicRequest, u64, ids, texts, u64, texts)),
     Kind.INSPECT_REQUEST: alone(st.builds(m.InspectRequest, u64, texts, texts, u32, texts)),
     Kind.REPLY: alone(st.builds(m.Reply, u64, codes, texts, texts, u32)),
     Kind.CHANGE_REQUEST: changes(),

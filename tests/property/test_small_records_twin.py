@@ -144,9 +144,9 @@ FAR: Final = Bug(
 @pytest.mark.parametrize("bug", [*SMALL, FAR], ids=lambda bug: bug.name)
 def test_a_mistake_in_the_short_path_is_seen(bug: Any) -> None:
     with bug.planted(), pytest.raises(Exception):  # noqa: B017 - an assertion or an invariant
-        _run_twenty()
+        _run_sixty()
 
 
-def _run_twenty() -> None:
-    for seed in range(20):
+def _run_sixty() -> None:
+    for seed in range(60):
         PairedWorld(seed, [10_000, 5][seed % 2], DedupLimits(), 0.05).run(300)

@@ -24,6 +24,7 @@ from dueq.core.state.forecast import FAR_MS, HOUR_MS
 from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
 from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Record, RecordKind, RequestRef
+from dueq_codecs.topic_settings import TopicSettings
 
 UID = 7
 CLIENTS = [bytes([number]) * 16 for number in range(1, 5)]
@@ -31,6 +32,10 @@ CONSUMERS = [bytes([number]) * 16 for number in range(11, 14)]
 PLACE = (0, 2)
 """The partition's place in its topic: it decides about half of the jobs."""
 START = 1_700_000_000_000
+
+BY_LEADER = (
+    RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL, RecordKind.SETTINGS,
+)  # fmt: skip
 
 
 class Disk:
@@ -145,7 +150,7 @@ class World:
     def make(self) -> Record:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
-        weights = [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, 3 if self.level >= LEVEL_OF_KINDS else 0]
+        weights = [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *((3, 1) if self.level >= LEVEL_OF_KINDS else (0, 0))]
         kind = rng.choices(list(RecordKind), weights)[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
             self.level = LEVEL_OF_KINDS
@@ -168,9 +173,11 @@ class World:
             for row in range(rows):
                 key = record.sequence << 16 | row
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
+        elif kind == RecordKind.SETTINGS:
+            record.document = TopicSettings(rng.randrange(1, 9), horizon_ms=rng.randrange(9)).encode()
         elif kind != RecordKind.JOB and rows:
             self.name(record, rows)
-        by_leader = kind in (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
+        by_leader = kind in BY_LEADER
         if not by_leader and not (kind in (RecordKind.JOB, RecordKind.CANCEL) and rng.random() < 0.3):
             self.request(record)
         return record

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from dueq.cluster.znodes import updated_topic
 from dueq.core.ports.membership import (
     CompareAndSet,
     CompareAndSetDone,
@@ -24,8 +25,10 @@ from dueq.core.ports.membership import (
     RegistrationsSeen,
     SetOutcome,
     Topic,
+    TopicOrder,
     TopicOrderDone,
     TopicsSeen,
+    UpdateTopic,
 )
 from dueq_chaos.sim.world import World
 
@@ -282,14 +285,14 @@ class SimCoordinator:
     def _refuse(self, session: Session, order: CoordinatorOrder) -> None:
         if isinstance(order, CompareAndSet):
             self._later(session, CompareAndSetDone(order.token, order.uid, SetOutcome.REFUSED, -1))
-        elif isinstance(order, CreateTopic | DeleteTopic):
+        elif isinstance(order, TopicOrder):
             self._later(session, TopicOrderDone(order.token, "unavailable", "not connected"))
 
     def _lose(self, session: Session, order: CoordinatorOrder) -> None:
         """The broker does not know yet that its requests go nowhere."""
         if isinstance(order, CompareAndSet):
             event: CoordinatorEvent = CompareAndSetDone(order.token, order.uid, SetOutcome.UNKNOWN, -1)
-        elif isinstance(order, CreateTopic | DeleteTopic):
+        elif isinstance(order, TopicOrder):
             event = TopicOrderDone(order.token, "unavailable", "the connection was lost")
         else:
             return
@@ -310,6 +313,8 @@ class SimCoordinator:
                 self._later(session, self._node_seen(order.uid))
         elif isinstance(order, CreateTopic):
             self._create(session, order)
+        elif isinstance(order, UpdateTopic):
+            self._update(session, order)
         elif isinstance(order, ConfirmDeleted):
             self._confirm_deleted(session, order)
         else:
@@ -358,7 +363,7 @@ class SimCoordinator:
                 self.nodes[uid] = (0, PartitionNode("", 0, 0, isr))
             known = self.topics[order.name] = Topic(
                 order.name, order.creation_id, order.kind, tuple(parts), order.replicas, order.min_isr,
-                order.payload_bytes_max, order.horizon_ms,
+                order.settings,
             )  # fmt: skip
             self._announce(self._topics_seen, *(partial(self._node_seen, part.uid) for part in parts))
         return known
@@ -367,6 +372,30 @@ class SimCoordinator:
         known = self.create(order)
         mine = known.creation_id == order.creation_id
         self._later(session, TopicOrderDone(order.token, "" if mine else "exists", "", known))
+
+    def _update(self, session: Session, order: UpdateTopic) -> None:
+        """Change a topic if it is of the version before; the answer may get lost, and the change come late."""
+        random = self._world.random
+        if random.random() < self.lose_answer_share:
+            self._later(session, TopicOrderDone(order.token, "unavailable", "the connection was lost"))
+            if random.random() < 0.5:
+
+                def late() -> None:
+                    self._change(order)
+
+                self._world.after(random.randint(*self.late_us), late)
+            return
+        topic = self._change(order)
+        self._later(session, TopicOrderDone(order.token, "" if topic else "not_found", "", topic))
+
+    def _change(self, order: UpdateTopic) -> Topic | None:
+        topic = self.topics.get(order.name)
+        changed = updated_topic(topic, order) if topic is not None else None
+        if changed is not None:
+            self.topics[order.name] = topic = changed
+            self._world.tell("zookeeper", f"{order.name}: {changed.settings.encode()}")
+            self._announce_topics()
+        return topic
 
     def _confirm_deleted(self, session: Session, order: ConfirmDeleted) -> None:
         if self._world.random.random() < self.lose_answer_share:

@@ -14,8 +14,10 @@ from dueq_chaos.sim.history import History
 from dueq_chaos.sim.network import DELAY_US, Network
 from dueq_chaos.sim.node import Node
 from dueq_chaos.sim.sdk import SimClient
+from dueq_chaos.sim.silences import Silences
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
+from dueq_codecs.topic_settings import AS_CREATED
 
 _AFTERMATH_US = 3_000_000
 """How long after it has become calm something may still be on its way."""
@@ -38,6 +40,7 @@ class SimMesh:
         self.network = Network(self.world)
         self.coordinator = SimCoordinator(self.world)
         self.history = History()
+        self.silences = Silences()
         self.nodes: dict[str, Node] = {}
         for index in range(brokers):
             name = f"b{index + 1}"
@@ -92,7 +95,7 @@ class SimMesh:
         )
         self.coordinator.create(
             CreateTopic(
-                0, name, "00" * 16, kind, replicas_of, members, len(replicas_of[0]), min_isr, 64 << 20, 0
+                0, name, "00" * 16, kind, replicas_of, members, len(replicas_of[0]), min_isr, AS_CREATED
             )
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ and no code. Slow and stupid on purpose; whatever is clever here would have to b
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
@@ -114,6 +115,7 @@ class Naive:
         given: numbers of jobs that were given out.
         groups: the number of each group that has messages, by name.
         groups_given: numbers of groups that were given out.
+        settings: the topic's, as the newest document that came.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -129,6 +131,7 @@ class Naive:
         self.groups: dict[str, int] = {}
         self.groups_given = 0
         self.stamp = self.age = self.applied = 0
+        self.settings = ""
 
     # ---------------------------------------------------------------- records
 
@@ -271,12 +274,22 @@ class Naive:
             job.state = wanted
         return Outcome.DONE if job.state == wanted else Outcome.ENDED
 
+    # ---------------------------------------------------------------- settings
+
+    def _configure(self, record: Record) -> Outcome:
+        known = json.loads(self.settings)["version"] if self.settings else 0
+        if json.loads(record.document)["version"] > known:
+            self.settings = record.document
+        return Outcome.DONE
+
     # ---------------------------------------------------------------- rows
 
     def _row(self, record: Record, at: int, told: Told, places: list[tuple[int, int]]) -> Outcome:
         kind = record.kind
         if kind == RecordKind.JOB:
             return self._act(record, told)
+        if kind == RecordKind.SETTINGS:
+            return self._configure(record)
         if kind == RecordKind.INSERT:
             return self._insert(record, at, told, places[at])
         key = int(record.target_sequence[at]) << 16 | int(record.target_row[at])

@@ -112,7 +112,7 @@ def _exported(naive: Naive) -> dict[str, Any]:
         "scheduled": len(naive.live) - len(naive.leased), "leased": len(naive.leased),
         "entries": sorted(entry.columns() for entry in naive.live.values()),
         "hours": sorted(hours.items()), "far": far, "jobs_given": naive.given,
-        "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
+        "settings": naive.settings, "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
     }  # fmt: skip
 
 

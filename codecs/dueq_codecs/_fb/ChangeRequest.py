@@ -467,8 +467,22 @@ class ChangeRequest(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
         return o == 0
 
+    # ChangeRequest
+    def Name(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(52))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
+    # ChangeRequest
+    def Document(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(54))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
 def ChangeRequestStart(builder):
-    builder.StartObject(24)
+    builder.StartObject(26)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -701,6 +715,18 @@ def ChangeRequestStartGroupsVector(builder, numElems):
 def StartGroupsVector(builder, numElems):
     return ChangeRequestStartGroupsVector(builder, numElems)
 
+def ChangeRequestAddName(builder, name):
+    builder.PrependUOffsetTRelativeSlot(24, flatbuffers.number_types.UOffsetTFlags.py_type(name), 0)
+
+def AddName(builder, name):
+    ChangeRequestAddName(builder, name)
+
+def ChangeRequestAddDocument(builder, document):
+    builder.PrependUOffsetTRelativeSlot(25, flatbuffers.number_types.UOffsetTFlags.py_type(document), 0)
+
+def AddDocument(builder, document):
+    ChangeRequestAddDocument(builder, document)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -741,6 +767,8 @@ class ChangeRequestT(object):
         rank = None,
         group = None,
         groups = None,
+        name = None,
+        document = None,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -766,6 +794,8 @@ class ChangeRequestT(object):
         self.rank = rank  # type: Optional[List[int]]
         self.group = group  # type: Optional[List[int]]
         self.groups = groups  # type: Optional[List[Optional[str]]]
+        self.name = name  # type: Optional[str]
+        self.document = document  # type: Optional[str]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -893,6 +923,8 @@ class ChangeRequestT(object):
             self.groups = []
             for i in range(changeRequest.GroupsLength()):
                 self.groups.append(changeRequest.Groups(i))
+        self.name = changeRequest.Name()
+        self.document = changeRequest.Document()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1010,6 +1042,10 @@ class ChangeRequestT(object):
             for i in reversed(range(len(self.groups))):
                 builder.PrependUOffsetTRelative(groupslist[i])
             groups = builder.EndVector()
+        if self.name is not None:
+            name = builder.CreateString(self.name)
+        if self.document is not None:
+            document = builder.CreateString(self.document)
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -1050,5 +1086,9 @@ class ChangeRequestT(object):
             ChangeRequestAddGroup(builder, group)
         if self.groups is not None:
             ChangeRequestAddGroups(builder, groups)
+        if self.name is not None:
+            ChangeRequestAddName(builder, name)
+        if self.document is not None:
+            ChangeRequestAddDocument(builder, document)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -444,8 +444,28 @@ class MetadataReply(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # MetadataReply
+    def TopicSettings(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # MetadataReply
+    def TopicSettingsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # MetadataReply
+    def TopicSettingsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
+        return o == 0
+
 def MetadataReplyStart(builder):
-    builder.StartObject(20)
+    builder.StartObject(21)
 
 def Start(builder):
     MetadataReplyStart(builder)
@@ -666,6 +686,18 @@ def MetadataReplyAddMore(builder, more):
 def AddMore(builder, more):
     MetadataReplyAddMore(builder, more)
 
+def MetadataReplyAddTopicSettings(builder, topicSettings):
+    builder.PrependUOffsetTRelativeSlot(20, flatbuffers.number_types.UOffsetTFlags.py_type(topicSettings), 0)
+
+def AddTopicSettings(builder, topicSettings):
+    MetadataReplyAddTopicSettings(builder, topicSettings)
+
+def MetadataReplyStartTopicSettingsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartTopicSettingsVector(builder, numElems):
+    return MetadataReplyStartTopicSettingsVector(builder, numElems)
+
 def MetadataReplyEnd(builder):
     return builder.EndObject()
 
@@ -702,6 +734,7 @@ class MetadataReplyT(object):
         partitionReplicas = None,
         replica = None,
         more = False,
+        topicSettings = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -723,6 +756,7 @@ class MetadataReplyT(object):
         self.partitionReplicas = partitionReplicas  # type: Optional[List[int]]
         self.replica = replica  # type: Optional[List[Optional[str]]]
         self.more = more  # type: bool
+        self.topicSettings = topicSettings  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -843,6 +877,10 @@ class MetadataReplyT(object):
             for i in range(metadataReply.ReplicaLength()):
                 self.replica.append(metadataReply.Replica(i))
         self.more = metadataReply.More()
+        if not metadataReply.TopicSettingsIsNone():
+            self.topicSettings = []
+            for i in range(metadataReply.TopicSettingsLength()):
+                self.topicSettings.append(metadataReply.TopicSettings(i))
 
     # MetadataReplyT
     def Pack(self, builder):
@@ -976,6 +1014,14 @@ class MetadataReplyT(object):
             for i in reversed(range(len(self.replica))):
                 builder.PrependUOffsetTRelative(replicalist[i])
             replica = builder.EndVector()
+        if self.topicSettings is not None:
+            topicSettingslist = []
+            for i in range(len(self.topicSettings)):
+                topicSettingslist.append(builder.CreateString(self.topicSettings[i]))
+            MetadataReplyStartTopicSettingsVector(builder, len(self.topicSettings))
+            for i in reversed(range(len(self.topicSettings))):
+                builder.PrependUOffsetTRelative(topicSettingslist[i])
+            topicSettings = builder.EndVector()
         MetadataReplyStart(builder)
         MetadataReplyAddRequestId(builder, self.requestId)
         MetadataReplyAddCode(builder, self.code)
@@ -1014,5 +1060,7 @@ class MetadataReplyT(object):
         if self.replica is not None:
             MetadataReplyAddReplica(builder, replica)
         MetadataReplyAddMore(builder, self.more)
+        if self.topicSettings is not None:
+            MetadataReplyAddTopicSettings(builder, topicSettings)
         metadataReply = MetadataReplyEnd(builder)
         return metadataReply

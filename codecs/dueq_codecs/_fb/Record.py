@@ -621,8 +621,22 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
         return o == 0
 
+    # Record
+    def Name(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(62))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
+    # Record
+    def Document(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(64))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
 def RecordStart(builder):
-    builder.StartObject(29)
+    builder.StartObject(31)
 
 def Start(builder):
     RecordStart(builder)
@@ -921,6 +935,18 @@ def RecordStartGroupsVector(builder, numElems):
 def StartGroupsVector(builder, numElems):
     return RecordStartGroupsVector(builder, numElems)
 
+def RecordAddName(builder, name):
+    builder.PrependUOffsetTRelativeSlot(29, flatbuffers.number_types.UOffsetTFlags.py_type(name), 0)
+
+def AddName(builder, name):
+    RecordAddName(builder, name)
+
+def RecordAddDocument(builder, document):
+    builder.PrependUOffsetTRelativeSlot(30, flatbuffers.number_types.UOffsetTFlags.py_type(document), 0)
+
+def AddDocument(builder, document):
+    RecordAddDocument(builder, document)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -966,6 +992,8 @@ class RecordT(object):
         rank = None,
         group = None,
         groups = None,
+        name = None,
+        document = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -996,6 +1024,8 @@ class RecordT(object):
         self.rank = rank  # type: Optional[List[int]]
         self.group = group  # type: Optional[List[int]]
         self.groups = groups  # type: Optional[List[Optional[str]]]
+        self.name = name  # type: Optional[str]
+        self.document = document  # type: Optional[str]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1164,6 +1194,8 @@ class RecordT(object):
             self.groups = []
             for i in range(record.GroupsLength()):
                 self.groups.append(record.Groups(i))
+        self.name = record.Name()
+        self.document = record.Document()
 
     # RecordT
     def Pack(self, builder):
@@ -1327,6 +1359,10 @@ class RecordT(object):
             for i in reversed(range(len(self.groups))):
                 builder.PrependUOffsetTRelative(groupslist[i])
             groups = builder.EndVector()
+        if self.name is not None:
+            name = builder.CreateString(self.name)
+        if self.document is not None:
+            document = builder.CreateString(self.document)
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1377,5 +1413,9 @@ class RecordT(object):
             RecordAddGroup(builder, group)
         if self.groups is not None:
             RecordAddGroups(builder, groups)
+        if self.name is not None:
+            RecordAddName(builder, name)
+        if self.document is not None:
+            RecordAddDocument(builder, document)
         record = RecordEnd(builder)
         return record

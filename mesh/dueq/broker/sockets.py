@@ -41,6 +41,7 @@ from dueq_codecs.messages import (
     Role,
     SnapshotChunk,
     SnapshotRequest,
+    UpdateTopicRequest,
     UploadChunk,
     UploadWanted,
 )
@@ -48,8 +49,8 @@ from dueq_codecs.messages import (
 Frames = Sequence[bytes | memoryview]
 _PEER_MESSAGES = (PeerFrame, UploadChunk, UploadWanted, SnapshotRequest, SnapshotChunk, Relay)
 _CLIENT_MESSAGES = (
-    Hello, MetadataRequest, CreateTopicRequest, DeleteTopicRequest, InspectRequest, ChangeRequest, ChunkRequest,
-    ConsumerFrame, BrowseRequest,
+    Hello, MetadataRequest, CreateTopicRequest, DeleteTopicRequest, UpdateTopicRequest, InspectRequest, ChangeRequest,
+    ChunkRequest, ConsumerFrame, BrowseRequest,
 )  # fmt: skip
 _FRAMES_PER_TURN = 500
 _BYTES_PER_TURN = 8 << 20

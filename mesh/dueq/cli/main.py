@@ -20,7 +20,7 @@ from dueq.lifeline import die_with_parent
 _COMMANDS = {
     "up": ("dueq.cli.up:up", "Run a local mesh in the foreground."),
     "broker": ("dueq.cli.broker:broker", "Run one broker."),
-    "topic": ("dueq.cli.topic:topic", "Create, list, describe and delete topics."),
+    "topic": ("dueq.cli.topic:topic", "Create, list, describe, change and delete topics."),
     "schedule": ("dueq.cli.schedule:schedule", "Schedule messages."),
     "consume": ("dueq.cli.consume:consume", "Print messages as they fall due."),
     "move": ("dueq.cli.move:move", "Give messages another due instant."),

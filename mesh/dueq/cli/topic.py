@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ from rich.console import Console
 
 from dueq import TopicInfo
 from dueq.cli.group import SuggestingGroup
-from dueq.cli.instants import parse_duration
+from dueq.cli.instants import parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
 from dueq.client.topics import PartitionInfo
@@ -21,7 +21,7 @@ from dueq.client.topics import PartitionInfo
 
 @click.group(cls=SuggestingGroup)
 def topic() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe, change and delete topics."""
 
 
 @topic.command()
@@ -103,6 +103,9 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     )
     console = Console()
     console.print(title, highlight=False)
+    if info.paused:
+        until = f"until {info.paused_until.isoformat()}" if info.paused_until else "until it is resumed"
+        console.print(f"[yellow]paused[/] {until}", highlight=False)
     shown = new_table(
         "", ">part", "leader", ">epoch", "in sync", "replicas", ">scheduled", ">ready", ">leased"
     )
@@ -127,6 +130,64 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
     click.echo(f"deleted {name}")
 
 
+@topic.command()
+@click.argument("name")
+@click.option("--payload-bytes-max", type=int, help="The longest payload.")
+@click.option(
+    "--horizon", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--horizon"),
+    help="How far ahead a message may be due: 1h30m, 365d; 0s: no cap.",
+)  # fmt: skip
+@mesh_options
+def update(
+    name: str,
+    payload_bytes_max: int | None,
+    horizon: timedelta | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Change settings of the topic NAME; returns when all its partitions apply them."""
+    with connect(endpoint, timeout) as client:
+        client.update_topic(name, payload_bytes_max=payload_bytes_max, horizon=horizon)
+    click.echo(f"updated {name}")
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--until", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--until"),
+    help="Resume by itself at this instant: ISO 8601 with a zone, or Unix milliseconds.",
+)  # fmt: skip
+@click.option(
+    "--for", "for_", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--for"),
+    help="Resume by itself after this long: 10m, 1h30m.",
+)  # fmt: skip
+@mesh_options
+def pause(
+    name: str,
+    until: int | datetime | None,
+    for_: timedelta | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Stop the delivery of the topic NAME; its messages are taken as before."""
+    if until is not None and for_ is not None:
+        raise click.UsageError("Give --until or --for, not both.")
+    with connect(endpoint, timeout) as client:
+        client.pause(name, until if until is not None else for_)
+    click.echo(f"paused {name}")
+
+
+@topic.command()
+@click.argument("name")
+@mesh_options
+def resume(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
+    """End the pause of the topic NAME."""
+    with connect(endpoint, timeout) as client:
+        client.resume(name)
+    click.echo(f"resumed {name}")
+
+
 def _document(info: TopicInfo) -> dict[str, Any]:
     horizon_ms = info.horizon // timedelta(milliseconds=1) if info.horizon else None
-    return dataclasses.asdict(info) | {"horizon": horizon_ms}
+    until = info.paused_until.isoformat() if info.paused_until else None
+    return dataclasses.asdict(info) | {"horizon": horizon_ms, "paused_until": until}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -48,6 +48,10 @@ class Call(Generic[T]):
 
     build: Callable[[int, int], events.Event]
     finish: Callable[[Any], T]
+
+
+Steps = Generator[Call[Any] | float, Any, T]
+"""Calls to be run one after the other, each answered with its result; a number is seconds to wait."""
 
 
 def unread(call: Call[list[str]]) -> Call[MessageIds]:

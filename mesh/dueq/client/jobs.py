@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final, Literal, TypeVar
@@ -18,7 +18,7 @@ from zlib import crc32
 from dueq import limits
 from dueq.client import arguments
 from dueq.client.arguments import Seconds
-from dueq.client.calls import NO_JOB, Call
+from dueq.client.calls import NO_JOB, Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
@@ -35,9 +35,6 @@ from dueq.errors import (
 from dueq_codecs.records import JobAction, Outcome
 
 T = TypeVar("T")
-Steps = Generator[Call[Any] | float, Any, T]
-"""Calls to be run one after the other, each answered with its result; a number is seconds to wait."""
-
 _PAUSE_S: Final = 0.25
 _KEY: Final = re.compile("[0-9a-f]{32}")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.merging import merged_status
 from dueq.client.topics import PartitionInfo, TopicInfo
 from dueq_codecs import messages
+from dueq_codecs.topic_settings import AS_CREATED, decode_settings
 
 Document = dict[str, Any]
 
@@ -23,6 +24,8 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         for index, p in enumerate(info.partitions)
     )
     horizon = timedelta(milliseconds=info.horizon_ms) if info.horizon_ms else None
+    settings = decode_settings(info.settings) if info.settings else AS_CREATED
+    until_ms = settings.paused_until_ms
     return TopicInfo(
         info.name,
         info.kind,
@@ -32,6 +35,9 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         info.payload_bytes_max,
         horizon,
         placement,
+        paused=settings.paused,
+        paused_until=datetime.fromtimestamp(until_ms / 1000, UTC) if until_ms else None,
+        settings_version=settings.version,
     )
 
 
@@ -80,6 +86,7 @@ def _described(partition: PartitionInfo, view: Document | None) -> PartitionInfo
         scheduled=view.get("scheduled"),
         ready=view.get("ready"),
         leased=view.get("leased"),
+        settings_version=view.get("settings_version"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class PartitionInfo:
         isr: broker ids of the in-sync replicas (from `describe`).
         scheduled, ready, leased: messages not due yet, due and waiting, with consumers (from `describe`;
             None when the leader did not answer).
+        settings_version: the version of the settings that the partition applies (likewise).
     """
 
     uid: int
@@ -32,6 +33,7 @@ class PartitionInfo:
     scheduled: int | None = None
     ready: int | None = None
     leased: int | None = None
+    settings_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,9 @@ class TopicInfo:
         min_isr: replicas that must hold a record before it is committed.
         payload_bytes_max: the longest payload.
         horizon: how far ahead a message may be due; None: no cap.
+        paused: messages are taken, and none is delivered.
+        paused_until: when the pause ends by itself; None: not before the topic is resumed.
+        settings_version: grows with each change of the settings; 0: as the topic was created.
         placement: the partitions.
         scheduled, ready, leased: sums over the partitions that answered; None from `topics()`.
     """
@@ -61,3 +66,6 @@ class TopicInfo:
     scheduled: int | None = None
     ready: int | None = None
     leased: int | None = None
+    paused: bool = False
+    paused_until: datetime | None = None
+    settings_version: int = 0

@@ -4,7 +4,7 @@
     ROOT/next_uid           the next partition uid, in decimal
     ROOT/brokers/ID         ephemeral; JSON of a Registration
     ROOT/levels/ID          the feature level that the broker announced last, in decimal; stays when it is away
-    ROOT/topics/NAME        JSON of a Topic; never changed, only deleted
+    ROOT/topics/NAME        JSON of a Topic; changed only by compare-and-set on its version
     ROOT/partitions/UID     JSON of a PartitionNode; changed only by compare-and-set on its version
     ROOT/tombstones/A-B     no value: the partitions with uids A to B may be deleted everywhere
 

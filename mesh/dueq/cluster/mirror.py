@@ -4,8 +4,8 @@ Watches fire once, coalesce, and say only *that* something changed. So they are 
 each one leads to reading the thing again, which also sets the next watch, and after every reconnect everything
 is read again. A watch that fires while its thing is being read leads to one more read.
 
-A change costs only what has changed. Registrations are few, and read as a whole. Topics are immutable, and kept until
-their own watch fires. Partitions' nodes are read one by one. Only the list of topics' names comes as a whole whenever
+A change costs only what has changed. Registrations are few, and read as a whole. Topics are kept until their own
+watch fires. Partitions' nodes are read one by one. Only the list of topics' names comes as a whole whenever
 one is made. So it is not read again at once: among thousands of topics, a hundred new ones must cost a few lists, not
 a hundred.
 """

@@ -29,6 +29,7 @@ from dueq.cluster.znodes import (
     node_of,
     topic_fields,
     topic_of,
+    updated_topic,
 )
 from dueq.core.ports.membership import (
     CompareAndSet,
@@ -49,6 +50,7 @@ from dueq.core.ports.membership import (
     Topic,
     TopicOrderDone,
     TopicsSeen,
+    UpdateTopic,
 )
 
 _log = structlog.get_logger("dueq.cluster")
@@ -162,6 +164,8 @@ class StandaloneCoordinator:
             return [self._node_seen(order.uid)]
         if isinstance(order, CreateTopic):
             return self._create(order)
+        if isinstance(order, UpdateTopic):
+            return self._update(order)
         if isinstance(order, ConfirmDeleted):
             return self._confirm_deleted(order)
         return self._delete(order)
@@ -203,6 +207,17 @@ class StandaloneCoordinator:
         facts.changes += 1
         done = TopicOrderDone(order.token, "", topic=topic)
         return [done, self._topics_seen(), *(self._node_seen(uid) for uid in nodes)]
+
+    def _update(self, order: UpdateTopic) -> list[CoordinatorEvent]:
+        topic = self._facts.topics.get(order.name)
+        if topic is None:
+            return [TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")]
+        changed = updated_topic(topic, order)
+        if changed is None:
+            return [TopicOrderDone(order.token, "", topic=topic)]
+        self._facts.topics[order.name] = changed
+        self._facts.changes += 1
+        return [TopicOrderDone(order.token, "", topic=changed), self._topics_seen()]
 
     def _delete(self, order: DeleteTopic) -> list[CoordinatorEvent]:
         topic = self._facts.topics.pop(order.name, None)

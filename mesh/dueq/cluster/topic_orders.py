@@ -1,7 +1,8 @@
-"""Creating and deleting topics in ZooKeeper.
+"""Creating, changing and deleting topics in ZooKeeper.
 
 Each is one transaction, and can be begun again after a lost connection. A create recognizes its own work by the
-creation id. A delete recognizes it by the tombstone that it meant to leave, or by the missing topic.
+creation id. A delete recognizes it by the tombstone that it meant to leave, or by the missing topic. A change
+names the version that it makes, so it is made once.
 """
 
 from __future__ import annotations
@@ -29,8 +30,17 @@ from dueq.cluster.znodes import (
     holders,
     new_topic,
     tombstone_name,
+    updated_topic,
 )
-from dueq.core.ports.membership import CreateTopic, DeleteTopic, PartitionNode, Topic, TopicOrderDone
+from dueq.core.ports.membership import (
+    CreateTopic,
+    DeleteTopic,
+    PartitionNode,
+    Topic,
+    TopicOrderDone,
+    UpdateTopic,
+)
+from dueq.core.ports.membership import TopicOrder as Order
 
 _TRANSACTION_BYTES: Final = 700_000
 """A server refuses, and hangs up on, requests of more than `jute.maxbuffer` (1 MiB unless it was changed)."""
@@ -48,7 +58,7 @@ class TopicOrder:
         running: an attempt is under way.
     """
 
-    order: CreateTopic | DeleteTopic
+    order: Order
     deadline: float
     tombstone: str = ""
     running: bool = False
@@ -57,12 +67,14 @@ class TopicOrder:
         """Return a procedure that returns the order's TopicOrderDone."""
         if isinstance(self.order, CreateTopic):
             return _create(client, layout, self.order)
+        if isinstance(self.order, UpdateTopic):
+            return _update(client, layout, self.order)
         return _delete(client, layout, self.order, self)
 
 
 def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
     while True:
-        found = yield from _read_topic(client, layout, order.name)
+        found, _ = yield from _read_topic(client, layout, order.name)
         if found is not None:
             if found.creation_id == order.creation_id:
                 return TopicOrderDone(order.token, "", topic=found)
@@ -139,13 +151,35 @@ def _slices(
     return slices
 
 
+def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
+    while True:
+        topic, version = yield from _read_topic(client, layout, order.name)
+        if topic is None:
+            return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
+        changed = updated_topic(topic, order)
+        if changed is None:
+            return TopicOrderDone(order.token, "", topic=topic)
+        try:
+            value = _topic_value(changed)
+        except TopicRefused as refused:
+            return TopicOrderDone(order.token, "unavailable", str(refused))
+        transaction = client.transaction()
+        transaction.set_data(layout.topic(order.name), value, version)
+        lost = yield from _commit(transaction)
+        if lost is None:
+            return TopicOrderDone(order.token, "", topic=changed)
+        if not isinstance(lost, (BadVersionError, NoNodeError)):
+            raise lost
+        # Somebody else has changed or deleted the topic: look again.
+
+
 def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) -> Procedure:
     while True:
         if state.tombstone:
             stat = yield from one(partial(client.exists_async, layout.tombstone(state.tombstone)))
             if stat is not None:
                 return TopicOrderDone(order.token, "")
-        topic = yield from _read_topic(client, layout, order.name)
+        topic, _ = yield from _read_topic(client, layout, order.name)
         if state.tombstone and (topic is None or tombstone_name(topic) != state.tombstone):
             # It was deleted, by us or by another broker, and its tombstone is gone again.
             return TopicOrderDone(order.token, "")
@@ -160,7 +194,7 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
         lost = yield from _commit(transaction)
         if lost is None:
             return TopicOrderDone(order.token, "", topic=topic)
-        again = yield from _read_topic(client, layout, order.name)
+        again, _ = yield from _read_topic(client, layout, order.name)
         if again == topic:
             # This is no race: the nodes contradict each other. Deleting less than all of it helps nobody.
             return TopicOrderDone(
@@ -169,11 +203,12 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
 
 
 def _read_topic(client: Any, layout: Layout, name: str) -> Procedure:
+    """Return a topic and the version of its node; None and -1 where there is none."""
     try:
-        value, _ = yield from one(partial(client.get_async, layout.topic(name)))
+        value, stat = yield from one(partial(client.get_async, layout.topic(name)))
     except NoNodeError:
-        return None
-    return decode_topic(value)
+        return None, -1
+    return decode_topic(value), stat.version
 
 
 def _commit(transaction: Any) -> Procedure:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from dueq.cluster.coordinator import CoordinatorUnreadable
@@ -17,8 +18,10 @@ from dueq.core.ports.membership import (
     PartitionNode,
     Registration,
     Topic,
+    UpdateTopic,
 )
 from dueq.limits import UID_MAX
+from dueq_codecs.topic_settings import TopicSettings, settings_of
 
 FORMAT: Final = 1
 FEATURE_LEVEL: Final = 1
@@ -72,8 +75,10 @@ def topic_fields(topic: Topic) -> dict[str, Any]:
         "partitions": [[p.uid, list(p.replicas)] for p in topic.partitions],
         "replicas": topic.replicas,
         "min_isr": topic.min_isr,
-        "payload_bytes_max": topic.payload_bytes_max,
-        "horizon_ms": topic.horizon_ms,
+        # A build of feature level 1 reads these two here.
+        "payload_bytes_max": topic.settings.payload_bytes_max,
+        "horizon_ms": topic.settings.horizon_ms,
+        "settings": topic.settings.fields(),
     }
 
 
@@ -94,11 +99,19 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
             ),
             replicas=int(fields["replicas"]),
             min_isr=int(fields["min_isr"]),
-            payload_bytes_max=int(fields["payload_bytes_max"]),
-            horizon_ms=int(fields["horizon_ms"]),
+            settings=settings_of(fields["settings"])
+            if "settings" in fields
+            else _settings_of_level_1(fields),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged("topic", fields) from error
+
+
+def _settings_of_level_1(fields: Mapping[str, Any]) -> TopicSettings:
+    """Return the settings of a topic that an older build created."""
+    return TopicSettings(
+        payload_bytes_max=int(fields["payload_bytes_max"]), horizon_ms=int(fields["horizon_ms"])
+    )
 
 
 def encode_topic(topic: Topic) -> bytes:
@@ -217,11 +230,17 @@ def new_topic(order: CreateTopic, first_uid: int) -> tuple[Topic, dict[int, Part
         partitions=partitions,
         replicas=order.replicas,
         min_isr=order.min_isr,
-        payload_bytes_max=order.payload_bytes_max,
-        horizon_ms=order.horizon_ms,
+        settings=order.settings,
     )
     nodes = {p.uid: PartitionNode("", 0, 0, tuple(members[r] for r in p.replicas)) for p in partitions}
     return topic, nodes
+
+
+def updated_topic(topic: Topic, order: UpdateTopic) -> Topic | None:
+    """Return the topic as the order wants it; None: its settings are not of the version before."""
+    if order.settings.version != topic.settings.version + 1:
+        return None
+    return replace(topic, settings=order.settings)
 
 
 def tombstone_name(topic: Topic) -> str:

@@ -50,13 +50,12 @@ from dueq.core.ports.membership import (
     CoordinatorEvent,
     CoordinatorOrder,
     CoordinatorState,
-    CreateTopic,
-    DeleteTopic,
     ReadNode,
     Registration,
     SetOutcome,
     TopicOrderDone,
 )
+from dueq.core.ports.membership import TopicOrder as Order
 from dueq.errors import DueqError
 from dueq.limits import ZOOKEEPER_SESSION_MS
 
@@ -348,7 +347,7 @@ class ZooKeeperCoordinator:
             outcome = SetOutcome.UNKNOWN
         self._emit(CompareAndSetDone(order.token, order.uid, outcome, version))
 
-    def _take_topic_order(self, order: CreateTopic | DeleteTopic) -> None:
+    def _take_topic_order(self, order: Order) -> None:
         pending = TopicOrder(order, time.monotonic() + _TOPIC_ORDER_S)
         self._topic_orders[order.token] = pending
         self._at(pending.deadline, partial(self._topic_order_late, order))
@@ -378,7 +377,7 @@ class ZooKeeperCoordinator:
         if self._topic_orders.pop(token, None) is not None:
             self._emit(done)
 
-    def _topic_order_late(self, order: CreateTopic | DeleteTopic) -> None:
+    def _topic_order_late(self, order: Order) -> None:
         if self._topic_orders.pop(order.token, None) is not None:
             text = f"ZooKeeper did not confirm topic {order.name!r} within {_TOPIC_ORDER_S:g} s; it may still happen"
             self._emit(TopicOrderDone(order.token, "unavailable", text))

@@ -421,12 +421,15 @@ class BrokerCore:
         named: set[str] = set()
         for name, topic in self._topics.by_name.items():
             if event.topics.get(name) is not topic:  # leaders have told every broker of theirs
-                for assignment in topic.partitions:
-                    self._routing.forget(assignment.uid)
+                for uid in _uids_of(topic) - _uids_of(event.topics.get(name)):
+                    self._routing.forget(uid)
         for topic in self._topics.seen(event.topics, event.tombstones):
             for index, assignment in enumerate(topic.partitions):
                 named.update(assignment.replicas)
-                if self._settings.broker_id in assignment.replicas and assignment.uid not in self._partitions:
+                held = self._partitions.get(assignment.uid)
+                if held is not None:
+                    held.topic_changed(topic, now)
+                elif self._settings.broker_id in assignment.replicas:
                     self._open(topic, index, now)
         self._clock.named(named - {self._settings.broker_id}, now)
         for uid in [uid for uid in self._partitions if uid in event.tombstones]:
@@ -511,3 +514,7 @@ class BrokerCore:
 
     def _on_topic_order(self, event: TopicOrderDone, now: Now) -> None:
         self._topics.order_done(event)
+
+
+def _uids_of(topic: Topic | None) -> set[int]:
+    return {part.uid for part in topic.partitions} if topic is not None else set()

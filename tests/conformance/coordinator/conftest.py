@@ -31,7 +31,9 @@ from dueq.core.ports.membership import (
     Registration,
     TopicOrderDone,
     TopicsSeen,
+    UpdateTopic,
 )
+from dueq_codecs.topic_settings import TopicSettings
 
 E = TypeVar("E")
 _WAIT_S = 120.0
@@ -80,9 +82,14 @@ class Life:
         self.coordinator.submit(
             CreateTopic(
                 token, name, creation_id or uuid.uuid4().hex, "timeline",
-                payload_bytes_max=1000, horizon_ms=0, **order,
+                settings=TopicSettings(), **order,
             )
         )  # fmt: skip
+        return self.wait(TopicOrderDone, lambda done: done.token == token)
+
+    def update(self, name: str, settings: TopicSettings) -> TopicOrderDone:
+        token = next(_tokens)
+        self.coordinator.submit(UpdateTopic(token, name, settings))
         return self.wait(TopicOrderDone, lambda done: done.token == token)
 
     def delete(self, name: str) -> TopicOrderDone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dueq.core.ports.membership import (
@@ -67,6 +68,30 @@ def test_a_create_with_another_creation_id_says_that_the_topic_exists(begin: Any
     done = life.create("departures")
     assert done.error == "exists"
     assert "departures" in done.text
+
+
+def test_settings_are_stored_once_on_top_of_the_version_before(begin: Any) -> None:
+    life = begin()
+    created = life.create("departures").topic
+    first = created.settings.changed({"paused": True}, "a" * 32)
+    done = life.update("departures", first)
+    assert (done.error, done.topic) == ("", replace(created, settings=first))
+    life.topics(lambda seen: seen.topics == {"departures": done.topic})
+    other = created.settings.changed({"horizon_ms": 9}, "b" * 32)
+    assert life.update("departures", other).topic == done.topic
+    assert life.update("departures", first).topic == done.topic
+    second = first.changed({"paused": False}, "c" * 32)
+    assert life.update("departures", second).topic.settings == second
+    assert life.update("arrivals", first).error == "not_found"
+
+
+def test_changed_settings_outlive_every_broker(begin: Any) -> None:
+    life = begin()
+    settings = life.create("departures").topic.settings.changed({"horizon_ms": 9}, "a" * 32)
+    life.update("departures", settings)
+    life.coordinator.stop()
+    again = begin(incarnation=2)
+    again.topics(lambda seen: seen.topics["departures"].settings == settings)
 
 
 def test_a_replica_without_a_known_store_is_refused(begin: Any) -> None:

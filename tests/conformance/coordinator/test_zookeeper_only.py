@@ -25,6 +25,7 @@ from dueq.core.ports.membership import (
     TopicOrderDone,
 )
 from dueq_codecs.records import FEATURE_LEVEL
+from dueq_codecs.topic_settings import TopicSettings
 
 pytestmark = pytest.mark.integration
 
@@ -298,7 +299,7 @@ def test_a_topic_ordered_while_the_connection_is_away_is_created_after_it(
     wire.cut()
     life.wait(CoordinatorChanged, lambda event: event.state is CoordinatorState.SUSPENDED)
     own = Member("b1", "s1")
-    order = CreateTopic(-5, "departures", "c" * 32, "timeline", (("b1",),), (own,), 1, 1, 1000, 0)
+    order = CreateTopic(-5, "departures", "c" * 32, "timeline", (("b1",),), (own,), 1, 1, TopicSettings())
     life.coordinator.submit(order)
     wire.mend()
     assert life.wait(TopicOrderDone, lambda done: done.token == -5).error == ""

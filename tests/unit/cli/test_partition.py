@@ -33,7 +33,7 @@ def facts() -> PartitionFacts:
     """b1 led with b2; both are up again with empty disks. b3 was left behind; b4 is no replica."""
     topic = Topic(
         "t", "00" * 16, "timeline",
-        (PartitionAssignment(6, ("b4",)), PartitionAssignment(7, ("b1", "b2", "b3"))), 3, 2, 1 << 20, 0,
+        (PartitionAssignment(6, ("b4",)), PartitionAssignment(7, ("b1", "b2", "b3"))), 3, 2,
     )  # fmt: skip
     registrations = {
         "b1": living("b1", "new1"), "b2": living("b2", "new2"), "b3": living("b3", "s3"), "b4": living("b4", "s4"),

@@ -58,7 +58,7 @@ class Server:
         return Answer(path)
 
     def make(self, name: str, uid: int) -> None:
-        topic = Topic(name, "0" * 32, "timeline", (PartitionAssignment(uid, ("b1",)),), 1, 1, 1 << 20, 0)
+        topic = Topic(name, "0" * 32, "timeline", (PartitionAssignment(uid, ("b1",)),), 1, 1)
         self.nodes[LAYOUT.topic(name)] = encode_topic(topic)
         self.nodes[LAYOUT.partition(uid)] = encode_node(PartitionNode("b1", 1, 1, (Member("b1", "s1"),)))
         self.fire(LAYOUT.topics)

@@ -24,6 +24,7 @@ from dueq.core.ports.membership import (
     SetOutcome,
     TopicOrderDone,
 )
+from dueq_codecs.topic_settings import TopicSettings
 
 E = TypeVar("E")
 REGISTRATION = Registration("b1", 1, "s1", "tcp://b1:7400")
@@ -45,7 +46,7 @@ class Standalone:
     def create(self, token: int, name: str) -> TopicOrderDone:
         own = (Member("b1", "s1"),)
         self.coordinator.submit(
-            CreateTopic(token, name, name * 32, "timeline", (("b1",),), own, 1, 1, 1000, 0)
+            CreateTopic(token, name, name * 32, "timeline", (("b1",),), own, 1, 1, TopicSettings())
         )
         return self.wait(TopicOrderDone)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from dueq.cluster.coordinator import CoordinatorUnreadable
@@ -29,12 +32,13 @@ from dueq.core.ports.membership import (
     Topic,
 )
 from dueq.limits import UID_MAX
+from dueq_codecs.topic_settings import TopicSettings
 
 REGISTRATION = Registration("b1", 2**63 - 1, "s" * 32, "tcp://host:7400", "host:9100", 3)
 NODE = PartitionNode("b1", 2**63 - 1, 7, (Member("b1", "s1"), Member("b2", "s2")))
 TOPIC = Topic(
     "departures", "c" * 32, "timeline", (PartitionAssignment(4, ("b1", "b2")), PartitionAssignment(5, ("b2", "b1"))),
-    2, 2, 1 << 20, 1000,
+    2, 2, TopicSettings(payload_bytes_max=1 << 20, horizon_ms=1000),
 )  # fmt: skip
 
 
@@ -42,7 +46,7 @@ def order(partitions: int = 2, **fields: object) -> CreateTopic:
     values: dict[str, object] = {
         "token": 1, "name": "departures", "creation_id": "c" * 32, "kind": "timeline",
         "replicas_of": (("b1", "b2"),) * partitions, "members": (Member("b1", "s1"), Member("b2", "s2")),
-        "replicas": 2, "min_isr": 2, "payload_bytes_max": 1, "horizon_ms": 0,
+        "replicas": 2, "min_isr": 2, "settings": TopicSettings(),
     }  # fmt: skip
     return CreateTopic(**(values | fields))  # type: ignore[arg-type]
 
@@ -52,6 +56,19 @@ def test_every_fact_reads_back_as_it_was_written() -> None:
     assert decode_node(encode_node(NODE)) == NODE
     assert decode_topic(encode_topic(TOPIC)) == TOPIC
     assert decode_cluster(encode_cluster("abc", 2)) == ("abc", 2)
+
+
+def test_a_topic_of_an_older_build_has_the_settings_that_it_was_created_with() -> None:
+    fields = json.loads(encode_topic(TOPIC))
+    del fields["settings"]
+    assert decode_topic(json.dumps(fields).encode()).settings == TOPIC.settings
+
+
+def test_a_changed_topic_shows_older_builds_what_they_know() -> None:
+    changed = TOPIC.settings.changed({"horizon_ms": 7, "payload_bytes_max": 8}, "a" * 32)
+    fields = json.loads(encode_topic(replace(TOPIC, settings=changed)))
+    assert (fields["horizon_ms"], fields["payload_bytes_max"]) == (7, 8)
+    assert decode_topic(json.dumps(fields).encode()).settings == changed
 
 
 def test_members_read_back_are_members() -> None:

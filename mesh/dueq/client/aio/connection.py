@@ -9,12 +9,12 @@ from typing import Any, Protocol, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, calls
-from dueq.client.aio.waiting import Bridges, Pending, stop
-from dueq.client.calls import Call
+from dueq.client.aio.waiting import Bridges, Pending, sleep, stop
+from dueq.client.calls import Call, Steps
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
 from dueq.client.runtime import Runtime
-from dueq.errors import ClientClosed
+from dueq.errors import ClientClosed, DueqError
 
 T = TypeVar("T")
 
@@ -100,6 +100,25 @@ class AsyncConnection:
         if isinstance(answer, Completed):
             return call.finish(answer.value)
         raise calls.error_of(answer, call, self.run)
+
+    async def follow(self, steps: Steps[T], timeout: float | None) -> T:
+        """Run calls one after the other."""
+        error: DueqError | None = None
+        value: Any = None
+        while True:
+            try:
+                step = steps.throw(error) if error is not None else steps.send(value)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            error = value = None
+            try:
+                if isinstance(step, float):
+                    await sleep(step)
+                else:
+                    value = await self.run(step, timeout)
+            except DueqError as failed:
+                error = failed
 
     def send(self, runtime: Runtime, call: Call[Any], timeout: float | None) -> Pending:
         """Send a call; its answer is waited for later."""

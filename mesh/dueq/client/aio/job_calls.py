@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 from dueq.client import arguments, jobs
 from dueq.client.aio.connection import AsyncConnection
-from dueq.client.aio.waiting import sleep
 from dueq.client.arguments import Seconds
-from dueq.client.jobs import Job, JobInfo, Steps
-from dueq.errors import DueqError
+from dueq.client.jobs import Job, JobInfo
 from dueq_codecs.records import JobAction
-
-T = TypeVar("T")
 
 
 class AsyncJobCalls:
@@ -45,7 +39,7 @@ class AsyncJobCalls:
         """
         seconds = arguments.timeout_s(timeout, self.connection.timeout)
         clock = await self.connection.clock(True, timeout)
-        return await self._follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
+        return await self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
 
     async def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
         """Have all messages of a hidden job delivered; repeated, it changes nothing.
@@ -55,7 +49,7 @@ class AsyncJobCalls:
         Raises:
             JobEnded: the job was aborted (its time is over, too) or cancelled.
         """
-        await self._follow(jobs.end(job, JobAction.COMMIT), timeout)
+        await self.connection.follow(jobs.end(job, JobAction.COMMIT), timeout)
 
     async def abort_job(self, job: Job, *, timeout: float | None = None) -> None:
         """Drop all messages of a hidden job, as if they had never been scheduled.
@@ -63,7 +57,7 @@ class AsyncJobCalls:
         Raises:
             JobEnded: the job was committed or cancelled, or is not hidden: see `cancel_job`.
         """
-        await self._follow(jobs.end(job, JobAction.ABORT), timeout)
+        await self.connection.follow(jobs.end(job, JobAction.ABORT), timeout)
 
     async def cancel_job(self, topic: str, job_id: str, *, timeout: float | None = None) -> None:
         """Take back those messages of a job, hidden or not, that no consumer has; the job takes no more
@@ -80,35 +74,16 @@ class AsyncJobCalls:
         Raises:
             JobNotFound: nothing is known of such a job, or not any more.
         """
-        await self._follow(
+        await self.connection.follow(
             jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     async def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return the mesh's knowledge of a job; None if it has no messages yet, or ended over 7 days ago."""
-        return await self._follow(
+        return await self.connection.follow(
             jobs.look(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     async def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
         """Return all jobs of a topic that the mesh knows; without names, since the mesh has only keys."""
         return await self.connection.run(jobs.read_all(arguments.topic_name(topic)), timeout)
-
-    async def _follow(self, steps: Steps[T], timeout: float | None) -> T:
-        """Run calls one after the other."""
-        error: DueqError | None = None
-        value: Any = None
-        while True:
-            try:
-                step = steps.throw(error) if error is not None else steps.send(value)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            error = value = None
-            try:
-                if isinstance(step, float):
-                    await sleep(step)
-                else:
-                    value = await self.connection.run(step, timeout)
-            except DueqError as failed:
-                error = failed

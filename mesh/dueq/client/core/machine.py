@@ -83,6 +83,8 @@ class ClientCore:
             happened.Connect: self._topics.connect,
             happened.FetchTopics: self._topics.fetch,
             happened.CreateTopic: self._topics.create,
+            happened.UpdateTopic: self._topics.update,
+            happened.AwaitSettings: self._changing.await_settings,
             happened.DeleteTopic: self._topics.delete,
             happened.Inspect: self._inspecting.inspect,
             happened.Browse: self._browsing.browse,

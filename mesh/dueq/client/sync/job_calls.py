@@ -3,17 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 from dueq.client import arguments, jobs
 from dueq.client.arguments import Seconds
-from dueq.client.jobs import Job, JobInfo, Steps
+from dueq.client.jobs import Job, JobInfo
 from dueq.client.sync.connection import Connection
-from dueq.client.sync.waiting import sleep
-from dueq.errors import DueqError
 from dueq_codecs.records import JobAction
-
-T = TypeVar("T")
 
 
 class JobCalls:
@@ -46,7 +40,7 @@ class JobCalls:
         """
         seconds = arguments.timeout_s(timeout, self.connection.timeout)
         clock = self.connection.clock(True, timeout)
-        return self._follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
+        return self.connection.follow(jobs.begin(topic, job_id, hidden_for, clock, seconds), timeout)
 
     def commit_job(self, job: Job, *, timeout: float | None = None) -> None:
         """Have all messages of a hidden job delivered; repeated, it changes nothing.
@@ -56,7 +50,7 @@ class JobCalls:
         Raises:
             JobEnded: the job was aborted (its time is over, too) or cancelled.
         """
-        self._follow(jobs.end(job, JobAction.COMMIT), timeout)
+        self.connection.follow(jobs.end(job, JobAction.COMMIT), timeout)
 
     def abort_job(self, job: Job, *, timeout: float | None = None) -> None:
         """Drop all messages of a hidden job, as if they had never been scheduled.
@@ -64,7 +58,7 @@ class JobCalls:
         Raises:
             JobEnded: the job was committed or cancelled, or is not hidden: see `cancel_job`.
         """
-        self._follow(jobs.end(job, JobAction.ABORT), timeout)
+        self.connection.follow(jobs.end(job, JobAction.ABORT), timeout)
 
     def cancel_job(self, topic: str, job_id: str, *, timeout: float | None = None) -> None:
         """Take back those messages of a job, hidden or not, that no consumer has; the job takes no more
@@ -81,35 +75,16 @@ class JobCalls:
         Raises:
             JobNotFound: nothing is known of such a job, or not any more.
         """
-        self._follow(
+        self.connection.follow(
             jobs.cancel(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     def job(self, topic: str, job_id: str, *, timeout: float | None = None) -> JobInfo | None:
         """Return the mesh's knowledge of a job; None if it has no messages yet, or ended over 7 days ago."""
-        return self._follow(
+        return self.connection.follow(
             jobs.look(topic, job_id, arguments.timeout_s(timeout, self.connection.timeout)), timeout
         )
 
     def jobs(self, topic: str, *, timeout: float | None = None) -> list[JobInfo]:
         """Return all jobs of a topic that the mesh knows; without names, since the mesh has only keys."""
         return self.connection.run(jobs.read_all(arguments.topic_name(topic)), timeout)
-
-    def _follow(self, steps: Steps[T], timeout: float | None) -> T:
-        """Run calls one after the other."""
-        error: DueqError | None = None
-        value: Any = None
-        while True:
-            try:
-                step = steps.throw(error) if error is not None else steps.send(value)
-            except StopIteration as stop:
-                result: T = stop.value
-                return result
-            error = value = None
-            try:
-                if isinstance(step, float):
-                    sleep(step)
-                else:
-                    value = self.connection.run(step, timeout)
-            except DueqError as failed:
-                error = failed

@@ -283,6 +283,9 @@ class TopicDispatcher:
             best_us = min(best_us, lane.act_us)
             if self._paused:
                 continue
+            if lane.is_silent(mesh_ms):
+                soonest_ms = min(soonest_ms, lane.partition.timeline.settings.silent_until_ms)
+                continue
             if mesh_ms < lane.next_push_ms < soonest_ms:
                 soonest_ms = lane.next_push_ms
             best_us = min(best_us, now.mono_us + self._look_again_us(lane, mesh_ms, have_credit, now))
@@ -330,17 +333,20 @@ class TopicDispatcher:
         return reads
 
     def has_waiting(self, now: Now) -> bool:
-        """Whether due messages wait and nobody has credit for them."""
+        """Whether due messages wait that may be delivered, and nobody has credit for them."""
         mesh_ms = self._clock.mesh_ms(now)
-        if not any(lane.queue.head_ms <= mesh_ms for lane in self._lanes.values()):
+        if not any(
+            lane.queue.head_ms <= mesh_ms and not lane.is_silent(mesh_ms) for lane in self._lanes.values()
+        ):
             return False
         return not self._consumers.free_rows(now, 1)
 
     def waiting(self, now: Now) -> int:
-        """Return about how many due messages are not leased, counted up to `WAITING_MAX`."""
-        count = 0
+        """Return about how many due messages could be leased, counted up to `WAITING_MAX`."""
+        count, mesh_ms = 0, self._clock.mesh_ms(now)
         for lane in self._lanes.values():
-            count += lane.queue.count_until(self._clock.mesh_ms(now), WAITING_MAX - count)
+            if not lane.is_silent(mesh_ms):
+                count += lane.queue.count_until(mesh_ms, WAITING_MAX - count)
         return count
 
     def ready_count(self, uid: int, now: Now) -> int:

@@ -20,6 +20,7 @@ from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job import Job
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
+from dueq_codecs.topic_settings import TopicSettings
 
 
 class LedTimeline(HotMessages, Protocol):
@@ -31,6 +32,11 @@ class LedTimeline(HotMessages, Protocol):
 
     def deliverable_hot(self) -> Entries:
         """Return every waiting entry of the hot window that may be delivered."""
+        ...
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The topic's settings that are in force."""
         ...
 
     @property
@@ -118,6 +124,10 @@ class Lane:
         self._late: list[tuple[Slots, U64]] = []
         # Rows of EXTENDs by message that are in the log and not applied yet.
         self._extending: Counter[int] = Counter()
+
+    def is_silent(self, mesh_ms: int) -> bool:
+        """Whether nothing may be leased or pushed now: the topic is paused."""
+        return mesh_ms < self.partition.timeline.settings.silent_until_ms
 
     # -------------------------------------------------------------- what is to be pushed
 
@@ -260,6 +270,10 @@ class Lane:
     def return_granted(self, slots: Slots, now: Now) -> None:
         """Have those of these leases ended that were never pushed."""
         self.end_now(slots[self.leases.phase[slots] == Phase.GRANTED], now)
+
+    def silenced(self, now: Now) -> None:
+        """The topic is paused: have every lease ended that was not pushed."""
+        self.return_granted(np.fromiter(self.leases.slot_of.values(), np.intp, len(self.leases)), now)
 
     def end_leases(self, now: Now, look_us: int, retry_us: int) -> None:
         """Propose EXPIRE for leases that ran out at their consumer, RELEASE for those that never got there.

@@ -2,6 +2,7 @@
 
 LEASE applied      proposed leases are granted: pushed when their time comes, unless it is too late or too far off
 EXTEND appended    its leases do not run out while it is on its way; applied, they have their new end
+SETTINGS applied   a pause ends what was granted and not pushed
 CANCEL, MOVE       appended, they withhold what was not pushed; applied, what they have not ended is let go
 ACK, NACK, RELEASE, EXPIRE applied    the leases are gone, and what waits again is in the queue
 """
@@ -71,6 +72,8 @@ class LeaseChanges:
             lane.requeue(applied.refused)
         if len(applied.waiting):
             lane.queue.add(applied.waiting)
+        if applied.settings is not None and lane.is_silent(self._clock.mesh_ms(now)):
+            lane.silenced(now)
         if applied.job is not None:
             lane.job_decided(applied.job, now)
         if record.kind in _WITHHOLDING and record.token.any():
@@ -99,7 +102,9 @@ class LeaseChanges:
         mono_us = self._clock.mono_of(waits, now)
         half_us = mono_us + entries["lease_ms"].astype(np.int64) * 500
         far_us = now.mono_us + LEASED_AHEAD_US
-        if mono_us.max() > far_us:
+        if lane.is_silent(self._clock.mesh_ms(now)):
+            half_us[:] = now.mono_us  # proposed before the pause
+        elif mono_us.max() > far_us:
             # Moved between proposal and grant: the new instant is too far off to hold a lease for.
             half_us[mono_us > far_us] = now.mono_us
         if not fresh.all():

@@ -60,7 +60,11 @@ class Leasing:
         wanted_ms = ahead_ms + limits.LEASE_GATHER_MS // 2 if recording else ahead_ms
         if all(lane.queue.head_ms > wanted_ms for lane in self._lanes.values()):
             return
-        lanes = [lane for lane in self._lanes.values() if lane.queue.head_ms <= gather_ms]
+        lanes = [
+            lane
+            for lane in self._lanes.values()
+            if lane.queue.head_ms <= gather_ms and not lane.is_silent(mesh_ms)
+        ]
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
         if not free:
             return

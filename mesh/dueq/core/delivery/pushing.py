@@ -55,7 +55,7 @@ class Pushing:
         mesh_ms = mesh_us // 1000
         due: list[Lane] = []
         for lane in self._lanes.values():
-            if lane.next_push_ms > mesh_ms and not lane.has_late:
+            if (lane.next_push_ms > mesh_ms and not lane.has_late) or lane.is_silent(mesh_ms):
                 continue
             if lane.partition.confirmed(now):
                 due.append(lane)

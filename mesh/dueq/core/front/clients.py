@@ -49,6 +49,7 @@ from dueq_codecs.messages import (
     Relay,
     Reply,
     TopicInfo,
+    UpdateTopicRequest,
 )
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Clients:
             MetadataRequest: self._on_metadata,
             CreateTopicRequest: self._on_create,
             DeleteTopicRequest: self._on_delete,
+            UpdateTopicRequest: self._on_update,
             InspectRequest: self._on_inspect,
             ChangeRequest: self._on_change,
             ChunkRequest: self._on_chunk,
@@ -201,9 +203,11 @@ class Clients:
         return Refusal(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
 
     def _topic_info(self, topic: Topic) -> TopicInfo:
+        settings = topic.settings
         return TopicInfo(
-            topic.name, topic.kind, topic.replicas, topic.min_isr, topic.payload_bytes_max, topic.horizon_ms,
+            topic.name, topic.kind, topic.replicas, topic.min_isr, settings.payload_bytes_max, settings.horizon_ms,
             tuple(self._partition_info(part.uid, part.replicas) for part in topic.partitions),
+            settings.encode() if settings.version else "",
         )  # fmt: skip
 
     def _partition_info(self, uid: int, replicas: tuple[str, ...]) -> PartitionInfo:
@@ -248,6 +252,15 @@ class Clients:
 
     def _on_delete(self, request: DeleteTopicRequest, event: ClientFrameReceived, now: Now) -> None:
         if (refusal := self._topics.delete(event.route, request)) is not None:
+            self._refuse(event.route, request.request_id, refusal)
+
+    def _on_update(self, request: UpdateTopicRequest, event: ClientFrameReceived, now: Now) -> None:
+        known = self._topics.by_name.get(request.topic)
+        if known is None:
+            refusal: Refusal | None = self._no_topic(request.topic)
+        else:
+            refusal = self._topics.update(event.route, request, known)
+        if refusal is not None:
             self._refuse(event.route, request.request_id, refusal)
 
     def _refuse(self, route: Route, request_id: int, refusal: Refusal) -> None:

@@ -23,6 +23,7 @@ from dueq_codecs.messages import (
     Hello,
     InspectRequest,
     MetadataRequest,
+    UpdateTopicRequest,
 )
 from dueq_codecs.records import RecordKind
 
@@ -34,6 +35,8 @@ class Operation(StrEnum):
     INSPECT = "inspect"
     CREATE_TOPIC = "create topic"
     DELETE_TOPIC = "delete topic"
+    UPDATE_TOPIC = "update topic"
+    """Change its settings, and wait for them."""
     SCHEDULE = "schedule"
     """Insert messages, and upload long payloads for them."""
     CHANGE = "change"
@@ -82,6 +85,7 @@ _CHANGES = {
     RecordKind.MOVE: Operation.CHANGE,
     RecordKind.CANCEL: Operation.CHANGE,
     RecordKind.JOB: Operation.LOAD,
+    RecordKind.SETTINGS: Operation.UPDATE_TOPIC,
 }
 
 
@@ -111,5 +115,7 @@ def passage_of(message: ClientMessage, bodies: Sequence[bytes | memoryview]) -> 
             return Passage(Operation.CREATE_TOPIC, message.topic)
         case DeleteTopicRequest():
             return Passage(Operation.DELETE_TOPIC, message.topic)
+        case UpdateTopicRequest():
+            return Passage(Operation.UPDATE_TOPIC, message.topic)
         case Hello():
             return None

@@ -1,12 +1,16 @@
-"""Topics: the map of them, creating and deleting them, and where their partitions are put."""
+"""Topics: the map of them, creating, changing and deleting them, and where their partitions are put."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from dueq import limits
+from dueq.core.partition.levels import holding_back, level_needed
 from dueq.core.partition.requests import Refusal, invalid
+from dueq.core.partition.settings import SETTINGS_LEVEL
 from dueq.core.ports.events import Route
 from dueq.core.ports.membership import (
     CoordinatorState,
@@ -16,10 +20,12 @@ from dueq.core.ports.membership import (
     Registration,
     Topic,
     TopicOrderDone,
+    UpdateTopic,
 )
 from dueq.core.state.order import ORDERS
 from dueq.core.turn.context import Context
-from dueq_codecs.messages import Code, CreateTopicRequest, DeleteTopicRequest, Reply
+from dueq_codecs.messages import Code, CreateTopicRequest, DeleteTopicRequest, Reply, UpdateTopicRequest
+from dueq_codecs.topic_settings import SettingsRefused, TopicSettings
 
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}\Z")
 KINDS = tuple(ORDERS)
@@ -30,6 +36,20 @@ _CODES = {
     "not_found": Code.TOPIC_NOT_FOUND,
     "unavailable": Code.COORDINATOR_UNAVAILABLE,
 }
+
+
+class _Order(NamedTuple):
+    """An order under way.
+
+    Attributes:
+        answer: what to say of the topic that comes of it.
+        exist_ok: a topic that is there already will do.
+    """
+
+    route: Route
+    request_id: int
+    answer: Callable[[Topic], str]
+    exist_ok: bool = False
 
 
 class Topics:
@@ -48,7 +68,7 @@ class Topics:
         self.by_name: dict[str, Topic] = {}
         self.tombstones: frozenset[int] = frozenset()
         self.registrations: dict[str, Registration] = {}
-        self._orders: dict[int, tuple[Route, int, bool]] = {}
+        self._orders: dict[int, _Order] = {}
         # Offset of the next topic's first replica: topics that are made at the same time must not all begin at one
         # broker.
         self._offset = 0
@@ -82,7 +102,7 @@ class Topics:
         if request.replicas > alive:
             return invalid(f"{request.replicas} replicas need as many brokers; {alive} are alive")
         token = self._ctx.new_token()
-        self._orders[token] = (route, request.request_id, request.exist_ok)
+        self._orders[token] = _Order(route, request.request_id, _uids, request.exist_ok)
         self._ctx.coordinate(self._order(token, request))
         return None
 
@@ -126,15 +146,48 @@ class Topics:
         return CreateTopic(
             token, request.topic, request.creation_id.hex(), request.kind, replicas_of, members,
             request.replicas, request.min_isr or request.replicas // 2 + 1,
-            request.payload_bytes_max or limits.PAYLOAD_BYTES_MAX, request.horizon_ms,
+            TopicSettings(
+                payload_bytes_max=request.payload_bytes_max or limits.PAYLOAD_BYTES_MAX,
+                horizon_ms=request.horizon_ms,
+            ),
         )  # fmt: skip
+
+    # -------------------------------------------------------------- changing
+
+    def update(self, route: Route, request: UpdateTopicRequest, known: Topic) -> Refusal | None:
+        """Order a change of a topic; answered with how it stands then, changed or not."""
+        version = known.settings.version
+        if version > request.version:
+            self._ctx.reply(route, Reply(request.request_id, Code.OK, document=_standing(known)))
+            return None
+        changes = _changes(request.document)
+        if changes is None:
+            return invalid(
+                f"a change of a topic is a JSON object of at most {limits.SETTINGS_BYTES_MAX} bytes, not "
+                f"{request.document:.80}"
+            )
+        try:
+            settings = known.settings.changed(changes, request.update_id.hex())
+        except SettingsRefused as refused:
+            return invalid(str(refused))
+        if version < request.version:
+            return Refusal(Code.BUSY, f"this broker has not heard of version {request.version} yet", 100)
+        behind = holding_back(self._ctx, known.brokers, SETTINGS_LEVEL)
+        if behind:
+            return Refusal(Code.BUSY, level_needed(SETTINGS_LEVEL, behind), 1000)
+        if self._ctx.coordinator is not CoordinatorState.CONNECTED:
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be changed", 1000)
+        token = self._ctx.new_token()
+        self._orders[token] = _Order(route, request.request_id, _standing)
+        self._ctx.coordinate(UpdateTopic(token, request.topic, settings))
+        return None
 
     def delete(self, route: Route, request: DeleteTopicRequest) -> Refusal | None:
         """Order a topic's end; answered when its tombstones stand."""
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be deleted", 1000)
         token = self._ctx.new_token()
-        self._orders[token] = (route, request.request_id, False)
+        self._orders[token] = _Order(route, request.request_id, _uids)
         self._ctx.coordinate(DeleteTopic(token, request.topic))
         return None
 
@@ -143,16 +196,34 @@ class Topics:
         order = self._orders.pop(done.token, None)
         if order is None:
             return
-        route, request_id, exist_ok = order
         code = _CODES[done.error]
-        if code == Code.TOPIC_EXISTS and exist_ok:
+        if code == Code.TOPIC_EXISTS and order.exist_ok:
             code = Code.OK
         retry_ms = 1000 if code == Code.COORDINATOR_UNAVAILABLE else 0
-        self._ctx.reply(route, Reply(request_id, code, done.text, _uids(done.topic), retry_ms))
+        document = order.answer(done.topic) if done.topic is not None else ""
+        self._ctx.reply(order.route, Reply(order.request_id, code, done.text, document, retry_ms))
 
 
-def _uids(topic: Topic | None) -> str:
+def _standing(topic: Topic) -> str:
+    """What the answer to whoever changes a topic says of it."""
+    settings = topic.settings
+    uids = [partition.uid for partition in topic.partitions]
+    return json.dumps({"version": settings.version, "update": settings.update, "partitions": uids})
+
+
+def _uids(topic: Topic) -> str:
     """The topic, as the answer to its creation describes it. The client's next question may go to a broker that only
     knows a predecessor.
     """
-    return json.dumps([partition.uid for partition in topic.partitions]) if topic is not None else ""
+    return json.dumps([partition.uid for partition in topic.partitions])
+
+
+def _changes(document: str) -> dict[str, Any] | None:
+    """Return the changes that a request names; None: it does not name any."""
+    if len(document.encode()) > limits.SETTINGS_BYTES_MAX:
+        return None
+    try:
+        found = json.loads(document)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -17,6 +17,7 @@ cluster version of CockroachDB, and KIP-584 of Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from dueq.core.replication.replica import Replica
@@ -24,6 +25,26 @@ from dueq.core.state.timeline import Timeline
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq_codecs.records import Record, RecordKind
+
+
+def announced(ctx: Context, brokers: Iterable[str]) -> dict[str, int]:
+    """Return the level that each broker has announced last; 0: nothing is known of it."""
+    own = ctx.settings
+    return {
+        broker_id: own.feature_level if broker_id == own.broker_id else ctx.levels.get(broker_id, 0)
+        for broker_id in brokers
+    }
+
+
+def holding_back(ctx: Context, brokers: Iterable[str], level: int) -> list[str]:
+    """Return those of the brokers that have not announced a feature level."""
+    return [broker_id for broker_id, known in announced(ctx, brokers).items() if known < level]
+
+
+def level_needed(level: int, brokers: list[str]) -> str:
+    """Say what a feature waits for, to whoever asks for it."""
+    older = f"of an older build: {', '.join(brokers)}" if brokers else "it is reached in a moment"
+    return f"this needs feature level {level} at every replica; {older}"
 
 
 class LeveledPartition(Protocol):
@@ -46,17 +67,9 @@ class Levels:
         self._ctx, self._partition = ctx, partition
         self._asked = 0  # the level that a barrier of this leadership, not applied yet, raises it to
 
-    def announced(self) -> dict[str, int]:
-        """The last announced level of each assigned replica; 0: it has announced none."""
-        settings, levels = self._ctx.settings, self._ctx.levels
-        return {
-            broker_id: settings.feature_level if broker_id == settings.broker_id else levels.get(broker_id, 0)
-            for broker_id in self._partition.replicas
-        }
-
     def of_all(self) -> int:
         """Return the level that every assigned replica has announced; 0: nothing is known of one."""
-        return min(self.announced().values())
+        return min(announced(self._ctx, self._partition.replicas).values())
 
     def tick(self, now: Now) -> bool:
         """Raise the level if every replica allows it; returns whether that is still under way."""

@@ -22,7 +22,8 @@ from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
-from dueq.core.partition.requests import Refusal, check_change, check_chunk, check_store
+from dueq.core.partition.requests import Refusal, check_change, check_chunk, check_store, check_topic
+from dueq.core.partition.settings import SettingsCare
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
@@ -61,7 +62,8 @@ from dueq_codecs.messages import (
     UploadChunk,
     UploadWanted,
 )
-from dueq_codecs.records import LogEntry, Record
+from dueq_codecs.records import LogEntry, Record, RecordKind
+from dueq_codecs.topic_settings import TopicSettings
 
 _APPLY_RECORDS_MAX = 256
 """Records applied in one go; the rest follow in the next turn."""
@@ -91,7 +93,8 @@ class Partition:
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
         self.timeline = self._timeline_of(usable)
         self.jobs = Jobs(ctx, self)
-        self._cares: tuple[Care, ...] = (self.jobs,)
+        self._settings = SettingsCare(ctx, self)
+        self._cares: tuple[Care, ...] = (self.jobs, self._settings)
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
@@ -157,11 +160,24 @@ class Partition:
         """How long a class is in keys of the index; 0: there is only one."""
         return self.timeline.order.class_bytes
 
+    @property
+    def settings(self) -> TopicSettings:
+        """The newest settings that are known here, from the log or from the coordinator: either may be ahead."""
+        applied, known = self.timeline.settings, self.topic.settings
+        return applied if applied.version > known.version else known
+
+    def topic_changed(self, topic: Topic, now: Now) -> None:
+        """The coordinator has told of a change of the topic."""
+        self.topic = topic
+        self._settings.look(now)
+
     def request(
         self, route: Route, request: ChangeRequest, bodies: list[bytes | memoryview], now: Now
     ) -> Refusal | None:
         """Take a client's change; it is answered when it has been applied."""
-        refusal = check_change(request, bodies, self.topic, now)
+        refusal = check_change(request, bodies, self.settings, now) or check_topic(request, self.topic)
+        if refusal is None and request.kind == RecordKind.SETTINGS:
+            return self._settings.wait(route, request, now)
         if refusal is None:
             refusal = self._proposals.request(route, request, bodies[0] if bodies else b"", now)
         return refusal
@@ -179,7 +195,7 @@ class Partition:
         self, route: Route, request: ChunkRequest, bodies: list[bytes | memoryview], now: Now
     ) -> Refusal | None:
         """Take one chunk of a long payload."""
-        refusal = check_chunk(request, bodies, self.topic)
+        refusal = check_chunk(request, bodies, self.settings)
         if refusal is None and not self.replica.serving:
             refusal = Refusal(Code.NOT_LEADER, f"partition {self.uid} is not served here (yet)", 50)
         if refusal is None:
@@ -502,4 +518,5 @@ class Partition:
             "ready": ready,
             "leased": self.timeline.leased_count,
             "feature_level": self.timeline.level,
+            "settings_version": self.timeline.settings.version,
         }

@@ -20,6 +20,7 @@ from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
 from dueq_codecs.rules import first_beyond_horizon, first_too_long
+from dueq_codecs.topic_settings import TopicSettings
 
 CHANGES = frozenset(
     {
@@ -32,6 +33,7 @@ CHANGES = frozenset(
         RecordKind.EXTEND,
         RecordKind.RELEASE,
         RecordKind.JOB,
+        RecordKind.SETTINGS,
     }
 )
 """The kinds of record that a client may ask for."""
@@ -51,24 +53,27 @@ def invalid(text: str) -> Refusal:
 
 
 def check_change(
-    request: ChangeRequest, bodies: list[bytes | memoryview], topic: Topic, now: Now
+    request: ChangeRequest, bodies: list[bytes | memoryview], settings: TopicSettings, now: Now
 ) -> Refusal | None:
     """Return why a change is refused, or None."""
     if request.kind not in CHANGES:
         return invalid(f"{request.kind.name} is not an operation of clients")
     if not 1 <= request.rows <= limits.REQUEST_ROWS_MAX:
         return invalid(f"a request has 1 to {limits.REQUEST_ROWS_MAX} rows, not {request.rows}")
-    if len(request.rank) and not order_of(topic.kind).has_ranks:
-        return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
-    if len(request.group) and (refusal := _check_groups(request, topic)) is not None:
-        return refusal
     if request.sequence < 1:
         return invalid(f"request sequences count from 1, not {request.sequence}")
     if request.kind == RecordKind.INSERT:
-        return _check_job(request, now) or _check_insert(request, bodies, topic, now)
+        return _check_job(request, now) or _check_insert(request, bodies, settings, now)
     if bodies:
         return invalid(f"{request.kind.name} takes no payload")
-    return _check_job(request, now) or _check_targets(request, topic, now)
+    return _check_job(request, now) or _check_targets(request, settings, now)
+
+
+def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
+    """Return why a change is not for topics such as this one, or None."""
+    if len(request.rank) and not order_of(topic.kind).has_ranks:
+        return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
+    return _check_groups(request, topic) if len(request.group) else None
 
 
 def _check_groups(request: ChangeRequest, topic: Topic) -> Refusal | None:
@@ -98,30 +103,30 @@ def _first_row(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | 
     return int(wrong.argmax()) if wrong.any() else None
 
 
-def _check_due(request: ChangeRequest, topic: Topic, now: Now) -> Refusal | None:
+def _check_due(request: ChangeRequest, settings: TopicSettings, now: Now) -> Refusal | None:
     row = _first_row(request.due > np.uint64(limits.DUE_MS_MAX))
     if row is not None:
         return invalid(f"row {row}: due {int(request.due[row])} is beyond {limits.DUE_MS_MAX} ms")
-    row = first_beyond_horizon(request.due, topic.horizon_ms, now.wall_ms)
+    row = first_beyond_horizon(request.due, settings.horizon_ms, now.wall_ms)
     if row is not None:
         return invalid(
-            f"row {row}: due {int(request.due[row])} is beyond the topic's horizon of {topic.horizon_ms} ms"
+            f"row {row}: due {int(request.due[row])} is beyond the topic's horizon of {settings.horizon_ms} ms"
         )
     return None
 
 
 def _check_insert(
-    request: ChangeRequest, bodies: list[bytes | memoryview], topic: Topic, now: Now
+    request: ChangeRequest, bodies: list[bytes | memoryview], settings: TopicSettings, now: Now
 ) -> Refusal | None:
-    refusal = _check_due(request, topic, now)
+    refusal = _check_due(request, settings, now)
     if refusal is not None:
         return refusal
     size, rows = request.size, request.rows
-    row = first_too_long(size, request.keyed, topic.payload_bytes_max)
+    row = first_too_long(size, request.keyed, settings.payload_bytes_max)
     if row is not None:
         return Refusal(
             Code.PAYLOAD_TOO_LARGE,
-            f"row {row}: a payload of {int(size[row])} bytes is over the topic's {topic.payload_bytes_max}",
+            f"row {row}: a payload of {int(size[row])} bytes is over the topic's {settings.payload_bytes_max}",
         )
     uploaded = request.upload if len(request.upload) else np.zeros(rows, np.uint64)
     row = _first_row((size > np.uint32(limits.CHUNK_BYTES)) != (uploaded != 0))
@@ -171,14 +176,14 @@ def _check_keys(
     return None
 
 
-def _check_targets(request: ChangeRequest, topic: Topic, now: Now) -> Refusal | None:
+def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) -> Refusal | None:
     row = _first_row(request.target_sequence > np.uint64(limits.SEQUENCE_MAX))
     if row is not None:
         return invalid(
             f"row {row}: sequence {int(request.target_sequence[row])} is beyond {limits.SEQUENCE_MAX}"
         )
     if request.kind == RecordKind.MOVE:
-        return _check_due(request, topic, now)
+        return _check_due(request, settings, now)
     if request.kind == RecordKind.NACK:
         return _check_amount(request, 0, limits.DELAY_MS_MAX, "delay")
     if request.kind == RecordKind.EXTEND:
@@ -194,12 +199,14 @@ def _check_amount(request: ChangeRequest, lowest: int, highest: int, what: str) 
     return None
 
 
-def check_chunk(request: ChunkRequest, bodies: list[bytes | memoryview], topic: Topic) -> Refusal | None:
+def check_chunk(
+    request: ChunkRequest, bodies: list[bytes | memoryview], settings: TopicSettings
+) -> Refusal | None:
     """Return why a chunk of a long payload is refused, or None."""
-    if request.size > topic.payload_bytes_max + PREFIX_BYTES_MAX:
+    if request.size > settings.payload_bytes_max + PREFIX_BYTES_MAX:
         return Refusal(
             Code.PAYLOAD_TOO_LARGE,
-            f"a payload of {request.size} bytes is over the topic's {topic.payload_bytes_max}",
+            f"a payload of {request.size} bytes is over the topic's {settings.payload_bytes_max}",
         )
     chunks = -(-request.size // limits.CHUNK_BYTES)
     if request.size <= limits.CHUNK_BYTES or request.chunks != chunks or not 0 <= request.chunk < chunks:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from dueq_codecs.records import FEATURE_LEVEL
+from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 
 
 class Member(NamedTuple):
@@ -53,7 +54,7 @@ class PartitionAssignment:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it was created."""
+    """A topic: its name, kind and replicas are as it was created."""
 
     name: str
     creation_id: str
@@ -62,8 +63,12 @@ class Topic:
     partitions: tuple[PartitionAssignment, ...]
     replicas: int
     min_isr: int
-    payload_bytes_max: int
-    horizon_ms: int
+    settings: TopicSettings = AS_CREATED
+
+    @property
+    def brokers(self) -> list[str]:
+        """Every broker that has a replica, sorted."""
+        return sorted({broker_id for part in self.partitions for broker_id in part.replicas})
 
 
 # ---------------------------------------------------------------- orders (effects)
@@ -102,8 +107,19 @@ class CreateTopic:
     members: tuple[Member, ...]
     replicas: int
     min_isr: int
-    payload_bytes_max: int
-    horizon_ms: int
+    settings: TopicSettings
+
+
+@dataclass(slots=True)
+class UpdateTopic:
+    """Give a topic these settings, if it has those of the version before.
+
+    Answered with the topic as it is then, changed or not.
+    """
+
+    token: int
+    name: str
+    settings: TopicSettings
 
 
 @dataclass(slots=True)
@@ -124,7 +140,8 @@ class ConfirmDeleted:
     uids: tuple[int, ...]
 
 
-CoordinatorOrder = CompareAndSet | ReadNode | CreateTopic | DeleteTopic | ConfirmDeleted
+TopicOrder = CreateTopic | UpdateTopic | DeleteTopic
+CoordinatorOrder = CompareAndSet | ReadNode | TopicOrder | ConfirmDeleted
 
 # ---------------------------------------------------------------- events
 
@@ -189,7 +206,7 @@ class CompareAndSetDone:
 
 @dataclass(slots=True)
 class TopicOrderDone:
-    """CreateTopic or DeleteTopic ended. `error` "" on success, else one of "exists", "not_found",
+    """CreateTopic, UpdateTopic or DeleteTopic ended. `error` "" on success, else one of "exists", "not_found",
     "unavailable", with `text`. A create whose own creation id is found there already is a success."""
 
     token: int

@@ -8,6 +8,7 @@ from dueq.core.ports.entry import NO_ENTRIES, Entries
 from dueq.core.state.job import Job
 from dueq_codecs.messages import Code
 from dueq_codecs.records import NO_U8, NO_U64, U8, U64
+from dueq_codecs.topic_settings import TopicSettings
 
 
 @dataclass(slots=True)
@@ -43,5 +44,7 @@ class Applied:
     """LEASE: keys that could not be granted (cancelled or moved meanwhile)."""
     ended: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Entries whose lease ended by this record, as they were before (token and consumer included)."""
+    settings: TopicSettings | None = None
+    """SETTINGS: those in force from now on; None: they were already, or newer ones."""
     job: Job | None = None
     """JOB: the job as it is now."""

@@ -18,6 +18,7 @@ from dueq.core.state.dedup import Deduplication, DedupLimits
 from dueq.core.state.forecast import Forecast
 from dueq.core.state.group_table import GroupTable
 from dueq.core.state.job_table import JobTable
+from dueq.core.state.settings_table import SettingsTable
 from dueq.core.state.side_table import Count, RecordTable, SideTable
 from dueq.core.state.summary import Summary
 from dueq.errors import UnknownVersion
@@ -54,7 +55,9 @@ class SideTables:
         self.jobs = self._enter("jobs", b"j", JobTable(*place, summary.jobs_given))
         self.forecast = self._enter("hours", b"f", Forecast(summary.far))
         self.groups = self._enter("groups", b"q", GroupTable())
+        self.settings = self._enter("settings", b"s", SettingsTable())
         self.of_kind[RecordKind.JOB] = self.jobs
+        self.of_kind[RecordKind.SETTINGS] = self.settings
         self.counting: tuple[Count, ...] = (self.jobs.count, self.groups.count)
         if self._rows:
             unknown = ", ".join(repr(tag.decode("latin-1")) for tag in sorted(self._rows))

@@ -41,6 +41,7 @@ from dueq.errors import UnknownVersion, invariant
 from dueq.limits import HOT_ROWS_MAX
 from dueq_codecs.messages import Code
 from dueq_codecs.records import FEATURE_LEVEL, NO_U8, U8, U16, U64, Record, RecordKind
+from dueq_codecs.topic_settings import TopicSettings
 
 FINISHED_PER_DIRTY = 4
 """Finished messages that weigh as much as one dirty row."""
@@ -151,6 +152,11 @@ class Timeline:
     def job_dedup(self) -> Deduplication:
         """The same of INSERTs that name a job."""
         return self._tables.job_dedup
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The topic's settings that are in force here; version 0 before its log has any."""
+        return self._tables.settings.current
 
     @property
     def live_count(self) -> int:

@@ -43,6 +43,7 @@ from dueq_codecs.messages import (
     PeerFrame,
     Relay,
     Reply,
+    UpdateTopicRequest,
 )
 from dueq_codecs.records import RecordKind
 
@@ -52,8 +53,10 @@ ANSWERS: dict[type, tuple[type, set[Operation]]] = {
     InspectRequest: (Reply, {Operation.INSPECT}),
     CreateTopicRequest: (Reply, {Operation.CREATE_TOPIC}),
     DeleteTopicRequest: (Reply, {Operation.DELETE_TOPIC}),
+    UpdateTopicRequest: (Reply, {Operation.UPDATE_TOPIC}),
     ChangeRequest: (
-        ChangeReply, {Operation.SCHEDULE, Operation.CHANGE, Operation.LOAD, Operation.CONSUME},
+        ChangeReply,
+        {Operation.SCHEDULE, Operation.CHANGE, Operation.LOAD, Operation.CONSUME, Operation.UPDATE_TOPIC},
     ),
     ChunkRequest: (ChunkReply, {Operation.SCHEDULE}),
     BrowseRequest: (BrowseReply, {Operation.BROWSE, Operation.READ_PAYLOADS}),
@@ -151,7 +154,7 @@ def test_the_gate_is_told_how_many_messages_and_what_kind_of_change() -> None:
             answers(broker(gate), ClientFrameReceived(Route(b"client"), message, bodies))
             wanted = {
                 "INSERT": Operation.SCHEDULE, "MOVE": Operation.CHANGE, "CANCEL": Operation.CHANGE,
-                "JOB": Operation.LOAD,
+                "JOB": Operation.LOAD, "SETTINGS": Operation.UPDATE_TOPIC,
             }.get(message.kind.name, Operation.CONSUME)  # fmt: skip
             assert gate.asked == [
                 ("", Passage(wanted, message.topic, message.rows, sum(map(len, bodies))))

@@ -44,7 +44,7 @@ BROKERS = ("b1", "b2", "b3")
 
 
 def topic(uid: int) -> Topic:
-    return Topic(f"t{uid}", f"{uid:032x}", "timeline", (PartitionAssignment(uid, BROKERS),), 3, 2, 1 << 20, 0)
+    return Topic(f"t{uid}", f"{uid:032x}", "timeline", (PartitionAssignment(uid, BROKERS),), 3, 2)
 
 
 def topics(count: int) -> dict[str, Topic]:
@@ -207,7 +207,7 @@ def test_all_topics_are_told_some_at_a_time_in_the_order_of_their_names() -> Non
 def test_few_topics_of_many_partitions_are_told_one_by_one() -> None:
     core = broker()
     parts = tuple(PartitionAssignment(uid, BROKERS) for uid in range(1, limits.METADATA_PARTITIONS + 1))
-    known = {name: Topic(name, name * 32, "timeline", parts, 3, 2, 1 << 20, 0) for name in "ab"}
+    known = {name: Topic(name, name * 32, "timeline", parts, 3, 2) for name in "ab"}
     core.step([TopicsSeen(known, frozenset())], NOW)
     first = listed(core, MetadataRequest(1))
     assert ([told.name for told in first.topics], first.more) == (["a"], True)

@@ -86,7 +86,7 @@ def test_a_broker_that_is_not_registered_itself_does_not_say_that_there_are_too_
 def asked_about(uid: int) -> Code:
     """What a broker answers about this partition of a topic that it knows with partition 5 only, which b2 has."""
     core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
-    known = Topic("t", "0" * 32, "timeline", (PartitionAssignment(5, ("b2",)),), 1, 1, 1 << 20, 0)
+    known = Topic("t", "0" * 32, "timeline", (PartitionAssignment(5, ("b2",)),), 1, 1)
     request = ChangeRequest(
         1, RecordKind.JOB, "t", uid, b"c" * 16, 1, 1, job=b"j" * 16, job_action=JobAction.COMMIT
     )

@@ -9,14 +9,14 @@ import pytest
 
 from dueq import limits
 from dueq.core.partition.requests import check_change, check_chunk
-from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.instant import Now
 from dueq_codecs.keys import with_key
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
+from dueq_codecs.topic_settings import TopicSettings
 
 NOW = Now(1_700_000_000_000_000, 1)
-TOPIC = Topic("t", "0" * 32, "timeline", (PartitionAssignment(1, ("b1",)),), 1, 1, 1 << 20, 0)
+SETTINGS = TopicSettings(payload_bytes_max=1 << 20)
 
 
 def insert(payloads: list[bytes], dues: list[int], uploads: list[int] | None = None) -> ChangeRequest:
@@ -38,14 +38,18 @@ def named(kind: RecordKind, amount_ms: list[int]) -> ChangeRequest:
     return request
 
 
-def refusal(request: ChangeRequest, body: bytes = b"", topic: Topic = TOPIC) -> tuple[Code, str]:
-    found = check_change(request, [body] if body else [], topic, NOW)
+def refusal(
+    request: ChangeRequest, body: bytes = b"", settings: TopicSettings = SETTINGS
+) -> tuple[Code, str]:
+    found = check_change(request, [body] if body else [], settings, NOW)
     assert found is not None
     return found.code, found.text
 
 
 def test_a_good_batch_is_taken_also_with_an_empty_payload_and_a_past_due() -> None:
-    assert check_change(insert([b"a", b"", b"bc"], [0, 5, limits.DUE_MS_MAX]), [b"abc"], TOPIC, NOW) is None
+    assert (
+        check_change(insert([b"a", b"", b"bc"], [0, 5, limits.DUE_MS_MAX]), [b"abc"], SETTINGS, NOW) is None
+    )
 
 
 def test_an_empty_batch_is_refused() -> None:
@@ -59,15 +63,15 @@ def test_a_due_beyond_the_range_names_its_row() -> None:
 
 
 def test_a_due_beyond_the_horizon_of_the_topic_is_refused() -> None:
-    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 1 << 20, 60_000)
-    code, text = refusal(insert([b"a"], [NOW.wall_ms + 60_001]), b"a", topic)
+    settings = TopicSettings(horizon_ms=60_000)
+    code, text = refusal(insert([b"a"], [NOW.wall_ms + 60_001]), b"a", settings)
     assert code == Code.INVALID_REQUEST
     assert "horizon of 60000 ms" in text
 
 
 def test_a_payload_over_the_topics_limit_is_refused() -> None:
-    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 3, 0)
-    assert refusal(insert([b"ab", b"abcd"], [1, 1]), b"ababcd", topic) == (
+    settings = TopicSettings(payload_bytes_max=3)
+    assert refusal(insert([b"ab", b"abcd"], [1, 1]), b"ababcd", settings) == (
         Code.PAYLOAD_TOO_LARGE,
         "row 1: a payload of 4 bytes is over the topic's 3",
     )
@@ -83,8 +87,8 @@ def test_sizes_that_do_not_add_up_to_the_body_are_refused() -> None:
 def test_sizes_that_overflow_32_bits_together_are_refused() -> None:
     request = insert([b"a"] * 5, [1] * 5)
     request.size = np.full(5, 0xFFFFFFFF, np.uint32)
-    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 1 << 40, 0)
-    assert refusal(request, b"a", topic)[0] == Code.INVALID_REQUEST
+    settings = TopicSettings(payload_bytes_max=1 << 40)
+    assert refusal(request, b"a", settings)[0] == Code.INVALID_REQUEST
 
 
 def test_a_damaged_payload_names_its_row() -> None:
@@ -130,15 +134,15 @@ def chunk(index: int, body: bytes, size: int, chunks: int) -> ChunkRequest:
 def test_chunks_must_fit_their_payload() -> None:
     size = limits.CHUNK_BYTES + 10
     whole, rest = b"x" * limits.CHUNK_BYTES, b"y" * 10
-    assert check_chunk(chunk(0, whole, size, 2), [whole], TOPIC) is None
-    assert check_chunk(chunk(1, rest, size, 2), [rest], TOPIC) is None
+    assert check_chunk(chunk(0, whole, size, 2), [whole], SETTINGS) is None
+    assert check_chunk(chunk(1, rest, size, 2), [rest], SETTINGS) is None
     for wrong in (
-        check_chunk(chunk(2, rest, size, 2), [rest], TOPIC),
-        check_chunk(chunk(1, rest, size, 3), [rest], TOPIC),
-        check_chunk(chunk(1, whole, size, 2), [whole], TOPIC),
-        check_chunk(chunk(0, rest, 10, 1), [rest], TOPIC),
-        check_chunk(chunk(0, whole, size, 2), [b"z" * limits.CHUNK_BYTES], TOPIC),
-        check_chunk(chunk(0, whole, 2 << 20, 8), [whole], TOPIC),
+        check_chunk(chunk(2, rest, size, 2), [rest], SETTINGS),
+        check_chunk(chunk(1, rest, size, 3), [rest], SETTINGS),
+        check_chunk(chunk(1, whole, size, 2), [whole], SETTINGS),
+        check_chunk(chunk(0, rest, 10, 1), [rest], SETTINGS),
+        check_chunk(chunk(0, whole, size, 2), [b"z" * limits.CHUNK_BYTES], SETTINGS),
+        check_chunk(chunk(0, whole, 2 << 20, 8), [whole], SETTINGS),
     ):
         assert wrong is not None
 
@@ -150,9 +154,9 @@ def keyed(payloads: list[bytes], uploads: list[int] | None = None) -> ChangeRequ
 
 
 def test_a_key_does_not_count_against_the_topics_limit() -> None:
-    topic = Topic("t", "0" * 32, "timeline", TOPIC.partitions, 1, 1, 3, 0)
+    settings = TopicSettings(payload_bytes_max=3)
     stored = with_key(b"k" * 255, b"abc")
-    assert check_change(keyed([stored]), [stored], topic, NOW) is None
+    assert check_change(keyed([stored]), [stored], settings, NOW) is None
 
 
 @pytest.mark.parametrize("stored", [b"", b"\x03ab"])
@@ -167,6 +171,6 @@ def test_a_payload_too_short_for_its_key_names_its_row(stored: bytes) -> None:
 def test_the_key_of_an_upload_is_not_looked_for_in_the_body() -> None:
     long = with_key(b"k", bytes(limits.CHUNK_BYTES))
     short = with_key(b"k", b"")
-    assert check_change(keyed([long, short], [9, 0]), [short], TOPIC, NOW) is None
+    assert check_change(keyed([long, short], [9, 0]), [short], SETTINGS, NOW) is None
     code, text = refusal(keyed([long, b"\x09"], [9, 0]), b"\x09")
     assert (code, text[:6]) == (Code.INVALID_REQUEST, "row 1:")

@@ -1,11 +1,11 @@
-"""Looks up, creates and deletes topics: questions to any broker, repeated until one answers."""
+"""Looks up, creates, changes and deletes topics: questions to any broker, repeated until one answers."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dueq.client.core.asking.any_broker import SILENCE_US, Answer, AnyBrokerRequest, AnyBrokerRequests
 from dueq.client.core.asking.directory import Directory
@@ -13,7 +13,7 @@ from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.links.refusals import FINAL, error_of
-from dueq.client.core.ports.events import Connect, CreateTopic, DeleteTopic, FetchTopics
+from dueq.client.core.ports.events import Connect, CreateTopic, DeleteTopic, FetchTopics, UpdateTopic
 from dueq.errors import Disconnected, DueqError, OutcomeUnknown
 from dueq_codecs.messages import (
     ClientMessage,
@@ -24,6 +24,7 @@ from dueq_codecs.messages import (
     MetadataRequest,
     Reply,
     TopicInfo,
+    UpdateTopicRequest,
 )
 
 REPLICAS: Final = 3
@@ -116,7 +117,7 @@ class Question:
 
 
 class Topics:
-    """Connect, FetchTopics, CreateTopic and DeleteTopic."""
+    """Connect, FetchTopics, CreateTopic, UpdateTopic and DeleteTopic."""
 
     def __init__(
         self,
@@ -225,6 +226,32 @@ class Topics:
         """Whether a broker has not heard yet that a topic was created again."""
         return any(self._directory.is_past(topic) for topic in answer.topics)
 
+    def update(self, event: UpdateTopic) -> None:
+        """Store a change, on top of the version that the topic has by then."""
+        effect = f"the change of topic {event.topic!r} may or may not have been stored"
+        question = self.question(event.call, event.deadline_us, effect)
+        update, version = event.update_id.hex(), 0
+
+        def build(request: int) -> UpdateTopicRequest:
+            return UpdateTopicRequest(request, event.update_id, event.topic, version, event.document)
+
+        def answered(answer: Answer) -> None:
+            nonlocal version
+            if answer.code is Code.TOPIC_NOT_FOUND:
+                question.not_found(answer)
+                return
+            standing = _standing(answer)
+            if standing is None:
+                question.again(BACK_OFF_US)
+            elif standing["update"] == update:
+                self._directory.refresh(event.topic)
+                self._calls.complete(event.call, standing)
+            else:
+                version = standing["version"]
+                question.again(0)
+
+        question.put(build, answered, COORDINATE_SILENCE_US)
+
     def delete(self, event: DeleteTopic) -> None:
         """Delete. A request repeated after a silence, which then finds nothing, has done it."""
         effect = f"topic {event.topic!r} may or may not have been deleted"
@@ -242,6 +269,19 @@ class Topics:
         question.put(
             lambda request: DeleteTopicRequest(request, event.topic), answered, COORDINATE_SILENCE_US
         )
+
+
+def _standing(answer: Answer) -> dict[str, Any] | None:
+    """How a topic stands by the answer to its change; None: that cannot be read."""
+    try:
+        found = json.loads(answer.document) if isinstance(answer, Reply) else None
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or type(found.get("version")) is not int:
+        return None
+    uids = found.get("partitions")
+    whole = isinstance(uids, list) and all(type(uid) is int for uid in uids)
+    return found if whole and isinstance(found.get("update"), str) else None
 
 
 def _partitions_of(answer: Answer) -> list[int]:

@@ -18,7 +18,7 @@ from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.ports.change import Part
-from dueq.client.core.ports.events import ActOnJob, Alter, Insert, Repeat
+from dueq.client.core.ports.events import ActOnJob, Alter, AwaitSettings, Insert, Repeat
 from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
@@ -26,9 +26,11 @@ from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
+Event = Insert | Alter | ActOnJob | AwaitSettings
+
 
 class Changing:
-    """Insert, Alter, ActOnJob, Repeat and Abandon."""
+    """Insert, Alter, ActOnJob, AwaitSettings, Repeat and Abandon."""
 
     def __init__(
         self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
@@ -47,6 +49,10 @@ class Changing:
 
     def act_on_job(self, event: ActOnJob) -> None:
         """Commit, abort or cancel a job."""
+        self._begin(event, PartsCall(event.call, 0))
+
+    def await_settings(self, event: AwaitSettings) -> None:
+        """Wait until partitions apply settings."""
         self._begin(event, PartsCall(event.call, 0))
 
     def repeat(self, event: Repeat) -> None:
@@ -75,15 +81,18 @@ class Changing:
         self._open[call.call] = call
         self._calls.begin(call.call, deadline_us, lambda: self._expired(call))
 
-    def _begin(self, event: Insert | Alter | ActOnJob, call: PartsCall) -> None:
+    def _begin(self, event: Event, call: PartsCall) -> None:
         self._await(call, event.deadline_us)
         topic = self._directory.get(event.topic)
         if topic is not None:
-            self._cut(event, call, topic)
+            self._cut(event, call, topic, known=True)
         else:
-            self._directory.refresh(event.topic, lambda found: self._found(event, call, found))
+            self._look_up(event, call)
 
-    def _found(self, event: Insert | Alter | ActOnJob, call: PartsCall, topic: Topic | DueqError) -> None:
+    def _look_up(self, event: Event, call: PartsCall) -> None:
+        self._directory.refresh(event.topic, lambda found: self._found(event, call, found))
+
+    def _found(self, event: Event, call: PartsCall, topic: Topic | DueqError) -> None:
         if not self._calls.is_open(event.call):
             return
         if isinstance(topic, DueqError):
@@ -91,13 +100,18 @@ class Changing:
         else:
             self._cut(event, call, topic)
 
-    def _cut(self, event: Insert | Alter | ActOnJob, call: PartsCall, topic: Topic) -> None:
+    def _cut(self, event: Event, call: PartsCall, topic: Topic, *, known: bool = False) -> None:
         if isinstance(event, Insert):
             error = self._check(event, topic)
+            if error is not None and known:
+                self._look_up(event, call)  # the topic may have been changed
+                return
             cut = self._cut_by_group if event.groups and len(topic.uids) > 1 else self._cut_insert
             parts = [] if error else cut(event, call, topic)
         elif isinstance(event, ActOnJob):
             error, parts = None, self._cut_job(event, call, topic)
+        elif isinstance(event, AwaitSettings):
+            error, parts = None, self._cut_settings(event, call)
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
             error, parts = None, self._cut_alter(event, call)
         else:
@@ -263,6 +277,22 @@ class Changing:
                 job_action=event.action,
             )
             for uid in told
+        ]
+
+    def _cut_settings(self, event: AwaitSettings, call: PartsCall) -> list[Part]:
+        """One question for each partition."""
+        document = f'{{"version":{event.version}}}'
+        return [
+            Part(
+                RecordKind.SETTINGS,
+                event.topic,
+                uid,
+                self._context.client_id,
+                1,
+                lambda part: self._part_done(call),
+                document=document,
+            )
+            for uid in event.uids
         ]
 
     # -------------------------------------------------------------- moving, cancelling

@@ -19,7 +19,7 @@ from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
-from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, JobAction, Outcome, RecordKind
+from dueq_codecs.records import NO_U16, NO_U32, NO_U64, ONE_ROW, U16, U32, U64, JobAction, Outcome, RecordKind
 from dueq_codecs.rules import batch_key, first_instants
 
 Body = bytes | memoryview
@@ -80,7 +80,7 @@ class Part:
         keyed: each payload begins with its key.
         patient: an ACK that nobody waits for.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
-        job, job_until, job_action: as in the request.
+        job, job_until, job_action, document: as in the request.
         change: the request that it is part of, once one was made and until it has succeeded.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
@@ -96,6 +96,7 @@ class Part:
         "change",
         "client_id",
         "crc",
+        "document",
         "done",
         "due",
         "error",
@@ -153,6 +154,7 @@ class Part:
         anywhere: bool = False,
         patient: bool = False,
         send_by_us: int = NEVER_US,
+        document: str = "",
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -168,7 +170,8 @@ class Part:
         self.job, self.job_until, self.job_action = job, job_until, job_action
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
-        self.alone = bool(long) or kind is RecordKind.JOB
+        self.alone = bool(long) or kind in ONE_ROW
+        self.document = document
         self.anywhere, self.patient, self.send_by_us = anywhere, patient, send_by_us
         self.change: Change | None = None
         self.offset = 0
@@ -266,7 +269,7 @@ class Change:
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
             patient=all(part.patient for part in parts), rank=_ranks(parts),
-            group=group, groups=groups,
+            group=group, groups=groups, document=head.document,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)

@@ -79,6 +79,33 @@ class CreateTopic:
 
 
 @dataclass(slots=True)
+class UpdateTopic:
+    """Store a change of a topic's settings: Completed(how the topic stands then, a dict; see UpdateTopicRequest).
+
+    Attributes:
+        update_id: 16 bytes, drawn once for the change.
+        document: JSON, new values by the settings' names.
+    """
+
+    call: int
+    deadline_us: int
+    update_id: bytes
+    topic: str
+    document: str
+
+
+@dataclass(slots=True)
+class AwaitSettings:
+    """Wait until partitions apply a version of the topic's settings, or a later one: Completed(PartsCall)."""
+
+    call: int
+    deadline_us: int
+    topic: str
+    version: int
+    uids: Sequence[int]
+
+
+@dataclass(slots=True)
 class DeleteTopic:
     """Completed(None)."""
 
@@ -280,6 +307,8 @@ Event = (
     | Connect
     | FetchTopics
     | CreateTopic
+    | UpdateTopic
+    | AwaitSettings
     | DeleteTopic
     | Inspect
     | Browse

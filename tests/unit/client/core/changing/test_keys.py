@@ -77,7 +77,8 @@ def test_a_key_that_cannot_be_is_refused_with_its_value_and_the_limit(keys: obje
 def test_the_limit_of_a_topic_is_on_the_payload_without_its_key(stage: Stage) -> None:
     allowed = stage.metadata(0).topics[0].payload_bytes_max
     assert sent(stage.step(insert([bytes(allowed)], ["k" * 255])), ChunkRequest)
-    [failed] = of(stage.step(insert([b"", bytes(allowed + 1)], [None, "k"])), Failed)
+    asked = stage.step(insert([b"", bytes(allowed + 1)], [None, "k"]))
+    [failed] = of(stage.answer_metadata(asked + stage.run_until(stage.ms + 60)), Failed)
     assert isinstance(failed.error, PayloadTooLarge)
     assert f"row 1: a payload of {allowed + 1} bytes is longer than the {allowed}" in str(failed.error)
 

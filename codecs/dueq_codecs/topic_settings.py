@@ -1,0 +1,137 @@
+"""The settings of a topic that can be changed while it is in use.
+
+The coordinator holds one document for each topic, and the log of each partition has it as a SETTINGS record. A
+document is JSON in canonical form: equal settings have equal bytes. Every change makes a new version. A setting that
+only a newer build knows is kept as it is.
+
+A new setting is a field of `TopicSettings` and a line in `SETTINGS`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, NamedTuple
+
+INSTANT_MS_MAX: Final = (1 << 48) - 1
+"""Latest instant, Unix ms."""
+PAYLOAD_BYTES_MAX: Final = 64 << 20
+"""Longest payload that a topic may allow."""
+
+
+class SettingsRefused(ValueError):
+    """A setting is not known, or its value is outside its limits; the text names the value and the limit."""
+
+
+class Numbers(NamedTuple):
+    """The values of a setting that is a whole number."""
+
+    low: int
+    high: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """All settings of one topic."""
+
+    version: int = 0
+    """Grows by one with each change; 0: as the topic was created."""
+    update: str = ""
+    """32 hex digits of the change that made this version: who repeats it recognises its own work."""
+    paused: bool = False
+    """Messages are taken, and none is delivered."""
+    paused_until_ms: int = 0
+    """When a pause ends by itself, Unix ms by mesh time; 0: not before it is resumed."""
+    payload_bytes_max: int = PAYLOAD_BYTES_MAX
+    """The longest payload."""
+    horizon_ms: int = 0
+    """How far ahead a message may be due; 0: no cap."""
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """What a newer build has set."""
+
+    @property
+    def silent_until_ms(self) -> int:
+        """Nothing is delivered before this instant (Unix ms by mesh time); 0: the topic is not paused."""
+        return (self.paused_until_ms or INSTANT_MS_MAX) if self.paused else 0
+
+    def changed(self, changes: Mapping[str, Any], update: str) -> TopicSettings:
+        """Return the next version, with these changes.
+
+        Args:
+            changes: new values by the settings' names.
+            update: 32 hex digits that name the change.
+
+        Raises:
+            SettingsRefused: a name is not known, or a value is outside its limits; nothing was changed.
+        """
+        for name, value in changes.items():
+            _check(name, value)
+        found = replace(self, **changes, version=self.version + 1, update=update)
+        if found.paused_until_ms and not found.paused:
+            raise SettingsRefused(f"paused_until_ms is {found.paused_until_ms}, and the topic is not paused")
+        return found
+
+    def fields(self) -> dict[str, Any]:
+        """Return the settings as plain JSON values."""
+        known = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "others"}
+        return {**self.others, **known}
+
+    def encode(self) -> str:
+        """Return the document."""
+        return json.dumps(self.fields(), sort_keys=True, separators=(",", ":"))
+
+
+SETTINGS: Final[dict[str, Numbers | None]] = {
+    "paused": None,
+    "paused_until_ms": Numbers(0, INSTANT_MS_MAX, "Unix ms"),
+    "payload_bytes_max": Numbers(1, PAYLOAD_BYTES_MAX, "bytes"),
+    "horizon_ms": Numbers(0, INSTANT_MS_MAX, "ms"),
+}
+"""What a change may name, with the values of each; None: true or false."""
+
+AS_CREATED: Final = TopicSettings()
+
+
+def decode_settings(document: str) -> TopicSettings:
+    """Return the settings of a document.
+
+    Raises:
+        SettingsRefused: it is no such document.
+    """
+    try:
+        found = json.loads(document)
+    except ValueError as error:
+        raise SettingsRefused(f"settings are JSON, not {document[:200]!r}: {error}") from error
+    if not isinstance(found, dict):
+        raise SettingsRefused(f"settings are a JSON object, not {document[:200]!r}")
+    return settings_of(found)
+
+
+def settings_of(found: Mapping[str, Any]) -> TopicSettings:
+    """Return the settings of `TopicSettings.fields`; what is missing there is as in a new topic.
+
+    Raises:
+        SettingsRefused: a value is not of its type, or outside its limits.
+    """
+    names = SETTINGS.keys() | {"version", "update"}
+    known = {name: value for name, value in found.items() if name in names}
+    others = {name: value for name, value in found.items() if name not in names}
+    for name in known.keys() & SETTINGS.keys():
+        _check(name, known[name])
+    version, update = known.get("version", 0), known.get("update", "")
+    if type(version) is not int or version < 0 or not isinstance(update, str):
+        raise SettingsRefused(f"a version of settings is 0 or more, not {version!r} of update {update!r}")
+    return TopicSettings(**known, others=others)
+
+
+def _check(name: str, value: object) -> None:
+    if name not in SETTINGS:
+        raise SettingsRefused(f"there is no setting {name!r:.80}; there are {', '.join(SETTINGS)}")
+    limits = SETTINGS[name]
+    if limits is None:
+        if type(value) is not bool:
+            raise SettingsRefused(f"{name} is true or false, not {value!r:.80}")
+    elif type(value) is not int or not limits.low <= value <= limits.high:
+        raise SettingsRefused(f"{name} is {limits.low} to {limits.high} {limits.unit}, not {value!r:.80}")

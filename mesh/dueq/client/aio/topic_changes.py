@@ -1,0 +1,64 @@
+"""The part of a client that changes topics (see `topic_changes`)."""
+
+from __future__ import annotations
+
+from dueq.client import arguments, topic_changes
+from dueq.client.aio.connection import AsyncConnection
+from dueq.client.arguments import Due, Seconds
+
+
+class AsyncTopicChanges:
+    """A client's calls that change a topic while it is in use.
+
+    Each returns once every partition applies the change. All raise the same errors:
+
+    * InvalidRequest: a value is outside its limits; nothing was changed.
+    * TopicNotFound: there is no such topic.
+    * Busy: a broker that has a replica runs an older build; nothing was changed.
+    * NotYetApplied: the change is stored, and some partitions had no leader that could apply it in time. Each applies
+      it when it is led again.
+    * OutcomeUnknown: no answer in time, so the change may or may not be stored; the call can be repeated.
+    * Disconnected: no broker was reached in time; nothing was changed.
+    """
+
+    connection: AsyncConnection
+
+    async def update_topic(
+        self,
+        topic: str,
+        *,
+        payload_bytes_max: int | None = None,
+        horizon: Seconds | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Change settings of a topic; what is None stays as it is. Messages that are there already are kept.
+
+        Args:
+            topic: its name.
+            payload_bytes_max: the longest payload, 1 byte to 64 MiB.
+            horizon: how far ahead a message may be due, seconds or timedelta; 0: no cap.
+            timeout: seconds for each request.
+        """
+        changes = topic_changes.settings(payload_bytes_max, horizon)
+        await self.connection.follow(topic_changes.change(topic, changes), timeout)
+
+    async def pause(self, topic: str, until: Due | None = None, *, timeout: float | None = None) -> None:
+        """Stop the delivery of a topic's messages. Messages are taken as before.
+
+        Once this returns, no broker delivers any message of the topic before it is resumed. What a consumer has already
+        can be acknowledged, given back or kept for longer.
+
+        Args:
+            topic: its name.
+            until: when the pause ends by itself, as for `schedule`; None: it lasts until `resume`.
+            timeout: seconds for each request.
+        """
+        until_ms = 0
+        if until is not None:
+            clock = await self.connection.clock(arguments.is_relative(until), timeout)
+            until_ms = arguments.due_ms(until, clock)
+        await self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
+
+    async def resume(self, topic: str, *, timeout: float | None = None) -> None:
+        """End a pause: what is due is delivered at once. A topic that is not paused stays as it is."""
+        await self.connection.follow(topic_changes.change(topic, topic_changes.RESUMED), timeout)

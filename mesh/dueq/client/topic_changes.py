@@ -1,0 +1,82 @@
+"""Changing a topic while it is in use: settings, pause and resume.
+
+The coordinator stores the change; then each partition's leader is asked whether it is in force. Both can be repeated
+without harm: a change names the version that it makes, and waiting changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from dueq import limits
+from dueq.client import arguments
+from dueq.client.arguments import Seconds
+from dueq.client.calls import Call, Steps
+from dueq.client.core import PartsCall
+from dueq.client.core.ports import events
+from dueq.errors import InvalidRequest, NotYetApplied, OutcomeUnknown, PartialFailure, Unavailable
+
+Document = dict[str, Any]
+
+
+def settings(payload_bytes_max: int | None, horizon: Seconds | None) -> Document:
+    """Return the changes that a caller asks for, by the settings' names.
+
+    Raises:
+        InvalidRequest: a value is outside its limits, or there is nothing to change.
+    """
+    changes: Document = {}
+    if payload_bytes_max is not None:
+        changes["payload_bytes_max"] = arguments.count(
+            payload_bytes_max, "payload_bytes_max", 1, limits.PAYLOAD_BYTES_MAX
+        )
+    if horizon is not None:
+        changes["horizon_ms"] = arguments.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
+    if not changes:
+        raise InvalidRequest("there is nothing to change: name a setting")
+    return changes
+
+
+def paused(until_ms: int) -> Document:
+    """Return the changes that pause a topic, until an instant (Unix ms) or for good (0)."""
+    return {"paused": True, "paused_until_ms": until_ms}
+
+
+RESUMED: Document = {"paused": False, "paused_until_ms": 0}
+"""The changes that end a pause."""
+
+
+def change(topic: str, changes: Document) -> Steps[None]:
+    """Change a topic; done once every partition applies the change."""
+    standing: Document = yield store(topic, os.urandom(16), changes)
+    yield from await_version(topic, standing)
+
+
+def store(topic: str, update_id: bytes, changes: Document) -> Call[Document]:
+    """Store a change, to be applied by all partitions soon; the answer says how the topic stands."""
+    name, document = arguments.topic_name(topic), json.dumps(changes)
+    return Call(
+        lambda call, at: events.UpdateTopic(call, at, update_id, name, document), lambda standing: standing
+    )
+
+
+def await_version(topic: str, standing: Document) -> Steps[None]:
+    """Wait until every partition has applied a change that is stored."""
+    version, uids = int(standing["version"]), list(standing["partitions"])
+    try:
+        yield in_force(topic, version, uids)
+    except (Unavailable, OutcomeUnknown, PartialFailure) as error:
+        outcomes = error.outcomes if isinstance(error, PartialFailure) else [error] * len(uids)
+        places = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, Exception)]
+        raise NotYetApplied(topic, version, places, str(error)) from error
+
+
+def in_force(topic: str, version: int, uids: list[int]) -> Call[None]:
+    """Wait until these partitions apply a version of the settings, or a later one."""
+
+    def finish(call: PartsCall) -> None:
+        return None
+
+    return Call(lambda call, at: events.AwaitSettings(call, at, topic, version, uids), finish)
