@@ -22,6 +22,7 @@ from dueq_chaos.bugs.small import SMALL
 from dueq_chaos.bugs.standing import STANDING
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
+from dueq_chaos.bugs.topics import TOPICS
 from dueq_chaos.bugs.upgrading import UPGRADING
 from dueq_chaos.bugs.waking import WAKING
 
@@ -43,6 +44,7 @@ BUGS: Final[dict[str, Bug]] = {
         *RULES,
         *SMALL,
         *UPGRADING,
+        *TOPICS,
     )
 }
 """Every planted bug by its name."""

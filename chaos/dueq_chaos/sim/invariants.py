@@ -304,6 +304,8 @@ class Invariants:
             if due * 1000 > wall_us:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
             if push.leader == name:  # the others pass on what they were sent
+                if self.mesh.silences.holds(push.topic, self.mesh.world.wall_us):
+                    self._fail(f"{what}: its topic was paused, and nobody has asked to resume it")
                 self._not_replaced(name, uid, what)
                 self._not_longer(name, (uid, sequence, row), left_ms, what)
             until_us = self.mesh.world.wall_us + left_ms * 1000

@@ -32,6 +32,10 @@ CARELESS = (
     "late frames of the gone", "browse", "hung up",
 )  # fmt: skip
 """Deeds of careless users (see `careless`), and of readers meanwhile."""
+CONFIGURING = ("pause topic", "pause for a while", "change settings")
+"""What is done to topics in use (see `configuring`)."""
+_CONFIGURED = (1, 6, 11)
+"""Of every so many seeds, but for the first few, these have such changes."""
 PLOTS = (
     "overthrow", "wrong heir", "doze", "naps", "damaged disk", "left behind", "slow reads", "late frames",
     "damaged bodies", "slow coordinator",
@@ -232,6 +236,8 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
     if place not in (_DIRECTED_AT, _SELDOM_AT):
         options, steps = _long_times(Random(seed * 0x165667B1 + 11), options, steps, at_us)
+    if turn and place in _CONFIGURED:
+        steps += _configuring(Random(seed * 0x9FB21C65 + 29), at_us)
     steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
     careless = Random(seed * 0x2545F491 + 11)
     if careless.random() < _CARELESS and not directed:
@@ -275,6 +281,14 @@ def _jobs(random: Random, until_us: int) -> list[Step]:
     return [
         Step(random.randint(0, until_us), "load job", random.getrandbits(32))
         for _ in range(random.randint(1, 8))
+    ]
+
+
+def _configuring(random: Random, until_us: int) -> list[Step]:
+    """Topics are paused, resumed and changed; from a stream of their own, too."""
+    return [
+        Step(random.randint(0, until_us), random.choice(CONFIGURING), random.getrandbits(32))
+        for _ in range(random.randint(2, 8))
     ]
 
 

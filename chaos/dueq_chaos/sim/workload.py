@@ -8,6 +8,7 @@ from random import Random
 from dueq import limits
 from dueq.client.core.ports import events
 from dueq_chaos.sim.careless import CarelessUsers
+from dueq_chaos.sim.configuring import ConfiguringUser
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser
 from dueq_chaos.sim.mesh import SimMesh
@@ -64,6 +65,7 @@ class Workload:
         self._extra_topics: list[str] = []
         self._loader: LoadingUser | None = None
         self._careless: CarelessUsers | None = None
+        self._configuring: ConfiguringUser | None = None
         self._kinds: dict[str, Callable[[Random], None]] = {
             "schedule": lambda random: self._schedule(random, -200, 4_000),
             "schedule far": lambda random: self._schedule(random, 3_600_000, 90_000_000),
@@ -76,6 +78,9 @@ class Workload:
             "create topic": self._create_topic,
             "delete topic": self._delete_topic,
             "load job": self._load_job,
+            "pause topic": lambda random: self._pause(random, self._configurer().pause),
+            "pause for a while": lambda random: self._pause(random, self._configurer().pause_for_a_while),
+            "change settings": lambda random: self._configurer().change(self._topic(random), random),
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,
             "schedule very far": lambda random: self._schedule(
@@ -115,6 +120,17 @@ class Workload:
             )
         return self._careless
 
+    def _configurer(self) -> ConfiguringUser:
+        if self._configuring is None:
+            self._configuring = ConfiguringUser(self.mesh, self.producer.client.wire)
+        return self._configuring
+
+    def _pause(self, random: Random, pause: Callable[[str, Random], None]) -> None:
+        """While messages fall due all the time."""
+        for after_us in range(0, 1_200_000, 60_000):
+            self.mesh.world.after(after_us, lambda: self.burst(random, 1, 50, 800))
+        self.mesh.world.after(random.randint(50_000, 600_000), lambda: pause(self._topic(random), random))
+
     def calm(self) -> None:
         """From now on all consumers work well; none consumes the topics that come and go."""
         extra = {key[0] for key in self.mesh.history.messages} - set(self.uids)
@@ -127,6 +143,8 @@ class Workload:
                 user.begin()
         if self.producer.client.core is None:
             self.producer.client.start()
+        if self._configuring is not None:
+            self._configuring.calm()
 
     def bring_near(self) -> None:
         """Move what would be due long after the end to now."""

@@ -1,0 +1,63 @@
+"""Planted bugs of changing topics: what is in force, where, and from when on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+TOPICS: Final = (
+    Bug(
+        "leased-before-the-pause",
+        "A pause stops new leases only: what was granted before is pushed when it falls due.",
+        "RabbitMQ, Pub/Sub and others: messages that were prefetched go on arriving after a queue was paused",
+        (
+            change("core.delivery.pushing:Pushing.push", " or lane.is_silent(mesh_ms):", ":"),
+            change("core.delivery.lane:Lane.silenced", "self.return_granted(", "len, ("),
+        ),
+        seeds=108,
+        finders=(59, 107),
+    ),
+    Bug(
+        "pause-known-is-pause-applied",
+        "A leader that has heard of a pause from the coordinator says that it is in force.",
+        "Kafka KIP-500: brokers that answer from metadata which they have not applied yet",
+        (
+            change(
+                "core.partition.settings:SettingsCare.tick",
+                "self._answer(in_force)",
+                "self._answer(partition.settings.version)",
+            ),
+        ),
+        seeds=128,
+        finders=(43, 97),
+    ),
+    Bug(
+        "settings-not-saved",
+        "A checkpoint leaves the settings out: a replica that starts again delivers a paused topic.",
+        "state that is kept in memory beside the log, and lost with the log's beginning",
+        (
+            change(
+                "core.state.settings_table:SettingsTable.changed_rows",
+                "if not self._changed:",
+                "if True:",
+            ),
+        ),
+        seeds=64,
+        finders=(17, 27),
+    ),
+    Bug(
+        "late-change-wins",
+        "A change of a topic that was held up is stored whatever has been changed since.",
+        "a lost update: writes without compare-and-set (Berenson and others 1995, P4)",
+        (
+            change(
+                "cluster.znodes:updated_topic",
+                "if order.settings.version != topic.settings.version + 1:",
+                "if False:",
+            ),
+        ),
+        seeds=128,
+        finders=(33,),
+    ),
+)

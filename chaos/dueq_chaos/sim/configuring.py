@@ -1,0 +1,145 @@
+"""A user who changes topics while others use them, and what must hold then.
+
+Once a pause was confirmed, and until its end is asked for, no leader of whatever epoch pushes a message of the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from dueq.client import topic_changes
+from dueq.client.core.ports import effects
+from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.sdk import SimClient
+
+_CALL_US = 15_000_000
+_AGAIN_US = (10_000, 800_000)
+_UNTIL_ERROR_MS = 2_000
+"""How far a leader's clock may be ahead of the true time at which a pause ends by itself."""
+
+Document = dict[str, Any]
+
+
+class ConfiguringUser:
+    """One process that pauses, resumes and changes topics, one topic at a time; it may die.
+
+    Args:
+        mesh: where.
+        wire: whether its frames go through the codecs.
+    """
+
+    def __init__(self, mesh: SimMesh, wire: bool) -> None:
+        self.mesh = mesh
+        self.client: SimClient = mesh.sdk("configurer")
+        self.client.wire = wire
+        self._touched: dict[str, None] = {}
+        self._calm = False
+
+    # -------------------------------------------------------------- what it does
+
+    def pause(self, topic: str, random: Random) -> None:
+        """Pause, wait for the answer, resume after a while; perhaps die in between."""
+        hold_us = random.randint(50_000, 3_000_000)
+        self._change(topic, topic_changes.paused(0), partial(self._paused, topic, hold_us, 0))
+        if random.random() < 0.15:
+            self._die(random)
+
+    def pause_for_a_while(self, topic: str, random: Random) -> None:
+        """Pause until an instant; nobody resumes."""
+        until_ms = self.mesh.world.wall_us // 1000 + random.randint(500, 6_000)
+        self._change(topic, topic_changes.paused(until_ms), partial(self._paused, topic, 0, until_ms))
+
+    def change(self, topic: str, random: Random) -> None:
+        """Change what nobody comes up against, twice at once now and then."""
+        for _ in range(random.choice([1, 1, 2])):
+            longest = random.randint(1 << 20, 64 << 20)
+            self._change(topic, {"payload_bytes_max": longest}, lambda: None)
+
+    def calm(self) -> None:
+        """Resume whatever may be paused, and change nothing any more."""
+        self._calm = True
+        if self.client.core is None:
+            self.client.start()
+        for topic in self._touched:
+            self._resume(topic)
+
+    # -------------------------------------------------------------- how
+
+    def _paused(self, topic: str, hold_us: int, until_ms: int) -> None:
+        if self._calm:
+            return
+        last_us = (until_ms - _UNTIL_ERROR_MS) * 1000 if until_ms else None
+        self.mesh.silences.begin(topic, last_us)
+        if not until_ms:
+            self._later(hold_us, lambda: self._resume(topic))
+
+    def _resume(self, topic: str) -> None:
+        self._change(topic, topic_changes.RESUMED, partial(self._resumed, topic))
+
+    def _resumed(self, topic: str) -> None:
+        self.mesh.silences.resumed(topic, self.mesh.world.wall_us)
+
+    def _change(self, topic: str, changes: Document, done: Callable[[], None]) -> None:
+        """Store a change and wait until it is in force; begin again until that has succeeded."""
+        if self.client.core is None:
+            self.client.start()
+        self._touched[topic] = None
+        self.mesh.silences.end(topic)
+        self.mesh.world.tell("configurer", f"{topic}: {changes}")
+        number = self.mesh.silences.changes(topic)
+
+        def in_force() -> None:
+            if self.mesh.silences.changes(topic) == number:  # nothing else was asked for meanwhile
+                done()
+
+        self._store(topic, self.client.draw_id(), changes, in_force)
+
+    def _store(self, topic: str, update_id: bytes, changes: Document, done: Callable[[], None]) -> None:
+        stored = topic_changes.store(topic, update_id, changes)
+        again = partial(self._store, topic, update_id, changes, done)
+
+        def answered(value: Any, failed: effects.Failed | None) -> None:
+            if failed is None:
+                self._await(topic, value, done)
+            else:
+                self._again(again)
+
+        self.client.call(stored.build, _CALL_US, answered)
+
+    def _await(self, topic: str, standing: Document, done: Callable[[], None]) -> None:
+        waiting = topic_changes.in_force(topic, standing["version"], standing["partitions"])
+
+        def answered(value: Any, failed: effects.Failed | None) -> None:
+            if failed is not None:
+                self._again(partial(self._await, topic, standing, done))
+            else:
+                self.mesh.world.tell("configurer", f"{topic}: version {standing['version']} is in force")
+                done()
+
+        self.client.call(waiting.build, _CALL_US, answered)
+
+    def _again(self, action: Callable[[], None]) -> None:
+        self._later(self.mesh.world.random.randint(*_AGAIN_US), action)
+
+    def _die(self, random: Random) -> None:
+        def die() -> None:
+            if not self._calm:
+                self.client.crash()
+
+        self.mesh.world.after(random.randint(0, 1_500_000), die)
+
+    def _later(self, after_us: int, action: Callable[[], None]) -> None:
+        """Do it after a while, if the process still lives then; until then it is not at rest."""
+        client = self.client
+        life = client.life
+        client.waiting += 1
+
+        def run() -> None:
+            if client.life == life and client.core is not None:
+                client.waiting -= 1
+                action()
+
+        self.mesh.world.after(after_us, run)
