@@ -107,6 +107,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Text("topic"),
         Scalar("version", "Q"),
         Text("document"),
+        Scalar("partitions", "I"),
     ),
     Kind.INSPECT_REQUEST: Layout(
         m.InspectRequest,
@@ -152,6 +153,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Texts("groups"),
         Text("name"),
         Text("document"),
+        Scalar("home_partitions", "I"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,

@@ -118,6 +118,8 @@ class TopicInfo:
     partitions: tuple[PartitionInfo, ...] = ()
     settings: str = ""
     """Document of the settings (see `topic_settings`); empty: the broker does not know of any."""
+    home_partitions: int = 0
+    """How many partitions, the first, are home to jobs; 0: all."""
 
 
 @dataclass(slots=True)
@@ -182,6 +184,8 @@ class UpdateTopicRequest:
     """Of the settings that are to be changed."""
     document: str
     """JSON: new values by the settings' names."""
+    partitions: int = 0
+    """How many the topic is to have; 0: as many as it has."""
 
 
 @dataclass(slots=True)
@@ -251,6 +255,8 @@ class ChangeRequest:
     groups: tuple[str, ...] = ()
     name: str = ""
     document: str = ""
+    home_partitions: int = 0
+    """JOB: how many partitions the client takes for homes of jobs; 0: it takes all for them."""
 
     @property
     def rows(self) -> int:

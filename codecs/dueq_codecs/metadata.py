@@ -56,7 +56,8 @@ def _columns_of(reply: m.MetadataReply) -> tuple[Any, ...]:
             [(p.uid, p.leader, p.epoch, p.serving, len(p.replicas)) for p in partitions], len(_PARTITION)
         ),
         tuple(replica for partition in partitions for replica in partition.replicas),
-        tuple(topic.settings for topic in topics) if any(topic.settings for topic in topics) else (),
+        _unless_empty([topic.settings for topic in topics]),
+        _unless_empty([topic.home_partitions for topic in topics]),
     )
 
 
@@ -71,6 +72,7 @@ METADATA_REPLY: Final = Layout(
     Texts("replica"),
     Scalar("more", "?"),
     Texts("topic_settings"),
+    Numbers("topic_home_partitions", "I"),
     vectors=_columns_of,
 )
 
@@ -92,32 +94,37 @@ def build_metadata_reply(values: dict[str, Any]) -> m.MetadataReply:
     if sum(values["topic_partitions"]) != len(partitions):
         raise FrameError("the partitions of the topics do not add up")
     source = iter(partitions)
-    settings: tuple[str, ...] = values["topic_settings"] or ("",) * len(values["topic_name"])
-    if len(settings) != len(values["topic_name"]):
-        raise FrameError("the settings of the topics are not as many as the topics")
-    topics = tuple(
-        m.TopicInfo(
-            name,
-            kind,
-            replication,
-            min_isr,
-            payload_bytes_max,
-            horizon_ms,
-            tuple(islice(source, count)),
-            document,
-        )
-        for (name, kind, replication, min_isr, payload_bytes_max, horizon_ms, count), document in zip(
-            _rows(values, _TOPIC), settings, strict=True
-        )
-    )
+    count = len(values["topic_name"])
+    settings = _or_empty(values["topic_settings"], count, "")
+    homes = _or_empty(values["topic_home_partitions"], count, 0)
+    topics = []
+    for row, document, home_partitions in zip(_rows(values, _TOPIC), settings, homes, strict=True):
+        name, kind, replication, min_isr, payload_bytes_max, horizon_ms, parts = row
+        topics.append(
+            m.TopicInfo(
+                name, kind, replication, min_isr, payload_bytes_max, horizon_ms, tuple(islice(source, parts)),
+                document, home_partitions,
+            )
+        )  # fmt: skip
     brokers = tuple(m.BrokerInfo(*row) for row in _rows(values, _BROKER))
     return m.MetadataReply(
-        values["request_id"], values["code"], values["text"], brokers, topics, values["more"]
+        values["request_id"], values["code"], values["text"], brokers, tuple(topics), values["more"]
     )
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
     return list(zip(*rows, strict=True)) if rows else [()] * width
+
+
+def _unless_empty(column: list[Any]) -> tuple[Any, ...]:
+    """Return a column that is absent where every value is empty: as an older build writes it."""
+    return tuple(column) if any(column) else ()
+
+
+def _or_empty(column: Sequence[Any], rows: int, empty: Any) -> Sequence[Any]:
+    if column and len(column) != rows:
+        raise FrameError(f"a column of topics has {len(column)} items, not {rows}")
+    return column or (empty,) * rows
 
 
 def _rows(values: dict[str, Any], fields: Sequence[Vector]) -> list[tuple[Any, ...]]:

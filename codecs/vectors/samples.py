@@ -174,11 +174,15 @@ def _sessions() -> dict[str, tuple[m.Message, list[bytes]]]:
         ),
         "delete_topic_request": (m.DeleteTopicRequest(3, "flights"), []),
         "update_topic_request": (
-            m.UpdateTopicRequest(3, CLIENT, "flights", 2, '{"paused":true}'),
+            m.UpdateTopicRequest(3, CLIENT, "flights", 2, '{"paused":true}', 12),
             [],
         ),
         "metadata_reply_settings": (
-            m.MetadataReply(1, m.Code.OK, topics=(dataclasses.replace(topics[0], settings=_settings()),)),
+            m.MetadataReply(
+                1,
+                m.Code.OK,
+                topics=(dataclasses.replace(topics[0], settings=_settings(), home_partitions=1),),
+            ),
             [],
         ),
         "inspect_request": (m.InspectRequest(4, "forecast", "flights", 3600), []),
@@ -207,6 +211,10 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
             [b"helloabc"],
         ),
         "change_job": (_change(kind.JOB, job=JOB, job_until=AT + 60_000, job_action=JobAction.CANCEL), []),
+        "change_job_grown": (
+            _change(kind.JOB, job=JOB, job_action=JobAction.COMMIT, home_partitions=6),
+            [],
+        ),
         "change_settings": (_change(kind.SETTINGS, document='{"version":3}'), []),
         "change_release": (_change(kind.RELEASE, **_targets()), []),
         "change_reply": (

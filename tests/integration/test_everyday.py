@@ -118,6 +118,35 @@ def test_a_paused_topic_delivers_nothing_and_everything_once_it_is_resumed(
     assert seen == set(ids)
 
 
+def test_more_partitions_take_messages_and_their_consumers_find_them(
+    mesh: LocalMesh, client: Client, topic: str
+) -> None:
+    before = client.describe(topic)
+    with client.producer(topic) as producer:
+        first = producer.schedule_many([b"x"] * 10, [now_ms() + 500] * 10)
+        with client.consumer(topic, lease=30.0, credit=64) as consumer:
+            client.update_topic(topic, partitions=before.partitions + 3)
+            shown = client.describe(topic)
+            assert (shown.partitions, shown.home_partitions) == (before.partitions + 3, before.partitions)
+            assert [part.uid for part in shown.placement][: before.partitions] == [
+                part.uid for part in before.placement
+            ]
+            ids = {*first}
+            for _ in range(3 * shown.partitions):
+                ids.update(producer.schedule_many([b"y"] * 5, [now_ms()] * 5))
+            seen: set[str] = set()
+            while len(seen) < len(ids):
+                batch = consumer.receive(64, timeout=PATIENCE_S)
+                assert batch
+                seen.update(message.id for message in batch)
+                consumer.ack(batch)
+        assert seen == ids
+        waiting = client.describe(topic)
+    assert (waiting.scheduled, waiting.ready, waiting.leased) == (0, 0, 0)
+    with pytest.raises(InvalidRequest, match="never fewer: not 1"):
+        client.update_topic(topic, partitions=1)
+
+
 def test_changed_limits_hold_at_once_for_a_client_that_knew_the_old_ones(
     mesh: LocalMesh, client: Client, topic: str
 ) -> None:

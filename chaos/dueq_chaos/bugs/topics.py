@@ -47,6 +47,21 @@ TOPICS: Final = (
         finders=(17, 27),
     ),
     Bug(
+        "homes-move-with-growth",
+        "A job's home is looked for among all partitions of a topic, those that were added since included.",
+        "Kafka: a topic that gets more partitions, and keys that go to other ones from then on",
+        (
+            change(
+                "core.partition.partition:Partition._timeline_of",
+                "self.topic.home_partitions",
+                "len(self.topic.partitions)",
+            ),
+            change("core.partition.jobs:Jobs._look_after", "topic.home_partitions", "len(topic.partitions)"),
+        ),
+        seeds=128,
+        finders=(65, 91),
+    ),
+    Bug(
         "late-change-wins",
         "A change of a topic that was held up is stored whatever has been changed since.",
         "a lost update: writes without compare-and-set (Berenson and others 1995, P4)",

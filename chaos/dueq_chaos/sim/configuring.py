@@ -5,18 +5,22 @@ Once a pause was confirmed, and until its end is asked for, no leader of whateve
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
 
 from dueq.client import topic_changes
+from dueq.client.calls import Call
 from dueq.client.core.ports import effects
+from dueq.errors import InvalidRequest
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.sdk import SimClient
 
 _CALL_US = 15_000_000
 _AGAIN_US = (10_000, 800_000)
+_PARTITIONS_MAX = 6
 _UNTIL_ERROR_MS = 2_000
 """How far a leader's clock may be ahead of the true time at which a pause ends by itself."""
 
@@ -36,6 +40,8 @@ class ConfiguringUser:
         self.client: SimClient = mesh.sdk("configurer")
         self.client.wire = wire
         self._touched: dict[str, None] = {}
+        self._open: Counter[str] = Counter()
+        """Changes that are asked for and not confirmed."""
         self._calm = False
 
     # -------------------------------------------------------------- what it does
@@ -57,6 +63,12 @@ class ConfiguringUser:
         for _ in range(random.choice([1, 1, 2])):
             longest = random.randint(1 << 20, 64 << 20)
             self._change(topic, {"payload_bytes_max": longest}, lambda: None)
+
+    def grow(self, topic: str, random: Random) -> None:
+        """Add a partition or two."""
+        count = len(self.mesh.coordinator.topics[topic].partitions)
+        wanted = min(count + random.randint(1, 2), _PARTITIONS_MAX)
+        self._change(topic, {}, lambda: None, wanted)
 
     def calm(self) -> None:
         """Resume whatever may be paused, and change nothing any more."""
@@ -82,30 +94,32 @@ class ConfiguringUser:
     def _resumed(self, topic: str) -> None:
         self.mesh.silences.resumed(topic, self.mesh.world.wall_us)
 
-    def _change(self, topic: str, changes: Document, done: Callable[[], None]) -> None:
+    def _change(self, topic: str, changes: Document, done: Callable[[], None], partitions: int = 0) -> None:
         """Store a change and wait until it is in force; begin again until that has succeeded."""
         if self.client.core is None:
             self.client.start()
         self._touched[topic] = None
         self.mesh.silences.end(topic)
-        self.mesh.world.tell("configurer", f"{topic}: {changes}")
+        self.mesh.world.tell("configurer", f"{topic}: {changes}, {partitions or 'as many'} partitions")
         number = self.mesh.silences.changes(topic)
 
+        self._open[topic] += 1
+
         def in_force() -> None:
-            if self.mesh.silences.changes(topic) == number:  # nothing else was asked for meanwhile
-                done()
+            self._open[topic] -= 1
+            if not self._open[topic] and self.mesh.silences.changes(topic) == number:
+                done()  # nothing else was asked for meanwhile
 
-        self._store(topic, self.client.draw_id(), changes, in_force)
+        self._store(topic, topic_changes.store(topic, self.client.draw_id(), changes, partitions), in_force)
 
-    def _store(self, topic: str, update_id: bytes, changes: Document, done: Callable[[], None]) -> None:
-        stored = topic_changes.store(topic, update_id, changes)
-        again = partial(self._store, topic, update_id, changes, done)
-
+    def _store(self, topic: str, stored: Call[Document], done: Callable[[], None]) -> None:
         def answered(value: Any, failed: effects.Failed | None) -> None:
             if failed is None:
                 self._await(topic, value, done)
+            elif isinstance(failed.error, InvalidRequest):
+                self._open[topic] -= 1  # another has added more partitions meanwhile
             else:
-                self._again(again)
+                self._again(partial(self._store, topic, stored, done))
 
         self.client.call(stored.build, _CALL_US, answered)
 
@@ -128,6 +142,7 @@ class ConfiguringUser:
         def die() -> None:
             if not self._calm:
                 self.client.crash()
+                self._open.clear()
 
         self.mesh.world.after(random.randint(0, 1_500_000), die)
 

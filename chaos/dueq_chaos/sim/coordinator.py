@@ -390,11 +390,14 @@ class SimCoordinator:
 
     def _change(self, order: UpdateTopic) -> Topic | None:
         topic = self.topics.get(order.name)
-        changed = updated_topic(topic, order) if topic is not None else None
-        if changed is not None:
-            self.topics[order.name] = topic = changed
-            self._world.tell("zookeeper", f"{order.name}: {changed.settings.encode()}")
-            self._announce_topics()
+        found = updated_topic(topic, order, self._next_uid) if topic is not None else None
+        if found is not None:
+            topic, nodes = found
+            self._next_uid += len(nodes)
+            self.topics[order.name] = topic
+            self.nodes |= {uid: (0, node) for uid, node in nodes.items()}
+            self._world.tell("zookeeper", f"{order.name}: {topic.settings.encode()}, added {list(nodes)}")
+            self._announce(self._topics_seen, *(partial(self._node_seen, uid) for uid in nodes))
         return topic
 
     def _confirm_deleted(self, session: Session, order: ConfirmDeleted) -> None:

@@ -62,7 +62,7 @@ def _reopened(
         return [f"the disk is damaged: {reopened.recovered.damaged}"]
     if reopened.recovered.applied != partition.timeline.applied:
         return []
-    place = partition.index, len(partition.topic.partitions)
+    place = partition.index, partition.topic.home_partitions
     order = partition.timeline.order
     again = Timeline(partition.uid, reopened.recovered, place=place, order=order, build_level=ANY_LEVEL)
     return _compare("the disk", completed(again.export(), waiting), expected)

@@ -122,7 +122,7 @@ class Invariants:
             seen = known.get((name, uid))
             if seen is None:
                 seen = self._seen[name, uid] = _Seen()
-                place = partition.index, len(partition.topic.partitions)
+                place = partition.index, partition.topic.home_partitions
                 self.ledger.opened(uid, place, partition.timeline.order)
             self._look(node, partition, seen)
         self._count_turn(name)

@@ -249,5 +249,5 @@ def _home_of(mesh: SimMesh, uid: int, job: bytes) -> int:
     for topic in mesh.coordinator.topics.values():
         uids = [part.uid for part in topic.partitions]
         if uid in uids:
-            return uids[home_of(job, len(uids))]
+            return uids[home_of(job, topic.home_partitions)]
     return 0

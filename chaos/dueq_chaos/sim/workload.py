@@ -57,10 +57,6 @@ class Workload:
             self.consumers.append(self._consumer_of(name, index))
         for client in mesh.sdks.values():
             client.wire = options.wire
-        self._topic_of = {
-            part.uid: name for name in self.topics for part in mesh.coordinator.topics[name].partitions
-        }
-        self.uids = list(self._topic_of)
         self._batches = 0
         self._extra_topics: list[str] = []
         self._loader: LoadingUser | None = None
@@ -81,12 +77,24 @@ class Workload:
             "pause topic": lambda random: self._pause(random, self._configurer().pause),
             "pause for a while": lambda random: self._pause(random, self._configurer().pause_for_a_while),
             "change settings": lambda random: self._configurer().change(self._topic(random), random),
+            "add partitions": lambda random: self._configurer().grow(self._topic(random), random),
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,
             "schedule very far": lambda random: self._schedule(
                 random, _YEAR_AFTER_NEXT_MS, 2 * _YEAR_AFTER_NEXT_MS
             ),
         }
+
+    @property
+    def _topic_of(self) -> dict[int, str]:
+        """The topic of each partition that is consumed; there may be more by and by."""
+        topics = self.mesh.coordinator.topics
+        return {part.uid: name for name in self.topics for part in topics[name].partitions}
+
+    @property
+    def uids(self) -> list[int]:
+        """Those partitions."""
+        return list(self._topic_of)
 
     def _consumer_of(self, topic: str, index: int) -> ConsumingUser:
         """Somebody for one of the other topics; all its partitions are consumed well."""
@@ -268,10 +276,11 @@ class Workload:
 
     def _alterable(self, *, touched: bool) -> list[MessageKey]:
         """Messages of which nobody knows that they are finished, or being changed; touched: delivered ones, too."""
+        uids = self.uids
         return [
             key
             for key, message in self.mesh.history.messages.items()
-            if not message.finished and not message.changing and not message.maybe_dues and key[0] in self.uids
+            if not message.finished and not message.changing and not message.maybe_dues and key[0] in uids
             and (touched or not message.deliveries)
         ]  # fmt: skip
 
@@ -288,8 +297,9 @@ class Workload:
 
     def _by_topic(self, keys: list[MessageKey]) -> dict[str, list[MessageKey]]:
         found: dict[str, list[MessageKey]] = {}
+        topic_of = self._topic_of
         for key in keys:
-            found.setdefault(self._topic_of.get(key[0], TOPIC), []).append(key)
+            found.setdefault(topic_of.get(key[0], TOPIC), []).append(key)
         return found
 
     # -------------------------------------------------------------- consuming

@@ -481,8 +481,15 @@ class ChangeRequest(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # ChangeRequest
+    def HomePartitions(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def ChangeRequestStart(builder):
-    builder.StartObject(26)
+    builder.StartObject(27)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -727,6 +734,12 @@ def ChangeRequestAddDocument(builder, document):
 def AddDocument(builder, document):
     ChangeRequestAddDocument(builder, document)
 
+def ChangeRequestAddHomePartitions(builder, homePartitions):
+    builder.PrependUint32Slot(26, homePartitions, 0)
+
+def AddHomePartitions(builder, homePartitions):
+    ChangeRequestAddHomePartitions(builder, homePartitions)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -769,6 +782,7 @@ class ChangeRequestT(object):
         groups = None,
         name = None,
         document = None,
+        homePartitions = 0,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -796,6 +810,7 @@ class ChangeRequestT(object):
         self.groups = groups  # type: Optional[List[Optional[str]]]
         self.name = name  # type: Optional[str]
         self.document = document  # type: Optional[str]
+        self.homePartitions = homePartitions  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -925,6 +940,7 @@ class ChangeRequestT(object):
                 self.groups.append(changeRequest.Groups(i))
         self.name = changeRequest.Name()
         self.document = changeRequest.Document()
+        self.homePartitions = changeRequest.HomePartitions()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1090,5 +1106,6 @@ class ChangeRequestT(object):
             ChangeRequestAddName(builder, name)
         if self.document is not None:
             ChangeRequestAddDocument(builder, document)
+        ChangeRequestAddHomePartitions(builder, self.homePartitions)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -464,8 +464,35 @@ class MetadataReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(44))
         return o == 0
 
+    # MetadataReply
+    def TopicHomePartitions(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # MetadataReply
+    def TopicHomePartitionsAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # MetadataReply
+    def TopicHomePartitionsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # MetadataReply
+    def TopicHomePartitionsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(46))
+        return o == 0
+
 def MetadataReplyStart(builder):
-    builder.StartObject(21)
+    builder.StartObject(22)
 
 def Start(builder):
     MetadataReplyStart(builder)
@@ -698,6 +725,18 @@ def MetadataReplyStartTopicSettingsVector(builder, numElems):
 def StartTopicSettingsVector(builder, numElems):
     return MetadataReplyStartTopicSettingsVector(builder, numElems)
 
+def MetadataReplyAddTopicHomePartitions(builder, topicHomePartitions):
+    builder.PrependUOffsetTRelativeSlot(21, flatbuffers.number_types.UOffsetTFlags.py_type(topicHomePartitions), 0)
+
+def AddTopicHomePartitions(builder, topicHomePartitions):
+    MetadataReplyAddTopicHomePartitions(builder, topicHomePartitions)
+
+def MetadataReplyStartTopicHomePartitionsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartTopicHomePartitionsVector(builder, numElems):
+    return MetadataReplyStartTopicHomePartitionsVector(builder, numElems)
+
 def MetadataReplyEnd(builder):
     return builder.EndObject()
 
@@ -735,6 +774,7 @@ class MetadataReplyT(object):
         replica = None,
         more = False,
         topicSettings = None,
+        topicHomePartitions = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -757,6 +797,7 @@ class MetadataReplyT(object):
         self.replica = replica  # type: Optional[List[Optional[str]]]
         self.more = more  # type: bool
         self.topicSettings = topicSettings  # type: Optional[List[Optional[str]]]
+        self.topicHomePartitions = topicHomePartitions  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -881,6 +922,13 @@ class MetadataReplyT(object):
             self.topicSettings = []
             for i in range(metadataReply.TopicSettingsLength()):
                 self.topicSettings.append(metadataReply.TopicSettings(i))
+        if not metadataReply.TopicHomePartitionsIsNone():
+            if np is None:
+                self.topicHomePartitions = []
+                for i in range(metadataReply.TopicHomePartitionsLength()):
+                    self.topicHomePartitions.append(metadataReply.TopicHomePartitions(i))
+            else:
+                self.topicHomePartitions = metadataReply.TopicHomePartitionsAsNumpy()
 
     # MetadataReplyT
     def Pack(self, builder):
@@ -1022,6 +1070,14 @@ class MetadataReplyT(object):
             for i in reversed(range(len(self.topicSettings))):
                 builder.PrependUOffsetTRelative(topicSettingslist[i])
             topicSettings = builder.EndVector()
+        if self.topicHomePartitions is not None:
+            if np is not None and type(self.topicHomePartitions) is np.ndarray:
+                topicHomePartitions = builder.CreateNumpyVector(self.topicHomePartitions)
+            else:
+                MetadataReplyStartTopicHomePartitionsVector(builder, len(self.topicHomePartitions))
+                for i in reversed(range(len(self.topicHomePartitions))):
+                    builder.PrependUint32(self.topicHomePartitions[i])
+                topicHomePartitions = builder.EndVector()
         MetadataReplyStart(builder)
         MetadataReplyAddRequestId(builder, self.requestId)
         MetadataReplyAddCode(builder, self.code)
@@ -1062,5 +1118,7 @@ class MetadataReplyT(object):
         MetadataReplyAddMore(builder, self.more)
         if self.topicSettings is not None:
             MetadataReplyAddTopicSettings(builder, topicSettings)
+        if self.topicHomePartitions is not None:
+            MetadataReplyAddTopicHomePartitions(builder, topicHomePartitions)
         metadataReply = MetadataReplyEnd(builder)
         return metadataReply

@@ -81,8 +81,15 @@ class UpdateTopicRequest(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # UpdateTopicRequest
+    def Partitions(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def UpdateTopicRequestStart(builder):
-    builder.StartObject(5)
+    builder.StartObject(6)
 
 def Start(builder):
     UpdateTopicRequestStart(builder)
@@ -123,6 +130,12 @@ def UpdateTopicRequestAddDocument(builder, document):
 def AddDocument(builder, document):
     UpdateTopicRequestAddDocument(builder, document)
 
+def UpdateTopicRequestAddPartitions(builder, partitions):
+    builder.PrependUint32Slot(5, partitions, 0)
+
+def AddPartitions(builder, partitions):
+    UpdateTopicRequestAddPartitions(builder, partitions)
+
 def UpdateTopicRequestEnd(builder):
     return builder.EndObject()
 
@@ -144,12 +157,14 @@ class UpdateTopicRequestT(object):
         topic = None,
         version = 0,
         document = None,
+        partitions = 0,
     ):
         self.requestId = requestId  # type: int
         self.updateId = updateId  # type: Optional[List[int]]
         self.topic = topic  # type: Optional[str]
         self.version = version  # type: int
         self.document = document  # type: Optional[str]
+        self.partitions = partitions  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -183,6 +198,7 @@ class UpdateTopicRequestT(object):
         self.topic = updateTopicRequest.Topic()
         self.version = updateTopicRequest.Version()
         self.document = updateTopicRequest.Document()
+        self.partitions = updateTopicRequest.Partitions()
 
     # UpdateTopicRequestT
     def Pack(self, builder):
@@ -207,5 +223,6 @@ class UpdateTopicRequestT(object):
         UpdateTopicRequestAddVersion(builder, self.version)
         if self.document is not None:
             UpdateTopicRequestAddDocument(builder, document)
+        UpdateTopicRequestAddPartitions(builder, self.partitions)
         updateTopicRequest = UpdateTopicRequestEnd(builder)
         return updateTopicRequest

@@ -106,6 +106,8 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     if info.paused:
         until = f"until {info.paused_until.isoformat()}" if info.paused_until else "until it is resumed"
         console.print(f"[yellow]paused[/] {until}", highlight=False)
+    if info.home_partitions < info.partitions:
+        console.print(f"jobs are decided by the first {info.home_partitions} partitions", highlight=False)
     shown = new_table(
         "", ">part", "leader", ">epoch", "in sync", "replicas", ">scheduled", ">ready", ">leased"
     )
@@ -137,17 +139,19 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
     "--horizon", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--horizon"),
     help="How far ahead a message may be due: 1h30m, 365d; 0s: no cap.",
 )  # fmt: skip
+@click.option("--partitions", "-p", type=int, help="How many it is to have; never fewer.")
 @mesh_options
 def update(
     name: str,
     payload_bytes_max: int | None,
     horizon: timedelta | None,
+    partitions: int | None,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
-    """Change settings of the topic NAME; returns when all its partitions apply them."""
+    """Change the topic NAME; returns when all its partitions apply the change."""
     with connect(endpoint, timeout) as client:
-        client.update_topic(name, payload_bytes_max=payload_bytes_max, horizon=horizon)
+        client.update_topic(name, payload_bytes_max=payload_bytes_max, horizon=horizon, partitions=partitions)
     click.echo(f"updated {name}")
 
 

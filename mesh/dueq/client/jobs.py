@@ -157,7 +157,9 @@ def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInf
     Raises:
         NotLeader: the partition that decides about the job `deciding` has no leader just now.
     """
-    placement = [partition.uid for partition in found.metadata.topics[0].partitions]
+    info = found.metadata.topics[0]
+    placement = [partition.uid for partition in info.partitions]
+    homes = info.home_partitions or len(placement)
     newest: dict[int, dict[str, Any]] = {}
     for _, text in sorted(found.documents.items()):
         for view in json.loads(text)["partitions"]:
@@ -165,7 +167,7 @@ def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInf
             rank = (view["epoch"], view["sequence"])
             if known is None or rank > (known["epoch"], known["sequence"]):
                 newest[view["uid"]] = view
-    if deciding and placement[crc32(deciding) % len(placement)] not in newest:
+    if deciding and placement[crc32(deciding) % homes] not in newest:
         raise NotLeader(
             f"the partition of {topic!r} that decides about job {deciding.hex()} has no leader just now"
         )
@@ -173,12 +175,12 @@ def _merged(found: Inspection, topic: str, deciding: bytes = b"") -> list[JobInf
     for uid in placement:
         for job in newest[uid]["jobs"] if uid in newest else ():
             jobs.setdefault(job["job"], []).append((uid, job))
-    return [_joined(topic, key, parts, placement) for key, parts in jobs.items()]
+    return [_joined(topic, key, parts, placement[:homes]) for key, parts in jobs.items()]
 
 
-def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], placement: list[int]) -> JobInfo:
+def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], homes: list[int]) -> JobInfo:
     """A decision of any partition counts; a withdrawal may have reached some partitions only."""
-    home = placement[crc32(bytes.fromhex(key)) % len(placement)]
+    home = homes[crc32(bytes.fromhex(key)) % len(homes)]
     states = {part["state"] for _, part in parts}
     decided = next((part["state"] for uid, part in parts if uid == home and part["state"] != "open"), "open")
     for state in ("cancelled", "committed", "aborted"):

@@ -38,6 +38,7 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         paused=settings.paused,
         paused_until=datetime.fromtimestamp(until_ms / 1000, UTC) if until_ms else None,
         settings_version=settings.version,
+        home_partitions=info.home_partitions or len(placement),
     )
 
 

@@ -25,7 +25,7 @@ def settings(payload_bytes_max: int | None, horizon: Seconds | None) -> Document
     """Return the changes that a caller asks for, by the settings' names.
 
     Raises:
-        InvalidRequest: a value is outside its limits, or there is nothing to change.
+        InvalidRequest: a value is outside its limits.
     """
     changes: Document = {}
     if payload_bytes_max is not None:
@@ -34,9 +34,20 @@ def settings(payload_bytes_max: int | None, horizon: Seconds | None) -> Document
         )
     if horizon is not None:
         changes["horizon_ms"] = arguments.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
+    return changes
+
+
+def partition_count(partitions: int | None, changes: Document) -> int:
+    """Return how many partitions a topic is to have; 0: as many as it has.
+
+    Raises:
+        InvalidRequest: a topic never has so many, or there is nothing else to change.
+    """
+    if partitions is not None:
+        return arguments.count(partitions, "partitions", 1, limits.PARTITIONS_MAX)
     if not changes:
         raise InvalidRequest("there is nothing to change: name a setting")
-    return changes
+    return 0
 
 
 def paused(until_ms: int) -> Document:
@@ -48,17 +59,18 @@ RESUMED: Document = {"paused": False, "paused_until_ms": 0}
 """The changes that end a pause."""
 
 
-def change(topic: str, changes: Document) -> Steps[None]:
-    """Change a topic; done once every partition applies the change."""
-    standing: Document = yield store(topic, os.urandom(16), changes)
+def change(topic: str, changes: Document, partitions: int = 0) -> Steps[None]:
+    """Change a topic; done once every partition applies the change, added ones included."""
+    standing: Document = yield store(topic, os.urandom(16), changes, partitions)
     yield from await_version(topic, standing)
 
 
-def store(topic: str, update_id: bytes, changes: Document) -> Call[Document]:
+def store(topic: str, update_id: bytes, changes: Document, partitions: int = 0) -> Call[Document]:
     """Store a change, to be applied by all partitions soon; the answer says how the topic stands."""
     name, document = arguments.topic_name(topic), json.dumps(changes)
     return Call(
-        lambda call, at: events.UpdateTopic(call, at, update_id, name, document), lambda standing: standing
+        lambda call, at: events.UpdateTopic(call, at, update_id, name, document, partitions),
+        lambda standing: standing,
     )
 
 

@@ -50,7 +50,8 @@ class TopicInfo:
         horizon: how far ahead a message may be due; None: no cap.
         paused: messages are taken, and none is delivered.
         paused_until: when the pause ends by itself; None: not before the topic is resumed.
-        settings_version: grows with each change of the settings; 0: as the topic was created.
+        settings_version: grows with each change of the topic; 0: as it was created.
+        home_partitions: how many partitions, the first, decide about jobs: those that it was created with.
         placement: the partitions.
         scheduled, ready, leased: sums over the partitions that answered; None from `topics()`.
     """
@@ -69,3 +70,4 @@ class TopicInfo:
     paused: bool = False
     paused_until: datetime | None = None
     settings_version: int = 0
+    home_partitions: int = 0

@@ -22,6 +22,7 @@ from dueq.cluster.coordinator import CoordinatorUnavailable, CoordinatorUnreadab
 from dueq.cluster.znodes import (
     FEATURE_LEVEL,
     FORMAT,
+    GROWN_LEVEL,
     TopicRefused,
     check_feature_level,
     new_topic,
@@ -212,12 +213,22 @@ class StandaloneCoordinator:
         topic = self._facts.topics.get(order.name)
         if topic is None:
             return [TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")]
-        changed = updated_topic(topic, order)
-        if changed is None:
+        facts = self._facts
+        try:
+            found = updated_topic(topic, order, facts.next_uid)
+        except TopicRefused as refused:
+            return [TopicOrderDone(order.token, "unavailable", str(refused))]
+        if found is None:
             return [TopicOrderDone(order.token, "", topic=topic)]
-        self._facts.topics[order.name] = changed
-        self._facts.changes += 1
-        return [TopicOrderDone(order.token, "", topic=changed), self._topics_seen()]
+        changed, nodes = found
+        if nodes:
+            facts.next_uid = max(nodes) + 1
+            facts.feature_level = max(facts.feature_level, GROWN_LEVEL)
+        facts.topics[order.name] = changed
+        facts.nodes.update({uid: (0, node) for uid, node in nodes.items()})
+        facts.changes += 1
+        done = TopicOrderDone(order.token, "", topic=changed)
+        return [done, self._topics_seen(), *(self._node_seen(uid) for uid in nodes)]
 
     def _delete(self, order: DeleteTopic) -> list[CoordinatorEvent]:
         topic = self._facts.topics.pop(order.name, None)

@@ -1,12 +1,13 @@
 """Creating, changing and deleting topics in ZooKeeper.
 
 Each is one transaction, and can be begun again after a lost connection. A create recognizes its own work by the
-creation id. A delete recognizes it by the tombstone that it meant to leave, or by the missing topic. A change
+creation id. A delete recognizes it by a tombstone that it meant to leave, or by the missing topic. A change
 names the version that it makes, so it is made once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -22,14 +23,17 @@ from kazoo.exceptions import (
 from dueq.cluster.layout import Layout
 from dueq.cluster.requests import Procedure, one
 from dueq.cluster.znodes import (
+    GROWN_LEVEL,
     TopicRefused,
+    decode_cluster,
     decode_topic,
+    encode_cluster,
     encode_node,
     encode_tombstone,
     encode_topic,
     holders,
     new_topic,
-    tombstone_name,
+    tombstone_names,
     updated_topic,
 )
 from dueq.core.ports.membership import (
@@ -54,12 +58,14 @@ class TopicOrder:
 
     Attributes:
         deadline: monotonic seconds; then it is answered "unavailable".
-        tombstone: what a delete has tried to leave, "" before.
+        deleting: the creation id of the topic that a delete has tried to end, "" before.
+        tombstone: one of those that it has tried to leave.
         running: an attempt is under way.
     """
 
     order: Order
     deadline: float
+    deleting: str = ""
     tombstone: str = ""
     running: bool = False
 
@@ -85,7 +91,8 @@ def _create(client: Any, layout: Layout, order: CreateTopic) -> Procedure:
             value = _topic_value(topic)
         except TopicRefused as refused:
             return TopicOrderDone(order.token, "unavailable", str(refused))
-        lost = yield from _store(client, layout, topic, value, nodes, stat.version)
+        create = partial(_create_node, path=layout.topic(topic.name), value=value)
+        lost = yield from _store(client, layout, nodes, stat.version, len(value), create)
         if lost is None:
             return TopicOrderDone(order.token, "", topic=topic)
         if not isinstance(lost, (BadVersionError, NodeExistsError)):
@@ -103,12 +110,28 @@ def _topic_value(topic: Topic) -> bytes:
     return value
 
 
+def _create_node(transaction: Any, *, path: str, value: bytes) -> None:
+    transaction.create(path, value)
+
+
 def _store(
-    client: Any, layout: Layout, topic: Topic, value: bytes, nodes: dict[int, PartitionNode], version: int
+    client: Any,
+    layout: Layout,
+    nodes: dict[int, PartitionNode],
+    version: int,
+    topic_bytes: int,
+    write_topic: Callable[[Any], None],
 ) -> Procedure:
-    """Take the uids and write the topic; returns None, or the error if nothing of the topic is there."""
+    """Take the uids and write nodes and topic; returns None, or the error if nothing of them is visible.
+
+    Args:
+        nodes: by uid; at least one.
+        version: of the counter of uids.
+        topic_bytes: what `write_topic` brings.
+        write_topic: adds to the last transaction what makes the partitions visible.
+    """
     counter = str(max(nodes) + 1).encode()
-    slices = _slices(layout, nodes, len(value))
+    slices = _slices(layout, nodes, topic_bytes)
     if len(slices) > 1:
         # Too large for one transaction. First the uids are taken; they belong to this topic from then on. Then the
         # nodes are made; no broker looks at them before a topic names them. The topic itself comes last.
@@ -129,7 +152,7 @@ def _store(
         last.set_data(layout.next_uid, counter, version)
     for path, node in slices[-1]:
         last.create(path, node)
-    last.create(layout.topic(topic.name), value)
+    write_topic(last)
     return (yield from _commit(last))
 
 
@@ -156,21 +179,47 @@ def _update(client: Any, layout: Layout, order: UpdateTopic) -> Procedure:
         topic, version = yield from _read_topic(client, layout, order.name)
         if topic is None:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
-        changed = updated_topic(topic, order)
-        if changed is None:
-            return TopicOrderDone(order.token, "", topic=topic)
+        counter, stat = yield from one(partial(client.get_async, layout.next_uid))
         try:
+            found = updated_topic(topic, order, int(counter))
+            if found is None:
+                return TopicOrderDone(order.token, "", topic=topic)
+            changed, nodes = found
             value = _topic_value(changed)
         except TopicRefused as refused:
             return TopicOrderDone(order.token, "unavailable", str(refused))
-        transaction = client.transaction()
-        transaction.set_data(layout.topic(order.name), value, version)
-        lost = yield from _commit(transaction)
+        write = partial(_set_node, path=layout.topic(order.name), value=value, version=version)
+        if nodes:
+            raise_level = yield from _raise_level(client, layout)
+            lost = yield from _store(
+                client, layout, nodes, stat.version, len(value), partial(_both, write, raise_level)
+            )
+        else:
+            transaction = client.transaction()
+            write(transaction)
+            lost = yield from _commit(transaction)
         if lost is None:
             return TopicOrderDone(order.token, "", topic=changed)
-        if not isinstance(lost, (BadVersionError, NoNodeError)):
+        if not isinstance(lost, (BadVersionError, NodeExistsError, NoNodeError)):
             raise lost
-        # Somebody else has changed or deleted the topic: look again.
+        # Somebody else took these uids, or has changed or deleted the topic: look again.
+
+
+def _set_node(transaction: Any, *, path: str, value: bytes, version: int) -> None:
+    transaction.set_data(path, value, version)
+
+
+def _both(first: Callable[[Any], None], then: Callable[[Any], None], transaction: Any) -> None:
+    first(transaction)
+    then(transaction)
+
+
+def _raise_level(client: Any, layout: Layout) -> Procedure:
+    """Return what adds to a transaction that older builds register no more (see `GROWN_LEVEL`)."""
+    value, stat = yield from one(partial(client.get_async, layout.cluster))
+    cluster_id, level = decode_cluster(value)
+    raised = encode_cluster(cluster_id, max(level, GROWN_LEVEL))
+    return partial(_set_node, path=layout.cluster, value=raised, version=stat.version)
 
 
 def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) -> Procedure:
@@ -179,16 +228,18 @@ def _delete(client: Any, layout: Layout, order: DeleteTopic, state: TopicOrder) 
             stat = yield from one(partial(client.exists_async, layout.tombstone(state.tombstone)))
             if stat is not None:
                 return TopicOrderDone(order.token, "")
-        topic, _ = yield from _read_topic(client, layout, order.name)
-        if state.tombstone and (topic is None or tombstone_name(topic) != state.tombstone):
-            # It was deleted, by us or by another broker, and its tombstone is gone again.
+        topic, version = yield from _read_topic(client, layout, order.name)
+        if state.deleting and (topic is None or topic.creation_id != state.deleting):
+            # It was deleted, by us or by another broker, and its tombstones are gone again.
             return TopicOrderDone(order.token, "")
         if topic is None:
             return TopicOrderDone(order.token, "not_found", f"there is no topic {order.name!r}")
-        state.tombstone = tombstone_name(topic)
+        tombstones = tombstone_names(topic)
+        state.deleting, state.tombstone = topic.creation_id, tombstones[0]
         transaction = client.transaction()
-        transaction.create(layout.tombstone(state.tombstone), encode_tombstone(holders(topic)))
-        transaction.delete(layout.topic(order.name))
+        for name in tombstones:
+            transaction.create(layout.tombstone(name), encode_tombstone(holders(topic)))
+        transaction.delete(layout.topic(order.name), version)
         for part in topic.partitions:
             transaction.delete(layout.partition(part.uid))
         lost = yield from _commit(transaction)

@@ -26,6 +26,9 @@ from dueq_codecs.topic_settings import TopicSettings, settings_of
 FORMAT: Final = 1
 FEATURE_LEVEL: Final = 1
 """The nodes of a new cluster."""
+GROWN_LEVEL: Final = 2
+"""The nodes of a cluster in which a topic has got more partitions: an older build would take its uids for one range,
+and bury the partitions of others with it. So it may not register any more."""
 
 
 class TopicRefused(Exception):
@@ -79,6 +82,7 @@ def topic_fields(topic: Topic) -> dict[str, Any]:
         "payload_bytes_max": topic.settings.payload_bytes_max,
         "horizon_ms": topic.settings.horizon_ms,
         "settings": topic.settings.fields(),
+        "home_partitions": topic.home_partitions,
     }
 
 
@@ -102,6 +106,7 @@ def topic_of(fields: Mapping[str, Any]) -> Topic:
             settings=settings_of(fields["settings"])
             if "settings" in fields
             else _settings_of_level_1(fields),
+            home_partitions=int(fields.get("home_partitions", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _damaged("topic", fields) from error
@@ -212,17 +217,7 @@ def new_topic(order: CreateTopic, first_uid: int) -> tuple[Topic, dict[int, Part
     """
     if not order.replicas_of:
         raise TopicRefused("a topic has at least one partition")
-    if first_uid + len(order.replicas_of) - 1 > UID_MAX:
-        raise TopicRefused(
-            f"{len(order.replicas_of)} partitions do not fit: partition numbers from {first_uid} to {UID_MAX} are left"
-        )
-    members = {member.broker_id: member for member in order.members}
-    missing = sorted({r for replicas in order.replicas_of for r in replicas} - members.keys())
-    if missing:
-        raise TopicRefused(f"the stores of these brokers are not known: {', '.join(missing)}")
-    partitions = tuple(
-        PartitionAssignment(first_uid + index, replicas) for index, replicas in enumerate(order.replicas_of)
-    )
+    partitions, nodes = _new_partitions(order.replicas_of, order.members, first_uid)
     topic = Topic(
         name=order.name,
         creation_id=order.creation_id,
@@ -232,21 +227,62 @@ def new_topic(order: CreateTopic, first_uid: int) -> tuple[Topic, dict[int, Part
         min_isr=order.min_isr,
         settings=order.settings,
     )
-    nodes = {p.uid: PartitionNode("", 0, 0, tuple(members[r] for r in p.replicas)) for p in partitions}
     return topic, nodes
 
 
-def updated_topic(topic: Topic, order: UpdateTopic) -> Topic | None:
-    """Return the topic as the order wants it; None: its settings are not of the version before."""
+def updated_topic(
+    topic: Topic, order: UpdateTopic, first_uid: int
+) -> tuple[Topic, dict[int, PartitionNode]] | None:
+    """Return the topic as the order wants it, and the first nodes of its added partitions by uid.
+
+    Args:
+        topic: as it is.
+        order: what was asked for.
+        first_uid: of the range that added partitions get.
+
+    Returns:
+        None: its settings are not of the version before; nothing is to be changed.
+
+    Raises:
+        TopicRefused: the uids are used up, or a replica's store is not known.
+    """
     if order.settings.version != topic.settings.version + 1:
         return None
-    return replace(topic, settings=order.settings)
+    added, nodes = _new_partitions(order.added, order.members, first_uid)
+    return replace(topic, settings=order.settings, partitions=topic.partitions + added), nodes
 
 
-def tombstone_name(topic: Topic) -> str:
-    """Return the tombstone of a topic's partitions: `FIRST-LAST`, as a topic's uids have no gaps."""
-    uids = [p.uid for p in topic.partitions]
-    return f"{min(uids)}-{max(uids)}"
+def _new_partitions(
+    replicas_of: tuple[tuple[str, ...], ...], known: tuple[Member, ...], first_uid: int
+) -> tuple[tuple[PartitionAssignment, ...], dict[int, PartitionNode]]:
+    if first_uid + len(replicas_of) - 1 > UID_MAX:
+        raise TopicRefused(
+            f"{len(replicas_of)} partitions do not fit: partition numbers from {first_uid} to {UID_MAX} are left"
+        )
+    members = {member.broker_id: member for member in known}
+    missing = sorted({r for replicas in replicas_of for r in replicas} - members.keys())
+    if missing:
+        raise TopicRefused(f"the stores of these brokers are not known: {', '.join(missing)}")
+    partitions = tuple(
+        PartitionAssignment(first_uid + index, replicas) for index, replicas in enumerate(replicas_of)
+    )
+    return partitions, {
+        p.uid: PartitionNode("", 0, 0, tuple(members[r] for r in p.replicas)) for p in partitions
+    }
+
+
+def tombstone_names(topic: Topic) -> list[str]:
+    """Return the tombstones of a topic's partitions: `FIRST-LAST` of each range of its uids without a gap.
+
+    A topic is created with one range; each time that it gets more partitions there is another one.
+    """
+    ranges: list[list[int]] = []
+    for uid in sorted(p.uid for p in topic.partitions):
+        if ranges and uid == ranges[-1][-1] + 1:
+            ranges[-1].append(uid)
+        else:
+            ranges.append([uid])
+    return [f"{uids[0]}-{uids[-1]}" for uids in ranges]
 
 
 def encode_tombstone(brokers: Iterable[str]) -> bytes:

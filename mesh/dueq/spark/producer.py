@@ -117,13 +117,13 @@ def schedule(
         info = topic_of(client, topic)
         begun = begin(client, topic, job_id, hidden_for if atomic else None)
         load = Load(
-            begun.job.key, topic, info.partitions, known, rows_max, timeout, begun.job, begun.began_ms,
+            begun.job.key, topic, info.home_partitions, known, rows_max, timeout, begun.job, begun.began_ms,
             keyed=key is not None, with_ids=ids, collect=on_error == "collect", send=not begun.complete,
         )  # fmt: skip
         last_due_ms = horizon_end_ms(info, begun.began_ms)
         frame = columns.checked(info.payload_bytes_max, last_due_ms, load.collect)
         if job_id is not None and not atomic:
-            frame = in_settled_places(frame, 2 * info.partitions)
+            frame = in_settled_places(frame, 2 * info.home_partitions)
         else:
             frame = in_settled_order(frame)
         try:

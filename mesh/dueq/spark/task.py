@@ -63,7 +63,8 @@ class Load:
     Attributes:
         name: 16 bytes or more from which client ids are made.
         topic: its name.
-        partitions: how many the topic has.
+        partitions: how many the topic was created with. A repeated load must come to the same ones, whatever was
+            added meanwhile.
         endpoints: brokers to begin with.
         batch_rows: rows of one request at most.
         timeout: seconds for each request, while the mesh is busy or short of replicas too.

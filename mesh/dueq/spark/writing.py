@@ -86,7 +86,8 @@ def _sink(client: Client, options: Options, schema: StructType) -> Sink:
     endpoints = options.endpoints()
     info = topic_of(client, options.needed("topic"))
     load = Load(
-        b"", info.name, info.partitions, endpoints, options.whole("batch_rows", REQUEST_ROWS_MAX, 1, REQUEST_ROWS_MAX),
+        b"", info.name, info.home_partitions, endpoints,
+        options.whole("batch_rows", REQUEST_ROWS_MAX, 1, REQUEST_ROWS_MAX),
         _patience(options), keyed=bool(fields.key),
     )  # fmt: skip
     last_due_ms = horizon_end_ms(info, mesh_time_ms(client))

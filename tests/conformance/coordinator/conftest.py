@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from dueq.core.ports.membership import (
     TopicsSeen,
     UpdateTopic,
 )
+from dueq_codecs.records import FEATURE_LEVEL
 from dueq_codecs.topic_settings import TopicSettings
 
 E = TypeVar("E")
@@ -87,9 +89,11 @@ class Life:
         )  # fmt: skip
         return self.wait(TopicOrderDone, lambda done: done.token == token)
 
-    def update(self, name: str, settings: TopicSettings) -> TopicOrderDone:
+    def update(self, name: str, settings: TopicSettings, added: int = 0) -> TopicOrderDone:
         token = next(_tokens)
-        self.coordinator.submit(UpdateTopic(token, name, settings))
+        own = Member(self.registration.broker_id, self.registration.store_id)
+        order = UpdateTopic(token, name, settings, ((own.broker_id,),) * added, (own,))
+        self.coordinator.submit(order)
         return self.wait(TopicOrderDone, lambda done: done.token == token)
 
     def delete(self, name: str) -> TopicOrderDone:
@@ -155,10 +159,11 @@ def begin_on_zookeeper(server: ZooKeeperServer) -> Iterator[Begin]:
         store_id: str = "s1",
         *,
         start: bool = True,
+        level: int = FEATURE_LEVEL,
         **options: Any,
     ) -> Life:
         coordinator = ZooKeeperCoordinator(server.address + root, **options)
-        life = Life(coordinator, registration(broker_id, incarnation, store_id))
+        life = Life(coordinator, replace(registration(broker_id, incarnation, store_id), feature_level=level))
         lives.append(life)
         return life.start() if start else life
 
@@ -175,9 +180,12 @@ def begin(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Begin]:
         return
     lives: list[Life] = []
 
-    def begin(broker_id: str = "b1", incarnation: int = 1, store_id: str = "s1") -> Life:
+    def begin(
+        broker_id: str = "b1", incarnation: int = 1, store_id: str = "s1", level: int = FEATURE_LEVEL
+    ) -> Life:
         coordinator = StandaloneCoordinator(tmp_path / "data" / "coordinator.json")
-        lives.append(Life(coordinator, registration(broker_id, incarnation, store_id)))
+        mine = replace(registration(broker_id, incarnation, store_id), feature_level=level)
+        lives.append(Life(coordinator, mine))
         return lives[-1].start()
 
     yield begin

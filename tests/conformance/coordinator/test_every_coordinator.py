@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from dueq.cluster.coordinator import CoordinatorUnreadable
 from dueq.core.ports.membership import (
     ConfirmDeleted,
     CoordinatorChanged,
@@ -92,6 +95,31 @@ def test_changed_settings_outlive_every_broker(begin: Any) -> None:
     life.coordinator.stop()
     again = begin(incarnation=2)
     again.topics(lambda seen: seen.topics["departures"].settings == settings)
+
+
+def test_a_topic_gets_more_partitions_with_nodes_and_all_of_them_go_with_it(begin: Any) -> None:
+    life = begin()
+    created = life.create("departures").topic
+    between = life.create("arrivals").topic
+    done = life.update("departures", created.settings.changed({}, "a" * 32), added=2)
+    assert done.topic.partitions[:2] == created.partitions
+    assert (len(done.topic.partitions), done.topic.home_partitions) == (4, 2)
+    life.topics(lambda seen: seen.topics.get("departures") == done.topic)
+    for part in done.topic.partitions[2:]:
+        seen = life.wait(NodeSeen, lambda seen, uid=part.uid: seen.uid == uid)
+        assert seen.node == PartitionNode("", 0, 0, (Member("b1", "s1"),))
+    assert life.delete("departures").error == ""
+    uids = {part.uid for part in done.topic.partitions}
+    life.topics(lambda seen: seen.topics == {"arrivals": between} and seen.tombstones == uids)
+
+
+def test_an_older_build_does_not_register_where_a_topic_has_grown(begin: Any) -> None:
+    life = begin()
+    created = life.create("departures").topic
+    life.update("departures", created.settings.changed({}, "a" * 32), added=1)
+    life.coordinator.stop()
+    with pytest.raises(CoordinatorUnreadable, match="feature level 2"):
+        begin(incarnation=2, level=1)
 
 
 def test_a_replica_without_a_known_store_is_refused(begin: Any) -> None:

@@ -20,8 +20,9 @@ from dueq.cluster.znodes import (
     encode_registration,
     encode_topic,
     new_topic,
-    tombstone_name,
+    tombstone_names,
     tombstone_uids,
+    updated_topic,
 )
 from dueq.core.ports.membership import (
     CreateTopic,
@@ -30,6 +31,7 @@ from dueq.core.ports.membership import (
     PartitionNode,
     Registration,
     Topic,
+    UpdateTopic,
 )
 from dueq.limits import UID_MAX
 from dueq_codecs.topic_settings import TopicSettings
@@ -61,7 +63,8 @@ def test_every_fact_reads_back_as_it_was_written() -> None:
 def test_a_topic_of_an_older_build_has_the_settings_that_it_was_created_with() -> None:
     fields = json.loads(encode_topic(TOPIC))
     del fields["settings"]
-    assert decode_topic(json.dumps(fields).encode()).settings == TOPIC.settings
+    del fields["home_partitions"]
+    assert decode_topic(json.dumps(fields).encode()) == TOPIC
 
 
 def test_a_changed_topic_shows_older_builds_what_they_know() -> None:
@@ -97,7 +100,36 @@ def test_a_new_topic_takes_uids_without_gaps() -> None:
     topic, nodes = new_topic(order(partitions=3), first_uid=7)
     assert [part.uid for part in topic.partitions] == [7, 8, 9]
     assert nodes[8] == PartitionNode("", 0, 0, (Member("b1", "s1"), Member("b2", "s2")))
-    assert list(tombstone_uids(tombstone_name(topic))) == [7, 8, 9]
+    assert list(tombstone_uids(*tombstone_names(topic))) == [7, 8, 9]
+
+
+def grown(topic: Topic, partitions: int, first_uid: int) -> Topic:
+    settings = topic.settings.changed({}, "a" * 32)
+    added = (("b2", "b1"),) * partitions
+    found = updated_topic(topic, UpdateTopic(1, topic.name, settings, added, NODE.isr), first_uid)
+    assert found is not None
+    assert set(found[1]) == set(range(first_uid, first_uid + partitions))
+    return found[0]
+
+
+def test_added_partitions_are_behind_the_others_and_home_to_nothing() -> None:
+    topic = grown(grown(TOPIC, 2, 9), 1, 11)
+    assert [part.uid for part in topic.partitions] == [4, 5, 9, 10, 11]
+    assert (topic.home_partitions, topic.settings.version) == (2, 2)
+    assert decode_topic(encode_topic(topic)) == topic
+
+
+def test_the_tombstones_of_a_grown_topic_leave_out_what_is_of_others() -> None:
+    assert tombstone_names(grown(grown(TOPIC, 2, 9), 1, 11)) == ["4-5", "9-11"]
+    assert tombstone_names(grown(TOPIC, 1, 6)) == ["4-6"]
+
+
+def test_added_partitions_need_known_stores_and_numbers() -> None:
+    settings = TOPIC.settings.changed({}, "a" * 32)
+    with pytest.raises(TopicRefused, match="b9"):
+        updated_topic(TOPIC, UpdateTopic(1, "departures", settings, (("b9",),), NODE.isr), 9)
+    with pytest.raises(TopicRefused, match="do not fit"):
+        updated_topic(TOPIC, UpdateTopic(1, "departures", settings, (("b1",),) * 2, NODE.isr), UID_MAX)
 
 
 def test_the_last_uid_can_be_used_and_none_after_it() -> None:

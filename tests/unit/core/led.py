@@ -18,6 +18,7 @@ from dueq.core.turn.metrics import CoreMetrics
 from dueq.instant import Now
 from dueq_codecs.messages import BrokerMessage, ConsumerAction, ConsumerFrame, ConsumerReply, Push
 from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.topic_settings import TopicSettings
 
 START_MS = 1_700_000_000_000
 MONO_US = 5_000_000
@@ -47,6 +48,10 @@ class Led:
         self.cached = True
         self.payloads: dict[int, bytes] = {}
         self.sequence = self.timeline.applied
+
+    @property
+    def settings(self) -> TopicSettings:
+        return self.timeline.settings
 
     def propose(self, record: Record, now: Now) -> int:
         return 0 if self.full else self.append(record, now)

@@ -30,18 +30,22 @@ class TopicChanges:
         *,
         payload_bytes_max: int | None = None,
         horizon: Seconds | None = None,
+        partitions: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Change settings of a topic; what is None stays as it is. Messages that are there already are kept.
+        """Change a topic; what is None stays as it is. Messages that are there already stay where they are.
 
         Args:
             topic: its name.
             payload_bytes_max: the longest payload, 1 byte to 64 MiB.
             horizon: how far ahead a message may be due, seconds or timedelta; 0: no cap.
+            partitions: how many the topic is to have, at most 1,024; it never gets fewer. New messages are spread over
+                all of them. Jobs are decided by those that the topic was created with.
             timeout: seconds for each request.
         """
         changes = topic_changes.settings(payload_bytes_max, horizon)
-        self.connection.follow(topic_changes.change(topic, changes), timeout)
+        count = topic_changes.partition_count(partitions, changes)
+        self.connection.follow(topic_changes.change(topic, changes, count), timeout)
 
     def pause(self, topic: str, until: Due | None = None, *, timeout: float | None = None) -> None:
         """Stop the delivery of a topic's messages. Messages are taken as before.

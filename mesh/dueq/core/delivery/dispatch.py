@@ -284,7 +284,7 @@ class TopicDispatcher:
             if self._paused:
                 continue
             if lane.is_silent(mesh_ms):
-                soonest_ms = min(soonest_ms, lane.partition.timeline.settings.silent_until_ms)
+                soonest_ms = min(soonest_ms, lane.partition.settings.silent_until_ms)
                 continue
             if mesh_ms < lane.next_push_ms < soonest_ms:
                 soonest_ms = lane.next_push_ms

@@ -35,11 +35,6 @@ class LedTimeline(HotMessages, Protocol):
         ...
 
     @property
-    def settings(self) -> TopicSettings:
-        """The topic's settings that are in force."""
-        ...
-
-    @property
     def hot_count(self) -> int:
         """Waiting entries of the hot window."""
         ...
@@ -54,6 +49,11 @@ class LedPartition(Protocol):
     def epoch(self) -> int: ...
     @property
     def timeline(self) -> LedTimeline: ...
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The topic's newest settings: at least those that are in force here."""
+        ...
 
     def propose(self, record: Record, now: Now) -> int:
         """Append a record of the leader's own (columns filled in; sequence, epoch and stamp are set here).
@@ -126,8 +126,11 @@ class Lane:
         self._extending: Counter[int] = Counter()
 
     def is_silent(self, mesh_ms: int) -> bool:
-        """Whether nothing may be leased or pushed now: the topic is paused."""
-        return mesh_ms < self.partition.timeline.settings.silent_until_ms
+        """Whether nothing may be leased or pushed now: the topic is paused.
+
+        A partition that was just added to a paused topic has no settings in its log yet.
+        """
+        return mesh_ms < self.partition.settings.silent_until_ms
 
     # -------------------------------------------------------------- what is to be pushed
 

@@ -208,6 +208,7 @@ class Clients:
             topic.name, topic.kind, topic.replicas, topic.min_isr, settings.payload_bytes_max, settings.horizon_ms,
             tuple(self._partition_info(part.uid, part.replicas) for part in topic.partitions),
             settings.encode() if settings.version else "",
+            topic.home_partitions if topic.home_partitions < len(topic.partitions) else 0,
         )  # fmt: skip
 
     def _partition_info(self, uid: int, replicas: tuple[str, ...]) -> PartitionInfo:

@@ -132,25 +132,31 @@ class Topics:
         return None
 
     def _order(self, token: int, request: CreateTopicRequest) -> CreateTopic:
-        brokers = sorted(self.registrations)
-        if not self._counted:
-            self._counted = True
-            self._offset = max(self._offset, sum(len(topic.partitions) for topic in self.by_name.values()))
-        offset = self._offset
-        self._offset += request.partitions
-        replicas_of = tuple(
-            tuple(brokers[(offset + index + step) % len(brokers)] for step in range(request.replicas))
-            for index in range(request.partitions)
-        )
-        members = tuple(Member(name, self.registrations[name].store_id) for name in brokers)
+        replicas_of = self._place(request.partitions, request.replicas)
         return CreateTopic(
-            token, request.topic, request.creation_id.hex(), request.kind, replicas_of, members,
+            token, request.topic, request.creation_id.hex(), request.kind, replicas_of, self._members(),
             request.replicas, request.min_isr or request.replicas // 2 + 1,
             TopicSettings(
                 payload_bytes_max=request.payload_bytes_max or limits.PAYLOAD_BYTES_MAX,
                 horizon_ms=request.horizon_ms,
             ),
         )  # fmt: skip
+
+    def _place(self, partitions: int, replicas: int) -> tuple[tuple[str, ...], ...]:
+        """Choose the brokers of new partitions: each begins one broker after the one before."""
+        brokers = sorted(self.registrations)
+        if not self._counted:
+            self._counted = True
+            self._offset = max(self._offset, sum(len(topic.partitions) for topic in self.by_name.values()))
+        offset = self._offset
+        self._offset += partitions
+        return tuple(
+            tuple(brokers[(offset + index + step) % len(brokers)] for step in range(replicas))
+            for index in range(partitions)
+        )
+
+    def _members(self) -> tuple[Member, ...]:
+        return tuple(Member(name, self.registrations[name].store_id) for name in sorted(self.registrations))
 
     # -------------------------------------------------------------- changing
 
@@ -172,14 +178,39 @@ class Topics:
             return invalid(str(refused))
         if version < request.version:
             return Refusal(Code.BUSY, f"this broker has not heard of version {request.version} yet", 100)
-        behind = holding_back(self._ctx, known.brokers, SETTINGS_LEVEL)
+        added = request.partitions - len(known.partitions) if request.partitions else 0
+        if (refusal := self._cannot_grow(request, known, added)) is not None:
+            return refusal
+        concerned = {*known.brokers, *self._ctx.levels} if added else known.brokers
+        behind = holding_back(self._ctx, concerned, SETTINGS_LEVEL)
         if behind:
-            return Refusal(Code.BUSY, level_needed(SETTINGS_LEVEL, behind), 1000)
+            return Refusal(Code.BUSY, level_needed(SETTINGS_LEVEL, sorted(behind)), 1000)
         if self._ctx.coordinator is not CoordinatorState.CONNECTED:
             return Refusal(Code.COORDINATOR_UNAVAILABLE, "ZooKeeper is away: topics cannot be changed", 1000)
         token = self._ctx.new_token()
         self._orders[token] = _Order(route, request.request_id, _standing)
-        self._ctx.coordinate(UpdateTopic(token, request.topic, settings))
+        replicas_of = self._place(added, known.replicas) if added else ()
+        self._ctx.coordinate(UpdateTopic(token, request.topic, settings, replicas_of, self._members()))
+        return None
+
+    def _cannot_grow(self, request: UpdateTopicRequest, known: Topic, added: int) -> Refusal | None:
+        """Say why a topic does not get so many more partitions; None: it does, or none are asked for."""
+        count = len(known.partitions)
+        if request.partitions > limits.PARTITIONS_MAX:
+            return invalid(f"a topic has 1 to {limits.PARTITIONS_MAX} partitions, not {request.partitions}")
+        if added < 0:
+            return invalid(
+                f"topic {known.name!r} has {count} partitions, and never fewer: not {request.partitions}"
+            )
+        if added and self._ctx.settings.broker_id not in self.registrations:
+            return Refusal(Code.COORDINATOR_UNAVAILABLE, "this broker is not registered just now", 200)
+        if added and known.replicas > len(self.registrations):
+            alive = len(self.registrations)
+            return Refusal(
+                Code.BUSY,
+                f"{known.replicas} replicas of a partition need as many brokers; {alive} are alive",
+                1000,
+            )
         return None
 
     def delete(self, route: Route, request: DeleteTopicRequest) -> Refusal | None:

@@ -202,7 +202,7 @@ class Jobs:
         care.pause_us = ASK_US_MIN if overdue else min(2 * care.pause_us, ASK_US_MAX)
         care.ask_at_us = now.mono_us + care.pause_us
         topic = self._partition.topic
-        home = topic.partitions[home_of(job.key, len(topic.partitions))].uid
+        home = topic.partitions[home_of(job.key, topic.home_partitions)].uid
         high, low = (int.from_bytes(half, "big") for half in (job.key[:8], job.key[8:]))
         self.asks.append(JobAsk(home, self._partition.uid, high, low, job.until))
 

@@ -111,7 +111,7 @@ class Partition:
 
     def _timeline_of(self, recovered: RecoveredPartition | None) -> Timeline:
         """Return the state of the checkpoint, or an empty one: a newer build's stays on the disk as it is."""
-        place, level = (self.index, len(self.topic.partitions)), self.ctx.settings.feature_level
+        place, level = (self.index, self.topic.home_partitions), self.ctx.settings.feature_level
         try:
             if recovered is not None and recovered.unknown:
                 raise UnknownVersion(recovered.unknown)

@@ -73,6 +73,13 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
     """Return why a change is not for topics such as this one, or None."""
     if len(request.rank) and not order_of(topic.kind).has_ranks:
         return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
+    grown = len(topic.partitions) > topic.home_partitions
+    if request.kind == RecordKind.JOB and grown and request.home_partitions != topic.home_partitions:
+        # An older client looks for the job's home among added partitions, too.
+        return invalid(
+            f"topic {topic.name!r} has got more partitions: a job's home is one of the first {topic.home_partitions}, "
+            f"not of {request.home_partitions or len(topic.partitions)}; use a client of this version"
+        )
     return _check_groups(request, topic) if len(request.group) else None
 
 

@@ -64,6 +64,15 @@ class Topic:
     replicas: int
     min_isr: int
     settings: TopicSettings = AS_CREATED
+    home_partitions: int = 0
+    """How many of the partitions, the first, are home to what a hash places; 0: all that there are now.
+
+    It is the number that the topic was created with. Added partitions are home to nothing.
+    """
+
+    def __post_init__(self) -> None:
+        if not self.home_partitions:
+            object.__setattr__(self, "home_partitions", len(self.partitions))
 
     @property
     def brokers(self) -> list[str]:
@@ -112,7 +121,9 @@ class CreateTopic:
 
 @dataclass(slots=True)
 class UpdateTopic:
-    """Give a topic these settings, if it has those of the version before.
+    """Give a topic these settings, and perhaps more partitions, if it has the settings of the version before.
+
+    Added partitions get uids from the coordinator and are placed like those of a new topic.
 
     Answered with the topic as it is then, changed or not.
     """
@@ -120,6 +131,9 @@ class UpdateTopic:
     token: int
     name: str
     settings: TopicSettings
+    added: tuple[tuple[str, ...], ...] = ()
+    """The replicas of each partition to add."""
+    members: tuple[Member, ...] = ()
 
 
 @dataclass(slots=True)

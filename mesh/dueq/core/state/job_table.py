@@ -43,7 +43,7 @@ class JobTable:
 
     Args:
         index: the partition's place in its topic.
-        partitions: how many the topic has.
+        partitions: how many of the topic's are home to jobs, the first.
         given: how many numbers had been given out by the last checkpoint.
 
     Attributes:

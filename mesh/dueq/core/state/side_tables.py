@@ -33,7 +33,7 @@ class SideTables:
     Args:
         tables: rows of the last checkpoint.
         summary: of the last checkpoint.
-        place: the partition's place in its topic, and how many the topic has.
+        place: the partition's place in its topic, and how many of the first are home to jobs.
         dedup_limits: how much is remembered of past requests.
 
     Attributes:

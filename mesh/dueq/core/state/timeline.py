@@ -84,7 +84,8 @@ class Timeline:
             recovered: what `dueq.storage` found; None: an empty partition.
             hot_rows_max: waiting messages to keep in memory, soonest first.
             dedup_limits: how much is remembered of past requests; None: the usual.
-            place: the partition's place in its topic, and how many the topic has: says which jobs it decides about.
+            place: the partition's place in its topic, and how many of the first are home to jobs: says which ones it
+                decides about.
             order: of the topic's messages.
             build_level: the largest version of a record that can be applied.
             small_rows_max: up to so many rows of a record are applied one by one (see `small`).

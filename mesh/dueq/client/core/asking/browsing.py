@@ -38,6 +38,7 @@ class _Question:
     Attributes:
         request: what is sent, each time with the same id; None while the topic is being looked up.
         link: number of the link that it went by last, 0 while it waits to be sent.
+        looked_up: the topic was asked for anew, as it did not seem to have the partition.
         refusal: the last temporary refusal.
     """
 
@@ -45,6 +46,7 @@ class _Question:
         self.event = event
         self.request: BrowseRequest | None = None
         self.link = 0
+        self.looked_up = False
         self.refusal: DueqError | None = None
         self.timer: Timer | None = None
 
@@ -119,6 +121,9 @@ class Browsing:
             return
         if isinstance(topic, DueqError):
             self._fail(question, topic)
+        elif event.partition >= len(topic.uids) and not question.looked_up:
+            question.looked_up = True  # the topic may have got more
+            self._directory.refresh(event.topic, lambda found: self._found(question, found))
         elif not 0 <= event.partition < len(topic.uids):
             text = f"topic {event.topic!r} has {len(topic.uids)} partitions, not one {event.partition}"
             self._fail(question, InvalidRequest(text))

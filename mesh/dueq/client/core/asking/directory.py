@@ -18,6 +18,9 @@ from dueq_codecs.messages import Code, MetadataReply, MetadataRequest, Partition
 REFRESH_US_MIN: Final = 50_000
 """The least time between two questions about one topic."""
 
+OLD_US: Final = 30_000_000
+"""A topic in use is asked for again after this time."""
+
 Waiter = Callable[["Topic | DueqError"], None]
 
 
@@ -28,6 +31,7 @@ class Topic:
         info: its settings.
         partitions: by uid, each as of its highest epoch.
         uids: in order; the index of a partition is its place here.
+        home_partitions: how many of the first are home to jobs.
         fetched_us: monotonic instant of the last answer.
     """
 
@@ -44,6 +48,7 @@ class Topic:
             newer = old is None or (partition.epoch, bool(partition.leader)) >= (old.epoch, bool(old.leader))
             self.partitions[partition.uid] = partition if newer or old is None else old
         self.uids = [partition.uid for partition in info.partitions]
+        self.home_partitions = info.home_partitions or len(self.uids)
 
     def leader(self, uid: int) -> str:
         """Broker id of the leader, or empty."""
@@ -88,8 +93,11 @@ class Directory:
         """
 
     def get(self, name: str) -> Topic | None:
-        """The topic, if it is known."""
-        return self._topics.get(name)
+        """The topic, if it is known; what is old is asked for anew meanwhile, as it may have got more partitions."""
+        topic = self._topics.get(name)
+        if topic is not None and self._context.mono_us - topic.fetched_us > OLD_US:
+            self.refresh(name)
+        return topic
 
     def leader(self, name: str, uid: int) -> str:
         """The broker to ask about a partition: the hint of a broker that knew better, else the last

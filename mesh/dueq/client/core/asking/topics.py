@@ -233,7 +233,9 @@ class Topics:
         update, version = event.update_id.hex(), 0
 
         def build(request: int) -> UpdateTopicRequest:
-            return UpdateTopicRequest(request, event.update_id, event.topic, version, event.document)
+            return UpdateTopicRequest(
+                request, event.update_id, event.topic, version, event.document, event.partitions
+            )
 
         def answered(answer: Answer) -> None:
             nonlocal version

@@ -111,6 +111,9 @@ class Changing:
         elif isinstance(event, ActOnJob):
             error, parts = None, self._cut_job(event, call, topic)
         elif isinstance(event, AwaitSettings):
+            if known and not topic.partitions.keys() >= set(event.uids):
+                self._look_up(event, call)  # some were just added
+                return
             error, parts = None, self._cut_settings(event, call)
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
             error, parts = None, self._cut_alter(event, call)
@@ -181,7 +184,7 @@ class Changing:
 
     def _cut_by_group(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
         """The rows of each group go to the partition that is its home."""
-        homes = np.array([home_of_group(name, len(topic.uids)) for name in event.groups], np.intp)[
+        homes = np.array([home_of_group(name, topic.home_partitions) for name in event.groups], np.intp)[
             event.group
         ]
         parts: list[Part] = []
@@ -262,7 +265,7 @@ class Changing:
 
     def _cut_job(self, event: ActOnJob, call: PartsCall, topic: Topic) -> list[Part]:
         """One row for each partition that is told."""
-        home = topic.uids[home_of(event.job, len(topic.uids))]
+        home = topic.uids[home_of(event.job, topic.home_partitions)]
         told = [home] if event.at_home else [uid for uid in topic.uids if uid != home]
         return [
             Part(
@@ -275,6 +278,7 @@ class Changing:
                 job=event.job,
                 job_until=event.job_until,
                 job_action=event.action,
+                home_partitions=topic.home_partitions,
             )
             for uid in told
         ]

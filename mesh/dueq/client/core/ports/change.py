@@ -80,7 +80,7 @@ class Part:
         keyed: each payload begins with its key.
         patient: an ACK that nobody waits for.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
-        job, job_until, job_action, document: as in the request.
+        job, job_until, job_action, document, home_partitions: as in the request.
         change: the request that it is part of, once one was made and until it has succeeded.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
@@ -103,6 +103,7 @@ class Part:
         "first",
         "group",
         "groups",
+        "home_partitions",
         "inline",
         "job",
         "job_action",
@@ -155,6 +156,7 @@ class Part:
         patient: bool = False,
         send_by_us: int = NEVER_US,
         document: str = "",
+        home_partitions: int = 0,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -171,7 +173,7 @@ class Part:
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind in ONE_ROW
-        self.document = document
+        self.document, self.home_partitions = document, home_partitions
         self.anywhere, self.patient, self.send_by_us = anywhere, patient, send_by_us
         self.change: Change | None = None
         self.offset = 0
@@ -269,7 +271,7 @@ class Change:
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
             patient=all(part.patient for part in parts), rank=_ranks(parts),
-            group=group, groups=groups, document=head.document,
+            group=group, groups=groups, document=head.document, home_partitions=head.home_partitions,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)

@@ -85,6 +85,7 @@ class UpdateTopic:
     Attributes:
         update_id: 16 bytes, drawn once for the change.
         document: JSON, new values by the settings' names.
+        partitions: how many the topic is to have; 0: as many as it has.
     """
 
     call: int
@@ -92,6 +93,7 @@ class UpdateTopic:
     update_id: bytes
     topic: str
     document: str
+    partitions: int = 0
 
 
 @dataclass(slots=True)
