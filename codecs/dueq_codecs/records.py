@@ -20,6 +20,7 @@ Which columns a kind has (n rows; every other column is empty):
     REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
     JOB       - (one row)                        (job_action is done to `job`)
     BARRIER   -                                  (a new leader's first record; raises the level to its version)
+    PASS      - (one row)                        (begins, ends or stops the pass `name`; level 2)
     SETTINGS  - (one row)                        (the topic's settings are those of `document`; level 2)
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
@@ -69,6 +70,7 @@ class RecordKind(IntEnum):
     REVEAL = 12
     CHANGE = 13
     SETTINGS = 14
+    PASS = 18
 
 
 class JobAction(IntEnum):
@@ -107,7 +109,7 @@ class Outcome(IntEnum):
     """The job has ended in another way, or too late for this."""
 
 
-ONE_ROW: Final = frozenset((RecordKind.JOB, RecordKind.SETTINGS))
+ONE_ROW: Final = frozenset((RecordKind.JOB, RecordKind.SETTINGS, RecordKind.PASS))
 """Kinds without columns, of one row."""
 
 
@@ -171,9 +173,9 @@ class Record:
     groups: tuple[str, ...] = ()
     """INSERT: names of groups; the empty one is that of messages without a group."""
     name: str = ""
-    """What the record is about, where that has a name."""
+    """PASS, and CANCEL by the leader: the pass that it belongs to."""
     document: str = ""
-    """SETTINGS: JSON in canonical form."""
+    """SETTINGS: JSON in canonical form. PASS: JSON, what is done."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

@@ -29,7 +29,8 @@ def batch_key(change: _Change) -> tuple[object, ...]:
 
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
-    return LEVEL_OF_KINDS if len(change.rank) or len(change.group) else 1
+    newer = len(change.rank) or len(change.group) or change.kind == RecordKind.PASS
+    return LEVEL_OF_KINDS if newer else 1
 
 
 def home_of(job: bytes, partitions: int) -> int:

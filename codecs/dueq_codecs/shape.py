@@ -53,14 +53,15 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.JOB: (),
     RecordKind.REVEAL: ("first", "target_sequence", "target_row"),
     RecordKind.SETTINGS: (),
+    RecordKind.PASS: (),
 }
 REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE)
 """Kinds that take a granted lease back that is not pushed; the leader fills in its token."""
 _BY_BROKERS_ONLY: Final = (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
 _JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
 _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
-_WITH_NAME: Final[tuple[RecordKind, ...]] = ()
-_WITH_DOCUMENT: Final = (RecordKind.SETTINGS,)
+_WITH_NAME: Final = (RecordKind.PASS,)
+_WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS)
 
 
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
@@ -177,7 +178,8 @@ def _fault_of_texts(change: ChangeRequest | Record) -> str | None:
     """Say what is wrong with the name and the document."""
     if not change.name and not change.document and change.kind not in _WITH_DOCUMENT:
         return None
-    if bool(change.name) != (change.kind in _WITH_NAME):
+    of_pass = change.kind == RecordKind.CANCEL and isinstance(change, Record)
+    if bool(change.name) != (change.kind in _WITH_NAME) and not of_pass:
         return f"a {change.kind.name} has the name {change.name!r:.80}"
     if bool(change.document) != (change.kind in _WITH_DOCUMENT):
         return f"a {change.kind.name} has a document of {len(change.document)} characters"

@@ -67,6 +67,9 @@ def _record(kind: RecordKind, rows: int = 0, **columns: Any) -> Record:
     return Record(kind, 12, 41, 5, AT, requests=requests, **columns)
 
 
+_PURGE = '{"do":"purge","filter":{"state":"waiting"}}'
+
+
 def _settings() -> str:
     return TopicSettings(3, CLIENT.hex(), True, AT + 60_000).encode()
 
@@ -104,6 +107,8 @@ def records() -> dict[str, Record]:
         "record_reveal": _record(
             kind.REVEAL, first=u64(AT, AT + 1), target_sequence=u64(40, 41), target_row=u16(0, 9), job=JOB
         ),
+        "record_pass": dataclasses.replace(_record(kind.PASS, 1, name="p1", document=_PURGE), version=2),
+        "record_cancel_pass": dataclasses.replace(_record(kind.CANCEL, **_targets(0), name="p1"), version=2),
         "record_settings": dataclasses.replace(_record(kind.SETTINGS, document=_settings()), version=2),
     }
 
@@ -215,6 +220,7 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
             _change(kind.JOB, job=JOB, job_action=JobAction.COMMIT, home_partitions=6),
             [],
         ),
+        "change_pass": (_change(kind.PASS, name="p1", document=_PURGE), []),
         "change_settings": (_change(kind.SETTINGS, document='{"version":3}'), []),
         "change_release": (_change(kind.RELEASE, **_targets()), []),
         "change_reply": (

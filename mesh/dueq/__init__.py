@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncMessage, AsyncProducer
+    from dueq.client.aio.passes import AsyncPass
     from dueq.client.browsing import BrowsePage, ScheduledMessage
     from dueq.client.jobs import Job, JobInfo
+    from dueq.client.passes import Progress
     from dueq.client.statistics import StatisticsRow
     from dueq.client.sync import Client, Consumer, Message, Producer
+    from dueq.client.sync.passes import Pass
     from dueq.client.topics import PartitionInfo, TopicInfo
     from dueq.errors import (
         Broken,
@@ -60,6 +63,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "dueq.client.sync": ("Client", "Consumer", "Message", "Producer"),
     "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncMessage", "AsyncProducer"),
+    "dueq.client.aio.passes": ("AsyncPass",),
+    "dueq.client.sync.passes": ("Pass",),
+    "dueq.client.passes": ("Progress",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
     "dueq.client.jobs": ("Job", "JobInfo"),
     "dueq.client.statistics": ("StatisticsRow",),
@@ -100,6 +106,7 @@ __all__ = [
     "AsyncClient",
     "AsyncConsumer",
     "AsyncMessage",
+    "AsyncPass",
     "AsyncProducer",
     "Broken",
     "BrowsePage",
@@ -126,8 +133,10 @@ __all__ = [
     "OutcomeUnknown",
     "PartialFailure",
     "PartitionInfo",
+    "Pass",
     "PayloadTooLarge",
     "Producer",
+    "Progress",
     "Refused",
     "ScheduledMessage",
     "SequenceReused",

@@ -125,6 +125,16 @@ FIRE_AHEAD_MS: Final = 5_000
 FIRED_AHEAD_MAX: Final = 16
 """Most messages of one recurrence that are logged and whose instant is still to come."""
 
+# Passes (in one partition)
+PASSES_MAX: Final = 256
+"""Most passes that a partition knows; beyond that new ones get Busy."""
+PASS_NAME_MAX: Final = 64
+"""Longest name of a pass, in characters."""
+PASS_ROWS_MAX: Final = 512
+"""Messages that a pass finishes by one record: consumers are served in between."""
+PASS_MEMORY_MS: Final = 24 * 3600 * 1000
+"""Memory of a pass after its end, in the age of the partition."""
+
 # Leases and consumers
 CONSUMER_LEASES_MAX: Final = 16_384
 """Largest credit that a consumer may ask for."""

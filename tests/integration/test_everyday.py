@@ -118,6 +118,27 @@ def test_a_paused_topic_delivers_nothing_and_everything_once_it_is_resumed(
     assert seen == set(ids)
 
 
+def test_a_purge_cancels_what_waits_and_leaves_what_is_held(client: Client, topic: str) -> None:
+    with client.producer(topic) as producer:
+        producer.schedule_many([b"far"] * 3_000, [now_ms() + 3_600_000] * 3_000)
+        producer.schedule_many([b"now"] * 4, [now_ms()] * 4)
+        with client.consumer(topic, lease=60.0, credit=4) as consumer:
+            held = []
+            while len(held) < 4:
+                held += consumer.receive(4, timeout=PATIENCE_S)
+            done = client.purge(topic)
+            assert (done.done, done.skipped, done.left, done.progress.ended) == (3_000, 4, 0, True)
+            consumer.ack(held)
+        producer.schedule(b"later", now_ms() + 3_600_000)
+    shown = client.describe(topic)
+    assert (shown.scheduled, shown.leased) == (1, 0)
+    again = client.purge(topic, wait=False)
+    assert again.wait().done == 1
+    for state in ("all", "dead"):
+        with pytest.raises(InvalidRequest, match=f"state is one of waiting, not '{state}'"):
+            client.purge(topic, state)
+
+
 def test_more_partitions_take_messages_and_their_consumers_find_them(
     mesh: LocalMesh, client: Client, topic: str
 ) -> None:

@@ -36,6 +36,7 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.JOB: {},
     RecordKind.REVEAL: {"first": "u8", "target_sequence": "u8", "target_row": "u2"},
     RecordKind.SETTINGS: {},
+    RecordKind.PASS: {},
 }
 BY_CLIENTS = sorted(
     set(RecordKind) - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL}
@@ -94,6 +95,9 @@ def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
         return {"job": draw(ids), "job_until": draw(u64), "job_action": draw(actions)}
     if kind == RecordKind.REVEAL:
         return {"job": draw(ids)}
+    if kind == RecordKind.PASS:
+        text = st.text(min_size=1, max_size=12)
+        return {"name": draw(text), "document": draw(text)}
     if kind == RecordKind.SETTINGS:
         return {"document": draw(st.text(min_size=1, max_size=12))}
     if kind == RecordKind.INSERT and draw(st.booleans()):

@@ -33,6 +33,8 @@ PLACE = (0, 2)
 """The partition's place in its topic: it decides about half of the jobs."""
 START = 1_700_000_000_000
 
+PASSES = ("p1", "p2", "p3")
+ACTS = ('{"do":"purge","filter":{"state":"waiting"}}',) * 3 + ('{"do":"stop"}', '{"do":"end"}')
 BY_LEADER = (
     RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL, RecordKind.SETTINGS,
 )  # fmt: skip
@@ -150,7 +152,21 @@ class World:
     def make(self) -> Record:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
-        weights = [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *((3, 1) if self.level >= LEVEL_OF_KINDS else (0, 0))]
+        weights = [
+            1,
+            8,
+            8,
+            4,
+            3,
+            4,
+            3,
+            2,
+            2,
+            2,
+            2,
+            2,
+            *((3, 1, 2) if self.level >= LEVEL_OF_KINDS else (0, 0, 0)),
+        ]
         kind = rng.choices(list(RecordKind), weights)[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
             self.level = LEVEL_OF_KINDS
@@ -175,11 +191,15 @@ class World:
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
         elif kind == RecordKind.SETTINGS:
             record.document = TopicSettings(rng.randrange(1, 9), horizon_ms=rng.randrange(9)).encode()
+        elif kind == RecordKind.PASS:
+            record.name, record.document = rng.choice(PASSES), rng.choice(ACTS)
         elif kind != RecordKind.JOB and rows:
             self.name(record, rows)
         by_leader = kind in BY_LEADER
         if not by_leader and not (kind in (RecordKind.JOB, RecordKind.CANCEL) and rng.random() < 0.3):
             self.request(record)
+        elif kind == RecordKind.CANCEL and self.level >= LEVEL_OF_KINDS and rng.random() < 0.7:
+            record.name = rng.choice(PASSES)
         return record
 
     def name_job(self, record: Record) -> None:

@@ -17,8 +17,9 @@ from dueq.core.ports.entry import FLAG_FAR, FLAG_KEYED, FLAG_UPLOAD, State
 from dueq.core.state import dedup
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
+from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import AGE_STEP_MS
-from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX
+from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX, PASS_MEMORY_MS
 from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
 from dueq_codecs.messages import Code
 from dueq_codecs.records import (
@@ -88,6 +89,18 @@ class NaiveJob:
 
 
 @dataclass(slots=True)
+class NaivePass:
+    """One pass, as this partition knows it."""
+
+    sequence: int
+    total: int
+    done: int = 0
+    skipped: int = 0
+    state: PassState = PassState.RUNNING
+    ended: int = 0
+
+
+@dataclass(slots=True)
 class Told:
     """The result of a record: keys of messages, in order, and answers."""
 
@@ -116,6 +129,7 @@ class Naive:
         groups: the number of each group that has messages, by name.
         groups_given: numbers of groups that were given out.
         settings: the topic's, as the newest document that came.
+        passes: by name.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -132,6 +146,7 @@ class Naive:
         self.groups_given = 0
         self.stamp = self.age = self.applied = 0
         self.settings = ""
+        self.passes: dict[str, NaivePass] = {}
 
     # ---------------------------------------------------------------- records
 
@@ -144,6 +159,7 @@ class Naive:
         self.job_memory.expire(self.age)
         self._forget_jobs()
         self._forget_groups()
+        self._forget_passes()
         told = Told()
         verdicts = self._judge(record)
         self._number_groups(record, verdicts)
@@ -282,6 +298,42 @@ class Naive:
             self.settings = record.document
         return Outcome.DONE
 
+    # ---------------------------------------------------------------- passes
+
+    def _act_on_pass(self, record: Record) -> Outcome:
+        document, known = json.loads(record.document), self.passes.get(record.name)
+        if document["do"] == "purge":
+            if known is None:
+                waiting = len(self.live) - len(self.leased)
+                self.passes[record.name] = NaivePass(record.sequence, waiting)
+        elif known is None:
+            return Outcome.NOT_FOUND
+        elif known.state == PassState.RUNNING:
+            known.state = PassState.ENDED if document["do"] == "end" else PassState.STOPPED
+            known.ended = self.age
+            known.skipped = sum(self._untouched(self.live[key], known.sequence) for key in self.leased)
+        return Outcome.DONE
+
+    def _forget_passes(self) -> None:
+        for name, known in list(self.passes.items()):
+            if known.state != PassState.RUNNING and self.age - known.ended > PASS_MEMORY_MS:
+                del self.passes[name]
+
+    @staticmethod
+    def _untouched(entry: NaiveEntry, since: int) -> bool:
+        return max(entry.sequence, entry.version) < since
+
+    def _purge(self, record: Record, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+        known = self.passes.get(record.name)
+        if entry is None or known is None or known.state != PassState.RUNNING:
+            return Outcome.UNKNOWN
+        if entry.state != State.WAITING or not self._untouched(entry, known.sequence):
+            return Outcome.UNKNOWN
+        told.gone.append(key)
+        known.done += 1
+        self._finish(key)
+        return Outcome.DONE
+
     # ---------------------------------------------------------------- rows
 
     def _row(self, record: Record, at: int, told: Told, places: list[tuple[int, int]]) -> Outcome:
@@ -290,11 +342,15 @@ class Naive:
             return self._act(record, told)
         if kind == RecordKind.SETTINGS:
             return self._configure(record)
+        if kind == RecordKind.PASS:
+            return self._act_on_pass(record)
         if kind == RecordKind.INSERT:
             return self._insert(record, at, told, places[at])
         key = int(record.target_sequence[at]) << 16 | int(record.target_row[at])
         entry = self.live.get(key)
         same = entry is not None and entry.first == int(record.first[at])
+        if record.name:
+            return self._purge(record, key, entry if same else None, told)
         if kind == RecordKind.LEASE:
             return self._lease(record, at, key, entry if same else None, told)
         if kind == RecordKind.REVEAL:

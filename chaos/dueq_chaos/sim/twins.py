@@ -112,8 +112,22 @@ def _exported(naive: Naive) -> dict[str, Any]:
         "scheduled": len(naive.live) - len(naive.leased), "leased": len(naive.leased),
         "entries": sorted(entry.columns() for entry in naive.live.values()),
         "hours": sorted(hours.items()), "far": far, "jobs_given": naive.given,
-        "settings": naive.settings, "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
+        "settings": naive.settings, "passes": _passes(naive),
+        "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
     }  # fmt: skip
+
+
+def _passes(naive: Naive) -> list[tuple[str, dict[str, Any]]]:
+    return sorted(
+        (
+            name,
+            {
+                "sequence": known.sequence, "filter": {"state": "waiting"}, "total": known.total,
+                "done": known.done, "skipped": known.skipped, "state": int(known.state), "ended_ms": known.ended,
+            },
+        )
+        for name, known in naive.passes.items()
+    )  # fmt: skip
 
 
 def _jobs_differ(timeline: Timeline, naive: Naive) -> str:

@@ -191,6 +191,22 @@ def resume(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
     click.echo(f"resumed {name}")
 
 
+@topic.command()
+@click.argument("name")
+@click.option("--state", default="waiting", show_default=True, help="Whose messages: those that wait.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@mesh_options
+def purge(name: str, state: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> None:
+    """Cancel all waiting messages of the topic NAME."""
+    with connect(endpoint, timeout) as client:
+        if not yes and sys.stdin.isatty():
+            info = client.describe(name)
+            count = (info.scheduled or 0) + (info.ready or 0)
+            click.confirm(f"Cancel all messages of {name} that wait, about {count:,}?", abort=True)
+        done = client.purge(name, state)
+    click.echo(f"purged {name}: {done.done:,} cancelled, {done.skipped:,} with a consumer")
+
+
 def _document(info: TopicInfo) -> dict[str, Any]:
     horizon_ms = info.horizon // timedelta(milliseconds=1) if info.horizon else None
     until = info.paused_until.isoformat() if info.paused_until else None

@@ -32,7 +32,8 @@ def test_the_lengths_of_few_rows_are_right_where_the_rules_say_so(
 ) -> None:
     rng = random.Random(kind)
     job = {"job": bytes(16) if kind in JOBS else b"", "job_action": JobAction(kind == RecordKind.JOB)}
-    job["document"] = "{}" if kind == RecordKind.SETTINGS else ""
+    job["document"] = "{}" if kind in (RecordKind.SETTINGS, RecordKind.PASS) else ""
+    job["name"] = "p" if kind == RecordKind.PASS else ""
     owners: list[Record | ChangeRequest] = []
     for _ in range(600):
         record = Record(kind, 1, 1, 1, 1, **random_columns(kind, shape.RECORD_COLUMNS, rng), **job)  # type: ignore[arg-type]

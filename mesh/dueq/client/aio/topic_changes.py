@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dueq.client import arguments, topic_changes
+from dueq.client import arguments, passes, topic_changes
 from dueq.client.aio.connection import AsyncConnection
+from dueq.client.aio.passes import AsyncPass
 from dueq.client.arguments import Due, Seconds
 
 
@@ -62,6 +63,30 @@ class AsyncTopicChanges:
             clock = await self.connection.clock(arguments.is_relative(until), timeout)
             until_ms = arguments.due_ms(until, clock)
         await self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
+
+    async def purge(
+        self, topic: str, state: str = "waiting", *, wait: bool = True, timeout: float | None = None
+    ) -> AsyncPass:
+        """Finish all messages of a topic that are in a state, as if each were cancelled.
+
+        It is about the messages that were scheduled before, and that nobody changes meanwhile. Those that a consumer
+        has are skipped, and counted; those of a job that is not committed are not touched.
+
+        Args:
+            topic: its name.
+            state: "waiting"; there is no other yet.
+            wait: return when it is done; otherwise it goes on, and `Pass.wait` waits for it.
+            timeout: seconds for each request.
+
+        Raises:
+            InvalidRequest: messages in this state cannot be purged.
+        """
+        name = passes.new_name()
+        await self.connection.run(passes.purge(topic, name, state), timeout)
+        begun = AsyncPass(self.connection, topic, name)
+        if wait:
+            await begun.wait(timeout=timeout)
+        return begun
 
     async def resume(self, topic: str, *, timeout: float | None = None) -> None:
         """End a pause: what is due is delivered at once. A topic that is not paused stays as it is."""

@@ -85,6 +85,7 @@ class ClientCore:
             happened.CreateTopic: self._topics.create,
             happened.UpdateTopic: self._topics.update,
             happened.AwaitSettings: self._changing.await_settings,
+            happened.ActOnPass: self._changing.act_on_pass,
             happened.DeleteTopic: self._topics.delete,
             happened.Inspect: self._inspecting.inspect,
             happened.Browse: self._browsing.browse,

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from dueq.client import arguments, topic_changes
+from dueq.client import arguments, passes, topic_changes
 from dueq.client.arguments import Due, Seconds
 from dueq.client.sync.connection import Connection
+from dueq.client.sync.passes import Pass
 
 
 class TopicChanges:
@@ -63,6 +64,30 @@ class TopicChanges:
             clock = self.connection.clock(arguments.is_relative(until), timeout)
             until_ms = arguments.due_ms(until, clock)
         self.connection.follow(topic_changes.change(topic, topic_changes.paused(until_ms)), timeout)
+
+    def purge(
+        self, topic: str, state: str = "waiting", *, wait: bool = True, timeout: float | None = None
+    ) -> Pass:
+        """Finish all messages of a topic that are in a state, as if each were cancelled.
+
+        It is about the messages that were scheduled before, and that nobody changes meanwhile. Those that a consumer
+        has are skipped, and counted; those of a job that is not committed are not touched.
+
+        Args:
+            topic: its name.
+            state: "waiting"; there is no other yet.
+            wait: return when it is done; otherwise it goes on, and `Pass.wait` waits for it.
+            timeout: seconds for each request.
+
+        Raises:
+            InvalidRequest: messages in this state cannot be purged.
+        """
+        name = passes.new_name()
+        self.connection.run(passes.purge(topic, name, state), timeout)
+        begun = Pass(self.connection, topic, name)
+        if wait:
+            begun.wait(timeout=timeout)
+        return begun
 
     def resume(self, topic: str, *, timeout: float | None = None) -> None:
         """End a pause: what is due is delivered at once. A topic that is not paused stays as it is."""

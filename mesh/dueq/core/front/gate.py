@@ -33,6 +33,8 @@ class Operation(StrEnum):
 
     METADATA = "metadata"
     INSPECT = "inspect"
+    PURGE = "purge"
+    """Finish all messages in a state."""
     CREATE_TOPIC = "create topic"
     DELETE_TOPIC = "delete topic"
     UPDATE_TOPIC = "update topic"
@@ -86,6 +88,7 @@ _CHANGES = {
     RecordKind.CANCEL: Operation.CHANGE,
     RecordKind.JOB: Operation.LOAD,
     RecordKind.SETTINGS: Operation.UPDATE_TOPIC,
+    RecordKind.PASS: Operation.PURGE,
 }
 
 

@@ -72,6 +72,8 @@ class Status:
             )
         if request.what == "jobs" or request.what.startswith("job "):
             return json.dumps(_jobs(led, request.what[4:]))
+        if request.what.startswith("pass "):
+            return json.dumps({"partitions": [_pass(partition, request.what[5:]) for partition in led]})
         return None
 
     def degraded(self) -> str:
@@ -205,6 +207,20 @@ class Status:
             "end": partition.replica.end,
             "commit": partition.replica.commit,
         }
+
+
+def _pass(partition: Partition, name: str) -> dict[str, Any]:
+    """How far a pass is in a partition led here; state "unknown": it was not begun there, or ended long ago."""
+    found = partition.pass_named(name)
+    return {
+        "uid": partition.uid,
+        "epoch": partition.epoch,
+        "sequence": partition.applied,
+        "state": found.state.name.lower() if found is not None else "unknown",
+        "done": found.done if found is not None else 0,
+        "skipped": found.skipped if found is not None else 0,
+        "left": found.left if found is not None else 0,
+    }
 
 
 def _jobs(led: list[Partition], named: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
+from dueq.core.partition.passes import Passes
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
 from dueq.core.partition.requests import Refusal, check_change, check_chunk, check_store, check_topic
@@ -44,6 +45,7 @@ from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied
 from dueq.core.state.job import Job
 from dueq.core.state.order import order_of
+from dueq.core.state.pass_table import Pass
 from dueq.core.state.residency import ScanWanted
 from dueq.core.state.timeline import Timeline
 from dueq.core.turn.context import Context
@@ -94,7 +96,7 @@ class Partition:
         self.timeline = self._timeline_of(usable)
         self.jobs = Jobs(ctx, self)
         self._settings = SettingsCare(ctx, self)
-        self._cares: tuple[Care, ...] = (self.jobs, self._settings)
+        self._cares: tuple[Care, ...] = (self.jobs, self._settings, Passes(ctx, self))
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
@@ -185,6 +187,15 @@ class Partition:
     def known_jobs(self) -> Iterable[Job]:
         """Return the jobs that are known here, the latest first."""
         return reversed(self.timeline.jobs.by_key.values())
+
+    def full_of_passes(self, name: str) -> bool:
+        """Return whether this pass would be one too many."""
+        known = self.timeline.passes.by_name
+        return len(known) >= limits.PASSES_MAX and name not in known
+
+    def pass_named(self, name: str) -> Pass | None:
+        """Return what is known of a pass here; None: nothing."""
+        return self.timeline.passes.by_name.get(name)
 
     def full_of_jobs(self, job: bytes) -> int:
         """Return how many jobs are known here where this one would be one too many; 0 while there is room."""

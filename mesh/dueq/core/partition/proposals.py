@@ -26,7 +26,7 @@ from dueq.core.turn.context import Context, EndOfTurn
 from dueq.instant import Now
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
-from dueq_codecs.records import Record, RecordKind, RequestRef
+from dueq_codecs.records import ONE_ROW, Record, RecordKind, RequestRef
 from dueq_codecs.rules import batch_key, level_of
 from dueq_codecs.shape import REVOKING
 
@@ -40,6 +40,7 @@ _OPERATIONS = {
     RecordKind.EXTEND: "extend",
     RecordKind.RELEASE: "release",
     RecordKind.JOB: "job",
+    RecordKind.PASS: "pass",
 }
 
 
@@ -60,6 +61,10 @@ class ProposingPartition(EndOfTurn, Protocol):
     @property
     def level(self) -> int:
         """The feature level: no record is of an older version."""
+        ...
+
+    def full_of_passes(self, name: str) -> bool:
+        """Return whether this pass would be one too many."""
         ...
 
     def full_of_jobs(self, job: bytes) -> int:
@@ -142,6 +147,10 @@ class Proposals:
             )
         if request.job and (known := self._partition.full_of_jobs(request.job)):
             return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)
+        if request.kind == RecordKind.PASS and self._partition.full_of_passes(request.name):
+            return Refusal(
+                Code.BUSY, f"partition {self._uid} knows {limits.PASSES_MAX} passes, no more", 1000
+            )
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
         if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
             return Refusal(
@@ -186,7 +195,7 @@ class Proposals:
             rows += head.request.rows
             weight += len(head.body)
             if group and (
-                kind == RecordKind.JOB or rows > limits.RECORD_ROWS_MAX or weight > limits.RECORD_BYTES_MAX
+                kind in ONE_ROW or rows > limits.RECORD_ROWS_MAX or weight > limits.RECORD_BYTES_MAX
             ):
                 break
             group.append(self._queue.popleft())
@@ -204,7 +213,8 @@ class Proposals:
         requests = [item.request for item in group]
         record.job, record.job_until = requests[0].job, requests[0].job_until
         record.job_action = requests[0].job_action
-        if record.kind == RecordKind.JOB:
+        record.name, record.document = requests[0].name, requests[0].document
+        if record.kind in ONE_ROW:
             return b""
         if record.kind == RecordKind.INSERT:
             record.due = _joined([r.due for r in requests])

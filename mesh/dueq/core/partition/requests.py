@@ -14,6 +14,7 @@ import numpy as np
 from dueq import limits
 from dueq.core.ports.membership import Topic
 from dueq.core.state.order import order_of
+from dueq.core.state.pass_table import fault_of_pass
 from dueq.instant import Now
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.keys import PREFIX_BYTES_MAX
@@ -34,6 +35,7 @@ CHANGES = frozenset(
         RecordKind.RELEASE,
         RecordKind.JOB,
         RecordKind.SETTINGS,
+        RecordKind.PASS,
     }
 )
 """The kinds of record that a client may ask for."""
@@ -66,6 +68,8 @@ def check_change(
         return _check_job(request, now) or _check_insert(request, bodies, settings, now)
     if bodies:
         return invalid(f"{request.kind.name} takes no payload")
+    if request.kind == RecordKind.PASS:
+        return _check_pass(request)
     return _check_job(request, now) or _check_targets(request, settings, now)
 
 
@@ -104,6 +108,13 @@ def _check_job(request: ChangeRequest, now: Now) -> Refusal | None:
             f"a job is hidden for at most {limits.JOB_HIDDEN_MS_MAX} ms, not until {request.job_until}"
         )
     return None
+
+
+def _check_pass(request: ChangeRequest) -> Refusal | None:
+    if len(request.name) > limits.PASS_NAME_MAX:
+        return invalid(f"a pass's name has 1 to {limits.PASS_NAME_MAX} characters, not {len(request.name)}")
+    fault = fault_of_pass(request.document)
+    return invalid(fault) if fault is not None else None
 
 
 def _first_row(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None:

@@ -44,6 +44,15 @@ class SideTable(Protocol):
 class Messages(Protocol):
     """What a record of a side table may do to the partition's messages."""
 
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        ...
+
+    def leased_before(self, sequence: int) -> int:
+        """Return how many are leased that were neither inserted nor changed by this record or a later one."""
+        ...
+
     def decided(self, job: Job) -> Entries:
         """Let a job's messages be delivered, or no more, after its state has changed; returns those to deliver."""
         ...

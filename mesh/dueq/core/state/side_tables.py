@@ -18,6 +18,7 @@ from dueq.core.state.dedup import Deduplication, DedupLimits
 from dueq.core.state.forecast import Forecast
 from dueq.core.state.group_table import GroupTable
 from dueq.core.state.job_table import JobTable
+from dueq.core.state.pass_table import PassTable
 from dueq.core.state.settings_table import SettingsTable
 from dueq.core.state.side_table import Count, RecordTable, SideTable
 from dueq.core.state.summary import Summary
@@ -58,6 +59,8 @@ class SideTables:
         self.settings = self._enter("settings", b"s", SettingsTable())
         self.of_kind[RecordKind.JOB] = self.jobs
         self.of_kind[RecordKind.SETTINGS] = self.settings
+        self.passes = self._enter("passes", b"p", PassTable())
+        self.of_kind[RecordKind.PASS] = self.passes
         self.counting: tuple[Count, ...] = (self.jobs.count, self.groups.count)
         if self._rows:
             unknown = ", ".join(repr(tag.decode("latin-1")) for tag in sorted(self._rows))

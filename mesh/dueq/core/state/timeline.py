@@ -29,8 +29,11 @@ from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.group_table import GroupTable
+from dueq.core.state.job import Job
 from dueq.core.state.live import Index, LiveMessages
+from dueq.core.state.matching import matching
 from dueq.core.state.order import TIMELINE, Order
+from dueq.core.state.pass_table import PassTable
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.small import SmallRecords
@@ -48,6 +51,25 @@ FINISHED_PER_DIRTY = 4
 
 AGE_STEP_MS = 60_000
 """No record makes a partition older by more than this, whatever its stamp says."""
+
+
+class _Messages:
+    """What the records of side tables see of the messages, and do to them (see `side_table.Messages`)."""
+
+    def __init__(self, live: LiveMessages, residency: Residency) -> None:
+        self._live, self._residency = live, residency
+
+    @property
+    def waiting(self) -> int:
+        return self._live.scheduled
+
+    def leased_before(self, sequence: int) -> int:
+        table = self._live.table
+        leased = table.take(table.slots_in(State.LEASED))
+        return int(np.count_nonzero(matching(leased, State.LEASED, sequence)))
+
+    def decided(self, job: Job) -> Entries:
+        return self._residency.decided(job)
 
 
 class Timeline:
@@ -114,6 +136,7 @@ class Timeline:
             else None
         )
         self._residency = Residency(self._table, self._window, order, self.jobs, hot_rows_max)
+        self._messages = _Messages(self._live, self._residency)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
         invariant(
@@ -158,6 +181,11 @@ class Timeline:
     def settings(self) -> TopicSettings:
         """The topic's settings that are in force here; version 0 before its log has any."""
         return self._tables.settings.current
+
+    @property
+    def passes(self) -> PassTable:
+        """What is known of passes; for reading only."""
+        return self._tables.passes
 
     @property
     def live_count(self) -> int:
@@ -358,7 +386,7 @@ class Timeline:
     def _change(self, record: Record, hold: Hold | None, chosen: Index | None, applied: Applied) -> U8:
         if record.kind == RecordKind.BARRIER:
             return NO_U8
-        if self._small is not None and chosen is None:
+        if self._small is not None and chosen is None and not record.name:
             outcomes = self._small.apply(record, applied)
             if outcomes is not None:
                 return outcomes
@@ -370,14 +398,17 @@ class Timeline:
             return NO_U8
         table = self._tables.of_kind.get(record.kind)
         if table is not None:
-            return (
-                NO_U8 if chosen is not None else table.apply(record, self._age_ms, self._residency, applied)
-            )
+            return NO_U8 if chosen is not None else table.apply(record, self._age_ms, self._messages, applied)
         slots = hold.slots if hold is not None else self._table.find(keys_named(record))
         if record.kind == RecordKind.LEASE:
             self._live.lease(record, slots, applied)
             return NO_U8
-        return self._live.change(record, slots, chosen, applied)
+        if not record.name:
+            return self._live.change(record, slots, chosen, applied)
+        chosen = self.passes.effective(record.name, self._table.take(slots))
+        outcomes = self._live.change(record, slots, chosen, applied)
+        self.passes.worked(record.name, outcomes)
+        return outcomes
 
     def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
         """Fill in the answers of what took effect, then answer every request."""

@@ -56,7 +56,10 @@ ANSWERS: dict[type, tuple[type, set[Operation]]] = {
     UpdateTopicRequest: (Reply, {Operation.UPDATE_TOPIC}),
     ChangeRequest: (
         ChangeReply,
-        {Operation.SCHEDULE, Operation.CHANGE, Operation.LOAD, Operation.CONSUME, Operation.UPDATE_TOPIC},
+        {
+            Operation.SCHEDULE, Operation.CHANGE, Operation.LOAD, Operation.CONSUME, Operation.UPDATE_TOPIC,
+            Operation.PURGE,
+        },
     ),
     ChunkRequest: (ChunkReply, {Operation.SCHEDULE}),
     BrowseRequest: (BrowseReply, {Operation.BROWSE, Operation.READ_PAYLOADS}),
@@ -154,7 +157,7 @@ def test_the_gate_is_told_how_many_messages_and_what_kind_of_change() -> None:
             answers(broker(gate), ClientFrameReceived(Route(b"client"), message, bodies))
             wanted = {
                 "INSERT": Operation.SCHEDULE, "MOVE": Operation.CHANGE, "CANCEL": Operation.CHANGE,
-                "JOB": Operation.LOAD, "SETTINGS": Operation.UPDATE_TOPIC,
+                "JOB": Operation.LOAD, "SETTINGS": Operation.UPDATE_TOPIC, "PASS": Operation.PURGE,
             }.get(message.kind.name, Operation.CONSUME)  # fmt: skip
             assert gate.asked == [
                 ("", Passage(wanted, message.topic, message.rows, sum(map(len, bodies))))

@@ -18,7 +18,7 @@ from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.ports.change import Part
-from dueq.client.core.ports.events import ActOnJob, Alter, AwaitSettings, Insert, Repeat
+from dueq.client.core.ports.events import ActOnJob, ActOnPass, Alter, AwaitSettings, Insert, Repeat
 from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
@@ -26,11 +26,11 @@ from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
-Event = Insert | Alter | ActOnJob | AwaitSettings
+Event = Insert | Alter | ActOnJob | AwaitSettings | ActOnPass
 
 
 class Changing:
-    """Insert, Alter, ActOnJob, AwaitSettings, Repeat and Abandon."""
+    """Insert, Alter, ActOnJob, AwaitSettings, ActOnPass, Repeat and Abandon."""
 
     def __init__(
         self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
@@ -54,6 +54,12 @@ class Changing:
     def await_settings(self, event: AwaitSettings) -> None:
         """Wait until partitions apply settings."""
         self._begin(event, PartsCall(event.call, 0))
+
+    def act_on_pass(self, event: ActOnPass) -> None:
+        """Begin or stop a pass, in the partitions that the topic has now."""
+        call = PartsCall(event.call, 0)
+        self._await(call, event.deadline_us)
+        self._look_up(event, call)
 
     def repeat(self, event: Repeat) -> None:
         """Send the failed parts again."""
@@ -115,6 +121,8 @@ class Changing:
                 self._look_up(event, call)  # some were just added
                 return
             error, parts = None, self._cut_settings(event, call)
+        elif isinstance(event, ActOnPass):
+            error, parts = None, self._cut_pass(event, call, topic)
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
             error, parts = None, self._cut_alter(event, call)
         else:
@@ -297,6 +305,22 @@ class Changing:
                 document=document,
             )
             for uid in event.uids
+        ]
+
+    def _cut_pass(self, event: ActOnPass, call: PartsCall, topic: Topic) -> list[Part]:
+        """One row for each partition."""
+        return [
+            Part(
+                RecordKind.PASS,
+                event.topic,
+                uid,
+                self._context.client_id,
+                1,
+                lambda part: self._part_done(call),
+                name=event.name,
+                document=event.document,
+            )
+            for uid in topic.uids
         ]
 
     # -------------------------------------------------------------- moving, cancelling

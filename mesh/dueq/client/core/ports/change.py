@@ -80,7 +80,7 @@ class Part:
         keyed: each payload begins with its key.
         patient: an ACK that nobody waits for.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
-        job, job_until, job_action, document, home_partitions: as in the request.
+        job, job_until, job_action, name, document, home_partitions: as in the request.
         change: the request that it is part of, once one was made and until it has succeeded.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
@@ -111,6 +111,7 @@ class Part:
         "keyed",
         "kind",
         "long",
+        "name",
         "offset",
         "patient",
         "rank",
@@ -155,6 +156,7 @@ class Part:
         anywhere: bool = False,
         patient: bool = False,
         send_by_us: int = NEVER_US,
+        name: str = "",
         document: str = "",
         home_partitions: int = 0,
     ) -> None:
@@ -173,7 +175,7 @@ class Part:
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind in ONE_ROW
-        self.document, self.home_partitions = document, home_partitions
+        self.name, self.document, self.home_partitions = name, document, home_partitions
         self.anywhere, self.patient, self.send_by_us = anywhere, patient, send_by_us
         self.change: Change | None = None
         self.offset = 0
@@ -271,7 +273,8 @@ class Change:
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
             patient=all(part.patient for part in parts), rank=_ranks(parts),
-            group=group, groups=groups, document=head.document, home_partitions=head.home_partitions,
+            group=group, groups=groups, name=head.name, document=head.document,
+            home_partitions=head.home_partitions,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)

@@ -108,6 +108,22 @@ class AwaitSettings:
 
 
 @dataclass(slots=True)
+class ActOnPass:
+    """Begin or stop a pass in every partition of a topic: Completed(PartsCall), one Outcome a partition.
+
+    Attributes:
+        name: of the pass.
+        document: JSON, what is to be done.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    name: str
+    document: str
+
+
+@dataclass(slots=True)
 class DeleteTopic:
     """Completed(None)."""
 
@@ -311,6 +327,7 @@ Event = (
     | CreateTopic
     | UpdateTopic
     | AwaitSettings
+    | ActOnPass
     | DeleteTopic
     | Inspect
     | Browse

@@ -1,0 +1,60 @@
+# Made of aio/passes.py by scripts/generate-faces: write there.
+"""A pass that runs in the mesh, as its owner sees it."""
+
+from __future__ import annotations
+
+from dueq.client import passes
+from dueq.client.passes import Progress
+from dueq.client.sync.connection import Connection
+from dueq.client.sync.waiting import sleep
+
+
+class Pass:
+    """Work on all messages of a topic that match a filter. It goes on without this object, and without this client.
+
+    Attributes:
+        topic: whose messages.
+        name: of the pass, in the mesh.
+        progress: how far it was when it was last asked for.
+    """
+
+    def __init__(self, connection: Connection, topic: str, name: str) -> None:
+        self.topic, self.name = topic, name
+        self.progress = Progress()
+        self._connection = connection
+
+    @property
+    def done(self) -> int:
+        """Messages that it has finished, as last asked for."""
+        return self.progress.done
+
+    @property
+    def skipped(self) -> int:
+        """Messages that a consumer had when it ended, as last asked for."""
+        return self.progress.skipped
+
+    @property
+    def left(self) -> int:
+        """At most so many messages are still to be looked at, as last asked for."""
+        return self.progress.left
+
+    def refresh(self, *, timeout: float | None = None) -> Progress:
+        """Ask how far it is, and return that.
+
+        Raises:
+            TopicNotFound: the topic was deleted.
+            Disconnected: no broker was reached in time.
+        """
+        self.progress = self._connection.run(passes.look(self.topic, self.name), timeout)
+        return self.progress
+
+    def wait(self, *, timeout: float | None = None) -> Progress:
+        """Wait until every partition has worked it off, or it was stopped; `timeout` is for each question."""
+        while not (self.refresh(timeout=timeout)).ended:
+            sleep(passes.POLL_S)
+        return self.progress
+
+    def stop(self, *, timeout: float | None = None) -> Progress:
+        """Stop it: what it has finished stays so."""
+        self._connection.run(passes.stop(self.topic, self.name), timeout)
+        return self.refresh(timeout=timeout)

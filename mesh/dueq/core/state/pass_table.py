@@ -1,0 +1,185 @@
+"""The passes of one partition: work on all messages that match a filter, done by the leader batch by batch.
+
+    PASS purge ──► RUNNING ──CANCEL … (by the leader, with the pass's name)──► PASS end ──► ENDED
+                      └─────────────────────── PASS stop ────────────────────────────────► STOPPED
+
+A pass is about the messages that were inserted before its first record and have not been changed since. Apply looks at
+that again for each row, so nothing is shifted or cancelled that somebody has changed meanwhile, whoever leads. What a
+consumer holds when the pass ends was skipped, and is counted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq.core.ports.entry import Entries, State
+from dueq.core.ports.tables import TableRow
+from dueq.core.state.applied import Applied
+from dueq.core.state.matching import FilterRefused, filter_of, matching
+from dueq.core.state.side_table import Messages
+from dueq.errors import UnknownVersion
+from dueq.limits import PASS_MEMORY_MS
+from dueq_codecs.records import U8, Outcome, Record
+
+_ROW_VERSION: Final = 1
+
+
+class PassState(IntEnum):
+    """How far a pass is."""
+
+    RUNNING = 0
+    ENDED = 1
+    STOPPED = 2
+
+
+@dataclass(slots=True)
+class Pass:
+    """One pass.
+
+    Attributes:
+        name: that its owner has chosen.
+        sequence: of its first record: it is about what was inserted before.
+        filter: whose messages, as its owner wrote it.
+        total: messages that waited then.
+        done: messages that it has finished.
+        skipped: messages that matched, and that a consumer had when it ended.
+        state: how far it is.
+        ended_ms: age of the partition when it ended.
+    """
+
+    name: str
+    sequence: int
+    filter: dict[str, Any]
+    total: int
+    done: int = 0
+    skipped: int = 0
+    state: PassState = PassState.RUNNING
+    ended_ms: int = 0
+
+    @property
+    def left(self) -> int:
+        """At most so many messages are still to be looked at."""
+        return max(self.total - self.done, 0) if self.state == PassState.RUNNING else 0
+
+    def fields(self) -> dict[str, Any]:
+        """Return the pass as plain JSON values."""
+        return {
+            "sequence": self.sequence, "filter": self.filter, "total": self.total, "done": self.done,
+            "skipped": self.skipped, "state": int(self.state), "ended_ms": self.ended_ms,
+        }  # fmt: skip
+
+
+class PassTable:
+    """All passes that one partition knows.
+
+    Attributes:
+        by_name: every pass, the oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Pass] = {}
+        self._changed: dict[str, None] = {}
+
+    def recover(self, rows: list[TableRow]) -> None:
+        """Begin with what the last checkpoint left.
+
+        Raises:
+            UnknownVersion: a newer build wrote a row.
+        """
+        found: list[Pass] = []
+        for key, value in rows:
+            if value is None:
+                continue
+            if value[0] != _ROW_VERSION:
+                raise UnknownVersion(f"a pass's row of version {value[0]}; this build knows {_ROW_VERSION}")
+            values = json.loads(value[1:])
+            values["state"] = PassState(values["state"])
+            found.append(Pass(key.decode(), **values))
+        self.by_name = {work.name: work for work in sorted(found, key=lambda work: work.sequence)}
+
+    @property
+    def running(self) -> Pass | None:
+        """The oldest pass that is not worked off."""
+        return next((work for work in self.by_name.values() if work.state == PassState.RUNNING), None)
+
+    # ------------------------------------------------------------ records
+
+    def apply(self, record: Record, age_ms: int, messages: Messages, applied: Applied) -> U8:
+        """Begin, end or stop a pass; what is known already stays as it is."""
+        document, work = json.loads(record.document), self.by_name.get(record.name)
+        outcome = Outcome.DONE
+        if document["do"] == "purge":
+            if work is None:
+                self.by_name[record.name] = Pass(
+                    record.name, record.sequence, document["filter"], messages.waiting
+                )
+                self._changed[record.name] = None
+        elif work is None:
+            outcome = Outcome.NOT_FOUND
+        elif work.state == PassState.RUNNING:
+            work.state = PassState.ENDED if document["do"] == "end" else PassState.STOPPED
+            work.skipped = messages.leased_before(work.sequence)
+            work.ended_ms = age_ms
+            self._changed[record.name] = None
+        return np.array([outcome], np.uint8)
+
+    def effective(self, name: str, rows: Entries) -> npt.NDArray[np.intp]:
+        """Return which rows of a CANCEL of a pass take effect."""
+        work = self.by_name.get(name)
+        if work is None or work.state != PassState.RUNNING:
+            return np.empty(0, np.intp)
+        return np.flatnonzero(matching(rows, State.WAITING, work.sequence))
+
+    def worked(self, name: str, outcomes: U8) -> None:
+        """Count what a CANCEL of a pass has done."""
+        work = self.by_name.get(name)
+        done = int(np.count_nonzero(outcomes == Outcome.DONE))
+        if work is not None and done:
+            work.done += done
+            self._changed[name] = None
+
+    def expire(self, age_ms: int, stamp: int) -> None:
+        """Forget passes that ended long ago."""
+        for name, work in list(self.by_name.items()):
+            if work.state != PassState.RUNNING and age_ms - work.ended_ms > PASS_MEMORY_MS:
+                del self.by_name[name]
+                self._changed[name] = None
+
+    # ------------------------------------------------------------ checkpoints
+
+    def changed_rows(self) -> list[TableRow]:
+        """Return the rows that changed since the last call; from now on they count as being on disk."""
+        rows = []
+        for name in self._changed:
+            work = self.by_name.get(name)
+            value = None if work is None else bytes((_ROW_VERSION,)) + json.dumps(work.fields()).encode()
+            rows.append(TableRow(name.encode(), value))
+        self._changed.clear()
+        return rows
+
+    def export(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return everything known, by name."""
+        return sorted((name, work.fields()) for name, work in self.by_name.items())
+
+
+def fault_of_pass(document: str) -> str | None:
+    """Say what is wrong with what a client asks of a pass, or None."""
+    try:
+        found = json.loads(document)
+    except ValueError as error:
+        return f"a pass is asked for in JSON, not {document[:80]!r}: {error}"
+    if found == {"do": "stop"}:
+        return None
+    if not isinstance(found, dict) or found.get("do") != "purge" or set(found) != {"do", "filter"}:
+        return f'a pass is {{"do":"purge","filter":…}} or {{"do":"stop"}}, not {document:.200}'
+    try:
+        filter_of(found["filter"] if isinstance(found["filter"], dict) else {})
+    except FilterRefused as refused:
+        return str(refused)
+    return None

@@ -1,0 +1,157 @@
+"""Passes in a partition's state: what they are about, what they count, and how long they are known."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from dueq.core.ports.tables import TableRow
+from dueq.core.state.matching import FilterRefused, filter_of
+from dueq.core.state.pass_table import PassState, PassTable, fault_of_pass
+from dueq.core.state.timeline import AGE_STEP_MS, Timeline
+from dueq.errors import UnknownVersion
+from dueq.limits import PASS_MEMORY_MS
+from dueq_codecs.records import Record, RecordKind
+
+PURGE = '{"do":"purge","filter":{"state":"waiting"}}'
+
+
+class World:
+    """One partition's state, record by record."""
+
+    def __init__(self) -> None:
+        self.timeline = Timeline(1)
+        self.stamp = 1_000_000
+
+    def apply(self, kind: RecordKind, **fields: object) -> None:
+        record = Record(kind, 1, self.timeline.applied + 1, 1, self.stamp, version=2)
+        for name, value in fields.items():
+            setattr(record, name, value)
+        self.timeline.cold(record)
+        self.timeline.apply(record)
+
+    def insert(self, rows: int) -> list[int]:
+        self.apply(
+            RecordKind.INSERT, due=np.full(rows, self.stamp + 5_000, np.uint64),
+            size=np.zeros(rows, np.uint32), crc=np.zeros(rows, np.uint32),
+        )  # fmt: skip
+        return [self.timeline.applied << 16 | row for row in range(rows)]
+
+    def named(self, keys: list[int]) -> dict[str, object]:
+        column = np.array(keys, np.uint64)
+        return {
+            "target_sequence": column >> np.uint64(16), "target_row": (column & np.uint64(0xFFFF)).astype(np.uint16),
+            "first": np.full(len(keys), self.stamp + 5_000, np.uint64), "token": np.zeros(len(keys), np.uint64),
+        }  # fmt: skip
+
+    def lease(self, keys: list[int]) -> None:
+        named = self.named(keys)
+        del named["token"]
+        self.apply(
+            RecordKind.LEASE, **named, consumer=np.zeros(len(keys), np.uint16), consumers=(b"c" * 16,),
+            lease_ms=np.array([1_000], np.uint64),
+        )  # fmt: skip
+
+    def act(self, document: str, name: str = "p") -> None:
+        self.apply(RecordKind.PASS, name=name, document=document)
+
+    def cancel(self, keys: list[int], name: str = "p") -> None:
+        self.apply(RecordKind.CANCEL, **self.named(keys), name=name)
+
+    @property
+    def found(self) -> tuple[PassState, int, int, int]:
+        run = self.timeline.passes.by_name["p"]
+        return run.state, run.done, run.skipped, run.left
+
+
+def test_it_finishes_what_waited_before_and_counts_what_is_leased() -> None:
+    world = World()
+    keys = world.insert(5)
+    world.lease(keys[:2])
+    world.act(PURGE)
+    assert world.found == (PassState.RUNNING, 0, 0, 3)
+    later = world.insert(2)
+    world.cancel([*keys, *later])
+    assert world.found == (PassState.RUNNING, 3, 0, 0)
+    world.act('{"do":"end"}')
+    assert world.found == (PassState.ENDED, 3, 2, 0)
+    assert (world.timeline.scheduled_count, world.timeline.leased_count) == (2, 2)
+
+
+def test_what_was_moved_meanwhile_stays() -> None:
+    world = World()
+    keys = world.insert(2)
+    world.act(PURGE)
+    world.apply(RecordKind.MOVE, **world.named(keys[:1]), due=np.array([world.stamp + 9_000], np.uint64))
+    world.cancel(keys)
+    assert world.found[:2] == (PassState.RUNNING, 1)
+    assert world.timeline.scheduled_count == 1
+
+
+def test_nothing_is_done_twice_nor_after_the_end() -> None:
+    world = World()
+    keys = world.insert(3)
+    world.act(PURGE)
+    world.cancel(keys[:2])
+    world.cancel(keys[:2])
+    assert world.found[1] == 2
+    world.act('{"do":"stop"}')
+    world.cancel(keys)
+    world.act('{"do":"end"}')
+    world.act(PURGE)
+    assert world.found == (PassState.STOPPED, 2, 0, 0)
+    assert world.timeline.scheduled_count == 1
+
+
+def test_a_cancel_of_a_pass_that_is_not_known_does_nothing() -> None:
+    world = World()
+    keys = world.insert(1)
+    world.cancel(keys, "q")
+    assert world.timeline.scheduled_count == 1
+
+
+def test_it_is_known_for_a_day_after_its_end_and_a_checkpoint_has_it() -> None:
+    world = World()
+    world.insert(1)
+    world.act(PURGE)
+    world.act('{"do":"end"}')
+    save = world.timeline.checkpoint()
+    assert save is not None
+    again = PassTable()
+    again.recover(save.tables[b"p"])
+    assert again.export() == world.timeline.passes.export()
+    for _ in range(PASS_MEMORY_MS // AGE_STEP_MS + 1):
+        assert world.timeline.passes.by_name
+        world.stamp += AGE_STEP_MS
+        world.apply(RecordKind.BARRIER)
+    world.stamp += AGE_STEP_MS
+    world.apply(RecordKind.BARRIER)
+    assert not world.timeline.passes.by_name
+    assert [row.value for row in world.timeline.passes.changed_rows()] == [None]
+
+
+def test_a_row_of_a_newer_build_is_refused() -> None:
+    with pytest.raises(UnknownVersion, match="a pass's row of version 9"):
+        PassTable().recover([TableRow(b"p", b"\x09{}")])
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"state": "all"}, {"state": "dead"}, {"state": "waiting", "job": "j"}]
+)
+def test_a_filter_that_cannot_be_asked_for_is_named(document: dict[str, str]) -> None:
+    with pytest.raises(FilterRefused, match="of waiting, not"):
+        filter_of(document)
+
+
+@pytest.mark.parametrize(
+    "document", ["", "[]", '{"do":"end"}', '{"do":"purge"}', '{"do":"purge","filter":{"state":"dead"}}']
+)
+def test_what_a_client_may_not_ask_for_is_refused(document: str) -> None:
+    assert fault_of_pass(document) is not None
+
+
+def test_what_a_client_may_ask_for_is_taken() -> None:
+    assert fault_of_pass(PURGE) is None
+    assert fault_of_pass(json.dumps({"do": "stop"})) is None
