@@ -62,6 +62,28 @@ TOPICS: Final = (
         finders=(65, 91),
     ),
     Bug(
+        "purge-without-a-beginning",
+        "A purge takes what was scheduled or moved after it was asked for.",
+        "truncate by a running scan: rows that are inserted meanwhile go with the old ones",
+        (change("core.state.matching:matching", "(last < before)", "(last < 1 << 62)"),),
+        seeds=64,
+        finders=(17,),
+    ),
+    Bug(
+        "pass-before-its-checkpoint",
+        "A pass reads the index as the disk has it, and leaves what is only in memory yet.",
+        "a scan of an index that is behind the state which it is to change",
+        (
+            change(
+                "core.partition.passes:Passes._start",
+                "self._partition.checkpoints.after(durable, now)",
+                "durable(frozenset(), now)",
+            ),
+        ),
+        seeds=64,
+        finders=(17,),
+    ),
+    Bug(
         "late-change-wins",
         "A change of a topic that was held up is stored whatever has been changed since.",
         "a lost update: writes without compare-and-set (Berenson and others 1995, P4)",

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from dueq.client import topic_changes
+from dueq.client import passes, topic_changes
 from dueq.client.calls import Call
 from dueq.client.core.ports import effects
 from dueq.errors import InvalidRequest
@@ -69,6 +69,23 @@ class ConfiguringUser:
         count = len(self.mesh.coordinator.topics[topic].partitions)
         wanted = min(count + random.randint(1, 2), _PARTITIONS_MAX)
         self._change(topic, {}, lambda: None, wanted)
+
+    def purge(self, topic: str, random: Random) -> None:
+        """Cancel all that waits; stop that half-way now and then."""
+        if self.client.core is None:
+            self.client.start()
+        name = random.randbytes(8).hex()
+        self.mesh.world.tell("configurer", f"{topic}: purges, by pass {name}")
+        self._act(passes.purge(topic, name, "waiting"))
+        if random.random() < 0.2:
+            self._later(random.randint(1_000, 300_000), lambda: self._act(passes.stop(topic, name)))
+
+    def _act(self, call: Call[None]) -> None:
+        def answered(value: Any, failed: effects.Failed | None) -> None:
+            if failed is not None and not isinstance(failed.error, InvalidRequest) and not self._calm:
+                self._again(lambda: self._act(call))
+
+        self.client.call(call.build, _CALL_US, answered)
 
     def calm(self) -> None:
         """Resume whatever may be paused, and change nothing any more."""

@@ -75,6 +75,8 @@ class Message:
     """An ack may have happened, and nothing has been delivered since."""
     waived: str = ""
     """Why it need not be finished ("its topic was deleted")."""
+    purged: bool = False
+    """A purge may have finished it."""
     deliveries: list[Delivery] = field(default_factory=list)
 
     @property
@@ -85,7 +87,7 @@ class Message:
     @property
     def finished(self) -> bool:
         """Whether nothing more is owed to it, as far as can be known."""
-        return self.settled or self.cancel_asked or self.maybe_acked
+        return self.settled or self.cancel_asked or self.maybe_acked or self.purged
 
     def earliest_ms(self, at_us: int) -> int:
         """The due before which a delivery at this instant was early."""
@@ -116,6 +118,8 @@ class History:
         self._early_acks: dict[MessageKey, tuple[int, int]] = {}
         self._maybe_acks: dict[MessageKey, None] = {}
         self._waived: dict[int, str] = {}
+        self._purged: dict[int, int] = {}
+        """Partition -> first record of the last purge."""
         self._open: dict[MessageKey, None] = {}
         self._wrong: list[str] = []
         self._early: list[tuple[int, str]] = []
@@ -131,6 +135,7 @@ class History:
         if differs:
             self._wrong.append(f"{name_of(key)}: {differs}")
         self._open[key] = None
+        message.purged = key[1] < self._purged.get(key[0], 0)
         self._known_as(payload, key)
         message.waived = self._waived.get(key[0], "")
         for delivery in self.strangers.pop(key, []):
@@ -219,6 +224,13 @@ class History:
             self._nobody_holds(key, message, asked_at_us, at_us, "moved")
         message.moves.append(due_ms)
         message.moved_at_us = at_us
+
+    def purged(self, uid: int, before: int) -> None:
+        """A purge was committed: it is about what was inserted before this record."""
+        self._purged[uid] = max(before, self._purged.get(uid, 0))
+        for key, message in self.messages.items():
+            if key[0] == uid and key[1] < before:
+                message.purged = True
 
     def waive(self, uids: list[int], why: str) -> None:
         """Nothing is owed to the messages of these partitions any more."""

@@ -26,7 +26,7 @@ from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.promises import Promises
 from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
-from dueq_codecs.records import Record
+from dueq_codecs.records import Record, RecordKind
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.mesh import SimMesh
@@ -269,6 +269,8 @@ class Invariants:
             record = self._record(node, partition, sequence)
             if record is not None:
                 wrong = self.ledger.committed(uid, record)
+                if record.kind == RecordKind.PASS:
+                    self.mesh.history.purged(uid, sequence)
                 wrong = wrong or self.promises.overtaken(uid, sequence)
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")

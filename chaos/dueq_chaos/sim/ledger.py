@@ -5,10 +5,13 @@ The common result of all replicas is compared with a naive reference of the rule
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from dueq.core.state.job import Job
 from dueq.core.state.order import TIMELINE, Order
+from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.builds import ANY_LEVEL
 from dueq_chaos.sim.naive import Naive
@@ -146,6 +149,8 @@ class Ledger:
                 if wrong:
                     return wrong
                 partition.decided[applied.job.key] = applied.job.state
+            if wrong := _left_behind(partition, record):
+                return wrong
             wrong = deed_differs(record, applied, reference, told, naive)
             if wrong:
                 return f"apply differs from the rules: {wrong}"
@@ -179,6 +184,24 @@ class Ledger:
         return (
             f"after record {timeline.applied} (stamp, waiting, leased, live) is {found}, should be {expected}"
         )
+
+
+def _left_behind(partition: _Partition, record: Record) -> str:
+    """Say what a pass has left that ends here: what has waited ever since it began is finished."""
+    known = partition.naive.passes.get(record.name) if record.kind == RecordKind.PASS else None
+    if known is None or json.loads(record.document)["do"] != "end" or known.state != PassState.ENDED:
+        return ""
+    named: set[int] = set()
+    for sequence in range(known.sequence + 1, record.sequence):
+        later = partition.records[sequence]
+        named.update(((later.target_sequence << np.uint64(16)) | later.target_row).tolist())
+    for key in partition.naive.waiting().keys() - named:
+        entry = partition.naive.live[key]
+        hidden = partition.naive.state_of(entry) != JobState.COMMITTED
+        if max(entry.sequence, entry.version) < known.sequence and not hidden:
+            left = f"{key >> 16}:{key & 0xFFFF}"
+            return f"pass {record.name} of partition {partition.uid} ends at {record.sequence}, and has left {left}"
+    return ""
 
 
 def _goes_back(partition: _Partition, job: Job) -> str:
