@@ -92,6 +92,28 @@ def test_a_record_never_outlives_its_payload() -> None:
         stage.expect(not told, f"no replica had to be given up: {told}")
 
 
+def test_the_space_of_ended_payloads_comes_back_though_nothing_more_is_written() -> None:
+    """Their records left the log long ago. On a full disk the log does not grow again before there is space."""
+    stage = Stage(log_retain_bytes=20_000)
+    consumer = stage.hand("consumer")
+    consumer.attach(stage.leader, credit=100, lease_ms=60_000)
+    far = stage.stored(*[b"far ahead" * 500 for _ in range(3)], due=stage.now_ms + 9_000)
+    for number in range(4):
+        soon = stage.stored(b"%d" % number * 8_000, due=stage.now_ms + 100)
+        stage.acked(consumer, stage.delivered(consumer, *soon))
+    stage.run_ms(6_000)
+    stage.expect(stage.replica("b1").replica.log.start > far[0].sequence, "their record has left the log")
+    consumer.attach(stage.leader, credit=100, lease_ms=60_000)
+    stage.acked(consumer, stage.delivered(consumer, *far))
+    stage.run_ms(6_000)
+    for name in stage.names:
+        log = stage.replica(name).replica.log
+        kept = stage.nodes[name].disk.payload.keys(*layout.whole(stage.uid))
+        older = [key for key in kept if key < layout.block_key(stage.uid, log.start, 0)]
+        stage.expect(not older, f"{name} keeps {older} of what is in no log")
+    stage.finish()
+
+
 def test_a_payload_is_there_for_a_follower_that_was_away_when_its_message_ended() -> None:
     """S9. The message is acknowledged and its body garbage; the log still has the insert that must be sent."""
     stage = Stage()

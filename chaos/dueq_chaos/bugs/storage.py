@@ -158,7 +158,7 @@ STORAGE: Final = (
         "block-deleted-with-first-row",
         "A block of payloads is garbage when the first of its messages ends.",
         "RocketMQ #6984: the fate of one decides for its batch",
-        (change("storage.ordered.store:OrderedStore._count_down", "    if left > 0:", "    if False:"),),
+        (change("storage.ordered.garbage:Garbage._count_down", "    if left > 0:", "    if False:"),),
         seeds=24,
         finders=(19,),
     ),
@@ -168,9 +168,9 @@ STORAGE: Final = (
         "RocketMQ: a cleaned commit log that a lagging replica still needs",
         (
             change(
-                "storage.ordered.store:OrderedStore._count_down",
-                '    self._timeline_batch.append((garbage, b""))',
-                "    self._payload_batch.append((layout.block_key(uid, sequence, block_row), None))",
+                "storage.ordered.garbage:Garbage._count_down",
+                '    batch.append((garbage, b""))',
+                "    self._payload.write([(layout.block_key(uid, sequence, block_row), None)], sync=True)",
             ),
         ),
         seeds=252,

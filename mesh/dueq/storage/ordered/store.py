@@ -5,9 +5,7 @@ is one synced batch of each, payloads first: a record is in the log only after i
 commit without payloads costs one sync. Every row of `timeline/` is written by a synced batch, so after a crash the
 state is that of some commit, exactly.
 
-Garbage: the checkpoint that finishes the last message of a block lists the block as garbage. The payload goes when
-the log no longer holds the record (a follower may still have to be sent it), in the payload batch of the commit
-whose timeline batch removes the listing: the deletion is synced first, so a crash in between repeats it.
+Payloads of messages that have ended go as `garbage` says.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, block_starts, keys_of, packed
+from dueq.core.ports.entry import Entries, State, block_starts, keys_of, packed
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -47,6 +45,7 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.browsing import Browsing
 from dueq.storage.ordered.engine import Engine, EngineDamaged, Operation
 from dueq.storage.ordered.format import FORMATS, Formats
+from dueq.storage.ordered.garbage import Garbage, uploads_of
 from dueq.storage.ordered.identity import Identity, Opener
 from dueq.storage.ordered.layout import CHECKPOINT, LINK, META, START
 from dueq.storage.ordered.logs import LogState
@@ -88,7 +87,7 @@ class OrderedStore:
         self._lock = Lock()
         self._recovery = recovery
         self._logs = recovery.logs
-        self._counters: dict[bytes, int] = {}
+        self._garbage = Garbage(timeline, payload)
         self._metas: dict[int, SaveMeta] = {}
         self._timeline_batch: list[Operation] = []
         self._payload_batch: list[Operation] = []
@@ -191,7 +190,11 @@ class OrderedStore:
 
     def recover(self) -> list[RecoveredPartition]:
         """Return every replica, verified; called once, before anything else."""
-        return self._recovery.take()
+        found = self._recovery.take()
+        # A crash may have come between a checkpoint and the sweep after it.
+        known = [partition.uid for partition in found if not partition.unknown]
+        self._garbage.due |= {uid: None for uid in known if uid in self._logs}
+        return found
 
     def read(self, request: StoreRead) -> StoreReadDone | None:
         """Answer a read; None for those that have no answer.
@@ -252,11 +255,20 @@ class OrderedStore:
             for write in writes:
                 self._writers[type(write)](write)
             self._flush()
+            if self._garbage.due:
+                self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete what has ended and is in no log any more."""
+        for uid in list(self._garbage.due):
+            log = self._logs[uid]
+            self._garbage.sweep(uid, log.start, self._timeline_batch, self._payload_batch)
+        self._flush()
 
     def _flush(self) -> None:
         payload, self._payload_batch = self._payload_batch, []
         timeline, self._timeline_batch = self._timeline_batch, []
-        self._counters.clear()
+        self._garbage.written()
         if payload:
             self._payload.write(payload, sync=True)
         if timeline:
@@ -269,6 +281,7 @@ class OrderedStore:
     def _drop(self, write: DropPartition) -> None:
         self._flush()
         self._logs.pop(write.uid, None)
+        self._garbage.due.pop(write.uid, None)
         # The row P goes first: a partition without it is swept at the next opening.
         self._timeline.write([(layout.head(write.uid, b"P"), None)], sync=True)
         self._wipe(write.uid, keep=())
@@ -327,11 +340,13 @@ class OrderedStore:
         if sequence < log.start:
             return log.base_link
         row = self._timeline.get(layout.log_key(uid, sequence))
+        if row is None:  # it is one of those that are being written
+            self._flush()
+            row = self._timeline.get(layout.log_key(uid, sequence))
         assert row is not None
         return int(LINK.unpack_from(row)[0])
 
     def _trim(self, write: TrimLog) -> None:
-        self._flush()
         log, uid = self._logs[write.uid], write.uid
         link = self._link_at(uid, log, write.below - 1)
         for sequence in range(log.start, write.below):
@@ -339,19 +354,7 @@ class OrderedStore:
         log.trim(write.below, link)
         start = START.pack(log.start, log.epochs[0][0], link)
         self._timeline_batch.append((layout.head(uid, b"T"), start))
-        self._sweep(uid, write.below)
-
-    def _sweep(self, uid: int, below: int) -> None:
-        """Delete the garbage of records that the log no longer holds."""
-        first = layout.head(uid, b"g")
-        for key in self._timeline.keys(first, first + below.to_bytes(5, "big")):
-            self._timeline_batch.append((key, None))
-            payload_key = key[:3] + key[9:]
-            if payload_key[3:4] == b"u":
-                last = layout.after(payload_key)
-                self._payload_batch.extend((chunk, None) for chunk in self._payload.keys(payload_key, last))
-            else:
-                self._payload_batch.append((payload_key, None))
+        self._garbage.due[uid] = None
 
     def _save_meta(self, write: SaveMeta) -> None:
         self._timeline_batch.append((layout.head(write.uid, b"M"), META.pack(write.epoch, write.commit)))
@@ -367,7 +370,7 @@ class OrderedStore:
             batch.extend((gone, None) for gone in layout.message_keys(uid, b"o", moved))
         batch.extend((gone, None) for gone in layout.message_keys(uid, b"l", write.unlease))
         self._put_entries(uid, write.put, write.put_of)
-        self._finish(uid, write.finished)
+        self._garbage.ended(uid, write.finished, self._logs[uid].start, batch)
         for tag, rows in write.tables.items():
             prefix = layout.table_head(uid, tag)
             batch.extend((prefix + key, value) for key, value in rows)
@@ -389,40 +392,8 @@ class OrderedStore:
             moved = at != waiting["first"]
             keys, at = keys[moved], at[moved]
         batch.extend(zip(layout.message_keys(uid, b"o", keys), layout.places(at, of), strict=True))
-        for upload, sequence in _uploads(put):
+        for upload, sequence in uploads_of(put):
             batch.append((layout.named_key(uid, upload), sequence.to_bytes(5, "big")))
-
-    def _finish(self, uid: int, finished: Entries) -> None:
-        """Count down the blocks of messages that have ended."""
-        batch = self._timeline_batch
-        for upload, sequence in _uploads(finished):
-            batch.append((layout.named_key(uid, upload), None))
-            batch.append((layout.garbage_key(uid, sequence, layout.chunk_key(uid, upload, 0)[:-2]), b""))
-        inline = finished[(finished["flags"] & FLAG_UPLOAD) == 0]
-        if not len(inline):
-            return
-        block = (inline["sequence"] << np.uint64(16)) | (inline["place"] >> np.uint64(32))
-        blocks, at, counts = np.unique(block, return_index=True, return_counts=True)
-        rows = inline["block_rows"][at]
-        for number, ended, held in zip(blocks.tolist(), counts.tolist(), rows.tolist(), strict=True):
-            self._count_down(uid, number >> 16, number & 0xFFFF, ended, held)
-
-    def _count_down(self, uid: int, sequence: int, block_row: int, ended: int, rows: int) -> None:
-        key = layout.counter_key(uid, sequence, block_row)
-        known = None
-        if ended < rows:
-            known = self._counters.get(key)
-            if known is None and (stored := self._timeline.get(key)) is not None:
-                known = int.from_bytes(stored, "big")
-        left = (rows if known is None else known) - ended
-        if left > 0:
-            self._counters[key] = left
-            self._timeline_batch.append((key, left.to_bytes(2, "big")))
-            return
-        if known is not None:
-            self._timeline_batch.append((key, None))
-        garbage = layout.garbage_key(uid, sequence, layout.block_key(uid, sequence, block_row))
-        self._timeline_batch.append((garbage, b""))
 
     # -------------------------------------------------------------- uploads
 
@@ -434,9 +405,8 @@ class OrderedStore:
         """Delete an upload's chunks, unless a live message has them, or the sweep of its record will."""
         self._flush()
         uid, prefix = write.uid, layout.chunk_key(write.uid, write.upload, 0)[:-2]
-        first = layout.head(uid, b"g")
-        swept = any(key[:3] + key[9:] == prefix for key in self._timeline.keys(first, layout.after(first)))
-        if not swept and self._timeline.get(layout.named_key(uid, write.upload)) is None:
+        named = self._timeline.get(layout.named_key(uid, write.upload)) is not None
+        if not named and not self._garbage.lists(uid, write.upload):
             self._payload_batch.extend(
                 (key, None) for key in self._payload.keys(prefix, layout.after(prefix))
             )
@@ -471,6 +441,7 @@ class OrderedStore:
                 (layout.head(uid, b"X"), layout.UNPROVEN),
             ]
         )
+        self._garbage.due[uid] = None
 
     def _mark_proven(self, write: MarkProven) -> None:
         self._timeline_batch.append((layout.head(write.uid, b"X"), None))
@@ -484,10 +455,3 @@ def blocks_of(entry: LogEntry) -> Iterable[tuple[int, int, int]]:
     ends = np.cumsum(sizes, dtype=np.int64)
     offsets = [0, *(int(ends[row - 1]) for row in starts[1:].tolist()), int(ends[-1])]
     return zip(starts.tolist(), offsets, offsets[1:], strict=False)
-
-
-def _uploads(entries: Entries) -> list[tuple[int, int]]:
-    if not len(entries):
-        return []
-    named = entries[(entries["flags"] & FLAG_UPLOAD) != 0]
-    return list(zip(named["place"].tolist(), named["sequence"].tolist(), strict=True))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import pytest
+from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, entries, insert
 
-from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, WIDE, Entries, State
+from dueq.core.ports.entry import FLAG_UPLOAD, WIDE, State
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -39,56 +38,14 @@ from dueq.core.ports.persistence import (
 from dueq.core.ports.tables import TableRow
 from dueq.errors import InvalidRequest, StoreDamaged
 from dueq.storage.ordered import layout
-from dueq.storage.ordered.engine import Operation
 from dueq.storage.ordered.store import OrderedStore
 from dueq.storage.port import StoreFailed
-from dueq_chaos.sim.engine import ForgetfulEngine
-from dueq_codecs.records import LogEntry, Record, RecordKind, RequestRef
-
-UID = 9
-
-
-class Disk:
-    """Two memory engines that outlive their stores."""
-
-    def __init__(self) -> None:
-        self.timeline, self.payload = ForgetfulEngine(), ForgetfulEngine()
-        self.store = self.open()
-        self.store.commit([CreatePartition(UID, "t")])
-
-    def open(self) -> OrderedStore:
-        self.store = OrderedStore.on(self.timeline, self.payload, "b1", "cluster", "store")
-        return self.store
+from dueq_codecs.records import LogEntry
 
 
 @pytest.fixture
 def disk() -> Disk:
     return Disk()
-
-
-def insert(sequence: int, payloads: list[bytes], epoch: int = 1, due: int = 1_000) -> LogEntry:
-    record = Record(RecordKind.INSERT, UID, sequence, epoch, 500)
-    record.requests = (RequestRef(b"c" * 16, sequence, 1, len(payloads)),)
-    record.due = np.full(len(payloads), due, np.uint64)
-    record.size = np.array([len(payload) for payload in payloads], np.uint32)
-    record.crc = np.array([crc32(payload) for payload in payloads], np.uint32)
-    return LogEntry(record, b"".join(payloads))
-
-
-def barrier(sequence: int, epoch: int) -> LogEntry:
-    return LogEntry(Record(RecordKind.BARRIER, UID, sequence, epoch, 500))
-
-
-def entries(*rows: tuple[int, int, int], payload: bytes = b"xy", block_rows: int = 1) -> Entries:
-    """(sequence, row, wait_at) of waiting messages whose payloads lie in one block per sequence."""
-    found = np.zeros(len(rows), ENTRY)
-    for at, (sequence, row, wait_at) in enumerate(rows):
-        found[at]["sequence"], found[at]["row"], found[at]["wait_at"] = sequence, row, wait_at
-        found[at]["first"] = found[at]["due"] = 1_000
-        found[at]["size"], found[at]["crc"] = len(payload), crc32(payload)
-        found[at]["place"], found[at]["block_rows"] = row * len(payload), block_rows
-        found[at]["state"] = State.WAITING
-    return found
 
 
 def bodies(log: list[LogEntry]) -> list[tuple[int, int, bytes]]:
@@ -149,23 +106,6 @@ def test_a_crash_between_the_payloads_and_their_record_leaves_neither(disk: Disk
     store.commit([AppendLog(UID, [insert(2, [b"other"])])])
     (found,) = disk.open().recover()
     assert bodies(found.tail)[1] == (2, 1, b"other")
-
-
-def crash_after(disk: Disk, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
-    """Let so many writes of either engine through, and no more."""
-    left = [writes]
-
-    def limited(write: Callable[..., None]) -> Callable[..., None]:
-        def attempt(operations: Iterable[Operation], *, sync: bool) -> None:
-            if not left[0]:
-                raise StoreFailed("the power is gone")
-            left[0] -= 1
-            write(operations, sync=sync)
-
-        return attempt
-
-    for engine in (disk.timeline, disk.payload):
-        monkeypatch.setattr(engine, "write", limited(engine.write))
 
 
 @pytest.mark.parametrize("writes", range(5))
@@ -338,20 +278,6 @@ def test_an_empty_payload_that_is_read_first_does_not_hide_its_block(disk: Disk)
     found = disk.store.read(ReadPayloads(1, UID, rows))
     assert isinstance(found, PayloadsRead)
     assert found.payloads == [b"", b"xy"]
-
-
-def test_a_block_goes_when_its_last_message_has_ended_and_the_log_is_past_it(disk: Disk) -> None:
-    disk.store.commit([AppendLog(UID, [insert(1, [b"xy"] * 3), barrier(2, 1)])])
-    rows = entries((1, 0, 1_000), (1, 1, 1_000), (1, 2, 1_000), block_rows=3)
-    block = layout.block_key(UID, 1, 0)
-    disk.store.commit([SaveCheckpoint(UID, 1, 0, finished=rows[:1])])
-    disk.store.commit([TrimLog(UID, 2)])
-    assert disk.payload.get(block) is not None
-    disk.store.commit([SaveCheckpoint(UID, 2, 0, finished=rows[1:])])
-    assert disk.payload.get(block) is not None
-    disk.store.commit([AppendLog(UID, [barrier(3, 1)]), TrimLog(UID, 3)])
-    assert disk.payload.get(block) is None
-    assert list(disk.timeline.keys(layout.head(UID, b"g"), layout.head(UID, b"h"))) == []
 
 
 def test_uploads_that_nothing_names_are_told_as_orphans(disk: Disk) -> None:

@@ -1,0 +1,117 @@
+"""Payloads of messages that have ended: counted by block, listed when the last of a block ends, and deleted later.
+
+A payload goes when the log no longer holds its record, since a follower may still have to be sent it. So there are two
+occasions: the log was trimmed, or a checkpoint has listed payloads of records that were trimmed before. A sweep follows
+the commit of either, in the same call. It deletes payload and listing in one commit, whose payload batch is synced
+first: a crash in between repeats the deletion.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries
+from dueq.storage.ordered import layout
+from dueq.storage.ordered.engine import Engine, Operation
+
+SWEEP_MAX: Final = 16_384
+"""Blocks and uploads of one partition that one commit deletes; more go with the next commits."""
+
+
+class Garbage:
+    """What has ended in all partitions of a store.
+
+    Attributes:
+        due: uids of partitions whose log may be past something that is listed.
+    """
+
+    def __init__(self, timeline: Engine, payload: Engine) -> None:
+        self._timeline, self._payload = timeline, payload
+        self._counters: dict[bytes, int] = {}  # as ordered and not written yet
+        self.due: dict[int, None] = {}
+
+    def written(self) -> None:
+        """Everything that was ordered is in the databases."""
+        self._counters.clear()
+
+    # -------------------------------------------------------------- listing
+
+    def ended(self, uid: int, finished: Entries, log_start: int, batch: list[Operation]) -> None:
+        """List the blocks and uploads of which nothing is left when these messages have ended.
+
+        Args:
+            uid: the partition.
+            finished: the messages.
+            log_start: the first record that its log holds.
+            batch: takes the rows of `timeline/`.
+        """
+        if not len(finished):
+            return
+        if int(finished["sequence"].min()) < log_start:
+            self.due[uid] = None
+        for upload, sequence in uploads_of(finished):
+            batch.append((layout.named_key(uid, upload), None))
+            batch.append((layout.garbage_key(uid, sequence, layout.chunk_key(uid, upload, 0)[:-2]), b""))
+        inline = finished[(finished["flags"] & FLAG_UPLOAD) == 0]
+        if not len(inline):
+            return
+        block = (inline["sequence"] << np.uint64(16)) | (inline["place"] >> np.uint64(32))
+        blocks, at, counts = np.unique(block, return_index=True, return_counts=True)
+        rows = inline["block_rows"][at]
+        for number, ended, held in zip(blocks.tolist(), counts.tolist(), rows.tolist(), strict=True):
+            self._count_down(uid, number >> 16, number & 0xFFFF, ended, held, batch)
+
+    def _count_down(
+        self, uid: int, sequence: int, block_row: int, ended: int, rows: int, batch: list[Operation]
+    ) -> None:
+        key = layout.counter_key(uid, sequence, block_row)
+        known = None
+        if ended < rows:
+            known = self._counters.get(key)
+            if known is None and (stored := self._timeline.get(key)) is not None:
+                known = int.from_bytes(stored, "big")
+        left = (rows if known is None else known) - ended
+        if left > 0:
+            self._counters[key] = left
+            batch.append((key, left.to_bytes(2, "big")))
+            return
+        if known is not None:
+            batch.append((key, None))
+        garbage = layout.garbage_key(uid, sequence, layout.block_key(uid, sequence, block_row))
+        batch.append((garbage, b""))
+
+    def lists(self, uid: int, upload: int) -> bool:
+        """Whether a sweep will delete this upload."""
+        prefix, first = layout.chunk_key(uid, upload, 0)[:-2], layout.head(uid, b"g")
+        return any(key[:3] + key[9:] == prefix for key in self._timeline.keys(first, layout.after(first)))
+
+    # -------------------------------------------------------------- sweeping
+
+    def sweep(
+        self, uid: int, log_start: int, timeline_batch: list[Operation], payload_batch: list[Operation]
+    ) -> None:
+        """Order the deletion of what is listed of records that the log no longer holds."""
+        first = layout.head(uid, b"g")
+        listed = self._timeline.keys(first, first + log_start.to_bytes(5, "big"))
+        swept = list(islice(listed, SWEEP_MAX))
+        for key in swept:
+            timeline_batch.append((key, None))
+            payload_key = key[:3] + key[9:]
+            if payload_key[3:4] == b"u":
+                last = layout.after(payload_key)
+                payload_batch.extend((chunk, None) for chunk in self._payload.keys(payload_key, last))
+            else:
+                payload_batch.append((payload_key, None))
+        if len(swept) < SWEEP_MAX:
+            del self.due[uid]
+
+
+def uploads_of(entries: Entries) -> list[tuple[int, int]]:
+    """Return (upload, sequence) of those entries whose payload is an upload."""
+    if not len(entries):
+        return []
+    named = entries[(entries["flags"] & FLAG_UPLOAD) != 0]
+    return list(zip(named["place"].tolist(), named["sequence"].tolist(), strict=True))

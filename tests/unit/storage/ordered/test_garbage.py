@@ -1,0 +1,136 @@
+"""Payloads of ended messages: their space comes back, and not before nobody can need them any more."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, entries, insert
+
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries
+from dueq.core.ports.persistence import (
+    AppendLog,
+    InstallBegin,
+    InstallEnd,
+    InstallRows,
+    PutChunk,
+    ReadSnapshot,
+    SaveCheckpoint,
+    SaveMeta,
+    SnapshotRead,
+    TrimLog,
+)
+from dueq.storage.ordered import garbage, layout
+from dueq.storage.port import StoreFailed
+
+BLOCK = layout.block_key(UID, 1, 0)
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+def listed(disk: Disk) -> list[bytes]:
+    return list(disk.timeline.keys(layout.head(UID, b"g"), layout.head(UID, b"h")))
+
+
+def ending(disk: Disk, trimmed_first: bool, rows: int = 1) -> Entries:
+    """One message in record 1, which the log may have lost; returns it, to be finished by a checkpoint at 3."""
+    first = insert(1, [b"xy"] * rows)
+    disk.store.commit([AppendLog(UID, [first, barrier(2, 1), barrier(3, 1)]), SaveMeta(UID, 1, 3)])
+    live = entries(*[(1, row, 1_000) for row in range(rows)], block_rows=rows)
+    disk.store.commit([SaveCheckpoint(UID, 2, 0, put=live)])
+    if trimmed_first:
+        disk.store.commit([TrimLog(UID, 3)])
+    return live
+
+
+def test_a_payload_stays_for_as_long_as_the_log_holds_its_record(disk: Disk) -> None:
+    """A follower may still have to be sent both."""
+    live = ending(disk, trimmed_first=False)
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live)])
+    assert disk.payload.get(BLOCK) is not None
+    disk.store.commit([TrimLog(UID, 3)])
+    assert disk.payload.get(BLOCK) is None
+    assert listed(disk) == []
+
+
+def test_a_payload_whose_record_has_left_the_log_goes_with_the_checkpoint_that_ends_it(disk: Disk) -> None:
+    """Perhaps nothing is ever written after it: the space must not wait for the log to grow and be trimmed."""
+    live = ending(disk, trimmed_first=True)
+    assert disk.payload.get(BLOCK) is not None
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live)])
+    assert disk.payload.get(BLOCK) is None
+    assert listed(disk) == []
+
+
+def test_a_block_goes_when_its_last_message_has_ended(disk: Disk) -> None:
+    live = ending(disk, trimmed_first=True, rows=3)
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live[:1])])
+    assert disk.payload.get(BLOCK) is not None
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live[1:])])
+    assert disk.payload.get(BLOCK) is None
+
+
+def test_all_chunks_of_an_upload_go_with_it(disk: Disk) -> None:
+    live = ending(disk, trimmed_first=True)
+    live["flags"], live["place"] = FLAG_UPLOAD, 77
+    disk.store.commit([PutChunk(UID, upload, chunk, b"c") for upload in (77, 78) for chunk in (0, 1)])
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live)])
+    chunks = disk.payload.keys(layout.head(UID, b"u"), layout.head(UID, b"v"))
+    assert list(chunks) == [layout.chunk_key(UID, 78, chunk) for chunk in (0, 1)]
+
+
+def test_an_upload_that_a_sweep_will_delete_is_nobodys_orphan(disk: Disk) -> None:
+    """An orphan is dropped after a while; this one may still have to be sent to a follower."""
+    live = ending(disk, trimmed_first=False)
+    live["flags"], live["place"] = FLAG_UPLOAD, 77
+    disk.store.commit([PutChunk(UID, upload, 0, b"c") for upload in (77, 78)])
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live)])
+    [found] = disk.open().recover()
+    assert found.uploads == [78]
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_a_crash_around_the_sweep_leaves_a_live_message_its_payload_and_an_ended_one_no_space(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    live = ending(disk, trimmed_first=True)
+    with monkeypatch.context() as patch:
+        crash_after(disk, patch, writes)
+        with contextlib.suppress(StoreFailed):
+            disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live)])
+    [found] = disk.open().recover()
+    ended = found.applied == 3
+    assert ended == (writes > 0)
+    disk.store.commit([SaveMeta(UID, 1, 3)])
+    assert (disk.payload.get(BLOCK) is None) == ended
+    assert listed(disk) == []
+
+
+def test_what_has_ended_is_deleted_in_commits_of_bounded_size(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "SWEEP_MAX", 2)
+    disk.store.commit([AppendLog(UID, [insert(n, [b"xy"]) for n in range(1, 6)]), TrimLog(UID, 6)])
+    disk.store.commit([SaveCheckpoint(UID, 5, 0, finished=entries(*[(n, 0, 1_000) for n in range(1, 6)]))])
+    left = []
+    for commit in range(3):
+        left.append(len(listed(disk)))
+        disk.store.commit([SaveMeta(UID, 1, 5 + commit)])
+    assert left == [3, 1, 0]
+    assert list(disk.payload.keys(*layout.whole(UID))) == []
+
+
+def test_a_replica_that_was_filled_keeps_nothing_of_what_had_ended_at_its_leader(disk: Disk) -> None:
+    """The leader kept it for its log, which does not travel with a snapshot."""
+    live = ending(disk, trimmed_first=False)
+    disk.store.commit([SaveCheckpoint(UID, 3, 0, finished=live)])
+    found = disk.store.read(ReadSnapshot(1, UID, 0, 0, 1 << 20))
+    assert isinstance(found, SnapshotRead)
+    other = Disk()
+    other.store.commit([InstallBegin(UID, "t", 1)])
+    other.store.commit([InstallRows(UID, found.data), InstallEnd(UID, found.applied, found.applied_epoch, 1)])
+    assert listed(other) == []
+    assert list(other.payload.keys(*layout.whole(UID))) == []
