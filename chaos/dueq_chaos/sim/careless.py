@@ -15,6 +15,7 @@ from dueq.client.core.ports import effects
 from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.naming import Named, finished_name, wrong_name
+from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.readers import BrowsingUser
 from dueq_chaos.sim.users import ConsumingUser, ProducingUser
 from dueq_chaos.sim.world import World
@@ -39,6 +40,7 @@ class CarelessUsers:
         uids: its partitions.
         consumers: the ones whose leases are handled badly.
         wire: whether frames go through the codecs.
+        ranks: how messages of the topic are ranked; None: it has no ranks.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class CarelessUsers:
         uids: Sequence[int],
         consumers: Sequence[ConsumingUser],
         wire: bool,
+        ranks: Ranks | None = None,
     ) -> None:
         self.mesh, self.topic, self.uids, self.consumers = mesh, topic, uids, consumers
+        self.ranks = ranks
         self.wire = wire
         self.producer = ProducingUser(mesh.sdk("careless"), mesh.history)
         self.producer.client.wire = wire
@@ -78,7 +82,7 @@ class CarelessUsers:
         alterable = [
             key
             for key, message in self.mesh.history.messages.items()
-            if not (message.finished or message.changing or message.maybe_dues) and key[0] in self.uids
+            if not (message.finished or message.unsure) and key[0] in self.uids
         ]
         return random.sample(alterable, min(random.randint(1, most), len(alterable)))
 
@@ -86,7 +90,8 @@ class CarelessUsers:
         if names:
             now_ms = self.mesh.world.wall_us // 1000
             dues = [now_ms + random.randint(-100, 5_000) for _ in names] if random.random() < 0.6 else None
-            self.producer.alter_named(self.topic, names, dues, timeout_us)
+            ranks = self.ranks.others(len(names)) if self.ranks and self.ranks.chance(0.5) else None
+            self.producer.alter_named(self.topic, names, dues, timeout_us, ranks)
 
     def _right(self, keys: list[MessageKey]) -> list[Named]:
         return [Named(self.mesh.history.text_of(key), key) for key in keys]

@@ -40,6 +40,7 @@ class Delivery:
     payload: bytes
     lease_until_us: int
     ended_at_us: int | None = None
+    rank: int = 0
 
     @property
     def held_until_us(self) -> int:
@@ -61,12 +62,18 @@ class Message:
     """Dues of moves that may have happened."""
     moved_at_us: int | None = None
     """When the last move was confirmed: deliveries after it are at its due or later."""
+    ranks: list[int] = field(default_factory=lambda: [0])
+    """The rank at first, and those of confirmed changes."""
+    maybe_ranks: list[int] = field(default_factory=list)
+    """Ranks of changes that may have happened."""
+    ranked_at_us: int | None = None
+    """When the last change was confirmed: deliveries after it are of its rank."""
     cancelled_at_us: int | None = None
     """When a cancel was confirmed."""
     cancel_asked: bool = False
     """A cancel may have happened."""
     changing: bool = False
-    """A move or cancel waits for its answer."""
+    """A move, change or cancel waits for its answer."""
     acked_at_us: int | None = None
     """When an ack was confirmed."""
     acked_token: int = 0
@@ -89,11 +96,21 @@ class Message:
         """Whether nothing more is owed to it, as far as can be known."""
         return self.settled or self.cancel_asked or self.maybe_acked or self.purged
 
+    @property
+    def unsure(self) -> bool:
+        """Whether nobody knows what a move or change has come to, or will come to."""
+        return self.changing or bool(self.maybe_dues) or bool(self.maybe_ranks)
+
     def earliest_ms(self, at_us: int) -> int:
         """The due before which a delivery at this instant was early."""
         if self.moved_at_us is not None and at_us > self.moved_at_us:
             return min([self.moves[-1], *self.maybe_dues])
         return min([self.due_ms, *self.moves, *self.maybe_dues])
+
+    def ranks_at(self, at_us: int) -> list[int]:
+        """The ranks that a delivery at this instant may have."""
+        since = -1 if self.ranked_at_us is not None and at_us > self.ranked_at_us else 0
+        return [*self.ranks[since:], *self.maybe_ranks]
 
 
 class History:
@@ -128,9 +145,9 @@ class History:
 
     # -------------------------------------------------------------- what happens
 
-    def inserted(self, key: MessageKey, payload: bytes, due_ms: int, first: int) -> None:
+    def inserted(self, key: MessageKey, payload: bytes, due_ms: int, first: int, rank: int = 0) -> None:
         """An insert was acknowledged."""
-        message = self.messages[key] = Message(payload, due_ms, first)
+        message = self.messages[key] = Message(payload, due_ms, first, ranks=[rank])
         differs = self.row_differs(key, payload, due_ms)
         if differs:
             self._wrong.append(f"{name_of(key)}: {differs}")
@@ -232,6 +249,13 @@ class History:
             if key[0] == uid and key[1] < before:
                 message.purged = True
 
+    def ranked(self, key: MessageKey, rank: int, at_us: int, asked_at_us: int) -> None:
+        """A change of the rank was confirmed."""
+        message = self.messages[key]
+        self._nobody_holds(key, message, asked_at_us, at_us, "given another rank")
+        message.ranks.append(rank)
+        message.ranked_at_us = at_us
+
     def waive(self, uids: list[int], why: str) -> None:
         """Nothing is owed to the messages of these partitions any more."""
         self._waived |= dict.fromkeys(uids, why)
@@ -281,6 +305,8 @@ class History:
         early_us = message.earliest_ms(delivery.at_us) * 1000 - delivery.at_us
         if early_us > 0:
             self._early.append((early_us, f"{name_of(key)}: delivered early by {early_us} us: {delivery}"))
+        if delivery.rank not in message.ranks_at(delivery.at_us):
+            wrong.append(f"delivered with rank {delivery.rank}, not {message.ranks_at(delivery.at_us)}")
         if message.cancelled_at_us is not None and delivery.at_us > message.cancelled_at_us:
             wrong.append("delivered after a confirmed cancel")
         if message.acked_at_us is not None and delivery.at_us > message.acked_at_us:

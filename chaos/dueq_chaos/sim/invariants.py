@@ -23,6 +23,7 @@ from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.ledger import Ledger
+from dueq_chaos.sim.precedence import Precedence
 from dueq_chaos.sim.promises import Promises
 from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
@@ -84,6 +85,7 @@ class Invariants:
         self.ledger = Ledger()
         self.copies = Copies(mesh, self.ledger)
         self.promises = Promises(mesh, self.ledger)
+        self.precedence = Precedence(self.ledger)
         self._newest: dict[int, tuple[int, int]] = {}
         """By partition, the newest epoch in which anything was committed, and since when."""
         self._turns: dict[str, tuple[int, int]] = {}
@@ -217,6 +219,8 @@ class Invariants:
             wrong = self.ledger.state_differs(partition.uid, timeline)
             if wrong:
                 self._fail(f"{node.name} p{partition.uid}: invariant 6: {wrong}")
+        if leading is not None and (wrong := self.precedence.overtaken(node.name, partition)):
+            self._fail(f"{node.name} {wrong}")
 
     def _begun_anew(self, node: Node, partition: Partition) -> None:
         """Its data are wiped for a snapshot: no commit may rely on them, unless they were damaged before."""

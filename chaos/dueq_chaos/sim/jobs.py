@@ -19,6 +19,7 @@ from dueq.core.state.timeline import AGE_STEP_MS
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.sdk import SimClient
 from dueq_codecs.records import JobAction, JobState, Outcome
 from dueq_codecs.rules import home_of
@@ -38,7 +39,7 @@ class _Load:
     Attributes:
         until: instant by which it must be committed; 0: it is not hidden.
         end: how it must end, one of `_ENDS`.
-        rows: what was acknowledged: key, payload, due, first.
+        rows: what was acknowledged: key, payload, due, first, rank.
         unanswered: calls that schedule and have no answer.
         failed: a call of it failed, so it is not complete.
     """
@@ -46,7 +47,7 @@ class _Load:
     key: bytes
     until: int
     end: str
-    rows: list[tuple[MessageKey, bytes, int, int]] = field(default_factory=list)
+    rows: list[tuple[MessageKey, bytes, int, int, int]] = field(default_factory=list)
     unanswered: int = 0
     failed: bool = False
 
@@ -58,10 +59,11 @@ class LoadingUser:
         mesh: where.
         topic: whose partitions are loaded.
         wire: whether its frames go through the codecs.
+        ranks: how messages of the topic are ranked; None: it has no ranks.
     """
 
-    def __init__(self, mesh: SimMesh, topic: str, wire: bool) -> None:
-        self.mesh, self.topic = mesh, topic
+    def __init__(self, mesh: SimMesh, topic: str, wire: bool, ranks: Ranks | None = None) -> None:
+        self.mesh, self.topic, self.ranks = mesh, topic, ranks
         self.client: SimClient = mesh.sdk("loader")
         self.client.wire = wire
         self._count = 0
@@ -85,6 +87,7 @@ class LoadingUser:
 
     def _schedule(self, load: _Load, place: int, payloads: list[bytes], dues: list[int]) -> None:
         self.mesh.history.unacknowledged |= dict.fromkeys(payloads)
+        ranks = self.ranks.draw(len(payloads)) if self.ranks is not None else None
         call = calls.schedule_many(
             self.topic,
             payloads,
@@ -92,24 +95,26 @@ class LoadingUser:
             lambda: self.mesh.world.wall_us,
             b"",
             place,
+            ranks=ranks,
             job=(load.key, load.until),
         )
         load.unanswered += 1
-        answer = partial(self._scheduled, load, list(zip(payloads, dues, strict=True)))
+        rows = list(zip(payloads, dues, ranks or [0] * len(payloads), strict=True))
+        answer = partial(self._scheduled, load, rows)
         self.client.call(call.build, _CALL_US, answer)
 
     def _scheduled(
         self,
         load: _Load,
-        rows: list[tuple[bytes, int]],
+        rows: list[tuple[bytes, int, int]],
         value: PartsCall | None,
         failed: effects.Failed | None,
     ) -> None:
         load.unanswered -= 1
         load.failed |= failed is not None
-        for text, (payload, due) in zip(value.ids() if value is not None else (), rows, strict=False):
+        for text, (payload, due, rank) in zip(value.ids() if value is not None else (), rows, strict=False):
             found = ids.from_text(text)
-            load.rows.append(((found.uid, found.sequence, found.row), payload, due, found.first))
+            load.rows.append(((found.uid, found.sequence, found.row), payload, due, found.first, rank))
         if not load.unanswered:
             random = self.mesh.world.random
             wait_us = random.randint(0, 2_000_000)
@@ -174,9 +179,9 @@ class LoadingUser:
 
     def _owe(self, load: _Load) -> None:
         """From now on each of its messages must be delivered."""
-        for key, payload, due, first in load.rows:
+        for key, payload, due, first, rank in load.rows:
             self.mesh.history.unacknowledged.pop(payload, None)
-            self.mesh.history.inserted(key, payload, due, first)
+            self.mesh.history.inserted(key, payload, due, first, rank)
 
     def _later(self, after_us: int, action: partial[None] | object) -> None:
         """Do it after a while, if the process still lives then; until then it is not at rest."""

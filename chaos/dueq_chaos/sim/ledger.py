@@ -102,6 +102,10 @@ class Ledger:
         """The state after every committed record."""
         return self._of(uid).reference
 
+    def naive(self, uid: int) -> Naive:
+        """The same by the naive reference of the rules."""
+        return self._of(uid).naive
+
     def decided(self, uid: int, job: bytes) -> JobState | None:
         """A partition's decision about a job, own or learnt, though it may have forgotten it since."""
         return self._of(uid).decided.get(job)

@@ -188,6 +188,8 @@ class Plan:
     weights: dict[str, int] = field(default_factory=dict)
 
 
+_FEW_BYTES = 2_000
+"""Credit in bytes of consumers who have little: less than a few messages of a backlog may have."""
 _PLOTTED = 0.5
 """Share of the seeds whose storms have plots."""
 _CARELESS = 0.34
@@ -245,8 +247,10 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         steps += _careless(careless, at_us)
         steps += _hung_up(Random(seed * 0x9FB21C65 + 13), at_us)
     options = replace(options, topology=draw_topology(seed, options.partitions))
+    if any(shape.kind == "priority" for shape in options.topology.topics):
+        options, steps = _ranked(Random(seed * 0x9E3779B1 + 37), options, steps, at_us)
     if is_drawn(seed) and (mishaps := _mishaps(Random(seed * 0x9E3779B1 + 13))):
-        steps = [step for step in steps if step.kind in TRAFFIC or step.kind == "load job"] + mishaps
+        steps = [step for step in steps if step.kind in {*TRAFFIC, "load job", "backlog"}] + mishaps
         at_us = max(at_us, mishaps[-1].at_us)
         options = replace(options, limits=())
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
@@ -289,6 +293,21 @@ def _configuring(random: Random, until_us: int) -> list[Step]:
     return [
         Step(random.randint(0, until_us), random.choice(CONFIGURING), random.getrandbits(32))
         for _ in range(random.randint(2, 8))
+    ]
+
+
+def _ranked(random: Random, options: Options, steps: list[Step], until_us: int) -> tuple[Options, list[Step]]:
+    """More that is ready than consumers take, and urgent messages behind it; from a stream of its own, too."""
+    if random.random() < 0.6:
+        consumers = tuple((random.choice([1, 1, 2, 5, 64]), lease_ms) for _, lease_ms in options.consumers)
+        options = replace(options, consumers=consumers)
+    if random.random() < 0.6:
+        options = replace(options, hot_rows_total=random.choice([16, 48]))
+    if random.random() < 0.4:
+        options = replace(options, limits=(*options.limits, ("CONSUMER_CREDIT_BYTES", _FEW_BYTES)))
+    return options, steps + [
+        Step(random.randint(0, until_us), "backlog", random.getrandbits(32))
+        for _ in range(random.randint(1, 5))
     ]
 
 

@@ -69,7 +69,7 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
     now_ms = mesh.world.wall_us // 1000
     dues = [now_ms + random.randint(*_AHEAD_MS) for _ in range(_PROBES)]
     payloads = [b"probe-%d" % at for at in range(_PROBES)]
-    workload.producer.schedule(TOPIC, payloads, dues)
+    workload.schedule(TOPIC, payloads, dues)
     mesh.world.run((_AHEAD_MS[1] + 700) * 1000)
     allowed_us = _LATE_US if _led(mesh) == led_before else _HANDED_OVER_US
     came = {

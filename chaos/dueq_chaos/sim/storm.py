@@ -121,8 +121,9 @@ class Storm:
         mesh.alone_may_serve = self.plan.options.topology.alone
         for number, shape in enumerate(self.plan.options.topology.topics):
             self.uids += mesh.create_topic(
-                topic_name(number), shape.partitions, shape.replicas, shape.min_isr, first=number
-            )
+                topic_name(number), shape.partitions, shape.replicas, shape.min_isr, first=number,
+                kind=shape.kind,
+            )  # fmt: skip
         workload = self._workload = Workload(mesh, self.plan.options)
         self._weather()
         began_us = world.now_us

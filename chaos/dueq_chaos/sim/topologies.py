@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 _EVERY, _AT = 8, (6, 7)
 """Of every so many seeds these have a mesh of their own."""
+_RANKED_EVERY, _RANKED_AT, _RANKED_AT_OWN_MESH = 16, 9, 15
+"""Of every so many seeds the topic of one is a priority topic, and some topics of another with a mesh of its own."""
 
 
 @dataclass(frozen=True)
@@ -17,11 +19,13 @@ class Shape:
         partitions: how many.
         replicas: at most as many as there are brokers.
         min_isr: at most as many as replicas.
+        kind: of the topic.
     """
 
     partitions: int = 2
     replicas: int = 3
     min_isr: int = 2
+    kind: str = "timeline"
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,14 @@ def draw_topology(seed: int, partitions: int) -> Topology:
         partitions: of the only topic, where the mesh has three of everything.
     """
     if not is_drawn(seed):
-        return Topology(topics=(Shape(partitions),))
+        kind = "priority" if seed % _RANKED_EVERY == _RANKED_AT else "timeline"
+        return Topology(topics=(Shape(partitions, kind=kind),))
     random = Random(seed * 0x9E3779B1 + 21)
     brokers = random.choice([1, 2, 2, 3, 4, 5, 5, 7])
     shapes = [_shape(random, brokers) for _ in range(random.choice([1, 1, 2, 3]))]
+    if seed % _RANKED_EVERY == _RANKED_AT_OWN_MESH:
+        kinds = Random(seed * 0x9E3779B1 + 31)
+        shapes = [replace(shape, kind=kinds.choice(["timeline", "priority"])) for shape in shapes]
     return Topology(brokers, tuple(shapes))
 
 

@@ -39,7 +39,7 @@ def _key_of(text: str) -> tuple[MessageKey, int]:
 
 
 class ProducingUser:
-    """Calls `schedule_many`, `move_many`, `cancel_many`; repeats what failed while there is patience.
+    """Calls `schedule_many`, `move_many`, `change_many`, `cancel_many`; repeats what failed while there is patience.
 
     Attributes:
         patience: how often a failed call is repeated.
@@ -54,18 +54,19 @@ class ProducingUser:
         self.retry_timeout_us: int | None = None
 
     def schedule(
-        self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US
-    ) -> None:
+        self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US,
+        ranks: list[int] | None = None,
+    ) -> None:  # fmt: skip
         """Schedule rows; noted one by one when they are answered."""
         for payload in payloads:
             self.history.unacknowledged[payload] = None
-        call = calls.schedule_many(topic, payloads, dues_ms, lambda: self.client.world.wall_us)
-        rows = list(zip(payloads, dues_ms, strict=True))
+        call = calls.schedule_many(topic, payloads, dues_ms, lambda: self.client.world.wall_us, ranks=ranks)
+        rows = list(zip(payloads, dues_ms, ranks or [0] * len(payloads), strict=True))
         answer = partial(self._scheduled, rows, timeout_us, self.patience)
         self.client.call(call.build, timeout_us, answer)
 
     def _scheduled(
-        self, rows: list[tuple[bytes, int]], timeout_us: int, patience: int, value: PartsCall | None,
+        self, rows: list[tuple[bytes, int, int]], timeout_us: int, patience: int, value: PartsCall | None,
         failed: effects.Failed | None,
     ) -> None:  # fmt: skip
         if failed is None:
@@ -80,20 +81,21 @@ class ProducingUser:
         else:
             results = [failed.error] * len(rows)
         final = failed is None or failed.repeat is None or not patience
-        for (payload, due), result in zip(rows, results, strict=True):
+        for (payload, due, rank), result in zip(rows, results, strict=True):
             if isinstance(result, str):
-                self._inserted(payload, due, result)
+                self._inserted(payload, due, rank, result)
             elif final and not isinstance(result, OutcomeUnknown):
                 self.history.unacknowledged.pop(payload, None)
                 self.history.refused[payload] = repr(result)
 
-    def _inserted(self, payload: bytes, due: int, text: str) -> None:
+    def _inserted(self, payload: bytes, due: int, rank: int, text: str) -> None:
         if payload not in self.history.unacknowledged:
             return  # noted already, by an earlier attempt of the call
         key, first = _key_of(text)
         self.history.unacknowledged.pop(payload)
-        self.history.inserted(key, payload, due, first)
-        self.client.world.tell(self.client.name, f"scheduled {name_of(key)} due {due}")
+        self.history.inserted(key, payload, due, first, rank)
+        of_rank = f" of rank {rank}" if rank else ""
+        self.client.world.tell(self.client.name, f"scheduled {name_of(key)} due {due}{of_rank}")
 
     def _again(self, call: PartsCall, timeout_us: int, answer: Any) -> None:
         """Repeat what failed, after a while."""
@@ -109,40 +111,50 @@ class ProducingUser:
 
         client.world.after(client.world.random.randint(*self.again_us), repeat)
 
-    def alter(self, topic: str, keys: list[MessageKey], dues_ms: list[int] | None) -> None:
-        """Move messages, or cancel them without dues."""
-        self.alter_named(topic, [Named(self.history.text_of(key), key) for key in keys], dues_ms)
+    def alter(
+        self, topic: str, keys: list[MessageKey], dues_ms: list[int] | None, ranks: list[int] | None = None
+    ) -> None:
+        """Move messages, or give them other ranks; without dues and ranks cancel them."""
+        named = [Named(self.history.text_of(key), key) for key in keys]
+        self.alter_named(topic, named, dues_ms, ranks=ranks)
 
     def alter_named(
-        self, topic: str, names: list[Named], dues_ms: list[int] | None, timeout_us: int = _TIMEOUT_US
-    ) -> None:
-        """Move or cancel what these names say, wrong ones and repeated ones among them."""
+        self, topic: str, names: list[Named], dues_ms: list[int] | None, timeout_us: int = _TIMEOUT_US,
+        ranks: list[int] | None = None,
+    ) -> None:  # fmt: skip
+        """Move, change or cancel what these names say, wrong ones and repeated ones among them."""
         history, asked_us = self.history, self.client.world.wall_us
         texts = [name.text for name in names]
-        call = calls.cancel(topic, texts) if dues_ms is None else calls.move(topic, texts, dues_ms, lambda: 0)
+        if ranks is not None:
+            call, what = calls.change(topic, texts, ranks), "change"
+        elif dues_ms is not None:
+            call, what = calls.move(topic, texts, dues_ms, lambda: 0), "move"
+        else:
+            call, what = calls.cancel(topic, texts), "cancel"
         for at, (_, key) in enumerate(names):
             if key is None:
                 continue
             message = history.messages[key]
             message.changing = True
-            if dues_ms is None:
-                message.cancel_asked = True
-            else:
+            if ranks is not None:
+                message.maybe_ranks.append(ranks[at])
+            elif dues_ms is not None:
                 message.maybe_dues.append(dues_ms[at])
-        what = "cancel" if dues_ms is None else "move"
+            else:
+                message.cancel_asked = True
         self.client.world.tell(self.client.name, f"asks to {what} {', '.join(map(str, names))}")
-        answer = partial(self._altered, names, dues_ms, asked_us, self.patience)
+        answer = partial(self._altered, names, dues_ms, ranks, asked_us, self.patience)
         self.client.call(call.build, timeout_us, answer)
 
     def _altered(
-        self, names: list[Named], dues_ms: list[int] | None, asked_us: int, patience: int,
+        self, names: list[Named], dues_ms: list[int] | None, ranks: list[int] | None, asked_us: int, patience: int,
         value: PartsCall | None, failed: effects.Failed | None,
     ) -> None:  # fmt: skip
         if failed is None:
             assert value is not None
             results: list[Any] = list(value.outcomes())
         elif failed.repeat is not None and patience:
-            again = partial(self._altered, names, dues_ms, asked_us, patience - 1)
+            again = partial(self._altered, names, dues_ms, ranks, asked_us, patience - 1)
             self._again(failed.repeat, _TIMEOUT_US, again)
             return
         elif failed.repeat is not None and len(failed.repeat.parts):
@@ -151,27 +163,32 @@ class ProducingUser:
             results = [failed.error] * len(names)
         for at, ((_, key), result) in enumerate(zip(names, results, strict=True)):
             due = None if dues_ms is None else dues_ms[at]
+            rank = None if ranks is None else ranks[at]
             if key is not None:
-                self._note_change(key, due, result, asked_us)
-        for text in misanswered(names, results, dues_ms is None):
+                self._note_change(key, due, rank, result, asked_us)
+        for text in misanswered(names, results, dues_ms is None and ranks is None):
             self.history.misanswered(text)
 
     def _note_change(
-        self, key: MessageKey, due: int | None, result: Outcome | DueqError, asked_us: int
+        self, key: MessageKey, due: int | None, rank: int | None, result: Outcome | DueqError, asked_us: int
     ) -> None:
         message, now_us = self.history.messages[key], self.client.world.wall_us
         self.client.world.tell(self.client.name, f"changed {name_of(key)}: {result!r}")
         message.changing = False
         if isinstance(result, OutcomeUnknown) or result is Outcome.UNKNOWN:
             return  # it may have happened: what was noted as possible stays possible
-        if due is None:
-            message.cancel_asked = False
+        if rank is not None:
+            message.maybe_ranks.remove(rank)
             if result is Outcome.DONE:
-                self.history.cancelled(key, asked_us, now_us)
-        else:
+                self.history.ranked(key, rank, now_us, asked_us)
+        elif due is not None:
             message.maybe_dues.remove(due)
             if result is Outcome.DONE:
                 self.history.moved(key, due, now_us, asked_us)
+        else:
+            message.cancel_asked = False
+            if result is Outcome.DONE:
+                self.history.cancelled(key, asked_us, now_us)
 
 
 def _forget() -> None:
@@ -416,7 +433,7 @@ class ConsumingUser:
         key = (delivery.uid, delivery.sequence, delivery.row)
         noted = told.Delivery(
             world.wall_us, f"{self.client.name}#{self._id[:3].hex()}", delivery.token, delivery.attempt,
-            bytes(delivery.payload), world.wall_us + delivery.deadline_us - world.now_us,
+            bytes(delivery.payload), world.wall_us + delivery.deadline_us - world.now_us, rank=delivery.rank,
         )  # fmt: skip
         self._held[delivery] = noted
         world.tell(self.client.name, f"got {name_of(key)} token {delivery.token} attempt {delivery.attempt}")

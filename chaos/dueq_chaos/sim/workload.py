@@ -13,6 +13,7 @@ from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
+from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
@@ -20,7 +21,9 @@ _MORE_CONSUMER = (64, 5_000)
 """Credit and lease (ms) of the consumers of all topics but the first."""
 _CALL_US = 20_000_000
 _YEAR_AFTER_NEXT_MS = 401 * 86_400_000
-_PRODUCING = ("schedule", "schedule far", "schedule long", "impatient schedule", "alter", "time-outs")
+_PRODUCING = (
+    "schedule", "schedule far", "schedule long", "impatient schedule", "alter", "time-outs", "backlog",
+)  # fmt: skip
 
 
 def topic_name(number: int) -> str:
@@ -53,6 +56,9 @@ class Workload:
             user.habits = options.habits[index] if index < len(options.habits) else Habits()
             self.consumers.append(user)
         self.topics = [topic_name(number) for number in range(len(options.topology.topics))]
+        shapes = zip(self.topics, options.topology.topics, strict=True)
+        self.ranked = {name for name, shape in shapes if shape.kind == "priority"}
+        self.ranks = Ranks(mesh.world.seed)
         for index, name in enumerate(self.topics[1:], len(self.consumers)):
             self.consumers.append(self._consumer_of(name, index))
         for client in mesh.sdks.values():
@@ -81,6 +87,7 @@ class Workload:
             "purge": lambda random: self._configurer().purge(self._topic(random), random),
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,
+            "backlog": self._backlog,
             "schedule very far": lambda random: self._schedule(
                 random, _YEAR_AFTER_NEXT_MS, 2 * _YEAR_AFTER_NEXT_MS
             ),
@@ -125,7 +132,7 @@ class Workload:
     def _careless_users(self) -> CarelessUsers:
         if self._careless is None:
             self._careless = CarelessUsers(
-                self.mesh, TOPIC, self.uids, self.consumers, self.producer.client.wire
+                self.mesh, TOPIC, self.uids, self.consumers, self.producer.client.wire, self._ranks_of(TOPIC)
             )
         return self._careless
 
@@ -174,6 +181,31 @@ class Workload:
         self._batches += 1
         return [b"%d-%d" % (self._batches, row) for row in range(rows)]
 
+    def schedule(
+        self, topic: str, payloads: list[bytes], dues: list[int], timeout_us: int = _CALL_US
+    ) -> None:
+        """Schedule rows; in a priority topic with ranks, some of which are changed again soon."""
+        ranks = self.ranks.draw(len(payloads)) if topic in self.ranked else None
+        self.producer.schedule(topic, payloads, dues, timeout_us, ranks)
+        if topic in self.ranked and self.ranks.chance(0.3):
+            mine = frozenset(payloads)
+            self.mesh.world.after(self.ranks.soon_us(), lambda: self._think_again(mine))
+
+    def _think_again(self, payloads: frozenset[bytes]) -> None:
+        """Give some of these messages other ranks, whatever has become of them."""
+        messages = self.mesh.history.messages
+        found = [key for key in self._alterable(touched=True) if messages[key].payload in payloads]
+        if found and self.producer.client.core is not None:
+            self._rank([found[at] for at in self.ranks.sample(len(found))])
+
+    def _rank(self, keys: list[MessageKey]) -> None:
+        for topic, some in self._by_topic(keys).items():
+            if topic in self.ranked:
+                self.producer.alter(topic, some, None, self.ranks.others(len(some)))
+
+    def _ranks_of(self, topic: str) -> Ranks | None:
+        return self.ranks if topic in self.ranked else None
+
     def _schedule(self, random: Random, soon_ms: int, late_ms: int) -> None:
         now_ms = self.mesh.world.wall_us // 1000
         payloads = self._payloads(random.choice([1, 1, random.randint(1, 12), random.randint(10, 80)]))
@@ -181,7 +213,7 @@ class Workload:
             dues = [now_ms + random.randint(soon_ms, late_ms)] * len(payloads)
         else:
             dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
-        self.producer.schedule(self._topic(random), payloads, dues)
+        self.schedule(self._topic(random), payloads, dues)
 
     def burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         """Schedule a message or two, several times over."""
@@ -190,12 +222,12 @@ class Workload:
                 now_ms = self.mesh.world.wall_us // 1000
                 payloads = self._payloads(random.randint(1, 3))
                 dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
-                self.producer.schedule(self._topic(random), payloads, dues)
+                self.schedule(self._topic(random), payloads, dues)
 
     def schedule_at(self, due_ms: int, rows: int) -> None:
         """Schedule some messages for one instant."""
         if self.producer.client.core is not None:
-            self.producer.schedule(TOPIC, self._payloads(rows), [due_ms] * rows)
+            self.schedule(TOPIC, self._payloads(rows), [due_ms] * rows)
 
     def alter_due(self, random: Random, due_ms: int) -> None:
         """Cancel what is due at an instant, or move it away."""
@@ -219,7 +251,7 @@ class Workload:
         payloads = self._payloads(random.randint(1, 3))
         payloads[0] += bytes(limits.CHUNK_BYTES + random.randint(1, limits.CHUNK_BYTES))
         now_ms = self.mesh.world.wall_us // 1000
-        self.producer.schedule(
+        self.schedule(
             self._topic(random),
             payloads,
             [now_ms + random.randint(soon_ms, soon_ms + 2_000) for _ in payloads],
@@ -230,7 +262,7 @@ class Workload:
         payloads = self._payloads(random.randint(1, 5))
         now_ms = self.mesh.world.wall_us // 1000
         dues = [now_ms + random.randint(-200, 2_000) for _ in payloads]
-        self.producer.schedule(self._topic(random), payloads, dues, timeout_us=random.randint(500, 1_000_000))
+        self.schedule(self._topic(random), payloads, dues, timeout_us=random.randint(500, 1_000_000))
 
     def _time_outs(self, random: Random) -> None:
         """Many messages far ahead, moved on a few times and cancelled: each time a place in the due queue."""
@@ -238,9 +270,7 @@ class Workload:
         now_ms = self.mesh.world.wall_us // 1000
         payloads = self._payloads(rows)
         mine = frozenset(payloads)
-        self.producer.schedule(
-            TOPIC, payloads, [now_ms + random.randint(600_000, 86_400_000) for _ in payloads]
-        )
+        self.schedule(TOPIC, payloads, [now_ms + random.randint(600_000, 86_400_000) for _ in payloads])
         rounds = random.randint(1, 5)
 
         def go_on(left: int) -> None:
@@ -260,20 +290,43 @@ class Workload:
             at_us += random.randint(1_000, 30_000)
             self.mesh.world.after(at_us, lambda: self.burst(random, 1, -200, 1_500))
 
+    def _backlog(self, random: Random) -> None:
+        """Many messages that are due together, and soon after them a few urgent ones."""
+        topic = random.choice(sorted(self.ranked))
+        now_ms = self.mesh.world.wall_us // 1000
+        payloads = [
+            name + bytes(random.choice([0, 0, 300, 900])) for name in self._payloads(random.randint(30, 200))
+        ]
+        self.schedule(topic, payloads, [now_ms + random.choice([-50, 0, 400])] * len(payloads))
+
+        def urgent() -> None:
+            if self.producer.client.core is not None:
+                payloads = self._payloads(random.randint(1, 3))
+                dues = [self.mesh.world.wall_us // 1000 + random.randint(-50, 300) for _ in payloads]
+                self.producer.schedule(
+                    topic, payloads, dues, ranks=[random.choice([0, 0, 1])] * len(payloads)
+                )
+
+        for _ in range(random.randint(1, 4)):
+            self.mesh.world.after(random.randint(1_000, 1_500_000), urgent)
+
     def _load_job(self, random: Random) -> None:
         if self._loader is None:
-            self._loader = LoadingUser(self.mesh, TOPIC, self.producer.client.wire)
+            self._loader = LoadingUser(self.mesh, TOPIC, self.producer.client.wire, self._ranks_of(TOPIC))
         self._loader.load(random)
 
     def _alter(self, random: Random) -> None:
-        """Move or cancel some messages, untouched ones or not."""
+        """Move or cancel some messages, untouched ones or not; of a priority topic many get other ranks instead."""
         chosen = self._alterable(touched=random.random() < 0.3)
         chosen = random.sample(chosen, min(random.choice([1, 3, 20]), len(chosen)))
         if not chosen:
             return
         now_ms = self.mesh.world.wall_us // 1000
         dues = [now_ms + random.randint(-100, 5_000) for _ in chosen] if random.random() < 0.5 else None
-        self._change(chosen, dues)
+        if self.ranked and self.ranks.chance(0.5):
+            self._rank(chosen)
+        else:
+            self._change(chosen, dues)
 
     def _alterable(self, *, touched: bool) -> list[MessageKey]:
         """Messages of which nobody knows that they are finished, or being changed; touched: delivered ones, too."""
@@ -281,7 +334,7 @@ class Workload:
         return [
             key
             for key, message in self.mesh.history.messages.items()
-            if not message.finished and not message.changing and not message.maybe_dues and key[0] in uids
+            if not message.finished and not message.unsure and key[0] in uids
             and (touched or not message.deliveries)
         ]  # fmt: skip
 

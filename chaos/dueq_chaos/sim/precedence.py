@@ -1,0 +1,84 @@
+"""The guarantee of a kind's order, looked at from outside.
+
+When a LEASE is proposed, no message that is ready and free in that partition, in the state applied then, comes before
+one that it names. Ready is what waits until the record's stamp or sooner. Free is what waits, may be delivered, and is
+named by no record that is in the log and not applied. The state is the naive reference's, which has no window.
+"""
+
+from __future__ import annotations
+
+from dueq.core.partition.partition import Partition
+from dueq.core.ports.entry import State
+from dueq_chaos.sim.history import name_of
+from dueq_chaos.sim.ledger import Ledger
+from dueq_chaos.sim.naive import Naive
+from dueq_codecs.records import Record, RecordKind
+
+Place = tuple[int, int, int]
+"""(rank, wait_at, key): what the order goes by."""
+
+
+class Precedence:
+    """Looks at the LEASE records that leaders of priority topics propose."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._looked_to: dict[tuple[str, int, int], int] = {}
+        """(leader, partition, epoch) -> end of the log at the last look."""
+
+    def overtaken(self, broker: str, partition: Partition) -> str:
+        """Return which message was passed over by a LEASE of this turn of a leader; "" when none was."""
+        replica, uid = partition.replica, partition.uid
+        if partition.timeline.order.kind != "priority" or not replica.serving:
+            return ""
+        name, end = (broker, uid, replica.epoch), replica.log.end
+        looked_to = self._looked_to.get(name, end)
+        self._looked_to[name] = end
+        if looked_to == end:
+            return ""
+        naive = self._ledger.naive(uid)
+        if naive.applied != partition.timeline.applied:
+            return ""  # it leads no more, and does not know it; its proposals come to nothing
+        pending = [replica.log.get(at) for at in range(naive.applied + 1, end + 1)]
+        records = [entry.record for entry in pending if entry is not None]
+        taken: set[int] = set()
+        for record in records:
+            named = _named(record)
+            if record.kind == RecordKind.LEASE and record.sequence > looked_to:
+                wrong = _passed_over(naive, record, named, taken)
+                if wrong:
+                    return f"p{uid}: {wrong}"
+            taken.update(named)
+        return ""
+
+
+def _named(record: Record) -> list[int]:
+    if record.kind == RecordKind.INSERT or not len(record.target_sequence):
+        return []
+    columns = zip(record.target_sequence.tolist(), record.target_row.tolist(), strict=True)
+    return [sequence << 16 | row for sequence, row in columns]
+
+
+def _passed_over(naive: Naive, record: Record, named: list[int], taken: set[int]) -> str:
+    """Look for a free message before the last one that the record names; those taken are named by earlier records."""
+    leased = [_place(naive, key) for key in named if key in naive.live and key not in taken]
+    if not leased:
+        return ""
+    last, spoken_for = max(leased), taken.union(named)
+    for key, entry in naive.live.items():
+        if entry.state != State.WAITING or entry.wait_at > record.stamp or key in spoken_for:
+            continue
+        if _place(naive, key) < last and naive.may_be_delivered(key):
+            first, second = _spelt(record.uid, _place(naive, key)), _spelt(record.uid, last)
+            return f"the LEASE {record.sequence} names {second}, and {first} is ready, free and before it"
+    return ""
+
+
+def _place(naive: Naive, key: int) -> Place:
+    entry = naive.live[key]
+    return entry.rank, entry.wait_at, key
+
+
+def _spelt(uid: int, place: Place) -> str:
+    rank, wait_at, key = place
+    return f"{name_of((uid, key >> 16, key & 0xFFFF))} (rank {rank}, waits until {wait_at})"
