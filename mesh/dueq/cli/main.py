@@ -24,6 +24,7 @@ _COMMANDS = {
     "schedule": ("dueq.cli.schedule:schedule", "Schedule messages."),
     "consume": ("dueq.cli.consume:consume", "Print messages as they fall due."),
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
+    "change": ("dueq.cli.change:change", "Give messages of a priority topic another rank."),
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "browse": ("dueq.cli.browse:browse", "Show waiting messages without touching them."),
     "job": ("dueq.cli.job:job", "List, show and cancel messages that were loaded together."),

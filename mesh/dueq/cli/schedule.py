@@ -12,6 +12,7 @@ import click
 
 from dueq.cli.instants import chosen_due, due_options
 from dueq.cli.options import connect, json_option, mesh_options
+from dueq.limits import RANK_MAX
 
 _LINES_PER_CALL = 4096
 
@@ -21,6 +22,11 @@ _LINES_PER_CALL = 4096
 @click.argument("payload", default="-")
 @due_options
 @click.option("--key", metavar="TEXT", help="Name the message (each of them, with --lines).")
+@click.option(
+    "--rank",
+    type=click.IntRange(0, RANK_MAX),
+    help="Of a priority topic: the smallest goes first. Default: 0.",
+)
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option
 @mesh_options
@@ -30,6 +36,7 @@ def schedule(
     at: int | datetime | None,
     after: timedelta | None,
     key: str | None,
+    rank: int | None,
     lines: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -45,12 +52,12 @@ def schedule(
         raise click.UsageError("--lines reads standard input or @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if not lines:
-            _print([producer.schedule(_content(payload), due, key=key)], as_json)
+            _print([producer.schedule(_content(payload), due, key=key, rank=rank)], as_json)
             return
         with _input(payload) as source:
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
-                _print(producer.schedule_many(batch, [due] * len(batch), keys=keys), as_json)
+                _print(producer.schedule_many(batch, [due] * len(batch), keys=keys, ranks=rank), as_json)
 
 
 def _print(ids: list[str], as_json: bool) -> None:

@@ -16,7 +16,11 @@ from dueq.cli.group import SuggestingGroup
 from dueq.cli.instants import parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
+from dueq.client.arguments import KINDS
 from dueq.client.topics import PartitionInfo
+
+_PARTITIONS = 6
+"""Of a timeline topic, unless asked otherwise. Between partitions of the other kinds there may be no order."""
 
 
 @click.group(cls=SuggestingGroup)
@@ -26,9 +30,15 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--kind", default="timeline", show_default=True, help="The order in which due messages leave.")
 @click.option(
-    "--partitions", "-p", type=int, default=6, show_default=True, help="How many parts work in parallel."
+    "--kind", type=click.Choice(KINDS), default="timeline", show_default=True,
+    help="The order in which due messages leave: the soonest first, by rank, or groups by turns.",
+)  # fmt: skip
+@click.option(
+    "--partitions",
+    "-p",
+    type=int,
+    help="How many parts work in parallel. Default: 6; 1 of other kinds than timeline.",
 )
 @click.option("--replicas", "-r", type=int, help="Copies of every message. Default: 3, or one per broker.")
 @click.option("--min-isr", type=int, help="Copies that must be synced. Default: more than half.")
@@ -42,7 +52,7 @@ def topic() -> None:
 def create(
     name: str,
     kind: str,
-    partitions: int,
+    partitions: int | None,
     replicas: int | None,
     min_isr: int | None,
     payload_bytes_max: int | None,
@@ -52,6 +62,8 @@ def create(
     timeout: float,
 ) -> None:
     """Create the topic NAME; returns when all its partitions have a leader."""
+    if partitions is None:
+        partitions = _PARTITIONS if kind == "timeline" else 1
     with connect(endpoint, timeout) as client:
         client.create_topic(
             name, kind, partitions, replicas, min_isr=min_isr, payload_bytes_max=payload_bytes_max,
