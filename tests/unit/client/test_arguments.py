@@ -148,3 +148,33 @@ def test_importing_the_pure_parts_brings_no_sockets_or_threads() -> None:
         "assert all(getattr(dueq, name) is not None for name in dueq.__all__)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        (None, []),
+        (7, [7, 7, 7]),
+        ([0, 65_535, 3], [0, 65_535, 3]),
+        (np.array([1, 2, 3], np.int64), [1, 2, 3]),
+    ],
+)
+def test_ranks_are_one_for_each_row_or_one_for_all(ranks: Any, expected: list[int]) -> None:
+    assert arguments.rank_column(ranks, 3).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("ranks", "why"),
+    [
+        (65_536, "a rank is between 0 and 65535, not 65536"),
+        ([1, 2, -1], "row 2: a rank is between 0 and 65535, not -1"),
+        (True, "a rank is an int, not bool: True"),
+        ([1, 2.0, 3], "row 1: a rank is an int, not float: 2.0"),
+        ("123", "row 0: a rank is an int, not str: '1'"),
+        ([1, 2], "3 rows need 3 ranks, not 2"),
+        ([1, None, 2], "row 1: a rank is an int, not NoneType"),
+    ],
+)
+def test_other_ranks_are_refused_by_name(ranks: Any, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        arguments.rank_column(ranks, 3)

@@ -1,0 +1,54 @@
+"""Whose turn it is among the partitions of a priority topic that one broker leads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.core.delivery.turns import Demand, Picks, PriorityTurns
+from dueq.core.ports.entry import WIDE, Entries, State
+
+NOW_MS = 1_000
+
+
+class Lane:
+    """A led partition that has some messages, in order."""
+
+    def __init__(self, uid: int, *rows: tuple[int, int]) -> None:
+        self.uid, self.queue = uid, self
+        self.waiting: Entries = np.zeros(len(rows), WIDE)
+        self.waiting["rank"], self.waiting["wait_at"] = zip(*sorted(rows), strict=True)
+        self.waiting["state"] = State.WAITING
+
+    def take_waiting(self, until_ms: int, limit: int) -> Entries:
+        assert until_ms == NOW_MS, "nothing is leased ahead of its time"
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        return taken
+
+    def add(self, entries: Entries) -> None:
+        self.waiting = np.sort(np.concatenate([entries, self.waiting]), order=["rank", "wait_at"])
+
+
+def chosen(lanes: list[Lane], free: int, room: int = 100) -> dict[int, list[tuple[int, int]]]:
+    picks = Picks(lambda uid: room)
+    demand = Demand(free, NOW_MS, NOW_MS, NOW_MS + 5, True)
+    PriorityTurns().choose(lanes, demand, picks)  # type: ignore[arg-type]
+    found = {lane.uid: picks.of(lane.uid) for lane in lanes if lane.uid in picks.entries}
+    return {uid: list(zip(rows["rank"], rows["wait_at"], strict=True)) for uid, rows in found.items()}
+
+
+def test_the_first_of_all_partitions_are_leased_and_the_rest_goes_back() -> None:
+    lanes = [Lane(1, (0, 5), (7, 1), (7, 2)), Lane(2, (3, 9), (8, 1)), Lane(3, (7, 0))]
+    assert chosen(lanes, 4) == {1: [(0, 5), (7, 1)], 2: [(3, 9)], 3: [(7, 0)]}
+    assert [len(lane.waiting) for lane in lanes] == [1, 1, 0]
+    assert chosen(lanes, 4) == {1: [(7, 2)], 2: [(8, 1)]}
+
+
+def test_credit_for_one_goes_to_the_first_of_all() -> None:
+    lanes = [Lane(1, (4, 1)), Lane(2, (4, 0), (5, 0))]
+    assert [chosen(lanes, 1) for _ in range(3)] == [{2: [(4, 0)]}, {1: [(4, 1)]}, {2: [(5, 0)]}]
+
+
+def test_one_partition_gives_as_many_as_there_is_credit_and_room_for() -> None:
+    lane = Lane(1, *[(rank, 1) for rank in range(9)])
+    assert chosen([lane], 100, room=2) == {1: [(0, 1), (1, 1)]}
+    assert chosen([lane], 3) == {1: [(2, 1), (3, 1), (4, 1)]}
