@@ -17,6 +17,7 @@ from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.delivery import due_queue
 from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.priority_queue import PriorityQueue
 from dueq.core.partition.partition import Partition
 from dueq.core.partition.uploads import Uploads
 from dueq.core.replication.log import resident_bytes
@@ -42,7 +43,8 @@ _FIXED: Final = frozenset(
 """As long as they are made, or as their owner's capacity."""
 _OWN_BOUNDS: Final = frozenset(
     (
-        "DueQueue._heap", "DurableLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
+        "DueQueue._heap", "PriorityQueue._heaps", "PriorityQueue._sleeping", "PriorityQueue._alarms",
+        "DurableLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
         "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
         "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
         "_Client.sequences", "_Client.slots",
@@ -128,6 +130,12 @@ def excess(core: BrokerCore, now: Now) -> list[str]:
     return wrong + [text for _, text in sorted(found, reverse=True)]
 
 
+def _alarms(queue: PriorityQueue, now: Now) -> Iterator[str]:
+    alarms, ranks, places = len(queue._sleeping), len(queue._heaps), len(queue)
+    if alarms > places or ranks > places:
+        yield f"a priority queue has {alarms} alarms and {ranks} ranks for {places} places"
+
+
 def _lives(partition: Partition) -> int:
     timeline = partition.timeline
     return 1 + timeline.hot_count + timeline.leased_count + timeline.dirty_rows
@@ -184,5 +192,6 @@ def _uploads(uploads: Uploads, now: Now) -> Iterator[str]:
 
 
 _LOOKS: Final[dict[str, Callable[[Any, Now], Iterator[str]]]] = {
-    "Lane": _lane, "Partition": _partition, "LogWeight": _marks, "Timeline": _past, "Uploads": _uploads,
+    "Lane": _lane, "PriorityQueue": _alarms, "Partition": _partition, "LogWeight": _marks, "Timeline": _past,
+    "Uploads": _uploads,
 }  # fmt: skip

@@ -29,7 +29,9 @@ class PriorityQueue:
 
     def _renew(self) -> None:
         self._heaps: dict[int, list[int]] = {}
-        self._sleeping: list[tuple[int, int]] = []  # (instant, rank); a rank may be in more than once
+        # A heap of (instant, rank), and its elements: at most one for each instant at which messages of a rank wait.
+        self._sleeping: list[tuple[int, int]] = []
+        self._alarms: set[tuple[int, int]] = set()
         self._ready: list[int] = []
         self._is_ready: set[int] = set()
         self._places = 0
@@ -50,7 +52,7 @@ class PriorityQueue:
             heap = self._heaps.setdefault(rank, [])
             place = wait_at << KEY_BITS | key
             if rank not in self._is_ready and (not heap or place < heap[0]):
-                heappush(self._sleeping, (wait_at, rank))
+                self._wake_at(wait_at, rank)
             heappush(heap, place)
         self._places += len(entries)
 
@@ -64,12 +66,21 @@ class PriorityQueue:
             heapify(heap)
             self._sleeping.append((heap[0] >> KEY_BITS, rank))
         heapify(self._sleeping)
+        self._alarms = set(self._sleeping)
         self._places = len(entries)
+
+    def _wake_at(self, instant: int, rank: int) -> None:
+        alarm = instant, rank
+        if alarm not in self._alarms:
+            self._alarms.add(alarm)
+            heappush(self._sleeping, alarm)
 
     def _wake(self, until_ms: int) -> None:
         """Let ranks be ready whose first message waits until then."""
         while self._sleeping and self._sleeping[0][0] <= until_ms:
-            _, rank = heappop(self._sleeping)
+            alarm = heappop(self._sleeping)
+            self._alarms.discard(alarm)
+            rank = alarm[1]
             heap = self._heaps.get(rank)
             if not heap or rank in self._is_ready:
                 continue
@@ -77,7 +88,7 @@ class PriorityQueue:
                 self._is_ready.add(rank)
                 heappush(self._ready, rank)
             else:
-                heappush(self._sleeping, (heap[0] >> KEY_BITS, rank))
+                self._wake_at(heap[0] >> KEY_BITS, rank)
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
         """Take out what comes next of all that waits until `until_ms` or sooner (see `WaitingQueue`)."""
@@ -121,7 +132,7 @@ class PriorityQueue:
         heappop(self._ready)
         self._is_ready.discard(rank)
         if heap:
-            heappush(self._sleeping, (heap[0] >> KEY_BITS, rank))
+            self._wake_at(heap[0] >> KEY_BITS, rank)
         else:
             del self._heaps[rank]
 

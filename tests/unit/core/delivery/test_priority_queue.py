@@ -113,3 +113,15 @@ def test_to_renew_forgets_what_is_gone() -> None:
     queue.renew(messages.entries[1:])
     assert len(queue) == 2
     assert popped(queue, 10) == [2, 3]
+
+
+def test_a_rank_that_wakes_again_and_again_is_remembered_once() -> None:
+    """Each time something was taken, one alarm more for what follows an hour later: memory grew with the traffic."""
+    messages = Messages((3, 9_000, 1), *[(3, at, at + 1) for at in range(1, 101)])
+    queue = PriorityQueue(messages)
+    queue.add(messages.entries[:1])
+    for at in range(1, 101):
+        queue.add(messages.entries[at : at + 1])
+        assert popped(queue, at) == [at + 1]
+    assert queue._sleeping == [(9_000, 3)]
+    assert popped(queue, 9_000) == [1]
