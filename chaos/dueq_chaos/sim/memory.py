@@ -37,7 +37,7 @@ _PLAIN: Final = (int, float, str, bytes, bool, type(None))
 _FIXED: Final = frozenset(
     (
         "Histogram.counts", "Histogram.bounds", "HourCounts.lateness", "LeaseTable.bodies", "LeaseTable._free",
-        "CoreMetrics.messages", "Job.key",
+        "ClassedWindow._free", "CoreMetrics.messages", "Job.key",
     )
 )  # fmt: skip
 """As long as they are made, or as their owner's capacity."""
