@@ -304,7 +304,9 @@ def _ranked(random: Random, options: Options, steps: list[Step], until_us: int) 
     if random.random() < 0.6:
         options = replace(options, hot_rows_total=random.choice([16, 48]))
     if random.random() < 0.4:
-        options = replace(options, limits=(*options.limits, ("CONSUMER_CREDIT_BYTES", _FEW_BYTES)))
+        consumers = tuple((random.choice([5, 64]), random.choice([1_500, 5_000])) for _ in range(2))
+        few = *options.limits, ("CONSUMER_CREDIT_BYTES", _FEW_BYTES)
+        options = replace(options, limits=few, consumers=consumers)
     return options, steps + [
         Step(random.randint(0, until_us), "backlog", random.getrandbits(32))
         for _ in range(random.randint(1, 5))

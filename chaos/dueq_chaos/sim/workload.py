@@ -291,13 +291,14 @@ class Workload:
             self.mesh.world.after(at_us, lambda: self.burst(random, 1, -200, 1_500))
 
     def _backlog(self, random: Random) -> None:
-        """Many messages that are due together, and soon after them a few urgent ones."""
+        """Many messages that are due together, or nearly so, and soon after them a few urgent ones."""
         topic = random.choice(sorted(self.ranked))
-        now_ms = self.mesh.world.wall_us // 1000
-        payloads = [
-            name + bytes(random.choice([0, 0, 300, 900])) for name in self._payloads(random.randint(30, 200))
-        ]
-        self.schedule(topic, payloads, [now_ms + random.choice([-50, 0, 400])] * len(payloads))
+        since_ms = self.mesh.world.wall_us // 1000 + random.choice([-50, 0, 400])
+        spread_ms = random.choice([0, 0, 400])
+        for _ in range(random.randint(1, 4)):
+            names = self._payloads(random.randint(10, 70))
+            payloads = [name + bytes(random.choice([0, 0, 300, 900])) for name in names]
+            self.schedule(topic, payloads, [since_ms + random.randint(0, spread_ms) for _ in names])
 
         def urgent() -> None:
             if self.producer.client.core is not None:
