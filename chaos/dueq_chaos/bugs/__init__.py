@@ -16,6 +16,7 @@ from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.prepared import PREPARED
+from dueq_chaos.bugs.priority import PRIORITY
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.rules import RULES
 from dueq_chaos.bugs.small import SMALL
@@ -36,6 +37,7 @@ BUGS: Final[dict[str, Bug]] = {
         *STATE,
         *DELIVERING,
         *PREPARED,
+        *PRIORITY,
         *CLIENTS,
         *JOBS,
         *WAKING,
