@@ -18,6 +18,8 @@ INSTANT_MS_MAX: Final = (1 << 48) - 1
 """Latest instant, Unix ms."""
 PAYLOAD_BYTES_MAX: Final = 64 << 20
 """Longest payload that a topic may allow."""
+RATE_MAX: Final = 1_000_000
+"""Highest rate of a limited topic, messages a second, and largest burst."""
 
 
 class SettingsRefused(ValueError):
@@ -48,6 +50,10 @@ class TopicSettings:
     """The longest payload."""
     horizon_ms: int = 0
     """How far ahead a message may be due; 0: no cap."""
+    rate: int = 0
+    """Messages a second that are delivered at most; 0: no limit. Only a topic of one partition has one."""
+    burst: int = 0
+    """How many of them may be delivered at once; 0: as many as in a second."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer build has set."""
 
@@ -71,6 +77,8 @@ class TopicSettings:
         found = replace(self, **changes, version=self.version + 1, update=update)
         if found.paused_until_ms and not found.paused:
             raise SettingsRefused(f"paused_until_ms is {found.paused_until_ms}, and the topic is not paused")
+        if found.burst and not found.rate:
+            raise SettingsRefused(f"burst is {found.burst}, and the topic has no rate")
         return found
 
     def fields(self) -> dict[str, Any]:
@@ -88,6 +96,8 @@ SETTINGS: Final[dict[str, Numbers | None]] = {
     "paused_until_ms": Numbers(0, INSTANT_MS_MAX, "Unix ms"),
     "payload_bytes_max": Numbers(1, PAYLOAD_BYTES_MAX, "bytes"),
     "horizon_ms": Numbers(0, INSTANT_MS_MAX, "ms"),
+    "rate": Numbers(0, RATE_MAX, "messages a second"),
+    "burst": Numbers(0, RATE_MAX, "messages"),
 }
 """What a change may name, with the values of each; None: true or false."""
 

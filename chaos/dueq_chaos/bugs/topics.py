@@ -62,6 +62,20 @@ TOPICS: Final = (
         finders=(65, 91),
     ),
     Bug(
+        "tokens-not-taken",
+        "A limited topic is delivered as fast as any other.",
+        "rate limits that are configured, shown and never asked",
+        (
+            change(
+                "core.delivery.leasing:Leasing._propose",
+                "lane.tokens.take(len(entries))",
+                "lane.tokens.take(0)",
+            ),
+        ),
+        seeds=162,
+        finders=(161, 65),
+    ),
+    Bug(
         "purge-without-a-beginning",
         "A purge takes what was scheduled or moved after it was asked for.",
         "truncate by a running scan: rows that are inserted meanwhile go with the old ones",

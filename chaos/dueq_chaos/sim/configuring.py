@@ -21,6 +21,7 @@ from dueq_chaos.sim.sdk import SimClient
 _CALL_US = 15_000_000
 _AGAIN_US = (10_000, 800_000)
 _PARTITIONS_MAX = 6
+_UNLIMITED = {"rate": 0, "burst": 0}
 _UNTIL_ERROR_MS = 2_000
 """How far a leader's clock may be ahead of the true time at which a pause ends by itself."""
 
@@ -70,6 +71,15 @@ class ConfiguringUser:
         wanted = min(count + random.randint(1, 2), _PARTITIONS_MAX)
         self._change(topic, {}, lambda: None, wanted)
 
+    def limit(self, topic: str, random: Random) -> None:
+        """Limit the rate of a topic for a while, if it has one partition."""
+        limited = {"rate": random.randint(1, 20), "burst": random.randint(1, 5)}
+        hold_us = random.randint(1_000_000, 5_000_000)
+        self._change(topic, limited, lambda: self._later(hold_us, lambda: self._unlimit(topic)))
+
+    def _unlimit(self, topic: str) -> None:
+        self._change(topic, _UNLIMITED, lambda: None)
+
     def purge(self, topic: str, random: Random) -> None:
         """Cancel all that waits; stop that half-way now and then."""
         if self.client.core is None:
@@ -93,6 +103,7 @@ class ConfiguringUser:
         if self.client.core is None:
             self.client.start()
         for topic in self._touched:
+            self._unlimit(topic)
             self._resume(topic)
 
     # -------------------------------------------------------------- how

@@ -25,6 +25,7 @@ from dueq_chaos.sim.history import MessageKey, name_of
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.precedence import Precedence
 from dueq_chaos.sim.promises import Promises
+from dueq_chaos.sim.rates import Rates
 from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
 from dueq_codecs.records import Record, RecordKind
@@ -86,6 +87,7 @@ class Invariants:
         self.copies = Copies(mesh, self.ledger)
         self.promises = Promises(mesh, self.ledger)
         self.precedence = Precedence(self.ledger)
+        self._rates = Rates()
         self._newest: dict[int, tuple[int, int]] = {}
         """By partition, the newest epoch in which anything was committed, and since when."""
         self._turns: dict[str, tuple[int, int]] = {}
@@ -273,6 +275,7 @@ class Invariants:
             record = self._record(node, partition, sequence)
             if record is not None:
                 wrong = self.ledger.committed(uid, record)
+                wrong = wrong or self._too_fast(partition, record)
                 if record.kind == RecordKind.PASS:
                     self.mesh.history.purged(uid, sequence)
                 wrong = wrong or self.promises.overtaken(uid, sequence)
@@ -287,6 +290,19 @@ class Invariants:
             )
             if wrong:
                 self._fail(f"{node.name} has committed p{uid} up to {replica.commit}: {wrong}")
+
+    def _too_fast(self, partition: Partition, record: Record) -> str:
+        """Look whether a limited topic is leased faster than it may be, unless it was changed since."""
+        found = self.mesh.coordinator.topics.get(partition.topic.name)
+        reference = self.ledger.reference(partition.uid)
+        settings = reference.settings
+        if (
+            found is None
+            or found.settings.version != settings.version
+            or not self._rates.is_news(partition.uid, record)
+        ):
+            return ""
+        return self._rates.exceeded(partition.uid, record, settings, self.mesh.world.now_us)
 
     def _node_changed(self, uid: int) -> None:
         """A new member of the ISR holds all that was ever committed, and there are min_isr members."""

@@ -32,7 +32,7 @@ CARELESS = (
     "late frames of the gone", "browse", "hung up",
 )  # fmt: skip
 """Deeds of careless users (see `careless`), and of readers meanwhile."""
-CONFIGURING = ("pause topic", "pause for a while", "change settings", "add partitions", "purge")
+CONFIGURING = ("pause topic", "pause for a while", "change settings", "add partitions", "purge", "limit rate")
 """What is done to topics in use (see `configuring`)."""
 _CONFIGURED = (1, 6, 11)
 """Of every so many seeds, but for the first few, these have such changes."""

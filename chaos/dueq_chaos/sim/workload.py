@@ -84,6 +84,7 @@ class Workload:
             "pause for a while": lambda random: self._pause(random, self._configurer().pause_for_a_while),
             "change settings": lambda random: self._configurer().change(self._topic(random), random),
             "add partitions": lambda random: self._configurer().grow(self._topic(random), random),
+            "limit rate": lambda random: self._configurer().limit(self._topic(random), random),
             "purge": lambda random: self._configurer().purge(self._topic(random), random),
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,

@@ -118,6 +118,10 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     if info.paused:
         until = f"until {info.paused_until.isoformat()}" if info.paused_until else "until it is resumed"
         console.print(f"[yellow]paused[/] {until}", highlight=False)
+    if info.rate:
+        console.print(
+            f"at most {info.rate:,} messages a second, {info.burst or info.rate:,} at once", highlight=False
+        )
     if info.home_partitions < info.partitions:
         console.print(f"jobs are decided by the first {info.home_partitions} partitions", highlight=False)
     shown = new_table(
@@ -152,18 +156,29 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
     help="How far ahead a message may be due: 1h30m, 365d; 0s: no cap.",
 )  # fmt: skip
 @click.option("--partitions", "-p", type=int, help="How many it is to have; never fewer.")
+@click.option("--rate", type=int, help="Messages a second that are delivered at most; 0: no limit.")
+@click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
 @mesh_options
 def update(
     name: str,
     payload_bytes_max: int | None,
     horizon: timedelta | None,
     partitions: int | None,
+    rate: int | None,
+    burst: int | None,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
     """Change the topic NAME; returns when all its partitions apply the change."""
     with connect(endpoint, timeout) as client:
-        client.update_topic(name, payload_bytes_max=payload_bytes_max, horizon=horizon, partitions=partitions)
+        client.update_topic(
+            name,
+            payload_bytes_max=payload_bytes_max,
+            horizon=horizon,
+            partitions=partitions,
+            rate=rate,
+            burst=burst,
+        )
     click.echo(f"updated {name}")
 
 

@@ -39,6 +39,8 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         paused_until=datetime.fromtimestamp(until_ms / 1000, UTC) if until_ms else None,
         settings_version=settings.version,
         home_partitions=info.home_partitions or len(placement),
+        rate=settings.rate,
+        burst=settings.burst,
     )
 
 

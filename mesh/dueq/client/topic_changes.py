@@ -17,11 +17,14 @@ from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.errors import InvalidRequest, NotYetApplied, OutcomeUnknown, PartialFailure, Unavailable
+from dueq_codecs.topic_settings import RATE_MAX
 
 Document = dict[str, Any]
 
 
-def settings(payload_bytes_max: int | None, horizon: Seconds | None) -> Document:
+def settings(
+    payload_bytes_max: int | None, horizon: Seconds | None, rate: int | None, burst: int | None
+) -> Document:
     """Return the changes that a caller asks for, by the settings' names.
 
     Raises:
@@ -34,6 +37,9 @@ def settings(payload_bytes_max: int | None, horizon: Seconds | None) -> Document
         )
     if horizon is not None:
         changes["horizon_ms"] = arguments.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
+    for name, value in (("rate", rate), ("burst", burst)):
+        if value is not None:
+            changes[name] = arguments.count(value, name, 0, RATE_MAX)
     return changes
 
 

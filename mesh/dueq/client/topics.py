@@ -51,6 +51,7 @@ class TopicInfo:
         paused: messages are taken, and none is delivered.
         paused_until: when the pause ends by itself; None: not before the topic is resumed.
         settings_version: grows with each change of the topic; 0: as it was created.
+        rate, burst: messages a second that are delivered at most, and at once; 0: no limit.
         home_partitions: how many partitions, the first, decide about jobs: those that it was created with.
         placement: the partitions.
         scheduled, ready, leased: sums over the partitions that answered; None from `topics()`.
@@ -71,3 +72,5 @@ class TopicInfo:
     paused_until: datetime | None = None
     settings_version: int = 0
     home_partitions: int = 0
+    rate: int = 0
+    burst: int = 0

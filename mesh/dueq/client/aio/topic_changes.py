@@ -31,6 +31,8 @@ class AsyncTopicChanges:
         payload_bytes_max: int | None = None,
         horizon: Seconds | None = None,
         partitions: int | None = None,
+        rate: int | None = None,
+        burst: int | None = None,
         timeout: float | None = None,
     ) -> None:
         """Change a topic; what is None stays as it is. Messages that are there already stay where they are.
@@ -41,9 +43,12 @@ class AsyncTopicChanges:
             horizon: how far ahead a message may be due, seconds or timedelta; 0: no cap.
             partitions: how many the topic is to have, at most 1,024; it never gets fewer. New messages are spread over
                 all of them. Jobs are decided by those that the topic was created with.
+            rate: messages a second that are delivered at most, up to 1,000,000; 0: no limit. Only a topic of one
+                partition has one.
+            burst: how many of them may be delivered at once; 0: as many as in a second.
             timeout: seconds for each request.
         """
-        changes = topic_changes.settings(payload_bytes_max, horizon)
+        changes = topic_changes.settings(payload_bytes_max, horizon, rate, burst)
         count = topic_changes.partition_count(partitions, changes)
         await self.connection.follow(topic_changes.change(topic, changes, count), timeout)
 

@@ -286,6 +286,8 @@ class TopicDispatcher:
             if lane.is_silent(mesh_ms):
                 soonest_ms = min(soonest_ms, lane.partition.settings.silent_until_ms)
                 continue
+            if lane.queue.head_ms <= mesh_ms + self._look_ahead_ms and not lane.allowed(now):
+                best_us = min(best_us, lane.tokens.next_us(now))
             if mesh_ms < lane.next_push_ms < soonest_ms:
                 soonest_ms = lane.next_push_ms
             best_us = min(best_us, now.mono_us + self._look_again_us(lane, mesh_ms, have_credit, now))
@@ -301,7 +303,8 @@ class TopicDispatcher:
     def _look_again_us(self, lane: Lane, mesh_ms: int, have_credit: bool, now: Now) -> int:
         """Return how long what is held up waits for another look: whatever frees it should bring a tick by
         itself, but nothing may be forgotten because it did not."""
-        ready = have_credit and lane.queue.head_ms <= mesh_ms + self._look_ahead_ms
+        near = lane.queue.head_ms <= mesh_ms + self._look_ahead_ms
+        ready = have_credit and near and lane.allowed(now) > 0
         pushes = lane.next_push_ms <= mesh_ms or lane.has_late
         if not ready and not pushes:
             return NEVER_US
@@ -336,7 +339,8 @@ class TopicDispatcher:
         """Whether due messages wait that may be delivered, and nobody has credit for them."""
         mesh_ms = self._clock.mesh_ms(now)
         if not any(
-            lane.queue.head_ms <= mesh_ms and not lane.is_silent(mesh_ms) for lane in self._lanes.values()
+            lane.queue.head_ms <= mesh_ms and not lane.is_silent(mesh_ms) and lane.allowed(now)
+            for lane in self._lanes.values()
         ):
             return False
         return not self._consumers.free_rows(now, 1)
@@ -346,7 +350,7 @@ class TopicDispatcher:
         count, mesh_ms = 0, self._clock.mesh_ms(now)
         for lane in self._lanes.values():
             if not lane.is_silent(mesh_ms):
-                count += lane.queue.count_until(mesh_ms, WAITING_MAX - count)
+                count += lane.queue.count_until(mesh_ms, min(WAITING_MAX - count, lane.allowed(now)))
         return count
 
     def ready_count(self, uid: int, now: Now) -> int:

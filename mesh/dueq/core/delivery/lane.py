@@ -14,6 +14,7 @@ from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES
 from dueq.core.delivery.hot_messages import HotMessages
 from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, has_uploads
 from dueq.core.delivery.prepared import Piece, Prepared
+from dueq.core.delivery.token_bucket import TokenBucket
 from dueq.core.delivery.turns import Turns
 from dueq.core.ports.entry import Entries, State
 from dueq.core.state.entry_rows import Slots
@@ -109,6 +110,7 @@ class Lane:
         queue: its waiting messages.
         leases: its leases.
         act_us: (mono) no lease must be ended before this instant.
+        tokens: how many may be leased by the topic's rate.
         prepared: what is to be pushed, laid out; all else that is to be pushed is in `schedule`.
     """
 
@@ -119,11 +121,18 @@ class Lane:
         self.queue = turns.queue(partition.timeline, self.leases)
         self.prepared = Prepared(self.uid, self.leases)
         self.act_us = NEVER_US
+        self.tokens = TokenBucket()
         self._pending: list[_Batch] = []
         self._orders = 0
         self._late: list[tuple[Slots, U64]] = []
         # Rows of EXTENDs by message that are in the log and not applied yet.
         self._extending: Counter[int] = Counter()
+
+    def allowed(self, now: Now) -> int:
+        """Return how many messages may be leased now by the topic's rate."""
+        settings = self.partition.settings
+        self.tokens.configure(settings.rate, settings.burst or settings.rate, now)
+        return self.tokens.available(now)
 
     def is_silent(self, mesh_ms: int) -> bool:
         """Whether nothing may be leased or pushed now: the topic is paused.

@@ -6,6 +6,7 @@ The payloads of what is leased are read meanwhile, as far as `LOOK_AHEAD_BYTES_M
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -63,13 +64,13 @@ class Leasing:
         lanes = [
             lane
             for lane in self._lanes.values()
-            if lane.queue.head_ms <= gather_ms and not lane.is_silent(mesh_ms)
+            if lane.queue.head_ms <= gather_ms and not lane.is_silent(mesh_ms) and lane.allowed(now)
         ]
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
         if not free:
             return
         lanes = [lane for lane in lanes if lane.partition.in_touch(now)]
-        picks = Picks(self._room)
+        picks = Picks(partial(self._room, now))
         demand = Demand(free, mesh_ms, ahead_ms, gather_ms, recording)
         self._turns.choose([*lanes], demand, picks)
         staged = self._staged_bytes()
@@ -83,9 +84,10 @@ class Leasing:
     def _staged_bytes(self) -> int:
         return sum(lane.leases.staged_bytes for lane in self._lanes.values())
 
-    def _room(self, uid: int) -> int:
+    def _room(self, now: Now, uid: int) -> int:
         """Return how many messages of a lane may be leased in one turn."""
-        return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(self._lanes[uid].leases))
+        lane = self._lanes[uid]
+        return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(lane.leases), lane.allowed(now))
 
     def _propose(self, lane: Lane, entries: Entries, runs: Runs, mesh_ms: int, now: Now) -> int:
         """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.
@@ -115,6 +117,7 @@ class Leasing:
             lane.queue.add(entries)
             self.retry_us = now.mono_us + RETRY_US
             return 0
+        lane.tokens.take(len(entries))
         slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)
         before = lane.leases.staged_bytes
         self._stager.stage(lane, slots, entries)

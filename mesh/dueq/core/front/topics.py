@@ -181,6 +181,9 @@ class Topics:
         added = request.partitions - len(known.partitions) if request.partitions else 0
         if (refusal := self._cannot_grow(request, known, added)) is not None:
             return refusal
+        count = len(known.partitions) + added
+        if settings.rate and count > 1:
+            return invalid(f"a topic with a rate has 1 partition, not {count}: rate is {settings.rate}")
         concerned = {*known.brokers, *self._ctx.levels} if added else known.brokers
         behind = holding_back(self._ctx, concerned, SETTINGS_LEVEL)
         if behind:
