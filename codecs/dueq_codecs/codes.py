@@ -28,3 +28,4 @@ class Code(IntEnum):
     WRONG_CLUSTER = 17
     BROKEN = 18
     JOB_ENDED = 19
+    TOO_MANY_RECURRENCES = 20

@@ -36,7 +36,7 @@ from dueq_codecs.messages import (
 )
 from dueq_codecs.metadata import build_metadata_reply
 from dueq_codecs.peer import build_peer_frame, entry_count
-from dueq_codecs.records import FEATURE_LEVEL, LogEntry, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, WITH_PAYLOADS, LogEntry, RecordKind
 from dueq_codecs.shape import fault_of_payloads, fault_of_request
 
 __all__ = ["FrameError", "decode", "decode_record", "encode", "encode_record"]
@@ -163,7 +163,7 @@ def _entries_of_one(rows: list[tuple[Body, Body]]) -> tuple[list[LogEntry], str]
 
 def _entry(data: Body, body: Body) -> LogEntry:
     record = decode_record(data)
-    if record.kind == RecordKind.INSERT:
+    if record.kind in WITH_PAYLOADS:
         fault = fault_of_payloads(record, body)
     else:
         fault = f"a {record.kind.name} record has payloads" if len(body) else None

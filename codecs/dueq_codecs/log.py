@@ -12,12 +12,10 @@ from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import Kind
 from dueq_codecs.messages import Code
 from dueq_codecs.records import FEATURE_LEVEL, JobAction, Record, RecordKind, RequestRef
-from dueq_codecs.shape import FIRST_COLUMNS, fault_of_record
+from dueq_codecs.shape import FIRST_COLUMNS, LAST_VECTORS, fault_of_record
 
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
-_columns = attrgetter(
-    *FIRST_COLUMNS, "consumers", "lease_ms", "job", "rank", "group", "groups", "name", "document"
-)
+_columns = attrgetter(*FIRST_COLUMNS, "consumers", "lease_ms", "job", *LAST_VECTORS)
 _request = attrgetter("client_id", "sequence", "digest", "rows")
 
 
@@ -61,6 +59,9 @@ RECORD: Final = Layout(
     Texts("groups"),
     Text("name"),
     Text("document"),
+    Column("recurrence", "Q"),
+    Column("tick", "Q"),
+    Column("following", "Q"),
     vectors=_vectors_of,
 )
 

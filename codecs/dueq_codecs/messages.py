@@ -222,8 +222,9 @@ class ChangeRequest:
     """One changing request of a client: a batch of operations of one kind in one partition.
 
     Kinds and columns are those of `records.Record` (INSERT, MOVE, CANCEL, CHANGE, ACK, NACK, EXTEND, RELEASE, JOB,
-    SETTINGS); for MOVE, CANCEL and CHANGE the client leaves `token` empty. An INSERT brings one body: the inline
-    payloads, one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
+    SETTINGS, RECURRENCE); for MOVE, CANCEL and CHANGE the client leaves `token` empty. An INSERT brings one body: the
+    inline payloads, one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
+    RECURRENCE has none either: `document` (JSON) says what is done to the recurrence `name`.
     SETTINGS changes nothing: it is answered once the partition has applied the version in `document` (JSON), or a later
     one. `patient`: no caller waits for this ACK, so the leader may let it wait a moment for a record that is made
     anyway.

@@ -19,9 +19,14 @@ Which columns a kind has (n rows; every other column is empty):
     EXPIRE    first, sequence, row, token        (the lease ran out: the attempt counts)
     REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
     JOB       - (one row)                        (job_action is done to `job`)
+    RECURRENCE -   (one row)  + name, document, tick, following; first, sequence, row, token of what it takes back
+    FIRE      due, size, crc, recurrence, tick, following
     BARRIER   -                                  (a new leader's first record; raises the level to its version)
     PASS      - (one row)                        (begins, ends or stops the pass `name`; level 2)
     SETTINGS  - (one row)                        (the topic's settings are those of `document`; level 2)
+
+A FIRE moves recurrences on, and its rows are new messages, but for those that are due at 0: their ticks are skipped.
+A RECURRENCE can take back messages that were fired, and have not been pushed.
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`: each
@@ -70,7 +75,13 @@ class RecordKind(IntEnum):
     REVEAL = 12
     CHANGE = 13
     SETTINGS = 14
+    RECURRENCE = 16
+    FIRE = 17
     PASS = 18
+
+
+WITH_PAYLOADS: Final = frozenset((RecordKind.INSERT, RecordKind.FIRE))
+"""Kinds whose rows are new messages."""
 
 
 class JobAction(IntEnum):
@@ -107,15 +118,17 @@ class Outcome(IntEnum):
     UNKNOWN = 4
     ENDED = 5
     """The job has ended in another way, or too late for this."""
+    EXISTS = 6
+    """A recurrence of this name exists already."""
 
 
-ONE_ROW: Final = frozenset((RecordKind.JOB, RecordKind.SETTINGS, RecordKind.PASS))
-"""Kinds without columns, of one row."""
+ONE_ROW: Final = frozenset((RecordKind.JOB, RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE))
+"""Kinds of one row, whatever columns they have."""
 
 
 def rows_of(kind: RecordKind, due: U64, target_sequence: U64) -> int:
     """Number of rows of a change or a record of this kind with these columns."""
-    if kind == RecordKind.INSERT:
+    if kind in WITH_PAYLOADS:
         return len(due)
     return 1 if kind in ONE_ROW else len(target_sequence)
 
@@ -173,9 +186,17 @@ class Record:
     groups: tuple[str, ...] = ()
     """INSERT: names of groups; the empty one is that of messages without a group."""
     name: str = ""
-    """PASS, and CANCEL by the leader: the pass that it belongs to."""
+    """PASS, and CANCEL by the leader: the pass that it belongs to. RECURRENCE, and FIRE at a client's request: the
+    recurrence."""
     document: str = ""
-    """SETTINGS: JSON in canonical form. PASS: JSON, what is done."""
+    """SETTINGS: JSON in canonical form. PASS and RECURRENCE: JSON, what is done."""
+    recurrence: U64 = field(default_factory=lambda: NO_U64)
+    """FIRE: the number of a recurrence per row."""
+    tick: U64 = field(default_factory=lambda: NO_U64)
+    """FIRE: the tick that it waits for, Unix ms; 0: none, the message was asked for. RECURRENCE: the instant from which
+    its periods count."""
+    following: U64 = field(default_factory=lambda: NO_U64)
+    """FIRE, RECURRENCE: the tick that it waits for from now on, Unix ms; 0: for none."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 
@@ -189,7 +210,7 @@ class Record:
 class LogEntry:
     """A record with the payload bytes that belong to it.
 
-    `body` holds the inline payloads of an INSERT, one after the other in row order (rows with an upload
+    `body` holds the inline payloads of an INSERT or FIRE, one after the other in row order (rows with an upload
     number contribute nothing); empty for every other kind.
     """
 

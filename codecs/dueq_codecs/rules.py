@@ -29,18 +29,18 @@ def batch_key(change: _Change) -> tuple[object, ...]:
 
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
-    newer = len(change.rank) or len(change.group) or change.kind == RecordKind.PASS
+    newer = len(change.rank) or len(change.group) or change.kind in (RecordKind.PASS, RecordKind.RECURRENCE)
     return LEVEL_OF_KINDS if newer else 1
 
 
-def home_of(job: bytes, partitions: int) -> int:
-    """Return the index in the topic of the partition that decides about a job.
+def home_of(name: bytes, partitions: int) -> int:
+    """Return the index in the topic of the partition that decides about a job or a recurrence.
 
     Args:
-        job: the job's 16 bytes.
+        name: the job's 16 bytes, or the recurrence's name in UTF-8.
         partitions: how many the topic has.
     """
-    return crc32(job) % partitions
+    return crc32(name) % partitions
 
 
 def first_instants(due: U64, stamp: int, job_until: int) -> U64:

@@ -18,6 +18,8 @@ class _Rule(IntEnum):
     """One item per row."""
     EITHER = 2
     """Empty, or one item per row."""
+    FREE = 3
+    """As many items as the other columns of this rule."""
 
 
 REQUEST_COLUMNS: Final = (
@@ -35,7 +37,9 @@ REQUEST_COLUMNS: Final = (
 )
 FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-2], "consumer")
 """Of a record, those that come first on the wire."""
-RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group")
+RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", "recurrence", "tick", "following")
+LAST_VECTORS: Final = ("rank", "group", "groups", "name", "document", "recurrence", "tick", "following")
+"""Of a record, those that come last on the wire."""
 
 _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
 _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
@@ -51,17 +55,25 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.RELEASE: _TARGETS,
     RecordKind.EXPIRE: _TARGETS,
     RecordKind.JOB: (),
+    RecordKind.RECURRENCE: ("tick", "following"),
+    RecordKind.FIRE: ("due", "size", "crc", "recurrence", "tick", "following"),
     RecordKind.REVEAL: ("first", "target_sequence", "target_row"),
     RecordKind.SETTINGS: (),
     RecordKind.PASS: (),
 }
 REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE)
 """Kinds that take a granted lease back that is not pushed; the leader fills in its token."""
-_BY_BROKERS_ONLY: Final = (RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL)
+_BY_BROKERS_ONLY: Final = (
+    RecordKind.BARRIER,
+    RecordKind.LEASE,
+    RecordKind.EXPIRE,
+    RecordKind.REVEAL,
+    RecordKind.FIRE,
+)
 _JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
 _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
-_WITH_NAME: Final = (RecordKind.PASS,)
-_WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS)
+_WITH_NAME: Final = (RecordKind.PASS, RecordKind.RECURRENCE)
+_WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE)
 
 
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
@@ -69,6 +81,8 @@ def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
         return _Rule.EITHER
     if in_request and column == "token" and kind in REVOKING:
         return _Rule.EITHER
+    if kind == RecordKind.RECURRENCE and column in _TARGETS and not in_request:
+        return _Rule.FREE
     return _Rule.ROWS if column in _ROWS[kind] else _Rule.EMPTY
 
 
@@ -91,7 +105,7 @@ def _lengths_right(
         if kind == RecordKind.BARRIER:
             continue
         for rows in (1,) if kind in ONE_ROW else range(1, _FEW + 1):
-            choices = {_Rule.EMPTY: (0,), _Rule.ROWS: (rows,), _Rule.EITHER: (0, rows)}
+            choices = {_Rule.EMPTY: (0,), _Rule.ROWS: (rows,), _Rule.EITHER: (0, rows), _Rule.FREE: (0,)}
             for lengths in product(*(choices[rule] for rule in columns)):
                 right[kind, lengths] = rows
     return right
@@ -178,8 +192,8 @@ def _fault_of_texts(change: ChangeRequest | Record) -> str | None:
     """Say what is wrong with the name and the document."""
     if not change.name and not change.document and change.kind not in _WITH_DOCUMENT:
         return None
-    of_pass = change.kind == RecordKind.CANCEL and isinstance(change, Record)
-    if bool(change.name) != (change.kind in _WITH_NAME) and not of_pass:
+    may_have_one = change.kind in (RecordKind.CANCEL, RecordKind.FIRE) and isinstance(change, Record)
+    if bool(change.name) != (change.kind in _WITH_NAME) and not may_have_one:
         return f"a {change.kind.name} has the name {change.name!r:.80}"
     if bool(change.document) != (change.kind in _WITH_DOCUMENT):
         return f"a {change.kind.name} has a document of {len(change.document)} characters"
@@ -187,18 +201,23 @@ def _fault_of_texts(change: ChangeRequest | Record) -> str | None:
 
 
 def fault_of_payloads(owner: ChangeRequest | Record, body: bytes | memoryview) -> str | None:
-    """Say whether the inline payloads of an INSERT are not as long as its sizes say; None when they are."""
+    """Say whether the inline payloads of new messages are not as long as its sizes say; None when they are."""
     size = owner.size if len(owner.upload) == 0 else owner.size[owner.upload == 0]
     expected = int(size.sum()) if len(size) != 1 else int(size[0])
     if expected != len(body):
-        return f"the payloads of an INSERT have {len(body)} bytes, its sizes say {expected}"
+        return f"the payloads of new messages have {len(body)} bytes, its sizes say {expected}"
     return None
 
 
 def _fault(
     kind: RecordKind, names: tuple[str, ...], rules: tuple[_Rule, ...], lengths: tuple[int, ...], rows: int
 ) -> str | None:
+    free = {length for rule, length in zip(rules, lengths, strict=True) if rule is _Rule.FREE}
+    if len(free) > 1:
+        return f"the columns of a {kind.name} name {min(free)} to {max(free)} messages"
     for name, rule, length in zip(names, rules, lengths, strict=True):
+        if rule is _Rule.FREE:
+            continue
         if length != rows if rule is _Rule.ROWS else length and (rule is _Rule.EMPTY or length != rows):
             return f"column {name} of a {kind.name} of {rows} rows has {length} items"
     return None

@@ -12,6 +12,9 @@ DueqError
 │   ├── SequenceReused        one (client id, sequence) with two different contents
 │   ├── JobEnded              the job is complete, aborted or cancelled, or its time to commit is over
 │   ├── JobNotFound
+│   ├── RecurrenceExists
+│   ├── RecurrenceNotFound
+│   ├── TooManyRecurrences    their home partition has room for no more of them
 │   ├── NotAllowed
 │   └── ClientClosed
 ├── Unavailable           a retry can help; nothing was changed
@@ -95,6 +98,18 @@ class JobEnded(Refused):
 
 class JobNotFound(Refused):
     """Nothing is known of a job of this name, or not any more."""
+
+
+class RecurrenceExists(Refused):
+    """There is a recurrence of this name in the topic already."""
+
+
+class RecurrenceNotFound(Refused):
+    """The topic has no recurrence of this name."""
+
+
+class TooManyRecurrences(Refused):
+    """The partition where the recurrence would be at home has room for no more of them, or of their payloads."""
 
 
 class NotAllowed(Refused):

@@ -120,7 +120,7 @@ MISSED_TICKS_MAX: Final = 100
 """Most missed ticks of a recurrence that are made up for."""
 MISSED_AFTER_MS: Final = 60_000
 """A tick that could not fire for so long is missed; a younger one fires late."""
-FIRE_AHEAD_MS: Final = 5_000
+FIRE_AHEAD_MS: Final = 10_000
 """How long before its instant a tick is logged."""
 FIRED_AHEAD_MAX: Final = 16
 """Most messages of one recurrence that are logged and whose instant is still to come."""

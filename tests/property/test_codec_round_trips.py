@@ -16,7 +16,16 @@ from dueq_codecs import messages as m
 from dueq_codecs.frames import decode, decode_record, encode, encode_record
 from dueq_codecs.layouts import LAYOUTS, Kind
 from dueq_codecs.pushes import push_rows
-from dueq_codecs.records import ONE_ROW, JobAction, LogEntry, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import (
+    ONE_ROW,
+    WITH_PAYLOADS,
+    JobAction,
+    LogEntry,
+    Outcome,
+    Record,
+    RecordKind,
+    RequestRef,
+)
 
 plain = runpy.run_path(str(Path(__file__).resolve().parents[2] / "codecs/vectors/samples.py"))["plain"]
 
@@ -37,9 +46,19 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.REVEAL: {"first": "u8", "target_sequence": "u8", "target_row": "u2"},
     RecordKind.SETTINGS: {},
     RecordKind.PASS: {},
+    RecordKind.RECURRENCE: {},
+    RecordKind.FIRE: {
+        "due": "u8",
+        "size": "u4",
+        "crc": "u4",
+        "recurrence": "u8",
+        "tick": "u8",
+        "following": "u8",
+    },
 }
 BY_CLIENTS = sorted(
-    set(RecordKind) - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL}
+    set(RecordKind)
+    - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL, RecordKind.FIRE}
 )
 
 ids = st.binary(min_size=16, max_size=16)
@@ -72,10 +91,12 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     """The columns of one operation, and its inline payloads."""
     length = draw(rows)
     values = draw(columns(COLUMNS[kind], length))
-    if kind != RecordKind.INSERT:
+    if kind not in WITH_PAYLOADS:
         return values, b""
     values["size"] = draw(column("u4", length, largest=9))
     inline = int(values["size"].sum())
+    if kind == RecordKind.FIRE:
+        return values, draw(st.binary(min_size=inline, max_size=inline))
     if draw(st.booleans()):
         values["upload"] = draw(column("u8", length, largest=1))
         inline = int(values["size"][values["upload"] == 0].sum())
@@ -100,6 +121,8 @@ def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
         return {"name": draw(text), "document": draw(text)}
     if kind == RecordKind.SETTINGS:
         return {"document": draw(st.text(min_size=1, max_size=12))}
+    if kind == RecordKind.RECURRENCE:
+        return {"name": draw(texts.filter(bool)), "document": draw(texts.filter(bool))}
     if kind == RecordKind.INSERT and draw(st.booleans()):
         return {"job": draw(ids), "job_until": draw(u64), "keyed": draw(st.booleans())}
     return {}
@@ -111,6 +134,8 @@ def records(draw: st.DrawFn) -> LogEntry:
     values, body = draw(operations(kind))
     length = 1 if kind in ONE_ROW else len(values.get("due", values.get("target_sequence", ())))
     values |= draw(jobs(kind))
+    if kind == RecordKind.RECURRENCE:
+        values |= draw(columns({"tick": "u8", "following": "u8"}, 1)) | draw(columns(TARGETS, draw(rows)))
     if kind == RecordKind.LEASE:
         consumers = draw(st.lists(ids, min_size=1, max_size=3))
         values["consumers"] = tuple(consumers)

@@ -7,6 +7,7 @@ and are answered at a later one. Log suffixes are cut off, and restarts replay t
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -23,6 +24,7 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS, HOUR_MS
 from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
+from dueq_chaos.sim.twins import recurrences_differ
 from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -152,22 +154,8 @@ class World:
     def make(self) -> Record:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
-        weights = [
-            1,
-            8,
-            8,
-            4,
-            3,
-            4,
-            3,
-            2,
-            2,
-            2,
-            2,
-            2,
-            *((3, 1, 2) if self.level >= LEVEL_OF_KINDS else (0, 0, 0)),
-        ]
-        kind = rng.choices(list(RecordKind), weights)[0]
+        newer = [3, 1, 2 * self.strange, 6 * self.strange, 2] if self.level >= LEVEL_OF_KINDS else [0] * 5
+        kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *newer])[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
             self.level = LEVEL_OF_KINDS
         sequence = self.timeline.applied + len(self.pending()) + 1
@@ -193,14 +181,61 @@ class World:
             record.document = TopicSettings(rng.randrange(1, 9), horizon_ms=rng.randrange(9)).encode()
         elif kind == RecordKind.PASS:
             record.name, record.document = rng.choice(PASSES), rng.choice(ACTS)
+        elif kind == RecordKind.RECURRENCE:
+            self.recur(record)
+        elif kind == RecordKind.FIRE:
+            self.fire(record, rows)
         elif kind != RecordKind.JOB and rows:
             self.name(record, rows)
-        by_leader = kind in BY_LEADER
+        by_leader = kind in BY_LEADER or (kind == RecordKind.FIRE and record.tick.any())
         if not by_leader and not (kind in (RecordKind.JOB, RecordKind.CANCEL) and rng.random() < 0.3):
             self.request(record)
         elif kind == RecordKind.CANCEL and self.level >= LEVEL_OF_KINDS and rng.random() < 0.7:
             record.name = rng.choice(PASSES)
         return record
+
+    def recur(self, record: Record) -> None:
+        """Do something to a recurrence, and take back what is coming of it."""
+        rng = self.rng
+        action = rng.choice(["create", "create", "update", "pause", "resume", "delete", "trigger"])
+        document: dict[str, Any] = {"action": action}
+        if action == "create":
+            document |= {"cron": "* * * * *", "zone": "Europe/Berlin", "payload": "YWI="}
+        elif action == "update":
+            document |= rng.choice([{"every_ms": 5000}, {"missed": 0}, {"payload": ""}, {"zone": "UTC"}])
+        record.name, record.document = rng.choice("abc"), json.dumps(document)
+        record.tick = np.array([self.stamp], np.uint64)
+        record.following = np.array([rng.choice([0, self.stamp + 1000])], np.uint64)
+        known = self.twin.recurrences.by_name.get(record.name)
+        coming = list(known.coming) if known is not None else []
+        keys = [known.ticks[tick] for tick in coming if rng.random() < 0.8] if known is not None else []
+        keys = [key for key in keys if key in self.twin.live]
+        record.first = np.array([self.twin.live[key].first for key in keys], np.uint64)
+        record.target_sequence = np.array([key >> 16 for key in keys], np.uint64)
+        record.target_row = np.array([key & 0xFFFF for key in keys], np.uint16)
+        record.token = np.array([rng.choice([self.twin.live[key].token, 0]) for key in keys], np.uint64)
+
+    def fire(self, record: Record, rows: int) -> None:
+        """Fire some recurrences, ticks that they wait for and others; or make messages that belong to no tick."""
+        rng = self.rng
+        known = list(self.twin.recurrences.by_name.values())
+        asked = rng.random() < 0.2
+        columns = []
+        for _ in range(rows):
+            each = rng.choice(known) if known else None
+            tick = each.next if each is not None and rng.random() < 0.9 else self.stamp
+            due = rng.choice([0, tick, tick, tick, self.stamp, self.instant()])
+            size = rng.randrange(20_000) if due else 0
+            number = each.number if each is not None else 5
+            columns.append(
+                (number, 0 if asked else tick, rng.choice([0, tick + 1000, tick + 1000]), due, size)
+            )
+        number, tick, following, due, size = (list(column) for column in zip(*columns, strict=True))
+        record.recurrence, record.tick = np.array(number, np.uint64), np.array(tick, np.uint64)
+        record.following, record.due = np.array(following, np.uint64), np.array(due, np.uint64)
+        record.size, record.crc = np.array(size, np.uint32), np.array(size, np.uint32)
+        for row in range(rows):
+            self.known.append((max(due[row], self.stamp), record.sequence << 16 | row))
 
     def name_job(self, record: Record) -> None:
         rng = self.rng
@@ -432,6 +467,7 @@ class World:
         answers = {(client, number) for client, number, _ in found["job_answers"]}
         assert answers == self.twin.job_memory.names()
         self.check_jobs()
+        assert not recurrences_differ(self.timeline, self.twin)
 
     def check_jobs(self) -> None:
         twin, table = self.twin, self.timeline.jobs

@@ -21,9 +21,11 @@ from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX, PASS_MEMORY_MS
 from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
+from dueq_chaos.sim.naive_recurrences import NaiveRecurrences
 from dueq_codecs.messages import Code
 from dueq_codecs.records import (
     LEVEL_OF_KINDS,
+    WITH_PAYLOADS,
     JobAction,
     JobState,
     Outcome,
@@ -33,6 +35,7 @@ from dueq_codecs.records import (
 )
 
 ENDED: Final = (JobState.ABORTED, JobState.CANCELLED)
+CANCELLING: Final = (RecordKind.CANCEL, RecordKind.RECURRENCE)
 LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
 ATTEMPT_MAX: Final = (1 << 16) - 1
 LEASE_MS_MAX: Final = (1 << 32) - 1
@@ -130,6 +133,7 @@ class Naive:
         groups_given: numbers of groups that were given out.
         settings: the topic's, as the newest document that came.
         passes: by name.
+        recurrences: what is known of recurrences.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -144,6 +148,7 @@ class Naive:
         self.given = 0
         self.groups: dict[str, int] = {}
         self.groups_given = 0
+        self.recurrences = NaiveRecurrences()
         self.stamp = self.age = self.applied = 0
         self.settings = ""
         self.passes: dict[str, NaivePass] = {}
@@ -164,14 +169,14 @@ class Naive:
         verdicts = self._judge(record)
         self._number_groups(record, verdicts)
         row = 0
-        places = _places(record) if record.kind == RecordKind.INSERT else []
+        places = _places(record) if record.kind in WITH_PAYLOADS else []
         for request, (_, answer, fresh) in verdicts:
             for at in range(row, row + request.rows):
                 if fresh:
                     outcome = self._row(record, at, told, places)
                     if answer is not None and record.kind != RecordKind.INSERT:
                         answer.outcomes.append(outcome)
-                elif record.kind == RecordKind.INSERT:
+                elif record.kind in WITH_PAYLOADS:
                     self.ended.append(record.sequence << 16 | at)
             row += request.rows
         if not record.requests:
@@ -346,6 +351,10 @@ class Naive:
             return self._act_on_pass(record)
         if kind == RecordKind.INSERT:
             return self._insert(record, at, told, places[at])
+        if kind == RecordKind.FIRE:
+            return self._fire(record, at, told, places[at])
+        if kind == RecordKind.RECURRENCE:
+            return self._recur(record, told)
         key = int(record.target_sequence[at]) << 16 | int(record.target_row[at])
         entry = self.live.get(key)
         same = entry is not None and entry.first == int(record.first[at])
@@ -374,9 +383,28 @@ class Naive:
             max(due, record.stamp, record.job_until), due, record.sequence, at, int(record.size[at]),
             int(record.crc[at]), *place, flags, number, rank=int(record.rank[at]) if len(record.rank) else 0,
             group=self.groups.get(record.groups[int(record.group[at])], 0) if len(record.group) else 0,
+            recurrence=int(record.recurrence[at]) if len(record.recurrence) else 0,
         )  # fmt: skip
         self._wait(key, due, told)
         return Outcome.DONE
+
+    def _fire(self, record: Record, at: int, told: Told, place: tuple[int, int]) -> Outcome:
+        outcome, is_new = self.recurrences.fire(record, at)
+        if is_new:
+            self._insert(record, at, told, place)
+        else:
+            self.ended.append(record.sequence << 16 | at)
+        return outcome
+
+    def _recur(self, record: Record, told: Told) -> Outcome:
+        withdrawn = set()
+        for at in range(len(record.target_sequence)):
+            key = int(record.target_sequence[at]) << 16 | int(record.target_row[at])
+            entry = self.live.get(key)
+            same = entry is not None and entry.first == int(record.first[at])
+            if self._withdraw(record, at, key, entry if same else None, told) == Outcome.DONE:
+                withdrawn.add(key)
+        return self.recurrences.act(record, withdrawn)
 
     def _lease(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
         if entry is None or entry.state != State.WAITING:
@@ -409,7 +437,7 @@ class Naive:
         return Outcome.DONE
 
     def _withdraw(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
-        if entry is None or (record.kind != RecordKind.CANCEL and self.state_of(entry) in ENDED):
+        if entry is None or (record.kind not in CANCELLING and self.state_of(entry) in ENDED):
             return Outcome.NOT_FOUND
         if entry.state == State.LEASED:
             token = int(record.token[at])
@@ -419,7 +447,7 @@ class Naive:
             told.ended.append(key)
         else:
             told.gone.append(key)
-        if record.kind == RecordKind.CANCEL:
+        if record.kind in CANCELLING:
             self._finish(key)
             return Outcome.DONE
         if record.version >= LEVEL_OF_KINDS:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from dueq.core.ports.entry import FLAG_FAR, Entries, State, keys_of, widened
 from dueq.core.state.applied import Applied
 from dueq.core.state.forecast import HOUR_MS
 from dueq.core.state.timeline import Timeline
+from dueq.recurring.terms import unpacked
 from dueq_chaos.sim.naive import Naive, Told
+from dueq_chaos.sim.naive_recurrences import DEFAULTS
 from dueq_codecs.records import Record
 
 
@@ -96,7 +99,7 @@ def state_differs(timeline: Timeline, naive: Naive) -> str:
             mine = {(client, number) for client, number, _ in mine}
         if mine != expected:
             return f"after record {naive.applied}: {what} is {mine}, should be {expected}"
-    return _jobs_differ(timeline, naive)
+    return _jobs_differ(timeline, naive) or recurrences_differ(timeline, naive)
 
 
 def _exported(naive: Naive) -> dict[str, Any]:
@@ -145,3 +148,26 @@ def _jobs_differ(timeline: Timeline, naive: Naive) -> str:
     if found == expected:
         return ""
     return f"after record {naive.applied}: jobs are {found}, should be {expected}"
+
+
+def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
+    """Compare what is known of recurrences; returns what differs, "" when nothing does."""
+    unfinished = Counter(entry.recurrence for entry in naive.live.values())
+    expected = {
+        name: (
+            known.number, known.terms, known.payload, known.anchor, known.paused, known.next, known.last,
+            unfinished[known.number], known.messages, known.skipped, sorted(known.coming.items()),
+        )
+        for name, known in naive.recurrences.by_name.items()
+    }  # fmt: skip
+    found = {
+        each.name: (
+            each.number, DEFAULTS | unpacked(each.document), each.payload, each.anchor, each.paused, each.next,
+            each.last, each.unfinished, each.messages, each.skipped,
+            [(fired.tick, fired.first) for fired in each.fired],
+        )
+        for each in timeline.recurrences.by_number.values()
+    }  # fmt: skip
+    if found == expected:
+        return ""
+    return f"after record {naive.applied}: recurrences are {found}, should be {expected}"

@@ -635,8 +635,89 @@ class Record(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # Record
+    def Recurrence(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def RecurrenceAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def RecurrenceLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def RecurrenceIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        return o == 0
+
+    # Record
+    def Tick(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def TickAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def TickLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def TickIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        return o == 0
+
+    # Record
+    def Following(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def FollowingAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def FollowingLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def FollowingIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        return o == 0
+
 def RecordStart(builder):
-    builder.StartObject(31)
+    builder.StartObject(34)
 
 def Start(builder):
     RecordStart(builder)
@@ -947,6 +1028,42 @@ def RecordAddDocument(builder, document):
 def AddDocument(builder, document):
     RecordAddDocument(builder, document)
 
+def RecordAddRecurrence(builder, recurrence):
+    builder.PrependUOffsetTRelativeSlot(31, flatbuffers.number_types.UOffsetTFlags.py_type(recurrence), 0)
+
+def AddRecurrence(builder, recurrence):
+    RecordAddRecurrence(builder, recurrence)
+
+def RecordStartRecurrenceVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartRecurrenceVector(builder, numElems):
+    return RecordStartRecurrenceVector(builder, numElems)
+
+def RecordAddTick(builder, tick):
+    builder.PrependUOffsetTRelativeSlot(32, flatbuffers.number_types.UOffsetTFlags.py_type(tick), 0)
+
+def AddTick(builder, tick):
+    RecordAddTick(builder, tick)
+
+def RecordStartTickVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartTickVector(builder, numElems):
+    return RecordStartTickVector(builder, numElems)
+
+def RecordAddFollowing(builder, following):
+    builder.PrependUOffsetTRelativeSlot(33, flatbuffers.number_types.UOffsetTFlags.py_type(following), 0)
+
+def AddFollowing(builder, following):
+    RecordAddFollowing(builder, following)
+
+def RecordStartFollowingVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartFollowingVector(builder, numElems):
+    return RecordStartFollowingVector(builder, numElems)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -994,6 +1111,9 @@ class RecordT(object):
         groups = None,
         name = None,
         document = None,
+        recurrence = None,
+        tick = None,
+        following = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1026,6 +1146,9 @@ class RecordT(object):
         self.groups = groups  # type: Optional[List[Optional[str]]]
         self.name = name  # type: Optional[str]
         self.document = document  # type: Optional[str]
+        self.recurrence = recurrence  # type: Optional[List[int]]
+        self.tick = tick  # type: Optional[List[int]]
+        self.following = following  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1196,6 +1319,27 @@ class RecordT(object):
                 self.groups.append(record.Groups(i))
         self.name = record.Name()
         self.document = record.Document()
+        if not record.RecurrenceIsNone():
+            if np is None:
+                self.recurrence = []
+                for i in range(record.RecurrenceLength()):
+                    self.recurrence.append(record.Recurrence(i))
+            else:
+                self.recurrence = record.RecurrenceAsNumpy()
+        if not record.TickIsNone():
+            if np is None:
+                self.tick = []
+                for i in range(record.TickLength()):
+                    self.tick.append(record.Tick(i))
+            else:
+                self.tick = record.TickAsNumpy()
+        if not record.FollowingIsNone():
+            if np is None:
+                self.following = []
+                for i in range(record.FollowingLength()):
+                    self.following.append(record.Following(i))
+            else:
+                self.following = record.FollowingAsNumpy()
 
     # RecordT
     def Pack(self, builder):
@@ -1363,6 +1507,30 @@ class RecordT(object):
             name = builder.CreateString(self.name)
         if self.document is not None:
             document = builder.CreateString(self.document)
+        if self.recurrence is not None:
+            if np is not None and type(self.recurrence) is np.ndarray:
+                recurrence = builder.CreateNumpyVector(self.recurrence)
+            else:
+                RecordStartRecurrenceVector(builder, len(self.recurrence))
+                for i in reversed(range(len(self.recurrence))):
+                    builder.PrependUint64(self.recurrence[i])
+                recurrence = builder.EndVector()
+        if self.tick is not None:
+            if np is not None and type(self.tick) is np.ndarray:
+                tick = builder.CreateNumpyVector(self.tick)
+            else:
+                RecordStartTickVector(builder, len(self.tick))
+                for i in reversed(range(len(self.tick))):
+                    builder.PrependUint64(self.tick[i])
+                tick = builder.EndVector()
+        if self.following is not None:
+            if np is not None and type(self.following) is np.ndarray:
+                following = builder.CreateNumpyVector(self.following)
+            else:
+                RecordStartFollowingVector(builder, len(self.following))
+                for i in reversed(range(len(self.following))):
+                    builder.PrependUint64(self.following[i])
+                following = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1417,5 +1585,11 @@ class RecordT(object):
             RecordAddName(builder, name)
         if self.document is not None:
             RecordAddDocument(builder, document)
+        if self.recurrence is not None:
+            RecordAddRecurrence(builder, recurrence)
+        if self.tick is not None:
+            RecordAddTick(builder, tick)
+        if self.following is not None:
+            RecordAddFollowing(builder, following)
         record = RecordEnd(builder)
         return record

@@ -42,6 +42,11 @@ class Terms:
     missed: int = 1
     overlap: str = "allow"
 
+    @property
+    def when(self) -> tuple[object, ...]:
+        """All that decides about the ticks, and nothing else."""
+        return self.cron, self.every_ms, self.at_ms, self.zone, self.start_ms, self.end_ms
+
     def document(self) -> dict[str, Any]:
         """Return what differs from the defaults."""
         values = asdict(self)

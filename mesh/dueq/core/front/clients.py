@@ -240,7 +240,8 @@ class Clients:
             return
         document = self._status.document(request, now)
         if document is None:
-            text = f"{request.what!r} cannot be inspected; there are status, describe, forecast, statistics, jobs, pass"
+            names = "status, describe, forecast, statistics, jobs, pass, recurrences"
+            text = f"{request.what!r} cannot be inspected; there are {names}"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:
             self._ctx.reply(route, Reply(request.request_id, Code.OK, document=document))

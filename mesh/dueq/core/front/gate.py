@@ -45,6 +45,8 @@ class Operation(StrEnum):
     """Move or cancel messages."""
     LOAD = "load"
     """Commit, abort or cancel a job."""
+    RECUR = "recur"
+    """Create, change, pause, resume, trigger or delete a recurrence."""
     CONSUME = "consume"
     """Attach, beat, say goodbye; acknowledge, give back or keep what was delivered."""
     BROWSE = "browse"
@@ -89,6 +91,7 @@ _CHANGES = {
     RecordKind.JOB: Operation.LOAD,
     RecordKind.SETTINGS: Operation.UPDATE_TOPIC,
     RecordKind.PASS: Operation.PURGE,
+    RecordKind.RECURRENCE: Operation.RECUR,
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.front import recurrence_documents
 from dueq.core.front.deletions import Deletions
 from dueq.core.front.topics import Topics
 from dueq.core.ports.membership import CoordinatorState
@@ -74,6 +75,10 @@ class Status:
             return json.dumps(_jobs(led, request.what[4:]))
         if request.what.startswith("pass "):
             return json.dumps({"partitions": [_pass(partition, request.what[5:]) for partition in led]})
+        what, _, name = request.what.partition(" ")
+        if what in ("recurrence", "recurrences"):
+            make = recurrence_documents.one if what == "recurrence" else recurrence_documents.page
+            return json.dumps(make(led, name, self._clock.mesh_now_us(now) // 1000))
         return None
 
     def degraded(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.ports.membership import Topic
 from dueq.core.state.applied import Applied
@@ -38,7 +39,10 @@ class CaredPartition(Protocol):
         """Sequence of the last record."""
         ...
 
-    def propose(self, record: Record, now: Now) -> int:
+    @property
+    def dispatcher(self) -> TopicDispatcher: ...
+
+    def propose(self, record: Record, now: Now, body: bytes = b"") -> int:
         """Append a record of the leader's own; returns its sequence, 0 when it was refused."""
         ...
 

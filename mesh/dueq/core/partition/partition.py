@@ -23,6 +23,8 @@ from dueq.core.partition.levels import Levels
 from dueq.core.partition.passes import Passes
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
+from dueq.core.partition.recurrence_requests import check_recurrence
+from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_change, check_chunk, check_store, check_topic
 from dueq.core.partition.settings import SettingsCare
 from dueq.core.partition.uploads import Uploads
@@ -46,6 +48,7 @@ from dueq.core.state.applied import Applied
 from dueq.core.state.job import Job
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import Pass
+from dueq.core.state.recurrence import Recurrence
 from dueq.core.state.residency import ScanWanted
 from dueq.core.state.timeline import Timeline
 from dueq.core.turn.context import Context
@@ -95,8 +98,9 @@ class Partition:
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
         self.timeline = self._timeline_of(usable)
         self.jobs = Jobs(ctx, self)
+        self.recurrences = Recurrences(ctx, self)
         self._settings = SettingsCare(ctx, self)
-        self._cares: tuple[Care, ...] = (self.jobs, self._settings, Passes(ctx, self))
+        self._cares: tuple[Care, ...] = (self.jobs, self._settings, Passes(ctx, self), self.recurrences)
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
@@ -180,6 +184,8 @@ class Partition:
         refusal = check_change(request, bodies, self.settings, now) or check_topic(request, self.topic)
         if refusal is None and request.kind == RecordKind.SETTINGS:
             return self._settings.wait(route, request, now)
+        if refusal is None and request.kind == RecordKind.RECURRENCE:
+            refusal = check_recurrence(request, self.topic)
         if refusal is None:
             refusal = self._proposals.request(route, request, bodies[0] if bodies else b"", now)
         return refusal
@@ -201,6 +207,14 @@ class Partition:
         """Return how many jobs are known here where this one would be one too many; 0 while there is room."""
         known = self.timeline.jobs.by_key
         return len(known) if len(known) >= limits.JOBS_MAX and job not in known else 0
+
+    def recurrence(self, name: str) -> Recurrence | None:
+        """Return the recurrence of this name that is at home here."""
+        return self.timeline.recurrences.get(name)
+
+    def recurrences_after(self, name: str, count: int) -> list[Recurrence]:
+        """Return the next recurrences by name after this one, at most so many."""
+        return self.timeline.recurrences.after(name, count)
 
     def chunk(
         self, route: Route, request: ChunkRequest, bodies: list[bytes | memoryview], now: Now
@@ -228,9 +242,9 @@ class Partition:
         self._maintain(now)
         self.replica.send(now)
 
-    def propose(self, record: Record, now: Now) -> int:
-        """Append a record of the leader's own making; 0 when too much is uncommitted already."""
-        return self._proposals.propose(record, now)
+    def propose(self, record: Record, now: Now, body: bytes = b"") -> int:
+        """Append a record of the leader's own making; returns its sequence, 0 when too much is uncommitted already."""
+        return self._proposals.propose(record, now, body)
 
     def confirmed(self, now: Now) -> bool:
         """Whether it is certain that no other replica has led until lately, so that a push is allowed."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_store
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.events import Route
@@ -41,6 +42,8 @@ _OPERATIONS = {
     RecordKind.RELEASE: "release",
     RecordKind.JOB: "job",
     RecordKind.PASS: "pass",
+    RecordKind.RECURRENCE: "recurrence",
+    RecordKind.FIRE: "trigger",
 }
 
 
@@ -57,6 +60,8 @@ class _Queued(NamedTuple):
 
 class ProposingPartition(EndOfTurn, Protocol):
     """The partition, as far as its proposals concern it."""
+
+    recurrences: Recurrences
 
     @property
     def level(self) -> int:
@@ -109,6 +114,8 @@ class Proposals:
         refusal = self._cannot_take(request, now)
         if refusal is None and len(request.upload):
             refusal = self._uploads_missing(request)
+        if refusal is None and request.kind == RecordKind.RECURRENCE:
+            refusal = self._partition.recurrences.refusal(request)
         if refusal is None:
             for number in request.upload.tolist():
                 self._uploads.taken(number)
@@ -172,14 +179,14 @@ class Proposals:
         """Make records of what has come in."""
         self._append_queue(now)
 
-    def propose(self, record: Record, now: Now) -> int:
-        """Append a record of the leader's own making; 0 when too much is uncommitted already."""
+    def propose(self, record: Record, now: Now, body: bytes = b"") -> int:
+        """Append a record of the leader's own making; returns its sequence, 0 when too much is uncommitted already."""
         if not self._replica.serving or self._uncommitted_bytes > 2 * limits.UNCOMMITTED_BYTES_MAX:
             return 0
         self._ctx.touch(self._partition)
         self._ctx.gathering.end(self._uid)
         self._append_queue(now)  # acks come before an EXPIRE of the very leases that they end
-        return self._append(record, b"", now)
+        return self._append(record, body, now)
 
     def _append_queue(self, now: Now) -> None:
         while self._queue and self._uid not in self._ctx.gathering:
@@ -213,6 +220,8 @@ class Proposals:
         requests = [item.request for item in group]
         record.job, record.job_until = requests[0].job, requests[0].job_until
         record.job_action = requests[0].job_action
+        if record.kind == RecordKind.RECURRENCE:
+            return self._partition.recurrences.fill(record, requests[0], now)
         record.name, record.document = requests[0].name, requests[0].document
         if record.kind in ONE_ROW:
             return b""

@@ -36,6 +36,7 @@ CHANGES = frozenset(
         RecordKind.JOB,
         RecordKind.SETTINGS,
         RecordKind.PASS,
+        RecordKind.RECURRENCE,
     }
 )
 """The kinds of record that a client may ask for."""

@@ -1,4 +1,4 @@
-"""From an INSERT record to index entries. A function of the record alone: every replica gets the same."""
+"""From an INSERT or FIRE record to index entries. A function of the record alone: every replica gets the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dueq_codecs.rules import first_instants
 
 
 def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entries:
-    """Return one waiting entry per row of an INSERT, in row order.
+    """Return one waiting entry per row, in row order.
 
     Args:
         record: the record.
@@ -21,7 +21,8 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entr
     `block_rows` counts the rows whose bytes are in the block: those with an upload are not among them.
     """
     count = record.rows
-    rows = np.zeros(count, WIDE if len(record.rank) or len(record.group) else ENTRY)
+    wide = len(record.rank) or len(record.group) or len(record.recurrence)
+    rows = np.zeros(count, WIDE if wide else ENTRY)
     rows["wait_at"] = rows["first"] = first_instants(record.due, record.stamp, record.job_until)
     rows["due"] = record.due
     rows["sequence"] = record.sequence
@@ -35,6 +36,8 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entr
         rows["rank"] = record.rank
     if len(record.group):
         rows["group"] = groups[record.group]
+    if len(record.recurrence):
+        rows["recurrence"] = record.recurrence
     _place(record, rows)
     if record.keyed:
         rows["flags"] |= FLAG_KEYED

@@ -43,6 +43,7 @@ Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
 """Rows of a record."""
 
+_CANCELLING = (RecordKind.CANCEL, RecordKind.RECURRENCE)
 ATTEMPT_MAX = (1 << 16) - 1
 LEASE_MAX_U32 = (1 << 32) - 1
 
@@ -72,6 +73,7 @@ class LiveMessages:
             RecordKind.MOVE: self._withdraw,
             RecordKind.CANCEL: self._withdraw,
             RecordKind.CHANGE: self._withdraw,
+            RecordKind.RECURRENCE: self._withdraw,
             RecordKind.ACK: self._settle,
             RecordKind.NACK: self._settle,
             RecordKind.EXTEND: self._settle,
@@ -83,7 +85,7 @@ class LiveMessages:
     # ------------------------------------------------------------ records
 
     def insert(self, record: Record, chosen: Index | None, job: int, applied: Applied) -> None:
-        """Apply an INSERT of the job with this number; the payloads of rows not `chosen` are garbage at once."""
+        """Apply an INSERT of the job with this number, or a FIRE; payloads of rows not `chosen` are garbage at once."""
         groups = self._group_numbers(record, chosen)
         rows = self.table.fitting(inserted_entries(record, job, groups))
         if chosen is not None:
@@ -196,10 +198,10 @@ class LiveMessages:
             self._finish(slots[ended], gone)
 
     def _withdraw(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
-        """MOVE, CANCEL or CHANGE."""
+        """MOVE, CANCEL or CHANGE; RECURRENCE, which cancels."""
         state = rows["state"]
         same = rows["first"] == record.first[at]
-        if record.kind != RecordKind.CANCEL and (ended := self.jobs.ended(rows)) is not None:
+        if record.kind not in _CANCELLING and (ended := self.jobs.ended(rows)) is not None:
             same &= ~ended
         waiting = same & (state == State.WAITING)
         if _all(waiting):
@@ -224,7 +226,7 @@ class LiveMessages:
         return outcomes
 
     def _withdrawn(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> None:
-        if record.kind == RecordKind.CANCEL:
+        if record.kind in _CANCELLING:
             self._finish(slots, rows)
             return
         if record.version >= LEVEL_OF_KINDS:

@@ -32,7 +32,14 @@ KEY_NONE: Final = (1 << 64) - 1
 """The key of an id that cannot exist."""
 
 NAMES_WAITING: Final = frozenset(
-    (RecordKind.LEASE, RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE, RecordKind.REVEAL)
+    (
+        RecordKind.LEASE,
+        RecordKind.MOVE,
+        RecordKind.CANCEL,
+        RecordKind.CHANGE,
+        RecordKind.REVEAL,
+        RecordKind.RECURRENCE,
+    )
 )
 """Kinds that concern waiting messages, which may be on disk only. The other kinds concern leases, and those
 are in memory: a key that is not there then is not leased, whatever the disk has."""
@@ -108,7 +115,7 @@ class Residency:
         """
         endless = self.window.endless
         invariant(
-            endless or len(record.first) == record.rows,
+            endless or len(record.first) == len(record.target_sequence),
             "a record names messages that are not in memory, without their first instants",
             uid=self.table.uid,
             sequence=record.sequence,

@@ -19,6 +19,7 @@ from dueq.core.state.forecast import Forecast
 from dueq.core.state.group_table import GroupTable
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.pass_table import PassTable
+from dueq.core.state.recurrence_table import RecurrenceTable
 from dueq.core.state.settings_table import SettingsTable
 from dueq.core.state.side_table import Count, RecordTable, SideTable
 from dueq.core.state.summary import Summary
@@ -61,7 +62,8 @@ class SideTables:
         self.of_kind[RecordKind.SETTINGS] = self.settings
         self.passes = self._enter("passes", b"p", PassTable())
         self.of_kind[RecordKind.PASS] = self.passes
-        self.counting: tuple[Count, ...] = (self.jobs.count, self.groups.count)
+        self.recurrences = self._enter("recurrences", b"r", RecurrenceTable())
+        self.counting: tuple[Count, ...] = (self.jobs.count, self.groups.count, self.recurrences.count)
         if self._rows:
             unknown = ", ".join(repr(tag.decode("latin-1")) for tag in sorted(self._rows))
             raise UnknownVersion(f"there are rows of side tables that this build does not know: {unknown}")

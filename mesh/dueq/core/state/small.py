@@ -5,8 +5,8 @@ unpacked into a list, changed as Python changes things, and packed again. At a f
 records have one row, so this is what a broker mostly does; the rules are those of `live`, and a test holds the two
 together: the same histories, each applied by both.
 
-What is out of the ordinary (jobs, groups, uploads, several payload blocks, a message named twice, or one that is not in
-memory) is left to `live`: `apply` says so before it has changed anything.
+What is out of the ordinary (jobs, groups, recurrences, uploads, several payload blocks, a message named twice, or one
+that is not in memory) is left to `live`: `apply` says so before it has changed anything.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _VERSION_AT: Final = 96
 assert WIDE.fields is not None
 assert WIDE.fields["group"][1] == _GROUP_AT
 assert WIDE.fields["version"][1] == _VERSION_AT
+_RECURRENCE: Final = Struct("<Q")
+_RECURRENCE_AT: Final = 104
+assert WIDE.fields["recurrence"][1] == _RECURRENCE_AT
 _DONE: Final = tuple(np.zeros(rows, np.uint8) for rows in range(FEW + 1))
 for _outcomes in _DONE:
     _outcomes.setflags(write=False)
@@ -100,7 +103,7 @@ class SmallRecords:
         if record.kind == RecordKind.MOVE and record.version >= LEVEL_OF_KINDS and self._width == _BYTES:
             return None  # which makes the table wide
         rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * self._width)) for slot in slots]
-        if not rows or any(row[_JOB] for row in rows) or self._have_groups(slots):
+        if not rows or any(row[_JOB] for row in rows) or self._are_counted(slots):
             return None
         outcomes = change(record, slots, rows)
         if self._waiting:
@@ -115,11 +118,16 @@ class SmallRecords:
             return NO_U8
         return np.array(outcomes, np.uint8) if any(outcomes) else _DONE[count]
 
-    def _have_groups(self, slots: list[int]) -> bool:
-        """Whether a message has a group, whose messages are counted."""
+    def _are_counted(self, slots: list[int]) -> bool:
+        """Whether a message has a group or is of a recurrence, which count theirs."""
         if self._width == _BYTES:
             return False
-        return any(_GROUP.unpack_from(self._cells, slot * self._width + _GROUP_AT)[0] for slot in slots)
+        starts = [slot * self._width for slot in slots]
+        return any(
+            _GROUP.unpack_from(self._cells, at + _GROUP_AT)[0]
+            or _RECURRENCE.unpack_from(self._cells, at + _RECURRENCE_AT)[0]
+            for at in starts
+        )
 
     def _look(self) -> None:
         """Look at the table's columns anew: it has grown."""

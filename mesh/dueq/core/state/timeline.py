@@ -82,6 +82,7 @@ class Timeline:
         level: the feature level that the partition has reached: the largest version of an applied record.
         low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
         jobs: what is known of jobs; for reading only.
+        recurrences: the topic's that are at home here; for reading only.
         order: of the topic's messages.
         known_kinds: of records: what this build can apply.
     """
@@ -127,6 +128,7 @@ class Timeline:
             recovered.tables if recovered else {}, summary, place, dedup_limits or dedup.DEDUP_LIMITS
         )
         self.jobs, self._forecast = self._tables.jobs, self._tables.forecast
+        self.recurrences = self._tables.recurrences
         self.order = order
         self._window = order.window(self.jobs, self.low_water if summary.scheduled else None)
         self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled)
@@ -396,6 +398,10 @@ class Timeline:
                 number = self.jobs.insert(record, self._age_ms)
             self._live.insert(record, chosen, number, applied)
             return NO_U8
+        if record.kind == RecordKind.FIRE:
+            outcomes, new = self.recurrences.fire(record, chosen)
+            self._live.insert(record, new, 0, applied)
+            return outcomes
         table = self._tables.of_kind.get(record.kind)
         if table is not None:
             return NO_U8 if chosen is not None else table.apply(record, self._age_ms, self._messages, applied)
@@ -403,12 +409,20 @@ class Timeline:
         if record.kind == RecordKind.LEASE:
             self._live.lease(record, slots, applied)
             return NO_U8
+        if record.kind == RecordKind.RECURRENCE:
+            return self._recur(record, slots, chosen, applied)
         if not record.name:
             return self._live.change(record, slots, chosen, applied)
         chosen = self.passes.effective(record.name, self._table.take(slots))
         outcomes = self._live.change(record, slots, chosen, applied)
         self.passes.worked(record.name, outcomes)
         return outcomes
+
+    def _recur(self, record: Record, slots: Slots, chosen: Index | None, applied: Applied) -> U8:
+        if chosen is not None:
+            return NO_U8
+        withdrawn = self._live.change(record, slots, None, applied)
+        return np.array([self.recurrences.act(record, withdrawn)], np.uint8)
 
     def _answer(self, record: Record, verdicts: list[Verdict], outcomes: U8, applied: Applied) -> None:
         """Fill in the answers of what took effect, then answer every request."""

@@ -57,6 +57,7 @@ class Context:
         attention: uids of partitions that want periodic care.
         wanting: how many wanted it at the beginning of the present round.
         checkpoints: when the next checkpoint of a partition is due (mono µs), by uid.
+        wake_ups: when a partition wants periodic care again (mono µs), by uid.
         gathering: acks that nobody waits for.
         touched: partitions that have something to do at the end of this turn.
         turn: the instant of the present turn.
@@ -85,6 +86,7 @@ class Context:
         self.attention: dict[int, None] = {}
         self.wanting = 0
         self.checkpoints: Deadlines[int] = Deadlines()
+        self.wake_ups: Deadlines[int] = Deadlines()
         self.gathering = Gathering()
         self.touched: dict[int, EndOfTurn] = {}
         self.turn = Now(0, 0)

@@ -41,10 +41,10 @@ class Deadlines(Generic[Name]):
             heappop(self._heap)
         return None
 
-    def take_due(self, now_us: int) -> list[Name]:
-        """Remove and return the names whose deadline has come."""
+    def take_due(self, now_us: int, most: int | None = None) -> list[Name]:
+        """Remove and return the names whose deadline has come, the earliest first; at most so many."""
         due: list[Name] = []
-        while (at_us := self.next_us()) is not None and at_us <= now_us:
+        while (most is None or len(due) < most) and (at_us := self.next_us()) is not None and at_us <= now_us:
             name = heappop(self._heap)[1]
             del self._current[name]
             due.append(name)

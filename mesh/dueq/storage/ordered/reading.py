@@ -27,7 +27,7 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, EngineDamaged, Reader
 from dueq.storage.ordered.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
-from dueq_codecs.records import LogEntry, RecordKind
+from dueq_codecs.records import WITH_PAYLOADS, LogEntry
 
 assert ENTRY.fields is not None
 _JOB_AT: Final = ENTRY.fields["job"][1]
@@ -168,7 +168,7 @@ def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes |
 def read_entry(payload: Reader, uid: int, row: bytes) -> LogEntry | None:
     """Return a log row's record with its body; None when payload bytes are missing."""
     record = decode_record(row[LINK.size :])
-    if record.kind != RecordKind.INSERT:
+    if record.kind not in WITH_PAYLOADS:
         return LogEntry(record)
     inline = (
         record.size if not len(record.upload) else np.where(record.upload == 0, record.size, np.uint32(0))

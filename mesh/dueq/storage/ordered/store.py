@@ -55,7 +55,7 @@ from dueq.storage.ordered.snapshots import Snapshots, unpack_rows
 from dueq.storage.ordered.space import Room, Space, judge, release_ballast
 from dueq.storage.port import Pressure, StoreFailed
 from dueq_codecs.frames import encode_record
-from dueq_codecs.records import LogEntry, RecordKind
+from dueq_codecs.records import WITH_PAYLOADS, LogEntry
 
 _WIPE_ROWS = 2_000
 _SUSPECT = "suspect"
@@ -308,7 +308,7 @@ class OrderedStore:
             encoded = encode_record(record)
             link = log.append(record.sequence, record.epoch, encoded)
             batch.append((layout.log_key(write.uid, record.sequence), link + encoded))
-            if record.kind == RecordKind.INSERT and len(entry.body):
+            if record.kind in WITH_PAYLOADS and len(entry.body):
                 self._put_blocks(write.uid, entry)
 
     def _put_blocks(self, uid: int, entry: LogEntry) -> None:

@@ -19,6 +19,7 @@ FINAL: Final = frozenset(
         Code.WRONG_CLUSTER,
         Code.BROKEN,
         Code.JOB_ENDED,
+        Code.TOO_MANY_RECURRENCES,
     }
 )
 """Asking again brings the same answer."""
@@ -40,6 +41,7 @@ _ERRORS: Final[dict[Code, type[errors.DueqError]]] = {
     Code.WRONG_CLUSTER: errors.InvalidRequest,
     Code.BROKEN: errors.Broken,
     Code.JOB_ENDED: errors.JobEnded,
+    Code.TOO_MANY_RECURRENCES: errors.TooManyRecurrences,
 }
 
 

@@ -1,0 +1,74 @@
+"""Documents about recurrences: one of them, or a page of them by name."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Any
+
+from dueq.core.state.recurrence import Recurrence
+from dueq.recurring.terms import unpacked
+
+if TYPE_CHECKING:
+    from dueq.core.partition.partition import Partition
+
+PAGE_ROWS_MAX = 500
+"""Recurrences of one partition in one document: some milliseconds of work."""
+PAGE_CHARACTERS_MAX = 1 << 20
+"""Their terms together, in all partitions of one document: it has to fit a frame."""
+
+
+def one(led: list[Partition], name: str, now_ms: int) -> dict[str, Any]:
+    """Return the recurrence of this name, with its payload, of each partition that is led here and has it."""
+    partitions = []
+    for partition in led:
+        found = partition.recurrence(name)
+        shown = (
+            [_shown(found, now_ms) | {"payload": b64encode(found.payload).decode()}]
+            if found is not None
+            else []
+        )
+        partitions.append(_view(partition, shown, more=False))
+    return {"partitions": partitions}
+
+
+def page(led: list[Partition], after: str, now_ms: int) -> dict[str, Any]:
+    """Return the next recurrences by name after a name, of each partition that is led here."""
+    partitions = []
+    for partition in led:
+        found = partition.recurrences_after(after, PAGE_ROWS_MAX + 1)
+        room = PAGE_CHARACTERS_MAX // len(led)
+        shown: list[dict[str, Any]] = []
+        for recurrence in found[:PAGE_ROWS_MAX]:
+            room -= len(recurrence.document)
+            if room < 0 and shown:
+                break
+            shown.append(_shown(recurrence, now_ms))
+        partitions.append(_view(partition, shown, more=len(shown) < len(found)))
+    return {"partitions": partitions}
+
+
+def _view(partition: Partition, shown: list[dict[str, Any]], more: bool) -> dict[str, Any]:
+    return {
+        "uid": partition.uid,
+        "epoch": partition.epoch,
+        "sequence": partition.applied,
+        "recurrences": shown,
+        "more": more,
+    }
+
+
+def _shown(recurrence: Recurrence, now_ms: int) -> dict[str, Any]:
+    """Return what is told of a recurrence; that a tick is logged before it comes is nobody's business."""
+    coming = [fired.tick for fired in recurrence.fired if fired.first > now_ms]
+    come = [fired.tick for fired in recurrence.fired if fired.first <= now_ms]
+    return {
+        "name": recurrence.name,
+        "terms": unpacked(recurrence.document),
+        "payload_bytes": len(recurrence.payload),
+        "paused": recurrence.paused,
+        "next": coming[0] if coming else recurrence.next,
+        "last": come[-1] if come else recurrence.past,
+        "unfinished": recurrence.unfinished,
+        "messages": recurrence.messages,
+        "skipped": recurrence.skipped,
+    }

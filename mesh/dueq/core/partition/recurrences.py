@@ -1,0 +1,297 @@
+"""Care for recurrences: what the leader of a partition does so that each fires at its instants.
+
+    waits for a tick ──some seconds before it──► FIRE: a message that is due at the tick, and the next tick
+                     ──missed, or overlapping──► FIRE without a message
+    a client's wish  ──────────────────────────► RECURRENCE, with the tick that it waits for then
+    a client's "now" ──────────────────────────► FIRE: a message that belongs to no tick
+
+A FIRE is logged seconds ahead: its message is leased and pushed like any other, at its millisecond. Nothing here is
+replicated. All of it follows from the table, and a new leader begins with what that shows.
+
+There is one heap of instants at which to look, with one entry for each recurrence that waits. Nobody goes through all
+recurrences but when a leadership begins.
+
+One record at a time is on its way for each recurrence. So what the leader computes from the table is still true when
+the record is applied, and which messages a RECURRENCE takes back is known when it is appended.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+from zoneinfo import ZoneInfoNotFoundError
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.partition.care import CaredPartition
+from dueq.core.partition.recurrence_requests import Wish, wish_of
+from dueq.core.partition.requests import Refusal, invalid
+from dueq.core.ports.entry import is_wide
+from dueq.core.state.applied import Applied
+from dueq.core.state.recurrence import Fired, Recurrence
+from dueq.core.state.recurrence_table import CREATE, PAUSE, RESUME, TRIGGER, UPDATE, RecurrenceTable
+from dueq.core.turn.context import Context
+from dueq.core.turn.deadlines import Deadlines
+from dueq.errors import InvalidRequest
+from dueq.instant import Now
+from dueq.recurring.checking import check_terms
+from dueq.recurring.terms import Terms, changed, packed, terms_of, unpacked
+from dueq.recurring.ticks import due_of, first_made_up, next_tick
+from dueq_codecs.messages import ChangeRequest, Code
+from dueq_codecs.records import U64, Record, RecordKind
+from dueq_codecs.rules import home_of
+
+FIRE_ROWS_MAX: Final = 512
+"""Recurrences that fire in one record: some milliseconds of work."""
+_LOOK_AGAIN_US: Final = 30_000_000
+"""The heap is looked at as often: mesh time is no monotonic clock."""
+_BUSY_MS: Final = 20
+_NO_RULES_MS: Final = 60_000
+"""A recurrence whose instants cannot be computed is looked at again after so long."""
+
+
+class Recurrences:
+    """The recurrences of one partition, while it is led here."""
+
+    def __init__(self, ctx: Context, partition: CaredPartition) -> None:
+        self._ctx, self._partition = ctx, partition
+        self._looks: Deadlines[int] = Deadlines()  # when to look at a recurrence (Unix ms), by number
+        self._blocked: dict[int, None] = {}  # numbers of those that wait for an unfinished message
+        self._under_way: dict[str, None] = {}  # names of those about which a record is on its way
+        self._fired: dict[int, tuple[str, ...]] = {}  # sequence of a FIRE on its way -> its names
+        self._held_from_ms: int | None = None  # since when mesh time is not certain
+
+    @property
+    def _table(self) -> RecurrenceTable:
+        return self._partition.timeline.recurrences
+
+    def begin(self) -> None:
+        """The partition is served from now on."""
+        self.end()
+        for recurrence in self._table.by_number.values():
+            self._look_later(recurrence)
+
+    def end(self) -> None:
+        """The partition is led no more."""
+        self._looks, self._held_from_ms = Deadlines(), None
+        self._blocked.clear()
+        self._under_way.clear()
+        self._fired.clear()
+        self._ctx.wake_ups.set(self._partition.uid, None)
+
+    # -------------------------------------------------------------- requests
+
+    def refusal(self, request: ChangeRequest) -> Refusal | None:
+        """Return why a well-formed request is not taken just now; None: it is, and a record about it is on its way."""
+        partition = self._partition
+        topic = partition.topic
+        home = topic.partitions[home_of(request.name.encode(), topic.home_partitions)].uid
+        if home != partition.uid:
+            return invalid(
+                f"the home of recurrence {request.name!r} is partition {home}, not {partition.uid}"
+            )
+        if request.name in self._under_way:
+            return Refusal(Code.BUSY, f"recurrence {request.name!r} is being changed or fires", _BUSY_MS)
+        wish = wish_of(request)
+        refusal = self._refusal_of(wish, self._table.get(wish.name))
+        if refusal is None:
+            self._under_way[wish.name] = None
+        return refusal
+
+    def _refusal_of(self, wish: Wish, known: Recurrence | None) -> Refusal | None:
+        table = self._table
+        if wish.action in (UPDATE, RESUME) and known is not None:
+            terms = _terms_after(known, wish)
+            try:
+                check_terms(terms, terms.start_ms or known.anchor, 0)
+            except InvalidRequest as error:
+                return invalid(str(error))
+        if wish.action == CREATE and known is None and len(table) >= limits.RECURRENCES_MAX:
+            return _full(f"{len(table)} recurrences, no more", self._partition)
+        before = known.weight if known is not None else 0
+        more = len(wish.name) + len(packed(wish.terms)) + len(wish.payload or b"")
+        grows = wish.action == UPDATE if known is not None else wish.action == CREATE
+        if grows and more > before and table.bytes + more - before > limits.RECURRENCES_BYTES_MAX:
+            return _full(
+                f"{table.bytes} bytes of recurrences, {limits.RECURRENCES_BYTES_MAX} at most", self._partition
+            )
+        return None
+
+    def fill(self, record: Record, request: ChangeRequest, now: Now) -> bytes:
+        """Make the record of a request that was taken; returns its body."""
+        wish = wish_of(request)
+        known = self._table.get(wish.name)
+        now_ms = self._mesh_ms(now)
+        record.name = wish.name
+        if wish.action == TRIGGER and known is not None:
+            record.kind = RecordKind.FIRE
+            return _fill(record, [(known, 0, 0, now_ms)])
+        record.document = request.document
+        anchor_ms, following = self._from_now_on(wish, known, now_ms)
+        record.tick, record.following = np.array([anchor_ms], np.uint64), np.array([following], np.uint64)
+        if known is not None and wish.action not in (CREATE, TRIGGER, RESUME):
+            self._take_back(record, known, now_ms)
+        return b""
+
+    def _from_now_on(self, wish: Wish, known: Recurrence | None, now_ms: int) -> tuple[int, int]:
+        """Return the anchor and the tick that a recurrence waits for once a wish is granted."""
+        if known is None or wish.action == CREATE:
+            if wish.action != CREATE:
+                return 0, 0
+            terms = terms_of(packed(wish.terms))
+            anchor_ms = terms.start_ms or now_ms
+            return anchor_ms, next_tick(terms, anchor_ms, now_ms)
+        terms, anchor_ms, following = terms_of(known.document), known.anchor, known.next
+        if wish.action == UPDATE:
+            before, terms = terms, _terms_after(known, wish)
+            if terms.when != before.when:
+                anchor_ms = terms.start_ms or (now_ms if wish.terms.get("every_ms") else anchor_ms)
+                following = next_tick(terms, anchor_ms, now_ms)
+            elif coming := _coming(known, now_ms):
+                following = coming[0].tick
+        elif wish.action == RESUME and known.paused:
+            following = next_tick(terms, anchor_ms, now_ms)
+        paused = known.paused and wish.action != RESUME
+        return anchor_ms, 0 if paused or wish.action == PAUSE else following
+
+    def _take_back(self, record: Record, known: Recurrence, now_ms: int) -> None:
+        """Name the messages whose instants are to come, and withhold what is granted of them."""
+        coming = _coming(known, now_ms)
+        record.first = np.array([fired.first for fired in coming], np.uint64)
+        record.target_sequence = np.array([fired.sequence for fired in coming], np.uint64)
+        record.target_row = np.array([fired.row for fired in coming], np.uint16)
+        keys: U64 = (record.target_sequence << np.uint64(16)) | record.target_row
+        record.token = self._partition.dispatcher.withhold(self._partition.uid, keys)
+
+    # -------------------------------------------------------------- what happens
+
+    def applied(self, record: Record, applied: Applied, now: Now) -> None:
+        """A record was applied: look when the recurrences that it concerns fire next."""
+        if record.name and record.kind in (RecordKind.RECURRENCE, RecordKind.FIRE):
+            self._under_way.pop(record.name, None)
+            self._look_later(self._table.get(record.name))
+        for name in self._fired.pop(record.sequence, ()):
+            self._under_way.pop(name, None)
+            self._look_later(self._table.get(name))
+        if self._blocked and len(applied.ended) and is_wide(applied.ended):
+            for number in self._blocked.keys() & set(applied.ended["recurrence"].tolist()):
+                self._looks.set(number, 0)
+                self._ctx.attend(self._partition.uid)
+
+    def _look_later(self, recurrence: Recurrence | None) -> None:
+        if recurrence is not None and recurrence.next:
+            self._looks.set(recurrence.number, _look_at_ms(recurrence))
+            self._ctx.attend(self._partition.uid)
+
+    def tick(self, now: Now) -> bool:
+        """Fire what is near; returns whether more is to be done at once."""
+        partition = self._partition
+        if not partition.serving or self._looks.next_us() is None:
+            return False
+        now_ms = self._mesh_ms(now)
+        if self._ctx.clock.hold:
+            self._held_from_ms = self._held_from_ms if self._held_from_ms is not None else now_ms
+            return False  # it is looked at again when the clock is released
+        if self._ctx.inserts_refused:
+            return True
+        from_ms = now_ms if self._held_from_ms is None else min(now_ms, self._held_from_ms)
+        self._fire(now_ms, from_ms - limits.MISSED_AFTER_MS, now)
+        next_ms = self._looks.next_us()
+        if next_ms is not None and next_ms <= now_ms:
+            return True
+        self._held_from_ms = None
+        if next_ms is not None:
+            wait_us = min((next_ms - now_ms) * 1000, _LOOK_AGAIN_US)
+            self._ctx.wake_ups.set(partition.uid, now.mono_us + wait_us)
+        return False
+
+    # -------------------------------------------------------------- firing
+
+    def _fire(self, now_ms: int, missed_ms: int, now: Now) -> None:
+        """Move on what is to be looked at by now, as far as one record holds it."""
+        rows: list[tuple[Recurrence, int, int, int]] = []
+        size = 0
+        for number in self._looks.take_due(now_ms, FIRE_ROWS_MAX):
+            self._blocked.pop(number, None)
+            recurrence = self._table.by_number.get(number)
+            if recurrence is None or not recurrence.next or recurrence.name in self._under_way:
+                continue
+            if size + len(recurrence.payload) > limits.REQUEST_BYTES_MAX:
+                self._looks.set(number, now_ms)
+                continue
+            row = self._step(recurrence, now_ms, missed_ms)
+            if row is not None:
+                rows.append((recurrence, *row))
+                size += len(recurrence.payload)
+                self._under_way[recurrence.name] = None
+        if not rows:
+            return
+        record = Record(RecordKind.FIRE, self._partition.uid, 0, 0, 0)
+        sequence = self._partition.propose(record, now, _fill(record, rows))
+        if sequence:
+            self._fired[sequence] = tuple(recurrence.name for recurrence, *_ in rows)
+            return
+        for recurrence, *_ in rows:  # too much is uncommitted: try again soon
+            del self._under_way[recurrence.name]
+            self._looks.set(recurrence.number, now_ms)
+
+    def _step(self, recurrence: Recurrence, now_ms: int, missed_ms: int) -> tuple[int, int, int] | None:
+        """Return tick, following tick and due (0: skipped) of the next step; None: it waits, and is looked at later."""
+        terms, anchor_ms, tick = terms_of(recurrence.document), recurrence.anchor, recurrence.next
+        look_at_ms = self._waits_until_ms(recurrence, terms, now_ms)
+        if look_at_ms > now_ms:
+            self._looks.set(recurrence.number, look_at_ms)
+            return None
+        try:
+            if tick <= recurrence.last:
+                return tick, next_tick(terms, anchor_ms, recurrence.last), 0
+            if tick <= missed_ms and (first := first_made_up(terms, anchor_ms, tick, missed_ms)) != tick:
+                return tick, first, 0
+            following = next_tick(terms, anchor_ms, tick)
+        except ZoneInfoNotFoundError:
+            self._ctx.log("error", "recurrence.zone_unknown", name=recurrence.name, zone=terms.zone)
+            self._looks.set(recurrence.number, now_ms + _NO_RULES_MS)
+            return None
+        skips = terms.overlap == "skip" and recurrence.unfinished
+        return tick, following, 0 if skips else due_of(terms, recurrence.name, tick)
+
+    def _waits_until_ms(self, recurrence: Recurrence, terms: Terms, now_ms: int) -> int:
+        """Return when a recurrence can be decided about: what is unfinished now may not be at the tick."""
+        if len(recurrence.fired) >= limits.FIRED_AHEAD_MAX and recurrence.fired[0].first > now_ms:
+            return recurrence.fired[0].first
+        if terms.overlap == "skip" and recurrence.unfinished and recurrence.next > now_ms:
+            self._blocked[recurrence.number] = None
+            return recurrence.next
+        return _look_at_ms(recurrence)
+
+    def _mesh_ms(self, now: Now) -> int:
+        return self._ctx.clock.mesh_now_us(now) // 1000
+
+
+def _coming(recurrence: Recurrence, now_ms: int) -> list[Fired]:
+    """Return the messages that were fired, and whose instants are to come."""
+    return [fired for fired in recurrence.fired if fired.first > now_ms]
+
+
+def _look_at_ms(recurrence: Recurrence) -> int:
+    return recurrence.next - limits.FIRE_AHEAD_MS
+
+
+def _terms_after(known: Recurrence, wish: Wish) -> Terms:
+    return terms_of(packed(changed(unpacked(known.document), wish.terms)))
+
+
+def _fill(record: Record, rows: list[tuple[Recurrence, int, int, int]]) -> bytes:
+    """Put (recurrence, tick, following, due) of each row into a FIRE; returns its body."""
+    payloads = [recurrence.payload if due else b"" for recurrence, _, _, due in rows]
+    record.recurrence = np.array([recurrence.number for recurrence, *_ in rows], np.uint64)
+    for column, name in ((1, "tick"), (2, "following"), (3, "due")):
+        setattr(record, name, np.array([row[column] for row in rows], np.uint64))
+    record.size = np.array(list(map(len, payloads)), np.uint32)
+    record.crc = np.array(list(map(crc32, payloads)), np.uint32)
+    return b"".join(payloads)
+
+
+def _full(what: str, partition: CaredPartition) -> Refusal:
+    return Refusal(Code.TOO_MANY_RECURRENCES, f"partition {partition.uid} has {what}")
