@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dueq.client.browsing import BrowsePage, ScheduledMessage
     from dueq.client.jobs import Job, JobInfo
     from dueq.client.passes import Progress
+    from dueq.client.recurrences import RecurrenceInfo
     from dueq.client.statistics import StatisticsRow
     from dueq.client.sync import Client, Consumer, Message, Producer
     from dueq.client.sync.passes import Pass
@@ -47,10 +48,13 @@ if TYPE_CHECKING:
         OutcomeUnknown,
         PartialFailure,
         PayloadTooLarge,
+        RecurrenceExists,
+        RecurrenceNotFound,
         Refused,
         SequenceReused,
         SnapshotLost,
         StaleLease,
+        TooManyRecurrences,
         TopicExists,
         TopicNotFound,
         Unavailable,
@@ -68,6 +72,7 @@ _HOMES = {
     "dueq.client.passes": ("Progress",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
     "dueq.client.jobs": ("Job", "JobInfo"),
+    "dueq.client.recurrences": ("RecurrenceInfo",),
     "dueq.client.statistics": ("StatisticsRow",),
     "dueq.client.topics": ("PartitionInfo", "TopicInfo"),
     "dueq_codecs.records": ("Outcome",),
@@ -90,10 +95,13 @@ _HOMES = {
         "OutcomeUnknown",
         "PartialFailure",
         "PayloadTooLarge",
+        "RecurrenceExists",
+        "RecurrenceNotFound",
         "Refused",
         "SequenceReused",
         "SnapshotLost",
         "StaleLease",
+        "TooManyRecurrences",
         "TopicExists",
         "TopicNotFound",
         "Unavailable",
@@ -137,12 +145,16 @@ __all__ = [
     "PayloadTooLarge",
     "Producer",
     "Progress",
+    "RecurrenceExists",
+    "RecurrenceInfo",
+    "RecurrenceNotFound",
     "Refused",
     "ScheduledMessage",
     "SequenceReused",
     "SnapshotLost",
     "StaleLease",
     "StatisticsRow",
+    "TooManyRecurrences",
     "TopicExists",
     "TopicInfo",
     "TopicNotFound",

@@ -12,6 +12,7 @@ import click
 
 from dueq.cli.instants import chosen_due, due_options
 from dueq.cli.options import connect, json_option, mesh_options
+from dueq.cli.payloads import content_of, opened
 from dueq.limits import RANK_MAX
 
 _LINES_PER_CALL = 4096
@@ -52,9 +53,9 @@ def schedule(
         raise click.UsageError("--lines reads standard input or @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if not lines:
-            _print([producer.schedule(_content(payload), due, key=key, rank=rank)], as_json)
+            _print([producer.schedule(content_of(payload), due, key=key, rank=rank)], as_json)
             return
-        with _input(payload) as source:
+        with opened(payload) as source:
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
                 _print(producer.schedule_many(batch, [due] * len(batch), keys=keys, ranks=rank), as_json)
@@ -63,24 +64,6 @@ def schedule(
 def _print(ids: list[str], as_json: bool) -> None:
     for message_id in ids:
         click.echo(json.dumps({"id": message_id}) if as_json else message_id)
-
-
-def _content(payload: str) -> bytes:
-    if payload.startswith("@@"):
-        return payload[1:].encode("utf-8", "surrogateescape")
-    if payload == "-" or payload.startswith("@"):
-        with _input(payload) as source:
-            return source.read()
-    return payload.encode("utf-8", "surrogateescape")
-
-
-def _input(payload: str) -> BinaryIO:
-    if payload == "-":
-        return click.open_file("-", "rb")  # type: ignore[return-value]
-    try:
-        return open(payload[1:], "rb")
-    except OSError as error:
-        raise click.FileError(payload[1:], error.strerror or str(error)) from error
 
 
 def _batches(source: BinaryIO) -> Iterator[list[bytes]]:

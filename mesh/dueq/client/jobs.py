@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 from zlib import crc32
 
 from dueq import limits
@@ -22,6 +22,7 @@ from dueq.client.calls import NO_JOB, Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
+from dueq.client.steps import surely
 from dueq.errors import (
     DueqError,
     InvalidRequest,
@@ -34,8 +35,6 @@ from dueq.errors import (
 )
 from dueq_codecs.records import JobAction, Outcome
 
-T = TypeVar("T")
-_PAUSE_S: Final = 0.25
 _KEY: Final = re.compile("[0-9a-f]{32}")
 
 
@@ -195,31 +194,17 @@ def _joined(topic: str, key: str, parts: list[tuple[int, dict[str, Any]]], homes
 # ---------------------------------------------------------------- calls of several steps
 
 
-def _read_surely(topic: str, key: bytes, job_id: str, timeout: float) -> Steps[JobInfo | None]:
-    """Read a job, even if the partition that decides is between two leaders just now."""
-    pauses = int(timeout / _PAUSE_S)
-    while True:
-        try:
-            info: JobInfo | None = yield read(topic, key, job_id)
-            return info
-        except Unavailable:
-            if pauses <= 0:
-                raise
-        pauses -= 1
-        yield _PAUSE_S
-
-
 def _current(topic: str, job_id: str, timeout: float) -> Steps[tuple[bytes, JobInfo | None]]:
     """Find the attempt that counts: the first that was not aborted."""
     arguments.topic_name(topic)
     if _KEY.fullmatch(job_name(job_id)):
         key = bytes.fromhex(job_id)
-        info: JobInfo | None = yield from _read_surely(topic, key, job_id, timeout)
+        info: JobInfo | None = yield from surely(read(topic, key, job_id), timeout)
         if info is not None:
             return key, info
     for attempt in range(limits.JOB_ATTEMPTS_MAX):
         key = key_of(job_id, attempt)
-        info = yield from _read_surely(topic, key, job_id, timeout)
+        info = yield from surely(read(topic, key, job_id), timeout)
         if info is None or info.state != "aborted":
             return key, info
     raise InvalidRequest(f"job {job_id!r} was aborted {limits.JOB_ATTEMPTS_MAX} times")
@@ -300,10 +285,10 @@ def look(topic: str, job_id: str, timeout: float) -> Steps[JobInfo | None]:
     for attempt in range(limits.JOB_ATTEMPTS_MAX):
         key = key_of(job_name(job_id), attempt)
         if not attempt and _KEY.fullmatch(job_id):
-            last = yield from _read_surely(topic, bytes.fromhex(job_id), job_id, timeout)
+            last = yield from surely(read(topic, bytes.fromhex(job_id), job_id), timeout)
             if last is not None:
                 return last
-        info = yield from _read_surely(topic, key, job_id, timeout)
+        info = yield from surely(read(topic, key, job_id), timeout)
         if info is None:
             break
         last = info

@@ -14,6 +14,7 @@ from dueq.client.aio.job_calls import AsyncJobCalls
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.producer import AsyncProducer
 from dueq.client.aio.read_calls import AsyncReadCalls
+from dueq.client.aio.recurrence_calls import AsyncRecurrenceCalls
 from dueq.client.aio.topic_changes import AsyncTopicChanges
 from dueq.client.arguments import Seconds
 from dueq.client.topics import TopicInfo
@@ -21,7 +22,7 @@ from dueq.client.topics import TopicInfo
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncReadCalls, AsyncJobCalls, AsyncTopicChanges):
+class AsyncClient(AsyncReadCalls, AsyncJobCalls, AsyncTopicChanges, AsyncRecurrenceCalls):
     """A connection to a mesh of brokers. Any loop may use it, and several; use it with `async with`, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a

@@ -4,7 +4,8 @@
     LinkReady, LinkLost, FrameReceived            OpenLink, CloseLink, Send
     Connect, FetchTopics, CreateTopic, …          Completed, Failed
     Browse, EndBrowse
-    Insert, Alter, ActOnJob, Repeat, Abandon
+    Insert, Alter, ActOnJob, ActOnRecurrence
+    Repeat, Abandon
     OpenConsumer, Settle, CloseConsumer           Deliver, Reclaim, LeaseLost, ConsumerFailed
     Close                                         Log
 
@@ -75,6 +76,7 @@ class ClientCore:
             happened.Insert: self._changing.insert,
             happened.Alter: self._changing.alter,
             happened.ActOnJob: self._changing.act_on_job,
+            happened.ActOnRecurrence: self._changing.act_on_recurrence,
             happened.Repeat: self._changing.repeat,
             happened.Abandon: self._on_abandon,
             happened.Settle: self._on_settle,

@@ -16,13 +16,14 @@ from dueq.client.sync.job_calls import JobCalls
 from dueq.client.sync.message import Message
 from dueq.client.sync.producer import Producer
 from dueq.client.sync.read_calls import ReadCalls
+from dueq.client.sync.recurrence_calls import RecurrenceCalls
 from dueq.client.sync.topic_changes import TopicChanges
 from dueq.client.topics import TopicInfo
 
 T = TypeVar("T")
 
 
-class Client(ReadCalls, JobCalls, TopicChanges):
+class Client(ReadCalls, JobCalls, TopicChanges, RecurrenceCalls):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a

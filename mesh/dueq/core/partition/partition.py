@@ -185,7 +185,7 @@ class Partition:
         if refusal is None and request.kind == RecordKind.SETTINGS:
             return self._settings.wait(route, request, now)
         if refusal is None and request.kind == RecordKind.RECURRENCE:
-            refusal = check_recurrence(request, self.topic)
+            refusal = check_recurrence(request, self.topic.name, self.settings)
         if refusal is None:
             refusal = self._proposals.request(route, request, bodies[0] if bodies else b"", now)
         return refusal

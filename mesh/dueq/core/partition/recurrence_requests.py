@@ -7,12 +7,12 @@ from binascii import Error as Base64Error
 from typing import Any, NamedTuple
 
 from dueq.core.partition.requests import Refusal, invalid
-from dueq.core.ports.membership import Topic
 from dueq.core.state.recurrence_table import ACTION, ACTIONS, CREATE, PAYLOAD, UPDATE
 from dueq.errors import InvalidRequest
 from dueq.recurring.checking import check_name, check_payload, check_terms
 from dueq.recurring.terms import packed, terms_of, unpacked
 from dueq_codecs.messages import ChangeRequest, Code
+from dueq_codecs.topic_settings import TopicSettings
 
 
 class Wish(NamedTuple):
@@ -54,7 +54,7 @@ def wish_of(request: ChangeRequest) -> Wish:
     return Wish(request.name, action, terms, payload)
 
 
-def check_recurrence(request: ChangeRequest, topic: Topic) -> Refusal | None:
+def check_recurrence(request: ChangeRequest, topic: str, settings: TopicSettings) -> Refusal | None:
     """Return why a request about a recurrence is refused, or None.
 
     Whether a recurrence fires at all is judged for all of time: a request that is repeated later has the same answer.
@@ -66,6 +66,6 @@ def check_recurrence(request: ChangeRequest, topic: Topic) -> Refusal | None:
             check_terms(terms, terms.start_ms, 0)
     except InvalidRequest as error:
         return invalid(str(error))
-    if too_long := check_payload(wish.payload or b"", topic.name, topic.payload_bytes_max):
+    if too_long := check_payload(wish.payload or b"", topic, settings.payload_bytes_max):
         return Refusal(Code.PAYLOAD_TOO_LARGE, too_long)
     return None

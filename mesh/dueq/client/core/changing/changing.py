@@ -18,7 +18,15 @@ from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context
 from dueq.client.core.links.links import Links
 from dueq.client.core.ports.change import Part
-from dueq.client.core.ports.events import ActOnJob, ActOnPass, Alter, AwaitSettings, Insert, Repeat
+from dueq.client.core.ports.events import (
+    ActOnJob,
+    ActOnPass,
+    ActOnRecurrence,
+    Alter,
+    AwaitSettings,
+    Insert,
+    Repeat,
+)
 from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
@@ -26,11 +34,11 @@ from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
-Event = Insert | Alter | ActOnJob | AwaitSettings | ActOnPass
+Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass
 
 
 class Changing:
-    """Insert, Alter, ActOnJob, AwaitSettings, ActOnPass, Repeat and Abandon."""
+    """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, Repeat and Abandon."""
 
     def __init__(
         self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
@@ -60,6 +68,10 @@ class Changing:
         call = PartsCall(event.call, 0)
         self._await(call, event.deadline_us)
         self._look_up(event, call)
+
+    def act_on_recurrence(self, event: ActOnRecurrence) -> None:
+        """Create, change or delete a recurrence, or have it fire."""
+        self._begin(event, PartsCall(event.call, 1))
 
     def repeat(self, event: Repeat) -> None:
         """Send the failed parts again."""
@@ -123,6 +135,8 @@ class Changing:
             error, parts = None, self._cut_settings(event, call)
         elif isinstance(event, ActOnPass):
             error, parts = None, self._cut_pass(event, call, topic)
+        elif isinstance(event, ActOnRecurrence):
+            error, parts = None, [self._part_of_recurrence(event, call, topic)]
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
             error, parts = None, self._cut_alter(event, call)
         else:
@@ -322,6 +336,19 @@ class Changing:
             )
             for uid in topic.uids
         ]
+
+    def _part_of_recurrence(self, event: ActOnRecurrence, call: PartsCall, topic: Topic) -> Part:
+        """Its home partition is told."""
+        return Part(
+            RecordKind.RECURRENCE,
+            event.topic,
+            topic.uids[home_of(event.name.encode(), topic.home_partitions)],
+            self._context.client_id,
+            1,
+            lambda part: self._part_done(call),
+            name=event.name,
+            document=event.document,
+        )
 
     # -------------------------------------------------------------- moving, cancelling
 

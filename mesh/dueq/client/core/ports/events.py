@@ -234,6 +234,17 @@ class ActOnJob:
 
 
 @dataclass(slots=True)
+class ActOnRecurrence:
+    """Do to a recurrence what `document` says: Completed(PartsCall), whose `outcomes()` has one Outcome."""
+
+    call: int
+    deadline_us: int
+    topic: str
+    name: str
+    document: str
+
+
+@dataclass(slots=True)
 class Alter:
     """Move (with `due`), change (with `rank`) or cancel messages: Completed(PartsCall).
 
@@ -334,6 +345,7 @@ Event = (
     | EndBrowse
     | Insert
     | ActOnJob
+    | ActOnRecurrence
     | Alter
     | Repeat
     | Abandon
