@@ -17,6 +17,7 @@ from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.prepared import PREPARED
 from dueq_chaos.bugs.priority import PRIORITY
+from dueq_chaos.bugs.recurring import RECURRING
 from dueq_chaos.bugs.replication import REPLICATION
 from dueq_chaos.bugs.rules import RULES
 from dueq_chaos.bugs.small import SMALL
@@ -40,6 +41,7 @@ BUGS: Final[dict[str, Bug]] = {
         *PRIORITY,
         *CLIENTS,
         *JOBS,
+        *RECURRING,
         *WAKING,
         *HANDLING,
         *MEMORY,

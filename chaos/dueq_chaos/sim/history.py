@@ -161,6 +161,18 @@ class History:
         if key in self._early_acks:
             message.acked_at_us, message.acked_token = self._early_acks.pop(key)
 
+    def fired(self, key: MessageKey, payload: bytes, due_ms: int, first: int) -> None:
+        """A recurrence has made a message: it is owed, and others may have the same payload."""
+        self.messages[key] = Message(payload, due_ms, first, waived=self._waived.get(key[0], ""))
+        self._open[key] = None
+
+    def taken_back(self, key: MessageKey) -> None:
+        """A recurrence has taken a message back that nobody has been given, nor will be."""
+        message = self.messages[key]
+        message.cancelled_at_us = 0
+        if message.deliveries:
+            self._wrong.append(f"{name_of(key)}: taken back, and was delivered: {message.deliveries[-1]}")
+
     def acked(self, key: MessageKey, at_us: int, token: int = 0) -> None:
         """An ack was confirmed (perhaps before the insert's own answer came, perhaps once more)."""
         message = self.messages.get(key)

@@ -96,6 +96,7 @@ class Invariants:
         mesh.coordinator.changed = self._node_changed
         mesh.coordinator.buried = self._buried
         mesh.history.row_differs = self._row_differs
+        self.ledger.fired, self.ledger.taken_back = mesh.history.fired, mesh.history.taken_back
         mesh.state_after = self.ledger.after
         for node in mesh.nodes.values():
             node.watcher = self

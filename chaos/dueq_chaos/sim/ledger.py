@@ -6,6 +6,7 @@ The common result of all replicas is compared with a naive reference of the rule
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.builds import ANY_LEVEL
+from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.recurrence_course import Course
 from dueq_chaos.sim.twins import deed_differs, state_differs
 from dueq_codecs.frames import encode_record
 from dueq_codecs.records import JobState, Record, RecordKind
@@ -48,6 +51,7 @@ class _Partition:
         self.place = place
         self.reference = self.begin()
         self.naive = Naive(place)
+        self.course = Course()
 
     def begin(self) -> Timeline:
         """Return the state before the first record."""
@@ -55,10 +59,17 @@ class _Partition:
 
 
 class Ledger:
-    """Of all partitions. Records are those that some replica has counted as committed."""
+    """Of all partitions. Records are those that some replica has counted as committed.
+
+    Attributes:
+        fired: told of each new message of a recurrence: key, payload, due and the instant in its id.
+        taken_back: told of each that was taken back.
+    """
 
     def __init__(self) -> None:
         self._partitions: dict[int, _Partition] = {}
+        self.fired: Callable[[MessageKey, bytes, int, int], None] = lambda key, payload, due_ms, first: None
+        self.taken_back: Callable[[MessageKey], None] = lambda key: None
 
     def _of(self, uid: int) -> _Partition:
         found = self._partitions.get(uid)
@@ -143,6 +154,7 @@ class Ledger:
             if record.kind == RecordKind.LEASE:
                 partition.leases[record.sequence] = _grants(record)
             reference.cold(record)
+            partition.course.before(record, naive)
             applied, told = reference.apply(record), naive.apply(record)
             partition.summaries[record.sequence] = _summary(reference)
             partition.level = max(partition.level, record.version)
@@ -158,7 +170,22 @@ class Ledger:
             wrong = deed_differs(record, applied, reference, told, naive)
             if wrong:
                 return f"apply differs from the rules: {wrong}"
+            if wrong := self._recurred(partition, record):
+                return wrong
         return ""
+
+    def _recurred(self, partition: _Partition, record: Record) -> str:
+        """Note what a record has done to messages of recurrences; returns what is wrong with that."""
+        deeds = partition.course.after(record, partition.naive)
+        for key, payload, due_ms, first in deeds.fired:
+            self.fired((partition.uid, key >> 16, key & 0xFFFF), payload, due_ms, first)
+        for key in deeds.taken_back:
+            self.taken_back((partition.uid, key >> 16, key & 0xFFFF))
+        return f"p{partition.uid}, record {record.sequence}: {deeds.wrong}" if deeds.wrong else ""
+
+    def naive(self, uid: int) -> Naive:
+        """The naive reference after every committed record."""
+        return self._of(uid).naive
 
     def rules_differ(self, uid: int) -> str:
         """Compare the whole state after every committed record with that of the naive reference."""

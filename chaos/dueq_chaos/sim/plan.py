@@ -236,6 +236,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         options = replace(options, **wanted)
         steps, at_us = _directed(Random(seed * 0xC2B2AE35 + 5), kind, steps, at_us)
     steps += _jobs(Random(seed * 0x27D4EB2F + 3), at_us)
+    steps += _recurrences(Random(seed * 0x5851F42D + 19), at_us)
     if place not in (_DIRECTED_AT, _SELDOM_AT):
         options, steps = _long_times(Random(seed * 0x165667B1 + 11), options, steps, at_us)
     if turn and place in _CONFIGURED:
@@ -250,7 +251,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     if any(shape.kind == "priority" for shape in options.topology.topics):
         options, steps = _ranked(Random(seed * 0x9E3779B1 + 37), options, steps, at_us)
     if is_drawn(seed) and (mishaps := _mishaps(Random(seed * 0x9E3779B1 + 13))):
-        steps = [step for step in steps if step.kind in {*TRAFFIC, "load job", "backlog"}] + mishaps
+        steps = [step for step in steps if step.kind in {*TRAFFIC, "load job", "backlog", "recur"}] + mishaps
         at_us = max(at_us, mishaps[-1].at_us)
         options = replace(options, limits=())
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
@@ -310,6 +311,16 @@ def _ranked(random: Random, options: Options, steps: list[Step], until_us: int) 
     return options, steps + [
         Step(random.randint(0, until_us), "backlog", random.getrandbits(32))
         for _ in range(random.randint(1, 5))
+    ]
+
+
+def _recurrences(random: Random, until_us: int) -> list[Step]:
+    """Recurrences, in every third seed; from a stream of their own, too."""
+    if random.random() < 0.66:
+        return []
+    return [
+        Step(random.randint(0, until_us), "recur", random.getrandbits(32))
+        for _ in range(random.randint(2, 24))
     ]
 
 

@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from random import Random
 
-from dueq_chaos.sim import jobs, punctuality, scale
+from dueq_chaos.sim import jobs, punctuality, recurring, scale
 from dueq_chaos.sim.coverage import Taken
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
@@ -197,6 +197,8 @@ class Storm:
         workload.bring_near()
         mesh.world.run(5_000_000)
         unreceived = punctuality.unreceived(mesh, self.invariants.ledger, workload.consumers)
+        unreceived += recurring.overdue(mesh, self.invariants.ledger.naive) if whole and mesh.whole() else []
+        workload.end_recurrences()
         workload.calm()
         mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
         early = mesh.history.verdicts(clock_error_us=self._clock_error_us + self._unproved_us)

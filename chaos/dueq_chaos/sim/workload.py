@@ -14,6 +14,7 @@ from dueq_chaos.sim.jobs import LoadingUser
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
 from dueq_chaos.sim.ranks import Ranks
+from dueq_chaos.sim.recurring import RecurringUser
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
@@ -66,6 +67,7 @@ class Workload:
         self._batches = 0
         self._extra_topics: list[str] = []
         self._loader: LoadingUser | None = None
+        self._recurring: RecurringUser | None = None
         self._careless: CarelessUsers | None = None
         self._configuring: ConfiguringUser | None = None
         self._kinds: dict[str, Callable[[Random], None]] = {
@@ -86,6 +88,7 @@ class Workload:
             "add partitions": lambda random: self._configurer().grow(self._topic(random), random),
             "limit rate": lambda random: self._configurer().limit(self._topic(random), random),
             "purge": lambda random: self._configurer().purge(self._topic(random), random),
+            "recur": self._recur,
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,
             "backlog": self._backlog,
@@ -316,6 +319,16 @@ class Workload:
         if self._loader is None:
             self._loader = LoadingUser(self.mesh, TOPIC, self.producer.client.wire, self._ranks_of(TOPIC))
         self._loader.load(random)
+
+    def _recur(self, random: Random) -> None:
+        if self._recurring is None:
+            self._recurring = RecurringUser(self.mesh, TOPIC, self.producer.client.wire)
+        self._recurring.recur(random)
+
+    def end_recurrences(self) -> None:
+        """Have nothing made any more."""
+        if self._recurring is not None:
+            self._recurring.end()
 
     def _alter(self, random: Random) -> None:
         """Move or cancel some messages, untouched ones or not; of a priority topic many get other ranks instead."""

@@ -1,0 +1,108 @@
+"""Planted bugs of recurrences: which ticks have a message, and what is taken back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+RECURRING: Final = (
+    Bug(
+        "pause-leaves-what-was-fired",
+        "A recurrence that is paused, changed or deleted takes nothing back that was fired ahead.",
+        "celery beat: what is in the queue already runs, whatever is done to its schedule",
+        (
+            change(
+                "core.partition.recurrences:_coming",
+                "return [fired for fired in recurrence.fired if fired.first > now_ms]",
+                "return []",
+            ),
+        ),
+        seeds=24,
+        finders=(1,),
+    ),
+    Bug(
+        "tick-fired-again",
+        "A FIRE takes effect whatever tick the recurrence waits for.",
+        "a scheduler that is restarted runs again what its predecessor has run",
+        (
+            change(
+                "core.state.recurrence_table:RecurrenceTable._moves",
+                "if recurrence.next != tick or (due and tick <= recurrence.last):",
+                "if due and tick <= recurrence.last - 5_000:",
+            ),
+        ),
+        seeds=48,
+        finders=(1,),
+    ),
+    Bug(
+        "change-while-it-fires",
+        "A recurrence is changed while a FIRE of it is on its way.",
+        "a lost update: who reads, computes and writes has to know that nobody else does",
+        (
+            change(
+                "core.partition.recurrences:Recurrences.refusal",
+                "if request.name in self._under_way:",
+                "if False:",
+            ),
+        ),
+        seeds=96,
+        finders=(1,),
+    ),
+    Bug(
+        "new-leader-looks-at-none",
+        "Who begins to lead looks at no recurrence before somebody changes one.",
+        "timers that live in the memory of one process",
+        (
+            change(
+                "core.partition.recurrences:Recurrences.begin",
+                "for recurrence in self._table.by_number.values():",
+                "for recurrence in ():",
+            ),
+        ),
+        seeds=24,
+        finders=(1,),
+    ),
+    Bug(
+        "overlap-decided-ahead",
+        "Whether a tick overlaps is decided when it is logged, not when it comes.",
+        "a check long before the use",
+        (
+            change(
+                "core.partition.recurrences:Recurrences._waits_until_ms",
+                'if terms.overlap == "skip" and recurrence.unfinished and recurrence.next > now_ms:',
+                "if False:",
+            ),
+        ),
+        seeds=48,
+        finders=(1,),
+    ),
+    Bug(
+        "unfinished-not-counted",
+        "Messages of a recurrence are counted when they begin, and not when they end.",
+        "a count beside the things counted that drifts from them",
+        (
+            change(
+                "core.state.recurrence_table:RecurrenceTable.count",
+                "recurrence.unfinished += (waiting + leased) * count",
+                "recurrence.unfinished += max(waiting + leased, 0) * count",
+            ),
+        ),
+        seeds=24,
+        finders=(1,),
+    ),
+    Bug(
+        "course-not-saved",
+        "A checkpoint has no row of a recurrence that has fired.",
+        "a cursor that is written when it is made, and never again",
+        (
+            change(
+                "core.state.recurrence_table:RecurrenceTable.fire",
+                "self._changed[recurrence.name] = None",
+                "pass",
+            ),
+        ),
+        seeds=96,
+        finders=(1,),
+    ),
+)

@@ -1,0 +1,151 @@
+"""What must hold of recurrences: one message for each tick, through whatever happens.
+
+The committed records are judged, one after the other. A recurrence that waits has to wait for a tick of its terms, a
+FIRE that brings a message has to move it on to the very next tick, and one that brings none needs a reason. Once
+everything is quiet no tick is overdue (`recurring`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dueq import limits
+from dueq.core.ports.entry import State
+from dueq.recurring.terms import Terms, packed, terms_of
+from dueq.recurring.ticks import due_of, next_tick
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive_recurrences import NaiveRecurrence
+from dueq_codecs.records import Record, RecordKind
+
+
+@dataclass
+class Deeds:
+    """What one record did to messages of recurrences.
+
+    Attributes:
+        fired: key, payload, due and first instant of each new message.
+        taken_back: keys.
+        wrong: what must not have happened; "" when nothing has.
+    """
+
+    fired: list[tuple[int, bytes, int, int]] = field(default_factory=list)
+    taken_back: list[int] = field(default_factory=list)
+    wrong: str = ""
+
+
+class Course:
+    """The recurrences of one partition, as its committed records show them."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[int, int]] = {}  # name -> number, next: before a record
+        self._live: set[int] = set()
+        self._unfinished: set[int] = set()
+
+    def before(self, record: Record, naive: Naive) -> None:
+        """Look at what there is before a record is applied."""
+        if record.kind not in (RecordKind.RECURRENCE, RecordKind.FIRE):
+            return
+        self._before = {name: (each.number, each.next) for name, each in naive.recurrences.by_name.items()}
+        self._live = set(naive.live)
+        self._unfinished = {entry.recurrence for entry in naive.live.values()}
+
+    def after(self, record: Record, naive: Naive) -> Deeds:
+        """Judge what the record has done."""
+        deeds = Deeds()
+        if record.kind == RecordKind.FIRE:
+            for at in range(record.rows):
+                deeds.wrong = deeds.wrong or self._fired(record, at, naive, deeds)
+        elif record.kind == RecordKind.RECURRENCE:
+            deeds.taken_back = sorted(self._live - naive.live.keys())
+            deeds.wrong = self._acted(record, naive)
+        return deeds
+
+    def _fired(self, record: Record, at: int, naive: Naive, deeds: Deeds) -> str:
+        key, tick, due = record.sequence << 16 | at, int(record.tick[at]), int(record.due[at])
+        number, following = int(record.recurrence[at]), int(record.following[at])
+        entry = naive.live.get(key)
+        name, known = next(
+            ((name, each) for name, each in naive.recurrences.by_name.items() if each.number == number),
+            ("", None),
+        )
+        if known is None:
+            return f"{key} is a message of no recurrence" if entry is not None else ""
+        if entry is not None:
+            deeds.fired.append((key, known.payload, entry.due, entry.first))
+        if not tick or self._before[name][1] != tick:
+            return ""  # it belongs to no tick, or has come too late
+        terms = _terms_of(known)
+        wanted = next_tick(terms, known.anchor, tick)
+        if entry is None:
+            if due:
+                return f"{name} waits for {tick}, and has no message for it"
+            return (
+                ""
+                if self._may_skip(record.stamp, known, terms, tick, following)
+                else (f"{name} skips {tick}, up to {following}, at {record.stamp}, for no reason")
+            )
+        if following != wanted:
+            return f"{name} goes on to {following} after {tick}, and its next tick is {wanted}"
+        if due != due_of(terms, name, tick):
+            return f"the message of {name} for {tick} is due at {due}"
+        if terms.overlap == "skip" and number in self._unfinished:
+            return f"{name} has a message for {tick}, and an unfinished one"
+        return ""
+
+    def _may_skip(self, stamp: int, known: NaiveRecurrence, terms: Terms, tick: int, following: int) -> bool:
+        after_tick = next_tick(terms, known.anchor, tick)
+        if following == after_tick and terms.overlap == "skip" and known.number in self._unfinished:
+            return True
+        if tick <= known.last:
+            return following == next_tick(terms, known.anchor, known.last)
+        missed_ms = stamp - limits.MISSED_AFTER_MS
+        if tick > missed_ms:
+            return False
+        # No tick is skipped that is one of the latest so many of those that were missed, or was not missed.
+        left_ms = following or limits.DUE_MS_MAX
+        for _ in range(terms.missed):
+            if not left_ms or left_ms > missed_ms:
+                return False
+            left_ms = next_tick(terms, known.anchor, left_ms)
+        return bool(terms.missed) or following == next_tick(
+            terms, known.anchor, following - 1 if following else tick
+        )
+
+    def _acted(self, record: Record, naive: Naive) -> str:
+        """What waits now waits for the very next tick; and nothing is left of what was to come, if it was to go."""
+        known = naive.recurrences.by_name.get(record.name)
+        number, waited_for = self._before.get(record.name, (0, 0))
+        if known is None:
+            return _left(naive, number, record) if number else ""
+        if known.paused and known.next:
+            return f"{record.name} is paused, and waits for {known.next}"
+        if not known.paused and known.next != waited_for and (wrong := self._waits_wrongly(record, known)):
+            return wrong
+        takes_back = known.number == number and '"action":"resume"' not in record.document
+        return _left(naive, number, record) if takes_back and "create" not in record.document else ""
+
+    @staticmethod
+    def _waits_wrongly(record: Record, known: NaiveRecurrence) -> str:
+        terms = _terms_of(known)
+        soonest = next_tick(terms, known.anchor, max(record.stamp, known.last))
+        if not known.next:
+            return f"{record.name} waits for nothing, and {soonest} comes" if soonest else ""
+        if next_tick(terms, known.anchor, known.next - 1) != known.next:
+            return f"{record.name} waits for {known.next}, which is no tick"
+        if soonest and known.next > soonest:
+            return f"{record.name} waits for {known.next}, and {soonest} comes before"
+        return ""
+
+
+def _left(naive: Naive, number: int, record: Record) -> str:
+    """Nothing that was to come waits any more; what a consumer has been given may be on its way."""
+    if '"action":"trigger"' in record.document:
+        return ""
+    for key, entry in naive.live.items():
+        if entry.recurrence == number and entry.state == State.WAITING and entry.first > record.stamp:
+            return f"{record.name}: {record.document}, and message {key} of it is still to come"
+    return ""
+
+
+def _terms_of(known: NaiveRecurrence) -> Terms:
+    return terms_of(packed(known.terms))
