@@ -5,6 +5,7 @@ The SDK would follow leaders, repeat and drop by itself; a scenario must be able
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
@@ -252,6 +253,12 @@ class Hand:
         """Commit, abort or cancel a job in one partition, one attempt."""
         change = self._change(RecordKind.JOB, uid, "")
         change.job, change.job_until, change.job_action = job, until, action
+        return self._ask(broker, change, [], [], 0)
+
+    def recur(self, broker: str, name: str, **document: Any) -> Request:
+        """Do to a recurrence of the first partition what the document says, one attempt."""
+        change = self._change(RecordKind.RECURRENCE, 0, "")
+        change.name, change.document = name, json.dumps(document)
         return self._ask(broker, change, [], [], 0)
 
     def settle(

@@ -183,10 +183,6 @@ class Ledger:
             self.taken_back((partition.uid, key >> 16, key & 0xFFFF))
         return f"p{partition.uid}, record {record.sequence}: {deeds.wrong}" if deeds.wrong else ""
 
-    def naive(self, uid: int) -> Naive:
-        """The naive reference after every committed record."""
-        return self._of(uid).naive
-
     def rules_differ(self, uid: int) -> str:
         """Compare the whole state after every committed record with that of the naive reference."""
         partition = self._of(uid)
