@@ -35,10 +35,6 @@ def request_digest(request: ChangeRequest) -> int:
     columns += [request.due, request.size, request.crc, request.amount_ms]
     if request.job or request.keyed:
         parts.append(_JOB.pack(request.job, request.job_until, request.job_action, request.keyed))
-    for text in (request.name, request.document):
-        if text:
-            data = text.encode()
-            parts += [_LENGTH.pack(len(data)), data]
     if len(request.rank):
         parts.append(b"rank" + request.rank.tobytes())
     if len(request.group):

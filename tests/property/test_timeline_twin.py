@@ -123,6 +123,7 @@ class World:
         self.rng = random.Random(seed)
         self.hot_rows_max = hot_rows_max
         self.limits = limits
+        self.recurs = seed % 3 == 0
         self.strange = strange  # how often jobs, forged ids and repeated requests come, of the usual
         self.disk = Disk()
         self.twin = Naive(PLACE, limits)
@@ -154,7 +155,8 @@ class World:
     def make(self) -> Record:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
-        newer = [3, 1, 2 * self.strange, 6 * self.strange, 2] if self.level >= LEVEL_OF_KINDS else [0] * 5
+        often = self.strange * self.recurs
+        newer = [3, 1, 3 * often, 9 * often, 2] if self.level >= LEVEL_OF_KINDS else [0] * 5
         kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *newer])[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
             self.level = LEVEL_OF_KINDS

@@ -439,6 +439,8 @@ class Naive:
     def _withdraw(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
         if entry is None or (record.kind not in CANCELLING and self.state_of(entry) in ENDED):
             return Outcome.NOT_FOUND
+        if record.kind == RecordKind.RECURRENCE and entry.attempt != (entry.state == State.LEASED):
+            return Outcome.NOT_FOUND  # it was delivered once
         if entry.state == State.LEASED:
             token = int(record.token[at])
             if not token or entry.token != token:

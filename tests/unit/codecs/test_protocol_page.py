@@ -103,8 +103,6 @@ def test_columns_of_an_operation(row: Row) -> None:
     kind = records.RecordKind[row["operation"]]
     said = re.findall(r"`(\w+)`", row["columns of *n* items"])
     job = {"job": bytes(16), "job_action": records.JobAction.COMMIT} if kind == kind.JOB else {}
-    if kind == kind.RECURRENCE:
-        job = {"name": "n", "document": "{}"}
 
     def fault(*columns: str) -> str | None:
         types = {

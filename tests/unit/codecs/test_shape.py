@@ -32,12 +32,12 @@ def test_the_lengths_of_few_rows_are_right_where_the_rules_say_so(
 ) -> None:
     rng = random.Random(kind)
     job = {"job": bytes(16) if kind in JOBS else b"", "job_action": JobAction(kind == RecordKind.JOB)}
-    job["document"] = "{}" if kind in (RecordKind.SETTINGS, RecordKind.PASS) else ""
-    job["name"] = "p" if kind == RecordKind.PASS else ""
-    texts = {"name": "n", "document": "{}"} if kind == RecordKind.RECURRENCE else {}
+    named = (RecordKind.PASS, RecordKind.RECURRENCE)
+    job["document"] = "{}" if kind in (RecordKind.SETTINGS, *named) else ""
+    job["name"] = "p" if kind in named else ""
     owners: list[Record | ChangeRequest] = []
     for _ in range(600):
-        record = Record(kind, 1, 1, 1, 1, **random_columns(kind, shape.RECORD_COLUMNS, rng), **job, **texts)  # type: ignore[arg-type]
+        record = Record(kind, 1, 1, 1, 1, **random_columns(kind, shape.RECORD_COLUMNS, rng), **job)  # type: ignore[arg-type]
         if kind == RecordKind.LEASE:
             record.consumers = (bytes(16),) * rng.randint(0, 1)
             record.lease_ms = np.zeros(len(record.consumers), np.uint64)
@@ -45,7 +45,7 @@ def test_the_lengths_of_few_rows_are_right_where_the_rules_say_so(
             record.requests = (RequestRef(bytes(16), 1, 1, rng.choice([1, record.rows])),)
         owners.append(record)
         columns = random_columns(kind, shape.REQUEST_COLUMNS, rng)
-        owners.append(ChangeRequest(1, kind, "t", 1, bytes(16), 1, 0, **columns, **job, **texts))  # type: ignore[arg-type]
+        owners.append(ChangeRequest(1, kind, "t", 1, bytes(16), 1, 0, **columns, **job))  # type: ignore[arg-type]
     found = [fault_of(owner) for owner in owners]
     monkeypatch.setattr(shape, "_RIGHT_RECORDS", {})
     monkeypatch.setattr(shape, "_RIGHT_REQUESTS", {})

@@ -198,11 +198,13 @@ class LiveMessages:
             self._finish(slots[ended], gone)
 
     def _withdraw(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
-        """MOVE, CANCEL or CHANGE; RECURRENCE, which cancels."""
+        """MOVE, CANCEL or CHANGE; RECURRENCE, which cancels what was never delivered."""
         state = rows["state"]
         same = rows["first"] == record.first[at]
         if record.kind not in _CANCELLING and (ended := self.jobs.ended(rows)) is not None:
             same &= ~ended
+        if record.kind == RecordKind.RECURRENCE:  # nobody may ever have been given it
+            same &= rows["attempt"] == (state == State.LEASED)
         waiting = same & (state == State.WAITING)
         if _all(waiting):
             self._stop_waiting(rows)
