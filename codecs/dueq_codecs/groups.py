@@ -41,43 +41,50 @@ class GroupSettings:
 
     def encode(self) -> str:
         """Return the settings as JSON; equal ones have equal bytes."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        return encode_group_changes(asdict(self))
 
 
 AS_CREATED: Final = GroupSettings()
+_LIMITS: Final = {"weight": (1, WEIGHT_MAX), "max_unacked": (0, UNACKED_MAX)}
 
 
-def group_settings_of(found: Mapping[str, Any]) -> GroupSettings:
-    """Return checked settings; what is missing is as in a new group.
+def check_group_changes(changes: Mapping[str, Any]) -> None:
+    """Check what is to be set for a group.
 
     Raises:
-        GroupRefused: a name is not known, or a value is outside its limits.
+        GroupRefused: a name is not known, or a value is outside its limits; or nothing is set.
     """
-    limits = {"weight": (1, WEIGHT_MAX), "max_unacked": (0, UNACKED_MAX)}
-    for name, value in found.items():
+    if not changes:
+        raise GroupRefused(f"nothing is set: a group has {', '.join(_LIMITS)}, paused")
+    for name, value in changes.items():
         if name == "paused":
             if type(value) is not bool:
                 raise GroupRefused(f"paused is true or false, not {value!r:.80}")
-        elif name not in limits:
-            raise GroupRefused(f"a group has no setting {name!r:.80}; it has weight, max_unacked, paused")
-        elif type(value) is not int or not limits[name][0] <= value <= limits[name][1]:
-            raise GroupRefused(f"{name} is {limits[name][0]} to {limits[name][1]}, not {value!r:.80}")
-    return GroupSettings(**found)
+        elif name not in _LIMITS:
+            raise GroupRefused(f"a group has no setting {name!r:.80}; it has {', '.join(_LIMITS)}, paused")
+        elif type(value) is not int or not _LIMITS[name][0] <= value <= _LIMITS[name][1]:
+            raise GroupRefused(f"{name} is {_LIMITS[name][0]} to {_LIMITS[name][1]}, not {value!r:.80}")
 
 
-def decode_group_settings(document: str) -> GroupSettings:
-    """Return the settings of a document.
+def encode_group_changes(changes: Mapping[str, Any]) -> str:
+    """Return changes as JSON; equal ones have equal bytes."""
+    return json.dumps(dict(changes), sort_keys=True, separators=(",", ":"))
+
+
+def decode_group_changes(document: str) -> dict[str, Any]:
+    """Return what a document sets for a group.
 
     Raises:
         GroupRefused: it is no such document.
     """
     try:
         found = json.loads(document)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise GroupRefused(f"settings of a group are JSON, not {document[:200]!r}: {error}") from error
     if not isinstance(found, dict):
         raise GroupRefused(f"settings of a group are a JSON object, not {document[:200]!r}")
-    return group_settings_of(found)
+    check_group_changes(found)
+    return found
 
 
 def check_group(name: str) -> None:

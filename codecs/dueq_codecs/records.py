@@ -23,6 +23,7 @@ Which columns a kind has (n rows; every other column is empty):
     FIRE      due, size, crc, recurrence, tick, following
     BARRIER   -                                  (a new leader's first record; raises the level to its version)
     PASS      - (one row)                        (begins, ends or stops the pass `name`; level 2)
+    GROUP     - (one row)                        (`document` is set for the group `name`; level 2)
     SETTINGS  - (one row)                        (the topic's settings are those of `document`; level 2)
 
 A FIRE moves recurrences on, and its rows are new messages, but for those that are due at 0: their ticks are skipped.
@@ -75,6 +76,7 @@ class RecordKind(IntEnum):
     REVEAL = 12
     CHANGE = 13
     SETTINGS = 14
+    GROUP = 15
     RECURRENCE = 16
     FIRE = 17
     PASS = 18
@@ -122,7 +124,9 @@ class Outcome(IntEnum):
     """A recurrence of this name exists already."""
 
 
-ONE_ROW: Final = frozenset((RecordKind.JOB, RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE))
+ONE_ROW: Final = frozenset(
+    (RecordKind.JOB, RecordKind.SETTINGS, RecordKind.GROUP, RecordKind.PASS, RecordKind.RECURRENCE)
+)
 """Kinds of one row, whatever columns they have."""
 
 
@@ -187,9 +191,9 @@ class Record:
     """INSERT: names of groups; the empty one is that of messages without a group."""
     name: str = ""
     """PASS, and CANCEL by the leader: the pass that it belongs to. RECURRENCE, and FIRE at a client's request: the
-    recurrence."""
+    recurrence. GROUP: the group."""
     document: str = ""
-    """SETTINGS: JSON in canonical form. PASS and RECURRENCE: JSON, what is done."""
+    """SETTINGS: JSON in canonical form. PASS and RECURRENCE: JSON, what is done. GROUP: JSON, what is set."""
     recurrence: U64 = field(default_factory=lambda: NO_U64)
     """FIRE: the number of a recurrence per row."""
     tick: U64 = field(default_factory=lambda: NO_U64)

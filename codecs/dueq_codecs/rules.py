@@ -29,7 +29,8 @@ def batch_key(change: _Change) -> tuple[object, ...]:
 
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
-    newer = len(change.rank) or len(change.group) or change.kind in (RecordKind.PASS, RecordKind.RECURRENCE)
+    new_kinds = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
+    newer = len(change.rank) or len(change.group) or change.kind in new_kinds
     return LEVEL_OF_KINDS if newer else 1
 
 

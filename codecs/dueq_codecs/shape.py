@@ -59,6 +59,7 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.FIRE: ("due", "size", "crc", "recurrence", "tick", "following"),
     RecordKind.REVEAL: ("first", "target_sequence", "target_row"),
     RecordKind.SETTINGS: (),
+    RecordKind.GROUP: (),
     RecordKind.PASS: (),
 }
 REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE)
@@ -72,8 +73,8 @@ _BY_BROKERS_ONLY: Final = (
 )
 _JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
 _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
-_WITH_NAME: Final = (RecordKind.PASS, RecordKind.RECURRENCE)
-_WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE)
+_WITH_NAME: Final = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
+_WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 
 
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:

@@ -95,6 +95,10 @@ def records() -> dict[str, Record]:
         ),
         "record_move": _record(kind.MOVE, 2, **_targets(0), due=u64(AT + 9, AT + 8)),
         "record_insert_ranks": _record(kind.INSERT, 3, **_insert(), rank=u16(0, 7, 65_535)),
+        "record_insert_groups": _record(
+            kind.INSERT, 3, **_insert(), group=u16(1, 0, 1), groups=("acme.reports", "")
+        ),
+        "record_group": _record(kind.GROUP, 1, name="acme", document='{"max_unacked":50,"weight":10}'),
         "record_change": _record(kind.CHANGE, 2, **_targets(0), rank=u16(3, 65_535)),
         "record_recurrence": _record(
             kind.RECURRENCE,
@@ -241,6 +245,7 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
             dataclasses.replace(_change(kind.MOVE, **_targets(), due=u64(AT + 9, AT + 8)), token=u64()),
             [],
         ),
+        "change_group": (_change(kind.GROUP, name="acme", document='{"paused":true}'), []),
         "change_cancel": (_change(kind.CANCEL, **_targets(0)), []),
         "change_ack": (_change(kind.ACK, **_targets()), []),
         "change_ack_patient": (_change(kind.ACK, **_targets(), patient=True), []),

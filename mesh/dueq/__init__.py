@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncMessage, AsyncProducer
     from dueq.client.aio.passes import AsyncPass
     from dueq.client.browsing import BrowsePage, ScheduledMessage
+    from dueq.client.groups import GroupInfo
     from dueq.client.jobs import Job, JobInfo
     from dueq.client.passes import Progress
     from dueq.client.recurrences import RecurrenceInfo
@@ -71,6 +72,7 @@ _HOMES = {
     "dueq.client.sync.passes": ("Pass",),
     "dueq.client.passes": ("Progress",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
+    "dueq.client.groups": ("GroupInfo",),
     "dueq.client.jobs": ("Job", "JobInfo"),
     "dueq.client.recurrences": ("RecurrenceInfo",),
     "dueq.client.statistics": ("StatisticsRow",),
@@ -125,6 +127,7 @@ __all__ = [
     "Disconnected",
     "DiskFull",
     "DueqError",
+    "GroupInfo",
     "InvalidRequest",
     "Job",
     "JobEnded",

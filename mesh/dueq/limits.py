@@ -35,6 +35,9 @@ DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000
 RANK_MAX: Final = (1 << 16) - 1
 """Largest rank of a message; the smallest is 0, and comes first."""
 
+GROUPS_MAX: Final = 250_000
+"""Groups of one partition that have messages or settings: all of them are in memory."""
+
 # Ids
 UID_MAX: Final = (1 << 24) - 1
 """Largest number of a partition; none is used again."""

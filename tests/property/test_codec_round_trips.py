@@ -46,6 +46,7 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.REVEAL: {"first": "u8", "target_sequence": "u8", "target_row": "u2"},
     RecordKind.SETTINGS: {},
     RecordKind.PASS: {},
+    RecordKind.GROUP: {},
     RecordKind.RECURRENCE: {},
     RecordKind.FIRE: {
         "due": "u8",
@@ -121,7 +122,7 @@ def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
         return {"name": draw(text), "document": draw(text)}
     if kind == RecordKind.SETTINGS:
         return {"document": draw(st.text(min_size=1, max_size=12))}
-    if kind == RecordKind.RECURRENCE:
+    if kind in (RecordKind.RECURRENCE, RecordKind.GROUP):
         return {"name": draw(texts.filter(bool)), "document": draw(texts.filter(bool))}
     if kind == RecordKind.INSERT and draw(st.booleans()):
         return {"job": draw(ids), "job_until": draw(u64), "keyed": draw(st.booleans())}

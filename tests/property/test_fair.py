@@ -59,6 +59,18 @@ class FairMesh(Mesh):
             self.waiting[key] = rank, wait_at, wait_at
         self.apply(record)
 
+    def set_group(self) -> None:
+        """Through the log; what is set does not change what comes first in a group."""
+        record = Record(RecordKind.GROUP, UID, 0, 0, 0)
+        record.name = self.random.choice(GROUPS[1:])
+        record.document = f'{{"weight":{self.random.randint(1, 3)}}}'
+        self.apply(record)
+
+    def cancel(self) -> None:
+        super().cancel()
+        if self.random.random() < 0.5:
+            self.set_group()
+
     def ready_of(self, group: str) -> list[tuple[int, int, int]]:
         return [place for place in self.ready() if self.group[place[2]] == group]
 

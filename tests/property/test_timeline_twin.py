@@ -156,7 +156,7 @@ class World:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
         often = self.strange * self.recurs
-        newer = [3, 1, 3 * often, 9 * often, 2] if self.level >= LEVEL_OF_KINDS else [0] * 5
+        newer = [3, 1, 1, 3 * often, 9 * often, 2] if self.level >= LEVEL_OF_KINDS else [0] * 6
         kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *newer])[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
             self.level = LEVEL_OF_KINDS
@@ -183,6 +183,9 @@ class World:
             record.document = TopicSettings(rng.randrange(1, 9), horizon_ms=rng.randrange(9)).encode()
         elif kind == RecordKind.PASS:
             record.name, record.document = rng.choice(PASSES), rng.choice(ACTS)
+        elif kind == RecordKind.GROUP:
+            record.name = rng.choice(["a", "a.b", "d"])
+            record.document = rng.choice(['{"weight":3}', '{"weight":1,"paused":false}', '{"paused":true}'])
         elif kind == RecordKind.RECURRENCE:
             self.recur(record)
         elif kind == RecordKind.FIRE:

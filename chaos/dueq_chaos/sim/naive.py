@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 from dueq import limits
@@ -129,8 +129,9 @@ class Naive:
         ended: keys of those that ended, and of rows that never took effect, each once.
         jobs: what is known of jobs, by key and by number.
         given: numbers of jobs that were given out.
-        groups: the number of each group that has messages, by name.
+        groups: the number of each group that has messages or settings, by name.
         groups_given: numbers of groups that were given out.
+        group_settings: what is set for groups, by name.
         settings: the topic's, as the newest document that came.
         passes: by name.
         recurrences: what is known of recurrences.
@@ -148,6 +149,7 @@ class Naive:
         self.given = 0
         self.groups: dict[str, int] = {}
         self.groups_given = 0
+        self.group_settings: dict[str, dict[str, Any]] = {}
         self.recurrences = NaiveRecurrences()
         self.stamp = self.age = self.applied = 0
         self.settings = ""
@@ -210,7 +212,11 @@ class Naive:
 
     def _forget_groups(self) -> None:
         held = {entry.group for entry in self.live.values()} if self.groups else set()
-        self.groups = {name: number for name, number in self.groups.items() if number in held}
+        self.groups = {
+            name: number
+            for name, number in self.groups.items()
+            if number in held or name in self.group_settings
+        }
 
     def _number_groups(self, record: Record, verdicts: list[tuple[RequestRef, Verdict]]) -> None:
         """Groups with a row that takes effect get a number, in the order in which the record names them."""
@@ -219,10 +225,20 @@ class Naive:
         fresh = [verdict[2] for request, verdict in verdicts for _ in range(request.rows)]
         used = {place for at, place in enumerate(record.group.tolist()) if not fresh or fresh[at]}
         for place in sorted(used):
-            name = record.groups[place]
-            if name and name not in self.groups:
-                self.groups_given += 1
-                self.groups[name] = self.groups_given
+            self._number_group(record.groups[place])
+
+    def _number_group(self, name: str) -> None:
+        if name and name not in self.groups:
+            self.groups_given += 1
+            self.groups[name] = self.groups_given
+
+    def _set_group(self, record: Record) -> Outcome:
+        self._number_group(record.name)
+        settings = self.group_settings.pop(record.name, {}) | json.loads(record.document)
+        usual = {"weight": 1, "max_unacked": 0, "paused": False}
+        if any(usual[name] != value for name, value in settings.items()):
+            self.group_settings[record.name] = settings
+        return Outcome.DONE
 
     # ---------------------------------------------------------------- jobs
 
@@ -345,6 +361,8 @@ class Naive:
         kind = record.kind
         if kind == RecordKind.JOB:
             return self._act(record, told)
+        if kind == RecordKind.GROUP:
+            return self._set_group(record)
         if kind == RecordKind.SETTINGS:
             return self._configure(record)
         if kind == RecordKind.PASS:

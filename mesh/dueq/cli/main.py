@@ -28,6 +28,7 @@ _COMMANDS = {
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "browse": ("dueq.cli.browse:browse", "Show waiting messages without touching them."),
     "job": ("dueq.cli.job:job", "List, show and cancel messages that were loaded together."),
+    "group": ("dueq.cli.groups:group", "Set weights and limits for groups, and list them."),
     "cron": ("dueq.cli.cron:cron", "Create, show, change and delete recurrences."),
     "campaign": ("dueq.cli.campaign:campaign", "Plan, load and take back campaigns, by Spark."),
     "forecast": ("dueq.cli.forecast:forecast", "Show how many messages fall due, second by second."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
+from dueq.client.partition_views import newest_views
 from dueq.client.steps import surely
 from dueq.errors import (
     InvalidRequest,
-    NotLeader,
     OutcomeUnknown,
     PayloadTooLarge,
     RecurrenceExists,
@@ -215,7 +214,7 @@ def look(topic: str, name: str, timeout: float) -> Steps[RecurrenceInfo | None]:
     def finish(found: Inspection) -> RecurrenceInfo | None:
         info = found.metadata.topics[0]
         home = info.partitions[home_of(name.encode(), info.home_partitions or len(info.partitions))].uid
-        view = _newest(found, topic, {home})[home]
+        view = newest_views(found, topic, {home})[home]
         return next((_info(topic, shown) for shown in view["recurrences"]), None)
 
     reading = Call(lambda call, at: events.Inspect(call, at, f"recurrence {name}", topic), finish)
@@ -235,7 +234,7 @@ def page(topic: str, after: str, timeout: float) -> Steps[Page]:
 
     def finish(found: Inspection) -> Page:
         placement = {partition.uid for partition in found.metadata.topics[0].partitions}
-        views = _newest(found, topic, placement).values()
+        views = newest_views(found, topic, placement).values()
         shown = sorted(
             (each for view in views for each in view["recurrences"]), key=lambda each: each["name"]
         )
@@ -247,23 +246,6 @@ def page(topic: str, after: str, timeout: float) -> Steps[Page]:
     return surely(
         Call(lambda call, at: events.Inspect(call, at, f"recurrences {after}", topic), finish), timeout
     )
-
-
-def _newest(found: Inspection, topic: str, wanted: set[int]) -> dict[int, dict[str, Any]]:
-    """Return the newest view of each of these partitions.
-
-    Raises:
-        NotLeader: one of them has no leader just now.
-    """
-    newest: dict[int, dict[str, Any]] = {}
-    for _, text in sorted(found.documents.items()):
-        for view in json.loads(text)["partitions"]:
-            known = newest.get(view["uid"])
-            if known is None or (view["epoch"], view["sequence"]) > (known["epoch"], known["sequence"]):
-                newest[view["uid"]] = view
-    if missing := wanted - newest.keys():
-        raise NotLeader(f"partition {min(missing)} of {topic!r} has no leader just now")
-    return {uid: newest[uid] for uid in wanted}
 
 
 def _info(topic: str, shown: dict[str, Any]) -> RecurrenceInfo:

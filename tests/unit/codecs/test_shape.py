@@ -32,7 +32,7 @@ def test_the_lengths_of_few_rows_are_right_where_the_rules_say_so(
 ) -> None:
     rng = random.Random(kind)
     job = {"job": bytes(16) if kind in JOBS else b"", "job_action": JobAction(kind == RecordKind.JOB)}
-    named = (RecordKind.PASS, RecordKind.RECURRENCE)
+    named = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
     job["document"] = "{}" if kind in (RecordKind.SETTINGS, *named) else ""
     job["name"] = "p" if kind in named else ""
     owners: list[Record | ChangeRequest] = []

@@ -10,6 +10,7 @@ from dueq import limits
 from dueq.client import arguments, calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.consumer import AsyncConsumer
+from dueq.client.aio.group_calls import AsyncGroupCalls
 from dueq.client.aio.job_calls import AsyncJobCalls
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.producer import AsyncProducer
@@ -22,7 +23,7 @@ from dueq.client.topics import TopicInfo
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncReadCalls, AsyncJobCalls, AsyncTopicChanges, AsyncRecurrenceCalls):
+class AsyncClient(AsyncReadCalls, AsyncJobCalls, AsyncTopicChanges, AsyncRecurrenceCalls, AsyncGroupCalls):
     """A connection to a mesh of brokers. Any loop may use it, and several; use it with `async with`, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a

@@ -76,6 +76,7 @@ class ClientCore:
             happened.Insert: self._changing.insert,
             happened.Alter: self._changing.alter,
             happened.ActOnJob: self._changing.act_on_job,
+            happened.SetGroup: self._changing.set_group,
             happened.ActOnRecurrence: self._changing.act_on_recurrence,
             happened.Repeat: self._changing.repeat,
             happened.Abandon: self._on_abandon,

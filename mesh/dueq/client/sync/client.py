@@ -12,6 +12,7 @@ from dueq.client import arguments, calls
 from dueq.client.arguments import Seconds
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.consumer import Consumer
+from dueq.client.sync.group_calls import GroupCalls
 from dueq.client.sync.job_calls import JobCalls
 from dueq.client.sync.message import Message
 from dueq.client.sync.producer import Producer
@@ -23,7 +24,7 @@ from dueq.client.topics import TopicInfo
 T = TypeVar("T")
 
 
-class Client(ReadCalls, JobCalls, TopicChanges, RecurrenceCalls):
+class Client(ReadCalls, JobCalls, TopicChanges, RecurrenceCalls, GroupCalls):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a

@@ -240,7 +240,7 @@ class Clients:
             return
         document = self._status.document(request, now)
         if document is None:
-            names = "status, describe, forecast, statistics, jobs, pass, recurrences"
+            names = "status, describe, forecast, statistics, jobs, pass, recurrences, groups"
             text = f"{request.what!r} cannot be inspected; there are {names}"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:

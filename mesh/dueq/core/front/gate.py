@@ -42,7 +42,9 @@ class Operation(StrEnum):
     SCHEDULE = "schedule"
     """Insert messages, and upload long payloads for them."""
     CHANGE = "change"
-    """Move or cancel messages."""
+    """Move or cancel messages, or change their ranks."""
+    SET_GROUP = "set group"
+    """Set the weight or the limits of a group, or pause it."""
     LOAD = "load"
     """Commit, abort or cancel a job."""
     RECUR = "recur"
@@ -88,6 +90,8 @@ _CHANGES = {
     RecordKind.INSERT: Operation.SCHEDULE,
     RecordKind.MOVE: Operation.CHANGE,
     RecordKind.CANCEL: Operation.CHANGE,
+    RecordKind.CHANGE: Operation.CHANGE,
+    RecordKind.GROUP: Operation.SET_GROUP,
     RecordKind.JOB: Operation.LOAD,
     RecordKind.SETTINGS: Operation.UPDATE_TOPIC,
     RecordKind.PASS: Operation.PURGE,

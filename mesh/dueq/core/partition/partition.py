@@ -45,6 +45,7 @@ from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import SnapshotService
 from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied
+from dueq.core.state.group_table import Group
 from dueq.core.state.job import Job
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import Pass
@@ -202,6 +203,15 @@ class Partition:
     def pass_named(self, name: str) -> Pass | None:
         """Return what is known of a pass here; None: nothing."""
         return self.timeline.passes.by_name.get(name)
+
+    def full_of_groups(self, more: int) -> int:
+        """Return how many groups there are where `more` would be too many; 0 while there is room."""
+        known = len(self.timeline.groups.by_name)
+        return known if more and known + more > limits.GROUPS_MAX else 0
+
+    def groups_after(self, after: str, limit: int) -> list[Group]:
+        """Return the next groups by name."""
+        return self.timeline.groups.after(after, limit)
 
     def full_of_jobs(self, job: bytes) -> int:
         """Return how many jobs are known here where this one would be one too many; 0 while there is room."""

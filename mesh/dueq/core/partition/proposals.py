@@ -42,6 +42,7 @@ _OPERATIONS = {
     RecordKind.RELEASE: "release",
     RecordKind.JOB: "job",
     RecordKind.PASS: "pass",
+    RecordKind.GROUP: "group",
     RecordKind.RECURRENCE: "recurrence",
     RecordKind.FIRE: "trigger",
 }
@@ -70,6 +71,10 @@ class ProposingPartition(EndOfTurn, Protocol):
 
     def full_of_passes(self, name: str) -> bool:
         """Return whether this pass would be one too many."""
+        ...
+
+    def full_of_groups(self, more: int) -> int:
+        """Return how many groups there are where `more` would be too many; 0 while there is room."""
         ...
 
     def full_of_jobs(self, job: bytes) -> int:
@@ -151,6 +156,10 @@ class Proposals:
                 f"partition {self._uid} is of feature level {self._partition.level}, this needs {wanted}: some replica"
                 " runs an older version",
                 1000,
+            )
+        if full := self._partition.full_of_groups(len(request.groups) or request.kind == RecordKind.GROUP):
+            return Refusal(
+                Code.BUSY, f"partition {self._uid} has {full} groups, and may have {limits.GROUPS_MAX}", 1000
             )
         if request.job and (known := self._partition.full_of_jobs(request.job)):
             return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)

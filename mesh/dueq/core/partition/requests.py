@@ -16,7 +16,7 @@ from dueq.core.ports.membership import Topic
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import fault_of_pass
 from dueq.instant import Now
-from dueq_codecs.groups import GroupRefused, check_group
+from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
 from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.records import RecordKind
@@ -35,6 +35,7 @@ CHANGES = frozenset(
         RecordKind.RELEASE,
         RecordKind.JOB,
         RecordKind.SETTINGS,
+        RecordKind.GROUP,
         RecordKind.PASS,
         RecordKind.RECURRENCE,
     }
@@ -85,7 +86,8 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
             f"topic {topic.name!r} has got more partitions: a job's home is one of the first {topic.home_partitions}, "
             f"not of {request.home_partitions or len(topic.partitions)}; use a client of this version"
         )
-    return _check_groups(request, topic) if len(request.group) else None
+    sets = request.kind == RecordKind.GROUP
+    return _check_groups(request, topic) if sets or len(request.group) else None
 
 
 def _check_groups(request: ChangeRequest, topic: Topic) -> Refusal | None:
@@ -94,8 +96,10 @@ def _check_groups(request: ChangeRequest, topic: Topic) -> Refusal | None:
     if len(set(request.groups)) < len(request.groups):
         return invalid("a request names each of its groups once")
     try:
-        for name in request.groups:
+        for name in (*request.groups, request.name):
             check_group(name)
+        if request.kind == RecordKind.GROUP:
+            decode_group_changes(request.document)
     except GroupRefused as refused:
         return invalid(str(refused))
     return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from heapq import nsmallest
 from struct import Struct
 from typing import Final
 
@@ -17,9 +18,11 @@ import numpy as np
 
 from dueq.core.ports.entry import Entries, is_wide
 from dueq.core.ports.tables import TableRow
+from dueq.core.state.applied import Applied
+from dueq.core.state.side_table import Messages
 from dueq.errors import UnknownVersion, invariant
-from dueq_codecs.groups import GroupSettings, decode_group_settings
-from dueq_codecs.records import U32
+from dueq_codecs.groups import AS_CREATED, GroupSettings, decode_group_changes
+from dueq_codecs.records import U8, U32, Record
 
 _HEAD: Final = Struct("<BQH")
 _ROW_VERSION: Final = 1
@@ -57,7 +60,7 @@ def _unpack(key: bytes, value: bytes) -> Group:
     if version != _ROW_VERSION:
         raise UnknownVersion(f"a group of version {version}; this build knows {_ROW_VERSION}")
     end = _HEAD.size + length
-    settings = decode_group_settings(value[end:].decode()) if len(value) > end else None
+    settings = GroupSettings(**decode_group_changes(value[end:].decode())) if len(value) > end else None
     return Group(value[_HEAD.size : end].decode(), int.from_bytes(key, "big"), messages, settings, saved=True)
 
 
@@ -123,6 +126,19 @@ class GroupTable:
             self._add(group)
         return group
 
+    def apply(self, record: Record, age_ms: int, messages: Messages, applied: Applied) -> U8:
+        """Apply a GROUP record: set something for a group, which keeps what the record does not name."""
+        group = self._begin(record.name)
+        settings = replace(group.settings or AS_CREATED, **decode_group_changes(record.document))
+        group.settings = settings if settings != AS_CREATED else None
+        if group.settings is not None:
+            self.limited[group.name] = group
+        else:
+            self.limited.pop(group.name, None)
+            self._idle[group.number] = None
+        self._changed[group.number] = None
+        return np.zeros(1, np.uint8)
+
     def expire(self, age_ms: int, stamp: int) -> None:
         """Forget groups that have nothing."""
         for number in self._idle:
@@ -161,6 +177,11 @@ class GroupTable:
             return ""
         group = self.by_number.get(number)
         return group.name if group is not None else None
+
+    def after(self, name: str, limit: int) -> list[Group]:
+        """Return the next groups by name after a name, at most so many; forgotten ones are not among them."""
+        following = (each for each in self.by_name.values() if each.name > name and not self._is_gone(each))
+        return nsmallest(limit, following, key=lambda group: group.name)
 
     # ------------------------------------------------------------ checkpoints
 

@@ -59,6 +59,7 @@ class SideTables:
         self.groups = self._enter("groups", b"q", GroupTable())
         self.settings = self._enter("settings", b"s", SettingsTable())
         self.of_kind[RecordKind.JOB] = self.jobs
+        self.of_kind[RecordKind.GROUP] = self.groups
         self.of_kind[RecordKind.SETTINGS] = self.settings
         self.passes = self._enter("passes", b"p", PassTable())
         self.of_kind[RecordKind.PASS] = self.passes

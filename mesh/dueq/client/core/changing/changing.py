@@ -26,6 +26,7 @@ from dueq.client.core.ports.events import (
     AwaitSettings,
     Insert,
     Repeat,
+    SetGroup,
 )
 from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
@@ -34,11 +35,11 @@ from dueq_codecs.keys import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
-Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass
+Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup
 
 
 class Changing:
-    """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, Repeat and Abandon."""
+    """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, SetGroup, Repeat and Abandon."""
 
     def __init__(
         self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
@@ -71,6 +72,10 @@ class Changing:
 
     def act_on_recurrence(self, event: ActOnRecurrence) -> None:
         """Create, change or delete a recurrence, or have it fire."""
+        self._begin(event, PartsCall(event.call, 1))
+
+    def set_group(self, event: SetGroup) -> None:
+        """Set something for a group."""
         self._begin(event, PartsCall(event.call, 1))
 
     def repeat(self, event: Repeat) -> None:
@@ -133,6 +138,8 @@ class Changing:
                 self._look_up(event, call)  # some were just added
                 return
             error, parts = None, self._cut_settings(event, call)
+        elif isinstance(event, SetGroup):
+            error, parts = None, [self._part_of_group(event, call, topic)]
         elif isinstance(event, ActOnPass):
             error, parts = None, self._cut_pass(event, call, topic)
         elif isinstance(event, ActOnRecurrence):
@@ -336,6 +343,19 @@ class Changing:
             )
             for uid in topic.uids
         ]
+
+    def _part_of_group(self, event: SetGroup, call: PartsCall, topic: Topic) -> Part:
+        """Its home partition is told."""
+        return Part(
+            RecordKind.GROUP,
+            event.topic,
+            topic.uids[home_of_group(event.group, topic.home_partitions)],
+            self._context.client_id,
+            1,
+            lambda part: self._part_done(call),
+            name=event.group,
+            document=event.document,
+        )
 
     def _part_of_recurrence(self, event: ActOnRecurrence, call: PartsCall, topic: Topic) -> Part:
         """Its home partition is told."""

@@ -245,6 +245,22 @@ class ActOnRecurrence:
 
 
 @dataclass(slots=True)
+class SetGroup:
+    """Set something for a group: Completed(PartsCall), whose `outcomes()` has one Outcome.
+
+    Attributes:
+        group: its name.
+        document: JSON that says what is set.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    group: str
+    document: str
+
+
+@dataclass(slots=True)
 class Alter:
     """Move (with `due`), change (with `rank`) or cancel messages: Completed(PartsCall).
 
@@ -346,6 +362,7 @@ Event = (
     | Insert
     | ActOnJob
     | ActOnRecurrence
+    | SetGroup
     | Alter
     | Repeat
     | Abandon

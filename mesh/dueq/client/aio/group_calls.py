@@ -1,0 +1,65 @@
+"""The part of a client that works with groups of fair topics (see `groups`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from dueq.client import arguments, groups
+from dueq.client.aio.connection import AsyncConnection
+from dueq.client.groups import GroupInfo
+
+
+class AsyncGroupCalls:
+    """A client's calls that concern groups. All raise `Unavailable` subclasses and `OutcomeUnknown` as producers do."""
+
+    connection: AsyncConnection
+
+    async def set_group(
+        self,
+        topic: str,
+        group: str,
+        *,
+        weight: int | None = None,
+        max_unacked: int | None = None,
+        paused: bool | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Set something for a group of a fair topic, and so for all groups below it; what is None stays as it is.
+
+        Args:
+            topic: an existing topic of kind "fair".
+            group: its name, such as "acme.reports"; it need not have messages.
+            weight: messages that it gets when it is its turn, 1 to 1,000; 1 at first.
+            max_unacked: messages that consumers may hold at once, up to 1,000,000; 0 at first: no limit.
+            paused: deliver none of its messages; what consumers hold they keep.
+            timeout: seconds.
+
+        Raises:
+            InvalidRequest: a value is outside its limits, nothing is set, or the topic has no groups.
+            TopicNotFound
+        """
+        changes = {"weight": weight, "max_unacked": max_unacked, "paused": paused}
+        await self.connection.run(groups.set_group(topic, group, changes), timeout)
+
+    def groups(self, topic: str, *, timeout: float | None = None) -> AsyncIterator[GroupInfo]:
+        """Yield the groups of a topic by name: those that have messages, or for which something is set.
+
+        Args:
+            topic: an existing topic.
+            timeout: seconds for each request.
+
+        Raises:
+            TopicNotFound
+        """
+        return self._groups(arguments.topic_name(topic), timeout)
+
+    async def _groups(self, topic: str, timeout: float | None) -> AsyncIterator[GroupInfo]:
+        seconds = arguments.timeout_s(timeout, self.connection.timeout)
+        after = ""
+        while True:
+            page = await self.connection.follow(groups.page(topic, after, seconds), timeout)
+            for group in page.groups:
+                yield group
+            if not page.after:
+                return
+            after = page.after

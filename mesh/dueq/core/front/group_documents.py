@@ -1,0 +1,37 @@
+"""Documents about groups: a page of them by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from dueq.core.state.group_table import Group
+from dueq_codecs.groups import AS_CREATED
+
+if TYPE_CHECKING:
+    from dueq.core.partition.partition import Partition
+
+PAGE_ROWS_MAX = 1_000
+"""Groups of one partition in one document."""
+
+
+def page(led: list[Partition], after: str) -> dict[str, Any]:
+    """Return the next groups by name after a name, of each partition that is led here."""
+    partitions = []
+    for partition in led:
+        found = partition.groups_after(after, PAGE_ROWS_MAX + 1)
+        partitions.append(
+            {
+                "uid": partition.uid,
+                "epoch": partition.epoch,
+                "sequence": partition.applied,
+                "groups": [_shown(group) for group in found[:PAGE_ROWS_MAX]],
+                "more": len(found) > PAGE_ROWS_MAX,
+            }
+        )
+    return {"partitions": partitions}
+
+
+def _shown(group: Group) -> dict[str, Any]:
+    settings = group.settings or AS_CREATED
+    return {"name": group.name, "messages": group.messages, **asdict(settings)}
