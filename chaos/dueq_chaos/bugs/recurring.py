@@ -19,21 +19,7 @@ RECURRING: Final = (
             ),
         ),
         seeds=24,
-        finders=(1,),
-    ),
-    Bug(
-        "tick-fired-again",
-        "A FIRE takes effect whatever tick the recurrence waits for.",
-        "a scheduler that is restarted runs again what its predecessor has run",
-        (
-            change(
-                "core.state.recurrence_table:RecurrenceTable._moves",
-                "if recurrence.next != tick or (due and tick <= recurrence.last):",
-                "if due and tick <= recurrence.last - 5_000:",
-            ),
-        ),
-        seeds=48,
-        finders=(1,),
+        finders=(0,),
     ),
     Bug(
         "change-while-it-fires",
@@ -47,7 +33,7 @@ RECURRING: Final = (
             ),
         ),
         seeds=96,
-        finders=(1,),
+        finders=(12,),
     ),
     Bug(
         "new-leader-looks-at-none",
@@ -61,7 +47,7 @@ RECURRING: Final = (
             ),
         ),
         seeds=24,
-        finders=(1,),
+        finders=(4,),
     ),
     Bug(
         "overlap-decided-ahead",
@@ -75,7 +61,7 @@ RECURRING: Final = (
             ),
         ),
         seeds=48,
-        finders=(1,),
+        finders=(4,),
     ),
     Bug(
         "unfinished-not-counted",
@@ -89,7 +75,7 @@ RECURRING: Final = (
             ),
         ),
         seeds=24,
-        finders=(1,),
+        finders=(0,),
     ),
     Bug(
         "course-not-saved",
@@ -103,6 +89,6 @@ RECURRING: Final = (
             ),
         ),
         seeds=96,
-        finders=(1,),
+        finders=(27,),
     ),
 )
