@@ -6,7 +6,7 @@ from typing import Final
 
 from dueq_chaos.bugs.bug import Bug, change
 
-_ANNOUNCED = "core.partition.levels:Levels.announced"
+_OF_ALL = "core.partition.levels:Levels.of_all"
 
 UPGRADING: Final = (
     Bug(
@@ -15,9 +15,9 @@ UPGRADING: Final = (
         "Elasticsearch: a minimum version of those that have joined, not of those that may come back",
         (
             change(
-                _ANNOUNCED,
-                "for broker_id in self._partition.replicas",
-                "for broker_id in [member.broker_id for member in self._partition.replica.isr]",
+                _OF_ALL,
+                "self._partition.replicas",
+                "[member.broker_id for member in self._partition.replica.isr]",
             ),
         ),
         seeds=464,
@@ -29,11 +29,10 @@ UPGRADING: Final = (
         "Kafka KIP-584: features are finalized by what living brokers support",
         (
             change(
-                _ANNOUNCED,
-                "for broker_id in self._partition.replicas",
-                "for broker_id in self._partition.replicas\n"
-                "        if broker_id == settings.broker_id or (\n"
-                "            broker_id in self._ctx.peers and self._ctx.peers[broker_id].registered)",
+                _OF_ALL,
+                "self._partition.replicas",
+                "[name for name in self._partition.replicas if name == self._ctx.settings.broker_id"
+                " or (name in self._ctx.peers and self._ctx.peers[name].registered)]",
             ),
         ),
         seeds=464,
