@@ -15,22 +15,8 @@ TOPICS: Final = (
             change("core.delivery.pushing:Pushing.push", " or lane.is_silent(mesh_ms):", ":"),
             change("core.delivery.lane:Lane.silenced", "self.return_granted(", "len, ("),
         ),
-        seeds=108,
-        finders=(59, 107),
-    ),
-    Bug(
-        "pause-known-is-pause-applied",
-        "A leader that has heard of a pause from the coordinator says that it is in force.",
-        "Kafka KIP-500: brokers that answer from metadata which they have not applied yet",
-        (
-            change(
-                "core.partition.settings:SettingsCare.tick",
-                "self._answer(in_force)",
-                "self._answer(partition.settings.version)",
-            ),
-        ),
-        seeds=128,
-        finders=(43, 97),
+        seeds=178,
+        finders=(177, 129),
     ),
     Bug(
         "settings-not-saved",
@@ -45,21 +31,6 @@ TOPICS: Final = (
         ),
         seeds=64,
         finders=(17, 27),
-    ),
-    Bug(
-        "homes-move-with-growth",
-        "A job's home is looked for among all partitions of a topic, those that were added since included.",
-        "Kafka: a topic that gets more partitions, and keys that go to other ones from then on",
-        (
-            change(
-                "core.partition.partition:Partition._timeline_of",
-                "self.topic.home_partitions",
-                "len(self.topic.partitions)",
-            ),
-            change("core.partition.jobs:Jobs._look_after", "topic.home_partitions", "len(topic.partitions)"),
-        ),
-        seeds=128,
-        finders=(65, 91),
     ),
     Bug(
         "tokens-not-taken",
@@ -108,7 +79,7 @@ TOPICS: Final = (
                 "if False:",
             ),
         ),
-        seeds=128,
-        finders=(33,),
+        seeds=178,
+        finders=(177,),
     ),
 )
