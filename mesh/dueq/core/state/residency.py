@@ -67,7 +67,7 @@ class Residency:
     def __init__(self, table: Table, window: Window, order: Order, jobs: JobTable, hot_rows_max: int) -> None:
         self.table = table
         self.window = window
-        self._class_bytes = order.class_bytes
+        self._order = order
         self._asked: tuple[int, Position] = (0, (0, 0))  # class and position of the scan under way
         self.jobs = jobs
         self.reads = ColdReads()
@@ -232,7 +232,7 @@ class Residency:
         self._asked = asked
         of, after = asked
         rows = min(HOT_SCAN_ROWS, self._half)
-        return ScanWanted(*after, rows, self.jobs.hidden, of.to_bytes(self._class_bytes, "big"))
+        return ScanWanted(*after, rows, self.jobs.hidden, of.to_bytes(self._order.class_bytes, "big"))
 
     def scanned(
         self,
@@ -283,9 +283,9 @@ class Residency:
         return gained
 
     def _grow(self, looked_to: Position | None, exhausted: bool, following: bytes | None) -> Entries:
-        waiting = self.table.take(self.table.slots_in(State.WAITING))
-        before = self.window.mask(waiting)
         next_of = int.from_bytes(following, "big") if following is not None else None
+        waiting = self.table.take(self._waiting_from(self._asked[0], next_of))
+        before = self.window.mask(waiting)
         self.window.grow(self._asked[0], looked_to, exhausted, next_of)
         after = self.window.counted(waiting)
         gained = ~before if before is not None else np.zeros(len(waiting), np.bool_)
@@ -294,6 +294,18 @@ class Residency:
         found = in_order(waiting.take(np.flatnonzero(gained)))
         self.window.gain(found)
         return found
+
+    def _waiting_from(self, of: int, next_of: int | None) -> Slots:
+        """Return the slots of waiting rows whose class is `of` or lies between it and the next one on the disk."""
+        slots = self.table.slots_in(State.WAITING)
+        classes = self._order.classes(self.table.rows)
+        if classes is None:
+            return slots
+        near = classes[slots]
+        chosen = near >= of
+        if next_of is not None:
+            chosen &= near < next_of
+        return slots[chosen]
 
     def decided(self, job: Job) -> Entries:
         """Note that a job's state has changed: its messages count from now on, or no more.
