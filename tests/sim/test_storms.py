@@ -68,6 +68,7 @@ REGRESSIONS = {
     184: "no consumer was told that a leadership had gone back: messages waited for its next question, up to 2 s",
     200382: "a topic was created when its broker was about to be judged for leading (the simulator's own fault)",
     200848: "an ack waited in its consumer for answers from a slow disk until its lease was over",
+    230028: "a repeated request that its caller gave up stayed open: nothing more was sent to the partition",
     72010: "what two leaders of one partition gave, before and after a move, was held against one credit",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

@@ -289,8 +289,7 @@ class RequestWindows:
     # -------------------------------------------------------------- answers
 
     def _succeeded(self, change: Change, reply: ChangeReply) -> None:
-        self._close(change)
-        for part in change.waiting:
+        for part in self._close(change):
             part.succeed(reply)
 
     def _refused(self, change: Change, error: DueqError) -> None:
@@ -300,14 +299,12 @@ class RequestWindows:
                 part.alone = True
             self._share_anew(change)
             return
-        self._close(change)
-        for part in list(change.waiting):
+        for part in self._close(change):
             part.fail(error)
 
     def _share_anew(self, change: Change) -> None:
         """Nothing of a request was appended: parts that are still wanted go with other requests."""
-        self._close(change)
-        for part in list(change.waiting):
+        for part in self._close(change):
             part.change = None
             self.submit(part)
 
@@ -347,8 +344,12 @@ class RequestWindows:
             text = f"topic {request.topic!r} was made anew; partition {request.uid} is no more"
             self._refused(change, TopicNotFound(text))
 
-    def _close(self, change: Change) -> None:
-        """The request is answered, or nobody waits for it."""
+    def _close(self, change: Change) -> list[Part]:
+        """The request is answered, or nobody waits for it; returns the parts that did, and takes them off it.
+
+        A part that kept waiting for it would keep it open if another part repeats it and gives up.
+        """
+        parts, change.waiting = list(change.waiting), {}
         change.set_timer(None)
         self._parked.pop(change, None)
         for part in change.parts:
@@ -365,6 +366,7 @@ class RequestWindows:
             windows, self._full = list(self._full), {}
             for window in windows:
                 self._pump(window)
+        return parts
 
     # -------------------------------------------------------------- uploads
 

@@ -234,6 +234,20 @@ def test_who_leaves_a_gathered_request_that_was_refused_for_the_time_being_takes
     ]
 
 
+def test_who_repeats_a_gathered_request_alone_and_gives_up_again_leaves_its_window_free(stage: Stage) -> None:
+    """The others were answered: nobody waits for the request any more, and no later one waits for it."""
+    first, second = [sent(stage.insert(call, b"x"), ChangeRequest)[0] for call in (1, 2)]
+    stage.insert(3, b"y", timeout_ms=100)
+    stage.insert(4, b"z")
+    [shared] = sent(stage.receive("a", ok(first, 1)), ChangeRequest)
+    stage.receive("a", ok(second, 2))
+    [failed] = of(stage.run_until(stage.ms + 100), Failed)
+    stage.receive("a", ok(shared, 3))
+    stage.step(events.Repeat(5, stage.at_us(stage.ms + 100), failed.repeat))
+    assert isinstance(of(stage.run_until(stage.ms + 100), Failed)[-1].error, OutcomeUnknown)
+    assert sent(stage.run_until(stage.ms + 5_000), ChangeRequest) == []
+
+
 def test_at_most_128_numbers_lie_between_the_oldest_open_request_and_the_newest(stage: Stage) -> None:
     payloads = [b"x"] * 1024
     requests = [
