@@ -126,7 +126,7 @@ def test_an_ack_that_a_leaderless_partition_cannot_take_holds_up_no_other_partit
     order.
     """
     stage = Stage()
-    stage._order("pairs", (("b1", "b3"), ("b1", "b2")), min_isr=2)
+    stage._order("pairs", (("b1", "b3"), ("b1", "b2")), min_isr=2, kind="timeline")
     stage.until(lambda: len(stage.coordinator.topics["pairs"].partitions) == 2, "the topic")
     blocked, sound = (part.uid for part in stage.coordinator.topics["pairs"].partitions)
     stage.topic = "pairs"

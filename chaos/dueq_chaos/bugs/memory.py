@@ -28,10 +28,7 @@ MEMORY: Final = (
         "Kafka KAFKA-14844: producer ids that never expired filled brokers' memory",
         (change("core.state.dedup:Deduplication.expire", "while answers and", "while False and"),),
         seeds=60,
-        finders=(
-            12,
-            28,
-        ),
+        finders=(59,),
     ),
     Bug(
         "answers-age-too-fast",
@@ -53,11 +50,8 @@ MEMORY: Final = (
         "A job stays known for ever, and so a partition takes no more of them one day.",
         "the memory invariant; Kafka KAFKA-9144: transactional ids that never expire",
         (change("core.state.job_table:JobTable.expire", "self._forget(job)", "pass"),),
-        seeds=60,
-        finders=(
-            12,
-            28,
-        ),
+        seeds=392,
+        finders=(98,),
     ),
     Bug(
         "log-cache-never-shrunk",

@@ -70,7 +70,7 @@ STANDING: Final = (
             change(f"{_STOPPED}.tick", "    replica.hand_over(now,", "    (now,"),
         ),
         seeds=984,
-        finders=(246,),
+        finders=(351,),
     ),
     Bug(
         "stopped-replica-is-offered-leadership",

@@ -116,7 +116,7 @@ class Course:
                 return False
             left_ms = next_tick(terms, known.anchor, left_ms)
         return bool(terms.missed) or following == next_tick(
-            terms, known.anchor, following - 1 if following else tick
+            terms, known.anchor, following - 1 if following else missed_ms
         )
 
     def _acted(self, record: Record, naive: Naive) -> str:

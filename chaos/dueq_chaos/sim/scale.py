@@ -25,7 +25,7 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"JOBS_MAX": 6},
     {"MISSED_AFTER_MS": 3_000, "FIRE_AHEAD_MS": 2_000},
     {"RECURRENCES_MAX": 3},
-    {"FIRED_AHEAD_MAX": 3},
+    {"FIRED_AHEAD_MAX": 3, "FIRE_AHEAD_MS": 2_000},
     {"UPLOAD_IDLE_MS": 20_000},
     {"SNAPSHOT_IDLE_MS": 3_000},
     {"LOG_CACHE_BYTES": 8 << 10, "LOG_CACHE_TOTAL_BYTES": 32 << 10},
