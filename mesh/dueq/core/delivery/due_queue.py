@@ -68,6 +68,10 @@ class DueQueue:
             heap += [wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
             heapify(heap)
 
+    def put_back(self, entries: Entries) -> None:
+        """Enter messages again that were taken out and not leased: their places say that they are next."""
+        self.add(entries)
+
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""
         keys = keys_of(entries).tolist()

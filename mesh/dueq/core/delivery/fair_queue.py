@@ -5,7 +5,7 @@ front gets as many messages as its weight is; then it goes to the back. So howev
 first of another waits at most for the sum of the weights of those in its ring. This is deficit round robin where
 every message costs one (Shreedhar and Varghese 1996). Rings are volatile: a new leader begins anew.
 
-A child that is paused, has no slot left (`max_unacked`), or waits for the disk is passed over and keeps its place.
+A child that is paused, has no slot left (`max_unacked`), or waits for the disk is passed over until the next round.
 """
 
 from __future__ import annotations
@@ -100,6 +100,18 @@ class FairQueue:
         for of, wait_at, key in zip(*columns, strict=True):
             heappush(self._sleeping, (wait_at << KEY_BITS | key, of))
         self._places += len(entries)
+
+    def put_back(self, entries: Entries) -> None:
+        """Enter messages again that were taken out just now and not leased, and give their groups the turns back."""
+        columns = group_classes(entries).tolist(), entries["wait_at"].tolist(), keys_of(entries).tolist()
+        for of, wait_at, key in reversed(list(zip(*columns, strict=True))):
+            leaf = self._leaf(of >> RANK_BITS)
+            if leaf is None:
+                continue
+            heappush(leaf.heap, (of & _RANK_MASK) << _PLACE_BITS | wait_at << KEY_BITS | key)
+            self._places += 1
+            self._ready_ms = min(self._ready_ms, wait_at)
+            self._give_turn_back(leaf)
 
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""
@@ -285,6 +297,19 @@ class FairQueue:
             if node.is_active:
                 return
             self._leave(above, node)
+            node = above
+
+    def _give_turn_back(self, leaf: Node) -> None:
+        """A message that was given comes back: it is the group's turn."""
+        node = leaf
+        while (above := node.parent) is not None:
+            is_first = bool(above.ring) and above.ring[0] is node
+            if node.in_ring and not is_first:
+                above.ring.remove(node)
+            if not is_first:
+                above.ring.appendleft(node)
+            node.in_ring = True
+            above.left = above.left + 1 if is_first else 1
             node = above
 
     def _leave(self, above: Node, node: Node) -> None:

@@ -97,7 +97,7 @@ class Leasing:
         """
         count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
         if count < len(entries):
-            lane.queue.add(entries[count:])
+            lane.queue.put_back(entries[count:])
             entries = entries[:count]
         waits = np.maximum(entries["wait_at"], np.uint64(mesh_ms))
         rows, owners, column = self._consumers.deal(
@@ -106,7 +106,7 @@ class Leasing:
         if rows is not None:
             left = np.ones(len(entries), np.bool_)
             left[rows] = False
-            lane.queue.add(entries[left])
+            lane.queue.put_back(entries[left])
             entries = entries.take(rows)
         if not len(entries):
             return 0
@@ -114,7 +114,7 @@ class Leasing:
         token = lane.partition.propose(_lease_record(lane.uid, entries, owners, column), now)
         if not token:
             self._consumers.give_back(numbers, entries["size"], now)
-            lane.queue.add(entries)
+            lane.queue.put_back(entries)
             self.retry_us = now.mono_us + RETRY_US
             return 0
         lane.tokens.take(len(entries))

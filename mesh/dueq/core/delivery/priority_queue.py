@@ -56,6 +56,10 @@ class PriorityQueue:
             heappush(heap, place)
         self._places += len(entries)
 
+    def put_back(self, entries: Entries) -> None:
+        """Enter messages again that were taken out and not leased: their places say that they are next."""
+        self.add(entries)
+
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""
         self._renew()

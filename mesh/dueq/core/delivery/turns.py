@@ -38,6 +38,10 @@ class WaitingQueue(Protocol):
         """Enter waiting messages; those that are in already do no harm."""
         ...
 
+    def put_back(self, entries: Entries) -> None:
+        """Enter messages again that were taken out just now and not leased: they are next."""
+        ...
+
     def renew(self, entries: Entries) -> None:
         """Forget all places but those of these waiting messages, which are all that may come out."""
         ...
@@ -217,7 +221,7 @@ class PriorityTurns:
         for lane, entries in found:
             mine = chosen[at : at + len(entries)]
             picks.add(lane.uid, entries[mine])
-            lane.queue.add(entries[~mine])
+            lane.queue.put_back(entries[~mine])
             at += len(entries)
 
 

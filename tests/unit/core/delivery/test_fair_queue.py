@@ -170,6 +170,30 @@ def test_a_group_of_which_something_earlier_may_be_only_on_disk_is_passed_over()
     assert story.pop(9) == "a a"
 
 
+def test_what_is_put_back_has_its_turn_next() -> None:
+    """Else a group whose message does not fit into the bytes of any credit would lose turn after turn."""
+    story = Story()
+    story.wait("a", 9)
+    story.wait("b", 9)
+    story.wait("c.x", 9)
+    given = []
+    for _ in range(6):
+        found = story.queue.pop(NOW, 3, story.leases.slot_of.keys())
+        story.queue.put_back(found[1:])
+        story.leases.add(found[:1], 1, 7, Phase.PROPOSED, NEVER_US)
+        given.append(story.groups.name_of(int(found["group"][0])))
+    assert given == ["a", "b", "c.x"] * 2
+    assert len(story.queue) == 3 * 9 - 6
+
+
+def test_what_is_put_back_last_is_not_forgotten() -> None:
+    story = Story()
+    story.wait("a")
+    story.queue.put_back(story.queue.pop(NOW, 9, {}.keys()))
+    assert story.queue.head_ms == NOW
+    assert story.pop(9) == "a"
+
+
 def test_what_is_not_due_or_gone_or_spoken_for_does_not_come_out() -> None:
     story = Story()
     gone, taken, moved = story.wait("a", 3)

@@ -24,7 +24,7 @@ class Lane:
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return taken
 
-    def add(self, entries: Entries) -> None:
+    def put_back(self, entries: Entries) -> None:
         self.waiting = np.sort(np.concatenate([entries, self.waiting]), order=["rank", "wait_at"])
 
 
