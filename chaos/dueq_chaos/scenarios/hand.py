@@ -212,6 +212,7 @@ class Hand:
     def insert(
         self, broker: str, payloads: list[bytes], dues: list[int], *, uid: int = 0, sequence: int = 0,
         topic: str = "", keyed: bool = False, job: bytes = b"", until: int = 0, ranks: list[int] | None = None,
+        groups: tuple[str, ...] = (),
     ) -> Request:  # fmt: skip
         """Schedule rows, one attempt.
 
@@ -224,10 +225,12 @@ class Hand:
             keyed: the payloads begin with keys.
             job, until: what they belong to, and the instant (Unix ms) by which that must be committed.
             ranks: of the rows; None: the request has none.
+            groups: of the rows, each named once; empty: the request has none.
         """
         change = self._change(RecordKind.INSERT, uid, topic)
         change.keyed, change.job, change.job_until = keyed, job, until
         change.rank = np.array(ranks or [], np.uint16)
+        change.groups, change.group = groups, np.arange(len(groups), dtype=np.uint16)
         change.due = np.array(dues, np.uint64)
         change.size = np.array([len(payload) for payload in payloads], np.uint32)
         change.crc = np.array([crc32(payload) for payload in payloads], np.uint32)

@@ -8,7 +8,7 @@ How a request becomes a record and gets its answer is `Proposals`' business; her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -204,10 +204,11 @@ class Partition:
         """Return what is known of a pass here; None: nothing."""
         return self.timeline.passes.by_name.get(name)
 
-    def full_of_groups(self, more: int) -> int:
-        """Return how many groups there are where `more` would be too many; 0 while there is room."""
-        known = len(self.timeline.groups.by_name)
-        return known if more and known + more > limits.GROUPS_MAX else 0
+    def full_of_groups(self, names: Sequence[str]) -> int:
+        """Return how many groups there are where those of these names that are new would be too many; else 0."""
+        known = self.timeline.groups.by_name
+        new = sum(name != "" and name not in known for name in names)
+        return len(known) if new and len(known) + new > limits.GROUPS_MAX else 0
 
     def groups_after(self, after: str, limit: int) -> list[Group]:
         """Return the next groups by name."""

@@ -8,6 +8,7 @@ sequence in this leadership. When the leadership ends, it is answered OUTCOME_UN
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -73,8 +74,8 @@ class ProposingPartition(EndOfTurn, Protocol):
         """Return whether this pass would be one too many."""
         ...
 
-    def full_of_groups(self, more: int) -> int:
-        """Return how many groups there are where `more` would be too many; 0 while there is room."""
+    def full_of_groups(self, names: Sequence[str]) -> int:
+        """Return how many groups there are where those of these names that are new would be too many; else 0."""
         ...
 
     def full_of_jobs(self, job: bytes) -> int:
@@ -157,7 +158,8 @@ class Proposals:
                 " runs an older version",
                 1000,
             )
-        if full := self._partition.full_of_groups(len(request.groups) or request.kind == RecordKind.GROUP):
+        groups = (request.name,) if request.kind == RecordKind.GROUP else request.groups
+        if full := self._partition.full_of_groups(groups):
             return Refusal(
                 Code.BUSY, f"partition {self._uid} has {full} groups, and may have {limits.GROUPS_MAX}", 1000
             )

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 from struct import Struct
 from typing import Final
 
 import numpy as np
+from sortedcontainers import SortedDict
 
 from dueq.core.ports.entry import Entries, is_wide
 from dueq.core.ports.tables import TableRow
@@ -74,7 +74,7 @@ class GroupTable:
     """
 
     def __init__(self) -> None:
-        self.by_name: dict[str, Group] = {}
+        self.by_name: SortedDict[str, Group] = SortedDict()
         self.by_number: dict[int, Group] = {}
         self.limited: dict[str, Group] = {}
         self._given = 0
@@ -118,7 +118,7 @@ class GroupTable:
         return found
 
     def _begin(self, name: str) -> Group:
-        group = self.by_name.get(name)
+        group: Group | None = self.by_name.get(name)
         if group is None:
             self._given += 1
             self._given_changed = True
@@ -180,8 +180,15 @@ class GroupTable:
 
     def after(self, name: str, limit: int) -> list[Group]:
         """Return the next groups by name after a name, at most so many; forgotten ones are not among them."""
-        following = (each for each in self.by_name.values() if each.name > name and not self._is_gone(each))
-        return nsmallest(limit, following, key=lambda group: group.name)
+        names = self.by_name.irange(name, inclusive=(False, True))
+        groups: list[Group] = []
+        for each in names:
+            if len(groups) == limit:
+                break
+            group: Group = self.by_name[each]
+            if not self._is_gone(group):
+                groups.append(group)
+        return groups
 
     # ------------------------------------------------------------ checkpoints
 
