@@ -45,7 +45,7 @@ class TokenBucket:
         return self._level // _WHOLE
 
     def take(self, count: int) -> None:
-        """So many were leased; never more than there were tokens."""
+        """Take a token for each leased message, `available` at most."""
         self._level -= count * _WHOLE if self._rate else 0
 
     def next_us(self, now: Now) -> int:

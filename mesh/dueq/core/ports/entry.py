@@ -3,7 +3,7 @@
 No payload: `place` says where the payload is. The same bytes are the value under the entry's key in `timeline/`, so a
 checkpoint copies rows and never converts them.
 
-Most messages need 88 bytes. What only some need (a rank, say) follows in the *extension*, and such a row is *wide*.
+An entry has 88 bytes. What only some messages need, such as a rank, follows in the *extension*: the row is *wide*.
 On the disk a row ends with its last word of 8 bytes that is not zero, but never before byte 88. In memory all rows of
 one array are of one width.
 """

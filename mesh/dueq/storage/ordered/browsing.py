@@ -23,7 +23,7 @@ from dueq_codecs.records import U32
 _LOOK_AT: Final = 4
 """Times the limit of a page: so many entries are looked at where some are hidden."""
 _CLASSES: Final = 256
-"""So many classes are looked at for one page: each costs a search."""
+"""Most classes that are looked at for one page: each costs a search."""
 
 
 class _Pages:
