@@ -45,7 +45,7 @@ Result = tuple[bytes, int, Code, int, int, int, list[int], bool]
 
 @dataclass(slots=True)
 class NaiveEntry:
-    """One live message; the fields of `WIDE`."""
+    """One live message; the fields of `FULL`."""
 
     first: int
     due: int
@@ -67,14 +67,22 @@ class NaiveEntry:
     group: int = 0
     version: int = 0
     recurrence: int = 0
+    key_high: int = 0
+    key_low: int = 0
+    expires: int = 0
+    body: int = 0
+    died_at: int = 0
+    remark: int = 0
+    attempts_max: int = 0
 
     def columns(self) -> tuple[int, ...]:
-        """Return the fields in the order of `WIDE`."""
+        """Return the fields in the order of `FULL`."""
         high, low = int.from_bytes(self.consumer[:8], "big"), int.from_bytes(self.consumer[8:], "big")
         return (
             self.wait_at, self.first, self.due, self.sequence, self.token, self.place, high, low, self.size, self.crc,
             self.lease_ms, self.row, self.attempt, self.block_rows, int(self.state), self.flags, self.job,
-            self.rank, self.group, self.version, self.recurrence,
+            self.rank, self.group, self.version, self.recurrence, self.key_high, self.key_low, self.expires, self.body,
+            self.died_at, self.remark, self.attempts_max,
         )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from dueq.core.ports.entry import FLAG_FAR, Entries, State, keys_of, widened
+from dueq.core.ports.entry import FLAG_FAR, FULL, Entries, State, keys_of, widened
 from dueq.core.state.applied import Applied
 from dueq.core.state.forecast import HOUR_MS
 from dueq.core.state.timeline import Timeline
@@ -68,7 +68,7 @@ def _keys(rows: Entries) -> list[int]:
 
 def _rows_differ(rows: Entries, keys: set[int], naive: Naive) -> str:
     """Compare whole entries with those of the reference, key by key."""
-    found = dict(zip(_keys(rows), widened(rows).tolist(), strict=True))
+    found = dict(zip(_keys(rows), widened(rows, FULL.itemsize).tolist(), strict=True))
     if found.keys() != keys:
         return f"keys {sorted(found)} should be {sorted(keys)}"
     for key, row in found.items():

@@ -3,9 +3,9 @@
 No payload: `place` says where the payload is. The same bytes are the value under the entry's key in `timeline/`, so a
 checkpoint copies rows and never converts them.
 
-An entry has 88 bytes. What only some messages need, such as a rank, follows in the *extension*: the row is *wide*.
-On the disk a row ends with its last word of 8 bytes that is not zero, but never before byte 88. In memory all rows of
-one array are of one width.
+An entry has 88 bytes. What only some messages need follows in the *extension*: with a rank, a group, a version or a
+recurrence the row is *wide*, with anything else it is *full*. On the disk a row ends with its last word of 8 bytes that
+is not zero, but never before byte 88. In memory all rows of one array are of one width.
 """
 
 from __future__ import annotations
@@ -58,32 +58,52 @@ _EXTENSION: Final = (
     ("version", "<u8"),  # log sequence of the record that changed it last; 0: the one that inserted it
     ("recurrence", "<u8"),  # number of the recurrence that made it, in this partition; 0: none
 )
+_SELDOM: Final = (
+    ("key_high", "<u8"),  # the first 16 bytes of the SHA-256 of a unique key; 0, 0: it has none
+    ("key_low", "<u8"),
+    ("expires", "<u8"),  # instant (ms) from which it is not delivered any more; 0: never
+    ("body", "<u8"),  # number of the shared body, in this partition; 0: its payload is its own
+    ("died_at", "<u8"),  # stamp (ms) of the record after which it is not tried again; 0: it lives
+    ("remark", "<u8"),  # key of the row of a record that says why it was given back; 0: none
+    ("attempts_max", "<u8"),  # deliveries, its own limit; 0: the topic's
+)
 
 ENTRY: Final = np.dtype(list(_FIELDS))
 WIDE: Final = np.dtype([*_FIELDS, *_EXTENSION])
-"""An entry with its extension."""
-assert (ENTRY.itemsize, WIDE.itemsize) == (88, 112)
+"""An entry with the first part of its extension."""
+FULL: Final = np.dtype([*_FIELDS, *_EXTENSION, *_SELDOM])
+"""An entry with all of its extension."""
+assert (ENTRY.itemsize, WIDE.itemsize, FULL.itemsize) == (88, 112, 168)
 WORDS: Final = ENTRY.itemsize // 8
-WIDE_WORDS: Final = WIDE.itemsize // 8
-_OF_WIDTH: Final = {ENTRY.itemsize: ENTRY, WIDE.itemsize: WIDE}
+_OF_WIDTH: Final = {dtype.itemsize: dtype for dtype in (ENTRY, WIDE, FULL)}
 
 Entries = npt.NDArray[Any]
-"""A one-dimensional array of dtype ENTRY, or of dtype WIDE."""
+"""A one-dimensional array of dtype ENTRY, WIDE or FULL."""
 
 NO_ENTRIES: Final[Entries] = np.empty(0, ENTRY)
 
 
+def of_width(size: int) -> np.dtype[Any]:
+    """Return the type of rows of so many bytes."""
+    return _OF_WIDTH[size]
+
+
 def is_wide(entries: Entries) -> bool:
-    """Whether rows have an extension."""
+    """Whether rows have the first part of the extension."""
     return entries.itemsize > ENTRY.itemsize
 
 
-def widened(entries: Entries) -> Entries:
-    """Return rows with an extension, which is empty if they had none."""
-    if is_wide(entries):
+def is_full(entries: Entries) -> bool:
+    """Whether rows have all of the extension."""
+    return entries.itemsize == FULL.itemsize
+
+
+def widened(entries: Entries, least: int = WIDE.itemsize) -> Entries:
+    """Return rows of at least so many bytes each; what they did not have is zero."""
+    if entries.itemsize >= least:
         return entries
-    words = np.zeros((len(entries), WIDE_WORDS), "<u8")
-    words[:, :WORDS] = words_of(entries)
+    words = np.zeros((len(entries), least // 8), "<u8")
+    words[:, : entries.itemsize // 8] = words_of(entries)
     return from_words(words)
 
 
@@ -106,8 +126,9 @@ def joined(batches: list[Entries]) -> Entries:
     """Return batches of entries as one, as wide as the widest of them."""
     if len(batches) == 1:
         return batches[0]
-    if len({batch.itemsize for batch in batches}) > 1:
-        batches = [widened(batch) for batch in batches]
+    widths = {batch.itemsize for batch in batches}
+    if len(widths) > 1:
+        batches = [widened(batch, max(widths)) for batch in batches]
     return from_words(np.concatenate([words_of(batch) for batch in batches]))
 
 
@@ -117,24 +138,25 @@ def packed(entries: Entries) -> list[bytes]:
     if not is_wide(entries):
         return [data[at : at + width] for at in range(0, len(data), width)]
     held = words_of(entries)[:, WORDS:] != 0
-    more = np.where(held.any(axis=1), WIDE_WORDS - WORDS - held[:, ::-1].argmax(axis=1), 0)
+    more = np.where(held.any(axis=1), width // 8 - WORDS - held[:, ::-1].argmax(axis=1), 0)
     ends = np.arange(count) * width + ENTRY.itemsize + 8 * more
     return [data[at * width : end] for at, end in enumerate(ends.tolist())]
 
 
 def unpacked(rows: list[bytes]) -> Entries:
-    """Return what `packed` made of entries; wide if any of them is."""
+    """Return what `packed` made of entries; as wide as the longest of them needs."""
     if not rows:
         return NO_ENTRIES
     data = b"".join(rows)
     if len(data) == len(rows) * ENTRY.itemsize:
         return np.frombuffer(data, ENTRY)
-    return np.frombuffer(b"".join(row.ljust(WIDE.itemsize, b"\0") for row in rows), WIDE)
+    dtype = FULL if max(map(len, rows)) > WIDE.itemsize else WIDE
+    return np.frombuffer(b"".join(row.ljust(dtype.itemsize, b"\0") for row in rows), dtype)
 
 
 def is_known(size: int) -> bool:
     """Whether this build knows all of a packed row of so many bytes."""
-    return ENTRY.itemsize <= size <= WIDE.itemsize and size % 8 == 0
+    return ENTRY.itemsize <= size <= FULL.itemsize and size % 8 == 0
 
 
 def versions_of(entries: Entries) -> npt.NDArray[np.uint64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import WORDS, Entries, from_words, is_wide, widened, words_of
+from dueq.core.ports.entry import WORDS, Entries, from_words, widened, words_of
 from dueq_codecs.records import U64
 
 Slots = npt.NDArray[np.intp]
@@ -33,13 +33,13 @@ class EntryRows:
         self.rows = from_words(words)
 
     def fitting(self, rows: Entries) -> Entries:
-        """Return rows as wide as these; these become wide if the others are."""
+        """Return rows as wide as these; these become wider if the others are."""
         if rows.itemsize == self.rows.itemsize:
             return rows
-        if is_wide(rows):
-            self._renew(words_of(widened(self.rows)))
+        if rows.itemsize > self.rows.itemsize:
+            self._renew(words_of(widened(self.rows, rows.itemsize)))
             return rows
-        return widened(rows)
+        return widened(rows, self.rows.itemsize)
 
     def put(self, slots: Slots, rows: Entries) -> None:
         """Write whole rows; `slots` are distinct."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_FAR, FLAG_KEYED, WIDE, Entries, State
+from dueq.core.ports.entry import ENTRY, FLAG_FAR, FLAG_KEYED, WIDE, Entries, State, of_width
 from dueq.core.state.applied import Applied
 from dueq.core.state.live import ATTEMPT_MAX, LEASE_MAX_U32, LiveMessages
 from dueq.core.state.table import FEW, OnDisk, Table
@@ -315,4 +315,4 @@ def _key(row: Row) -> int:
 
 def _entries(rows: list[bytes]) -> Entries:
     """Return rows of one width as an array."""
-    return np.frombuffer(bytearray().join(rows), WIDE if len(rows[0]) > _BYTES else ENTRY)
+    return np.frombuffer(bytearray().join(rows), of_width(len(rows[0])))

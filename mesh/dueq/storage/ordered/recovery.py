@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from zlib import crc32
 
-from dueq.core.ports.entry import NO_ENTRIES, WIDE, is_known, unpacked
+from dueq.core.ports.entry import FULL, NO_ENTRIES, is_known, unpacked
 from dueq.core.ports.persistence import RecoveredPartition
 from dueq.core.ports.tables import TableRow, Tables
 from dueq.storage.ordered import layout
@@ -234,4 +234,4 @@ class Recovery:
 def _of_another_size(entries: list[bytes]) -> str:
     """Say so if some entry is not of this build's layout."""
     sizes = {len(entry) for entry in entries if not is_known(len(entry))}
-    return f"entries of {min(sizes)} bytes; this build knows up to {WIDE.itemsize}" if sizes else ""
+    return f"entries of {min(sizes)} bytes; this build knows up to {FULL.itemsize}" if sizes else ""

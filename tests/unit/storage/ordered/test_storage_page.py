@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dueq.core.ports.entry import ENTRY, WIDE
+from dueq.core.ports.entry import ENTRY, FULL
 from dueq.core.state import answers, dedup, group_table, job, summary
 from dueq.core.state.side_tables import SideTables
 from dueq.storage.ordered import layout
@@ -89,16 +89,16 @@ def test_the_rows_of_the_store_itself() -> None:
 
 
 def test_entries() -> None:
-    assert WIDE.fields is not None
+    assert FULL.fields is not None
     code = [
         (f"`{name}`", offset, dtype.itemsize, dtype.str.startswith(">"))
-        for name, (dtype, offset, *_) in WIDE.fields.items()
+        for name, (dtype, offset, *_) in FULL.fields.items()
     ]
     rows = table("Entries", "field")
     assert code == [
         (row["field"], int(row["offset"]), SIZES[row["type"]], "big-endian" in row["type"]) for row in rows
     ]
-    assert f"{ENTRY.itemsize} to {WIDE.itemsize} bytes" in PAGE
+    assert f"{ENTRY.itemsize} to {FULL.itemsize} bytes" in PAGE
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.storage.ordered.disk import UID, Disk, barrier, crash_after, entries, insert
 
-from dueq.core.ports.entry import FLAG_UPLOAD, WIDE, State
+from dueq.core.ports.entry import FLAG_UPLOAD, FULL, State
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -56,10 +56,10 @@ def test_entries_of_another_layout_are_left_to_the_build_that_knows_them(disk: D
     """They are no damage: nothing is set aside, and the replica says what it cannot read."""
     disk.store.commit([AppendLog(UID, [barrier(1, 1)]), SaveMeta(UID, 1, 1), SaveCheckpoint(UID, 1, 0)])
     leased = layout.message_keys(UID, b"l", np.array([1 << 16], np.uint64))[0]
-    disk.timeline.write([(leased, bytes(WIDE.itemsize + 8))], sync=True)
+    disk.timeline.write([(leased, bytes(FULL.itemsize + 8))], sync=True)
     (found,) = disk.open().recover()
     assert (found.damaged, found.applied, len(found.leased)) == ("", 1, 0)
-    assert f"entries of {WIDE.itemsize + 8} bytes" in found.unknown
+    assert f"entries of {FULL.itemsize + 8} bytes" in found.unknown
     assert disk.timeline.get(leased) is not None
 
 
