@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dueq.core.ports.entry import Entries, State, joined, keys_of, widened
+from dueq.core.ports.entry import FULL, Entries, State, joined, keys_of, widened
 from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup
 from dueq.core.state.applied import Applied, RequestResult
@@ -560,7 +560,7 @@ class Timeline:
 
 
 def canonical(entries: Entries) -> list[tuple[int, ...]]:
-    """Return entries as sorted plain tuples, of all fields whether they are wide or not."""
-    entries = widened(entries)
+    """Return entries as sorted plain tuples, of all fields, however wide they are."""
+    entries = widened(entries, FULL.itemsize)
     columns = [entries[name].tolist() for name in entries.dtype.names or ()]
     return sorted(zip(*columns, strict=True))
