@@ -330,7 +330,7 @@ class Consumer:
         if session.unanswered or not session.attached:
             self._directory.refresh(self.topic)
         if self._leaders.is_silent(session):
-            session.asked, session.attached = 0, False
+            session.attached = False
         if session.attached:
             self._leaders.speak(session, ConsumerAction.BEAT, session.asked)
         else:

@@ -105,9 +105,15 @@ class Leaders:
     # -------------------------------------------------------------- frames
 
     def attach(self, session: Session) -> None:
-        """Say what we hold; what is missing there will be pushed again."""
+        """Say what we hold; what is missing there will be pushed again.
+
+        The credit of a leader that is silent has gone to the others: when it comes back it gets none before they have
+        given up as much.
+        """
         if self.closing:
             return
+        if self.is_silent(session):
+            session.asked = 0
         session.begin(self._context.mono_us)
         session.hurried = False
         self.speak(session, ConsumerAction.ATTACH, session.asked)

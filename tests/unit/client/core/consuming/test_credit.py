@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dueq.client.core.consuming.credit import Share, affordable
+from dueq.client.core.consuming.holding import LOST_US
+from dueq_codecs.messages import ConsumerAction, ConsumerFrame
+from tests.unit.client.core.consuming.test_consumer import attached
+from tests.unit.client.stage import Stage, confirm, sent
 
 
 @pytest.mark.parametrize(
@@ -23,3 +27,18 @@ def test_what_a_leader_may_have_out_is_nobody_elses(spread: Share) -> None:
 def test_free_credit_is_lent_once() -> None:
     shares = [Share(limit=0, held=0, waiting=9) for _ in range(3)]
     assert affordable(10, shares, [6, 6, 6]) == [6, 4, 0]
+
+
+def test_a_silent_leader_whose_credit_others_have_is_promised_none_when_it_comes_back() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    told = attached(stage, credit=8)
+    assert [told[leader].credit for leader in "ab"] == [4, 4]
+    while stage.ms < LOST_US / 1000:
+        for frame in sent(stage.run_until(stage.ms + 10), ConsumerFrame):
+            told[frame.leader] = frame
+            if frame.leader == "a":
+                stage.receive("a", confirm(frame))
+    [raised] = sent(stage.receive("a", confirm(told["a"])), ConsumerFrame)
+    assert (raised.leader, raised.credit) == ("a", 8)
+    [attach] = sent(stage.connect("b"), ConsumerFrame)
+    assert (attach.leader, attach.action, attach.credit) == ("b", ConsumerAction.ATTACH, 0)
