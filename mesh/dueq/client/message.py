@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dueq.client.core.ports.delivery import Delivery
-from dueq.client.runtime import mono_us
 
 
 class BaseMessage:
@@ -82,7 +81,8 @@ class BaseMessage:
     @property
     def lease(self) -> float:
         """Seconds left of the lease; 0 when it is over."""
-        return max(self._delivery.deadline_us - mono_us(), 0) / 1e6
+        now_us: int = self._consumer._mono_us()
+        return max(self._delivery.deadline_us - now_us, 0) / 1e6
 
     @property
     def lost(self) -> bool:

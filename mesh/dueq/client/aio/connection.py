@@ -13,6 +13,7 @@ from dueq.client.aio.waiting import Bridges, Pending, sleep, stop
 from dueq.client.calls import Call, Steps
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
+from dueq.client.host import SessionHost
 from dueq.client.runtime import Runtime
 from dueq.errors import ClientClosed, DueqError
 
@@ -31,6 +32,7 @@ class AsyncConnection:
     Args:
         endpoints: one endpoint, several with commas between, a list, or None: the environment's.
         timeout: seconds that a call may take, unless it says otherwise; None: the default.
+        begin: begins what runs the session machine.
 
     Raises:
         InvalidRequest: there is no endpoint, or one is malformed.
@@ -40,11 +42,17 @@ class AsyncConnection:
         bridges: where answers come in.
     """
 
-    def __init__(self, endpoints: str | Sequence[str] | None, timeout: float | None) -> None:
+    def __init__(
+        self,
+        endpoints: str | Sequence[str] | None,
+        timeout: float | None,
+        begin: Callable[[Sequence[str]], SessionHost] = Runtime,
+    ) -> None:
         self.timeout = arguments.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
         self.bridges = Bridges()
         self._endpoints = arguments.endpoint_list(endpoints)
-        self._runtime: Runtime | None = None
+        self._begin = begin
+        self._runtime: SessionHost | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._consumers: weakref.WeakSet[_Consumer] = weakref.WeakSet()
@@ -63,7 +71,7 @@ class AsyncConnection:
         """Have `close` close this consumer."""
         self._consumers.add(consumer)
 
-    def live(self) -> Runtime:
+    def live(self) -> SessionHost:
         """Return the runtime of this process.
 
         Raises:
@@ -81,7 +89,7 @@ class AsyncConnection:
             self._runtime = None
         with self._lock:
             if self._runtime is None:
-                self._runtime = Runtime(self._endpoints)
+                self._runtime = self._begin(self._endpoints)
                 weakref.finalize(self, self._runtime.stop, 0.0)
             return self._runtime
 
@@ -94,7 +102,7 @@ class AsyncConnection:
         """Send a call and wait for its answer."""
         return await self.run_on(self.live(), call, timeout)
 
-    async def run_on(self, runtime: Runtime, call: Call[T], timeout: float | None) -> T:
+    async def run_on(self, runtime: SessionHost, call: Call[T], timeout: float | None) -> T:
         """Send a call by this runtime even if the client is closed, and wait for its answer."""
         answer = await self.send(runtime, call, timeout).answer()
         if isinstance(answer, Completed):
@@ -114,13 +122,13 @@ class AsyncConnection:
             error = value = None
             try:
                 if isinstance(step, float):
-                    await sleep(step)
+                    await sleep(self.live(), step)
                 else:
                     value = await self.run(step, timeout)
             except DueqError as failed:
                 error = failed
 
-    def send(self, runtime: Runtime, call: Call[Any], timeout: float | None) -> Pending:
+    def send(self, runtime: SessionHost, call: Call[Any], timeout: float | None) -> Pending:
         """Send a call; its answer is waited for later."""
         return Pending(runtime, self.bridges, call.build, arguments.timeout_s(timeout, self.timeout))
 

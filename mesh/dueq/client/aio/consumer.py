@@ -15,8 +15,8 @@ from dueq.client.aio.waiting import Arrivals, Lock
 from dueq.client.arguments import Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
-from dueq.client.runtime import Runtime, mono_us
 from dueq.errors import ClientClosed
 from dueq_codecs.records import Outcome, RecordKind
 
@@ -54,7 +54,7 @@ class AsyncConsumer:
         self._arrivals = Arrivals(connection.bridges, self._tell_of_lost)
         self._inbox = Inbox(self._arrivals.wake)
         self._opening = Lock()
-        self._runtime: Runtime | None = None
+        self._runtime: SessionHost | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -166,14 +166,19 @@ class AsyncConsumer:
 
     # -------------------------------------------------------------- inside
 
-    async def _live(self) -> Runtime:
+    def _mono_us(self) -> int:
+        """The clock for durations, µs; for messages, which come once the consumer has attached."""
+        assert self._runtime is not None
+        return self._runtime.mono_us()
+
+    async def _live(self) -> SessionHost:
         """Attach on first use."""
         if self._runtime is not None and self._runtime.forked:
             raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
         async with self._opening:
             return self._runtime or await self._open()
 
-    async def _open(self) -> Runtime:
+    async def _open(self) -> SessionHost:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
         runtime = self._connection.live()
@@ -195,27 +200,27 @@ class AsyncConsumer:
         # The usual case first: a loop that takes messages one by one pays for this with each of them.
         runtime, inbox = self._runtime, self._inbox
         if runtime is None or runtime.forked:
-            await self._live()
+            runtime = await self._live()
         if inbox.lost:
             self._tell_of_lost()
-        taken = inbox.take(number, mono_us()) or await self._wait(number, timeout)
+        taken = inbox.take(number, runtime.mono_us()) or await self._wait(runtime, number, timeout)
         return [AsyncMessage(self, delivery) for delivery in taken]
 
-    async def _wait(self, number: int, timeout: float | None) -> list[Delivery]:
+    async def _wait(self, runtime: SessionHost, number: int, timeout: float | None) -> list[Delivery]:
         """Take at least one message; none when time is over or the consumer was closed."""
-        until_us = None if timeout is None else mono_us() + int(timeout * 1e6)
+        until_us = None if timeout is None else runtime.mono_us() + int(timeout * 1e6)
         while True:
             self._arrivals.clear()
             self._tell_of_lost()
-            taken = self._inbox.take(number, mono_us())
+            taken = self._inbox.take(number, runtime.mono_us())
             if taken or self._inbox.closed:
                 return taken
             if self._inbox.failure is not None:
                 raise self._inbox.failure
-            rest = None if until_us is None else (until_us - mono_us()) / 1e6
+            rest = None if until_us is None else (until_us - runtime.mono_us()) / 1e6
             if rest is not None and rest <= 0:
                 return []
-            await self._arrivals.wait(rest)
+            await self._arrivals.wait(runtime, rest)
 
     def _tell_of_lost(self) -> None:
         for delivery in self._inbox.take_lost():

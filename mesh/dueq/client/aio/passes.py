@@ -50,7 +50,7 @@ class AsyncPass:
     async def wait(self, *, timeout: float | None = None) -> Progress:
         """Wait until every partition has worked it off, or it was stopped; `timeout` is for each question."""
         while not (await self.refresh(timeout=timeout)).ended:
-            await sleep(passes.POLL_S)
+            await sleep(self._connection.live(), passes.POLL_S)
         return self.progress
 
     async def stop(self, *, timeout: float | None = None) -> Progress:

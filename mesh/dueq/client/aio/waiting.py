@@ -12,10 +12,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from dueq.client.core.ports import events
-from dueq.client.runtime import Answer, Runtime
+from dueq.client.host import Answer, SessionHost
 
 Lock = asyncio.Lock
-sleep = asyncio.sleep
 
 
 class _Bridge:
@@ -61,26 +60,26 @@ class Pending:
     """A call in flight."""
 
     def __init__(
-        self, runtime: Runtime, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
+        self, host: SessionHost, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
     ) -> None:
-        self._runtime = runtime
+        self._host = host
         self._future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         bridge = bridges.here()
-        self._call: Final = runtime.call(
+        self._call: Final = host.call(
             build, seconds, lambda answer: bridge.post(lambda: self._settle(answer))
         )
 
     async def answer(self) -> Answer:
         """Wait for the answer; a task that is cancelled meanwhile abandons the call."""
         try:
-            return await self._future
+            return await self._host.answer_in_loop(self._future)
         except asyncio.CancelledError:
             self.abandon()
             raise
 
     def abandon(self) -> None:
         """Nobody waits any more; it may or may not take effect."""
-        self._runtime.submit(events.Abandon(self._call))
+        self._host.submit(events.Abandon(self._call))
 
     def _settle(self, answer: Answer) -> None:
         if not self._future.done():
@@ -113,12 +112,9 @@ class Arrivals:
         if self._bridge is not None:
             self._bridge.post(self._come)
 
-    async def wait(self, seconds: float | None) -> None:
+    async def wait(self, host: SessionHost, seconds: float | None) -> None:
         """Return when something has come, or time is over."""
-        try:
-            await asyncio.wait_for(self._event.wait(), seconds)
-        except TimeoutError:
-            return
+        await host.wait_in_loop(self._event, seconds)
 
     def follow(self, result: object) -> None:
         """Run what a callback has returned, if it is to be awaited, as a task."""
@@ -132,6 +128,11 @@ class Arrivals:
         self._event.set()
 
 
-async def stop(runtime: Runtime) -> None:
+async def sleep(host: SessionHost, seconds: float) -> None:
+    """Let time pass."""
+    await host.sleep_in_loop(seconds)
+
+
+async def stop(host: SessionHost) -> None:
     """End a runtime without holding up the loop."""
-    await asyncio.get_running_loop().run_in_executor(None, runtime.stop)
+    await asyncio.get_running_loop().run_in_executor(None, host.stop)

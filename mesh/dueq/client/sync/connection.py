@@ -13,6 +13,7 @@ from dueq.client import arguments, calls
 from dueq.client.calls import Call, Steps
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
+from dueq.client.host import SessionHost
 from dueq.client.runtime import Runtime
 from dueq.client.sync.waiting import Bridges, Pending, sleep, stop
 from dueq.errors import ClientClosed, DueqError
@@ -32,6 +33,7 @@ class Connection:
     Args:
         endpoints: one endpoint, several with commas between, a list, or None: the environment's.
         timeout: seconds that a call may take, unless it says otherwise; None: the default.
+        begin: begins what runs the session machine.
 
     Raises:
         InvalidRequest: there is no endpoint, or one is malformed.
@@ -41,11 +43,17 @@ class Connection:
         bridges: where answers come in.
     """
 
-    def __init__(self, endpoints: str | Sequence[str] | None, timeout: float | None) -> None:
+    def __init__(
+        self,
+        endpoints: str | Sequence[str] | None,
+        timeout: float | None,
+        begin: Callable[[Sequence[str]], SessionHost] = Runtime,
+    ) -> None:
         self.timeout = arguments.timeout_s(timeout, limits.DEFAULT_TIMEOUT_S)
         self.bridges = Bridges()
         self._endpoints = arguments.endpoint_list(endpoints)
-        self._runtime: Runtime | None = None
+        self._begin = begin
+        self._runtime: SessionHost | None = None
         self._lock = threading.Lock()
         self._closed = False
         self._consumers: weakref.WeakSet[_Consumer] = weakref.WeakSet()
@@ -64,7 +72,7 @@ class Connection:
         """Have `close` close this consumer."""
         self._consumers.add(consumer)
 
-    def live(self) -> Runtime:
+    def live(self) -> SessionHost:
         """Return the runtime of this process.
 
         Raises:
@@ -82,7 +90,7 @@ class Connection:
             self._runtime = None
         with self._lock:
             if self._runtime is None:
-                self._runtime = Runtime(self._endpoints)
+                self._runtime = self._begin(self._endpoints)
                 weakref.finalize(self, self._runtime.stop, 0.0)
             return self._runtime
 
@@ -95,7 +103,7 @@ class Connection:
         """Send a call and wait for its answer."""
         return self.run_on(self.live(), call, timeout)
 
-    def run_on(self, runtime: Runtime, call: Call[T], timeout: float | None) -> T:
+    def run_on(self, runtime: SessionHost, call: Call[T], timeout: float | None) -> T:
         """Send a call by this runtime even if the client is closed, and wait for its answer."""
         answer = self.send(runtime, call, timeout).answer()
         if isinstance(answer, Completed):
@@ -115,13 +123,13 @@ class Connection:
             error = value = None
             try:
                 if isinstance(step, float):
-                    sleep(step)
+                    sleep(self.live(), step)
                 else:
                     value = self.run(step, timeout)
             except DueqError as failed:
                 error = failed
 
-    def send(self, runtime: Runtime, call: Call[Any], timeout: float | None) -> Pending:
+    def send(self, runtime: SessionHost, call: Call[Any], timeout: float | None) -> Pending:
         """Send a call; its answer is waited for later."""
         return Pending(runtime, self.bridges, call.build, arguments.timeout_s(timeout, self.timeout))
 

@@ -13,8 +13,8 @@ from dueq.client import arguments, calls
 from dueq.client.arguments import Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
-from dueq.client.runtime import Runtime, mono_us
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.message import Message
 from dueq.client.sync.waiting import Arrivals, Lock
@@ -55,7 +55,7 @@ class Consumer:
         self._arrivals = Arrivals(connection.bridges, self._tell_of_lost)
         self._inbox = Inbox(self._arrivals.wake)
         self._opening = Lock()
-        self._runtime: Runtime | None = None
+        self._runtime: SessionHost | None = None
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -167,14 +167,19 @@ class Consumer:
 
     # -------------------------------------------------------------- inside
 
-    def _live(self) -> Runtime:
+    def _mono_us(self) -> int:
+        """The clock for durations, µs; for messages, which come once the consumer has attached."""
+        assert self._runtime is not None
+        return self._runtime.mono_us()
+
+    def _live(self) -> SessionHost:
         """Attach on first use."""
         if self._runtime is not None and self._runtime.forked:
             raise ClientClosed("a consumer does not follow its client into a forked process: make a new one")
         with self._opening:
             return self._runtime or self._open()
 
-    def _open(self) -> Runtime:
+    def _open(self) -> SessionHost:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
         runtime = self._connection.live()
@@ -196,27 +201,27 @@ class Consumer:
         # The usual case first: a loop that takes messages one by one pays for this with each of them.
         runtime, inbox = self._runtime, self._inbox
         if runtime is None or runtime.forked:
-            self._live()
+            runtime = self._live()
         if inbox.lost:
             self._tell_of_lost()
-        taken = inbox.take(number, mono_us()) or self._wait(number, timeout)
+        taken = inbox.take(number, runtime.mono_us()) or self._wait(runtime, number, timeout)
         return [Message(self, delivery) for delivery in taken]
 
-    def _wait(self, number: int, timeout: float | None) -> list[Delivery]:
+    def _wait(self, runtime: SessionHost, number: int, timeout: float | None) -> list[Delivery]:
         """Take at least one message; none when time is over or the consumer was closed."""
-        until_us = None if timeout is None else mono_us() + int(timeout * 1e6)
+        until_us = None if timeout is None else runtime.mono_us() + int(timeout * 1e6)
         while True:
             self._arrivals.clear()
             self._tell_of_lost()
-            taken = self._inbox.take(number, mono_us())
+            taken = self._inbox.take(number, runtime.mono_us())
             if taken or self._inbox.closed:
                 return taken
             if self._inbox.failure is not None:
                 raise self._inbox.failure
-            rest = None if until_us is None else (until_us - mono_us()) / 1e6
+            rest = None if until_us is None else (until_us - runtime.mono_us()) / 1e6
             if rest is not None and rest <= 0:
                 return []
-            self._arrivals.wait(rest)
+            self._arrivals.wait(runtime, rest)
 
     def _tell_of_lost(self) -> None:
         for delivery in self._inbox.take_lost():

@@ -51,7 +51,7 @@ class Pass:
     def wait(self, *, timeout: float | None = None) -> Progress:
         """Wait until every partition has worked it off, or it was stopped; `timeout` is for each question."""
         while not (self.refresh(timeout=timeout)).ended:
-            sleep(passes.POLL_S)
+            sleep(self._connection.live(), passes.POLL_S)
         return self.progress
 
     def stop(self, *, timeout: float | None = None) -> Progress:

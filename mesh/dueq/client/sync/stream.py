@@ -15,7 +15,7 @@ from dueq.client.batches import Batch
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports.effects import Completed
-from dueq.client.runtime import Answer
+from dueq.client.host import Answer
 from dueq.client.sync.topic_calls import TopicCalls
 from dueq.client.sync.waiting import Pending
 from dueq.errors import DueqError, InvalidRequest, PartialFailure

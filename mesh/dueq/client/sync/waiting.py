@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
 
 from dueq.client.core.ports import events
-from dueq.client.runtime import Answer, Runtime
+from dueq.client.host import Answer, SessionHost
 from dueq.errors import OutcomeUnknown
 
 Lock = threading.Lock
-sleep = time.sleep
 
 _PATIENCE_S: Final = 5.0
 """The session machine answers every call by its deadline; should its thread be stuck, a caller still returns."""
@@ -26,19 +24,19 @@ class Pending:
     """A call that is under way."""
 
     def __init__(
-        self, runtime: Runtime, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
+        self, host: SessionHost, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
     ) -> None:
-        self._runtime = runtime
+        self._host = host
         self._seconds = seconds
         self._done = threading.Lock()
         self._done.acquire()
         self._answers: list[Answer] = []
-        self._call: Final = runtime.call(build, seconds, self._settle)
+        self._call: Final = host.call(build, seconds, self._settle)
 
     def answer(self) -> Answer:
         """Wait for the answer; a thread that is interrupted meanwhile abandons the call."""
         try:
-            in_time = self._done.acquire(timeout=self._seconds + _PATIENCE_S)
+            in_time = self._host.wait_done(self._done, self._seconds + _PATIENCE_S)
         except BaseException:
             self.abandon()
             raise
@@ -48,7 +46,7 @@ class Pending:
 
     def abandon(self) -> None:
         """Nobody waits any more; it may or may not take effect."""
-        self._runtime.submit(events.Abandon(self._call))
+        self._host.submit(events.Abandon(self._call))
 
     def _settle(self, answer: Answer) -> None:
         self._answers.append(answer)
@@ -73,14 +71,19 @@ class Arrivals:
     def begin(self) -> None:
         """Every thread can be woken."""
 
-    def wait(self, seconds: float | None) -> None:
+    def wait(self, host: SessionHost, seconds: float | None) -> None:
         """Return when something has come, or time is over."""
-        self._event.wait(seconds)
+        host.wait(self._event, seconds)
 
     def follow(self, result: object) -> None:
         """What a callback returns is of no interest."""
 
 
-def stop(runtime: Runtime) -> None:
-    """End a runtime."""
-    runtime.stop()
+def sleep(host: SessionHost, seconds: float) -> None:
+    """Let time pass."""
+    host.sleep(seconds)
+
+
+def stop(host: SessionHost) -> None:
+    """End what runs the session machine."""
+    host.stop()

@@ -1,0 +1,224 @@
+"""What runs a session machine: it steps the machine, carries out its effects, and brings answers to callers.
+
+How frames travel, what time it is, and whose thread does the work is left to those who derive from it: the I/O thread
+of a process (`runtime`), or a whole mesh inside a test (`dueq.testing`). Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from dueq.client.core import ClientCore
+from dueq.client.core.ports import effects
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.events import Event, Settle
+from dueq.client.inbox import Inbox
+from dueq.client.logs import log
+from dueq.errors import ClientClosed, DueqError
+from dueq.instant import Now
+from dueq_codecs.records import RecordKind
+
+Answer = effects.Completed | effects.Failed
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class Links(Protocol):
+    """Connections to brokers, by number."""
+
+    def open(self, link: int, endpoint: str) -> None:
+        """Begin to connect."""
+        ...
+
+    def close(self, link: int) -> None:
+        """Drop a connection."""
+        ...
+
+    def send(self, order: effects.Send) -> None:
+        """Send, or report the link lost."""
+        ...
+
+
+class Waking(Protocol):
+    """What a thread waits for, as `threading.Event` has it."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return whether it was set in time."""
+        ...
+
+
+class Done(Protocol):
+    """What a caller waits for, as `threading.Lock` has it."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Return whether it was released in time."""
+        ...
+
+
+class SessionHost:
+    """One client's session machine at work. Calls may come from any thread.
+
+    Args:
+        endpoints: where the first brokers are.
+        client_id: 16 bytes, drawn anew for each.
+        chance: decides what the machine leaves to it.
+
+    Attributes:
+        client_id: as given.
+        forked: this process is a fork of the one that made it, so that it does not work.
+    """
+
+    def __init__(self, endpoints: Sequence[str], client_id: bytes, chance: random.Random) -> None:
+        self.forked = False
+        self.client_id = client_id
+        self._core = ClientCore(client_id, endpoints, chance)
+        self._calls = itertools.count(1)
+        self._queue: deque[Event] = deque()
+        self._answers: dict[int, Callable[[Answer], None]] = {}
+        self._inboxes: dict[bytes, Inbox] = {}
+        self._stopping = False
+        self._ended = False
+        self._failure: DueqError = ClientClosed("the client is closed")
+
+    # -------------------------------------------------------------- time
+
+    def now(self) -> Now:
+        """Return the instant of a step."""
+        raise NotImplementedError
+
+    def mono_us(self) -> int:
+        """Return the clock for durations, µs."""
+        raise NotImplementedError
+
+    def wait(self, waking: Waking, seconds: float | None) -> None:
+        """Have this thread wait until it is woken, or time is over."""
+        raise NotImplementedError
+
+    def wait_done(self, done: Done, seconds: float) -> bool:
+        """Have this thread wait for an answer; returns whether it came in time."""
+        raise NotImplementedError
+
+    def sleep(self, seconds: float) -> None:
+        """Have this thread do nothing for a while."""
+        raise NotImplementedError
+
+    async def wait_in_loop(self, event: asyncio.Event, seconds: float | None) -> None:
+        """Have this task wait until the event is set, or time is over."""
+        raise NotImplementedError
+
+    async def answer_in_loop(self, future: asyncio.Future[Answer]) -> Answer:
+        """Have this task wait for an answer."""
+        raise NotImplementedError
+
+    async def sleep_in_loop(self, seconds: float) -> None:
+        """Have this task do nothing for a while."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------- any thread
+
+    def call(
+        self, build: Callable[[int, int], Event], timeout: float, answer: Callable[[Answer], None]
+    ) -> int:
+        """Send an event that is answered once, within `timeout` seconds; `answer` must be short."""
+        call = next(self._calls)
+        self._answers[call] = answer
+        if self._stopping:
+            self._answers.pop(call, None)
+            raise self.failure
+        self.submit(build(call, self.mono_us() + int(timeout * 1_000_000)))
+        if self._ended and self._answers.pop(call, None) is not None:
+            raise self.failure
+        return call
+
+    @property
+    def failure(self) -> DueqError:
+        """Why there are no more answers."""
+        return type(self._failure)(*self._failure.args)
+
+    def submit(self, event: Event) -> None:
+        """Send an event at once."""
+        raise NotImplementedError
+
+    def submit_lazily(self, event: Event) -> None:
+        """Send an event within 2 ms: many of them cost one awakening."""
+        raise NotImplementedError
+
+    def add_inbox(self, consumer_id: bytes, inbox: Inbox) -> None:
+        """Deliver this consumer's messages there."""
+        self._inboxes[consumer_id] = inbox
+
+    def remove_inbox(self, consumer_id: bytes) -> None:
+        """Drop what still comes for this consumer."""
+        self._inboxes.pop(consumer_id, None)
+
+    @property
+    def clock_known(self) -> bool:
+        """Mesh time has been measured."""
+        return self._core.clock.best is not None
+
+    def mesh_us(self) -> int:
+        """Mesh time now, Unix µs."""
+        return self._core.clock.mesh_us(self.now())
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Close the links and end; calls that wait fail with ClientClosed."""
+        raise NotImplementedError
+
+    # -------------------------------------------------------------- one thread at a time
+
+    def _step(self, happened: list[Event], links: Links) -> None:
+        """Take what has happened and what was submitted; carry out what the machine orders."""
+        while self._queue:
+            happened.append(self._queue.popleft())
+        for effect in self._core.step(happened, self.now()):
+            self._perform(effect, links)
+
+    def _perform(self, effect: effects.Effect, links: Links) -> None:
+        if isinstance(effect, effects.Send):
+            links.send(effect)
+        elif isinstance(effect, effects.Completed | effects.Failed):
+            answer = self._answers.pop(effect.call, None)
+            if answer is not None:
+                answer(effect)
+        elif isinstance(effect, effects.OpenLink):
+            links.open(effect.link, effect.endpoint)
+        elif isinstance(effect, effects.CloseLink):
+            links.close(effect.link)
+        elif isinstance(effect, effects.Log):
+            log.log(_LEVELS[effect.level], effect.event, **effect.fields)
+        else:
+            inbox = self._inboxes.get(effect.consumer_id)
+            if inbox is not None:
+                self._fill(inbox, effect)
+
+    def _fill(
+        self,
+        inbox: Inbox,
+        effect: effects.Deliver | effects.Reclaim | effects.LeaseLost | effects.ConsumerFailed,
+    ) -> None:
+        if isinstance(effect, effects.Deliver):
+            inbox.deliver(effect.deliveries)
+        elif isinstance(effect, effects.LeaseLost):
+            unhandled = inbox.lose(effect.deliveries)
+            if effect.returning:
+                self._release(effect.consumer_id, unhandled)
+        elif isinstance(effect, effects.ConsumerFailed):
+            inbox.fail(effect.error)
+        else:
+            self._release(effect.consumer_id, inbox.reclaim(effect.deliveries))
+
+    def _release(self, consumer_id: bytes, unhandled: list[Delivery]) -> None:
+        if unhandled:
+            self._queue.append(Settle(consumer_id, RecordKind.RELEASE, unhandled))
+
+    def _fail_all(self) -> None:
+        """Tell everybody who waits that no more answers come."""
+        for inbox in list(self._inboxes.values()):
+            inbox.fail(self.failure)
+        while self._answers:
+            call, answer = self._answers.popitem()
+            answer(effects.Failed(call, self.failure))
