@@ -37,6 +37,10 @@ RANK_MAX: Final = (1 << 16) - 1
 
 GROUPS_MAX: Final = 250_000
 """Groups of one partition that have messages or settings: all of them are in memory."""
+FAIR_WAKES_MAX: Final = 4096
+"""Most groups whose messages begin to be ready in one look of a leader; the others do at the next one."""
+FAIR_LOOKS_MAX: Final = 4096
+"""Most groups that may not be given anything (paused, or without a slot) that one look passes over."""
 
 # Ids
 UID_MAX: Final = (1 << 24) - 1
@@ -286,6 +290,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 """Seconds that a client's call waits, unless it says otherwise."""
 
 assert REQUEST_ROWS_MAX <= RECORD_ROWS_MAX < 1 << 16
+assert FAIR_WAKES_MAX >= 2 * RECORD_ROWS_MAX, "groups begin to be ready faster than messages are given"
 assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAME_BYTES_MAX
 assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
 assert APPEND_BYTES < FRAME_BYTES_MAX

@@ -6,22 +6,27 @@ first of another waits at most for the sum of the weights of those in its ring. 
 every message costs one (Shreedhar and Varghese 1996). Rings are volatile: a new leader begins anew.
 
 A child that is paused, has no slot left (`max_unacked`), or waits for the disk is passed over until the next round.
+
+A group sleeps until its first message is due. Of a hundred thousand groups that wake together, or have no slot, one
+look takes a bounded number; the next one goes on where it ended.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterator, KeysView
+from collections import Counter
+from collections.abc import KeysView
 from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
 
 from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS
+from dueq.core.delivery.fair_tree import Node
 from dueq.core.delivery.hot_messages import HotMessages
 from dueq.core.delivery.leases import LeaseTable, Phase
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, is_wide, joined, keys_of
 from dueq.core.state.fair import RANK_BITS, group_classes
+from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX
 from dueq_codecs.groups import AS_CREATED, GroupSettings
 
 WAITING: Final = int(State.WAITING)
@@ -29,45 +34,6 @@ _PLACE_BITS: Final = 48 + KEY_BITS
 """Of a place in a group's heap: rank, then wait_at and key."""
 _PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _RANK_MASK: Final = (1 << RANK_BITS) - 1
-
-
-class Node:
-    """One level of the tree of groups.
-
-    Attributes:
-        name: of the group.
-        parent: the level above; None: the root.
-        number: of the group, where messages are its own; -1: there are none.
-        children: by the last part of their names; `None` is what is the group's own.
-        ring: children that have something ready, in the order of their turns.
-        in_ring: whether it is in the ring of its parent.
-        left: how many more messages the child in front gets.
-        heap: places of messages that are ready, where they are its own.
-        used: messages of the group that consumers hold, as far as anybody asks.
-    """
-
-    __slots__ = ("children", "heap", "in_ring", "left", "name", "number", "parent", "ring", "used")
-
-    def __init__(self, name: str, parent: Node | None, number: int = -1) -> None:
-        self.name, self.parent, self.number = name, parent, number
-        self.children: dict[str | None, Node] = {}
-        self.ring: deque[Node] = deque()
-        self.in_ring = False
-        self.left = 0
-        self.heap: list[int] = []
-        self.used = 0
-
-    @property
-    def is_active(self) -> bool:
-        """Whether something of it is ready."""
-        return bool(self.heap or self.ring)
-
-    def path(self) -> Iterator[Node]:
-        """Yield this node and those above it, up to the root."""
-        node: Node | None = self
-        while node is not None:
-            yield node
-            node = node.parent
 
 
 class FairQueue:
@@ -80,9 +46,13 @@ class FairQueue:
     def _clear(self) -> None:
         self._root = Node("", None)
         self._leaves: dict[int, Node] = {}
-        self._sleeping: list[tuple[int, int]] = []  # (wait_at and key, class)
+        # Messages that are not due, by group: heaps of wait_at, key and rank; the first instant of each is an alarm.
+        self._sleeping: dict[int, list[int]] = {}
+        self._alarms: list[tuple[int, int]] = []
         self._ready_ms = NEVER_MS
-        self._places = 0
+        self._ready = self._places = 0
+        self._counted: list[Node] = []
+        self._looks = 0
 
     def __len__(self) -> int:
         return self._places
@@ -90,15 +60,24 @@ class FairQueue:
     @property
     def head_ms(self) -> int:
         """Instant of some message that is due, or else of the first that will be; NEVER_MS when none waits."""
-        if self._root.ring:
+        if self._root.front is not None:
             return self._ready_ms
-        return self._sleeping[0][0] >> KEY_BITS if self._sleeping else NEVER_MS
+        return self._alarms[0][0] if self._alarms else NEVER_MS
 
     def add(self, entries: Entries) -> None:
         """Enter waiting messages; those that are in already do no harm."""
         columns = group_classes(entries).tolist(), entries["wait_at"].tolist(), keys_of(entries).tolist()
         for of, wait_at, key in zip(*columns, strict=True):
-            heappush(self._sleeping, (wait_at << KEY_BITS | key, of))
+            number = of >> RANK_BITS
+            place = (wait_at << KEY_BITS | key) << RANK_BITS | of & _RANK_MASK
+            heap = self._sleeping.get(number)
+            if heap is None:
+                self._sleeping[number] = [place]
+                heappush(self._alarms, (wait_at, number))
+                continue
+            if wait_at < heap[0] >> KEY_BITS + RANK_BITS:
+                heappush(self._alarms, (wait_at, number))
+            heappush(heap, place)
         self._places += len(entries)
 
     def put_back(self, entries: Entries) -> None:
@@ -108,9 +87,8 @@ class FairQueue:
             leaf = self._leaf(of >> RANK_BITS)
             if leaf is None:
                 continue
-            heappush(leaf.heap, (of & _RANK_MASK) << _PLACE_BITS | wait_at << KEY_BITS | key)
             self._places += 1
-            self._ready_ms = min(self._ready_ms, wait_at)
+            self._is_ready(leaf, of & _RANK_MASK, wait_at << KEY_BITS | key)
             self._give_turn_back(leaf)
 
     def renew(self, entries: Entries) -> None:
@@ -121,27 +99,38 @@ class FairQueue:
     def count_until(self, until_ms: int, limit: int) -> int:
         """Return about how many wait until `until_ms`, at most `limit`."""
         self._wake(until_ms)
-        count = 0
-        for leaf in self._leaves.values():
-            count += len(leaf.heap)
-            if count >= limit:
-                return limit
-        return count
+        return min(self._ready, limit)
 
     # ------------------------------------------------------------ what is ready
 
     def _wake(self, until_ms: int) -> None:
-        """Let messages be ready that wait until then."""
-        bound = (until_ms + 1) << KEY_BITS
-        while self._sleeping and self._sleeping[0][0] < bound:
-            place, of = heappop(self._sleeping)
-            leaf = self._leaf(of >> RANK_BITS)
-            if leaf is None:
-                self._places -= 1
-                continue
-            heappush(leaf.heap, (of & _RANK_MASK) << _PLACE_BITS | place)
-            self._activate(leaf)
-            self._ready_ms = min(self._ready_ms, place >> KEY_BITS)
+        """Let messages be ready that wait until then: all of a group at once, but not all groups."""
+        bound = (until_ms + 1) << KEY_BITS + RANK_BITS
+        for _ in range(FAIR_WAKES_MAX):
+            if not self._alarms or self._alarms[0][0] > until_ms:
+                return
+            number = heappop(self._alarms)[1]
+            heap = self._sleeping.get(number)
+            if heap is None or heap[0] >= bound:
+                continue  # it has an alarm for its first instant
+            leaf = self._leaf(number)
+            while heap and heap[0] < bound:
+                place = heappop(heap)
+                if leaf is None:
+                    self._places -= 1
+                else:
+                    self._is_ready(leaf, place & _RANK_MASK, place >> RANK_BITS)
+            if leaf is not None:
+                self._activate(leaf)
+            if heap:
+                heappush(self._alarms, (heap[0] >> KEY_BITS + RANK_BITS, number))
+            else:
+                del self._sleeping[number]
+
+    def _is_ready(self, leaf: Node, rank: int, place: int) -> None:
+        heappush(leaf.heap, rank << _PLACE_BITS | place)
+        self._ready += 1
+        self._ready_ms = min(self._ready_ms, place >> KEY_BITS)
 
     def _leaf(self, number: int) -> Node | None:
         """Return the node of a group's own messages; None: the group is forgotten, and has none."""
@@ -150,22 +139,15 @@ class FairQueue:
             name = self._messages.groups.name_of(number)
             if name is None:
                 return None
-            node = self._root
-            for level in name.split(".") if name else ():
-                child = node.children.get(level)
-                if child is None:
-                    child = node.children[level] = Node(f"{node.name}.{level}".lstrip("."), node)
-                node = child
-            leaf = self._leaves[number] = node.children[None] = Node(name, node, number)
+            leaf = self._leaves[number] = self._root.leaf(name, number)
         return leaf
 
     def _activate(self, node: Node) -> None:
         """Enter a node at the back of the ring above it, and so on up to the root, if it is not in yet."""
         while node.parent is not None and not node.in_ring:
             above = node.parent
-            above.ring.append(node)
-            node.in_ring = True
-            if len(above.ring) == 1:
+            above.append(node)
+            if above.front is node:
                 above.left = self._weight(node)
             node = above
 
@@ -182,52 +164,81 @@ class FairQueue:
     def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
         """Take out what comes next of all that waits until `until_ms` or sooner (see `WaitingQueue`)."""
         self._wake(until_ms)
-        if not self._root.ring:
+        if self._root.front is None:
             return NO_ENTRIES
         self._count_used()
+        self._looks = FAIR_LOOKS_MAX
         found: list[Entries] = []
         keys: set[int] = set()
-        while len(found) < limit:
-            leaf = self._next(self._root, until_ms)
-            if leaf is None:
-                break
-            row = self._take(leaf, taken, keys)
-            if row is not None:
-                keys.add(int(keys_of(row)[0]))
-                found.append(row)
-                self._charge(leaf)
-            elif not leaf.heap:
-                self._deactivate(leaf)
-        if not self._root.ring:
+        count = 0
+        while count < limit and (chosen := self._choose(until_ms, limit - count)):
+            rows = self._valid(chosen, taken, keys)
+            count += len(rows)
+            found.append(rows)
+        if self._root.front is None:
             self._ready_ms = NEVER_MS
         return joined(found) if found else NO_ENTRIES
 
+    def _choose(self, until_ms: int, limit: int) -> list[tuple[Node, int]]:
+        """Take out up to `limit` places in the order of turns; returns them, each with its leaf."""
+        chosen: list[tuple[Node, int]] = []
+        while len(chosen) < limit:
+            leaf = self._next(self._root, until_ms)
+            if leaf is None:
+                break
+            chosen.append((leaf, heappop(leaf.heap)))
+            self._charge(leaf)
+        self._places -= len(chosen)
+        self._ready -= len(chosen)
+        return chosen
+
+    def _valid(self, chosen: list[tuple[Node, int]], taken: KeysView[int], given: set[int]) -> Entries:
+        """Return the entries that still wait at their place and that nobody has taken.
+
+        The groups of the others get their turns back.
+
+        Args:
+            chosen: leaves and places.
+            taken: keys that are spoken for.
+            given: keys that have come out before; those that come out now are entered.
+        """
+        keys = [place & KEY_MASK for _, place in chosen]
+        rows = self._messages.rows(np.array(keys, np.uint64))
+        waits = [(place & _PLACE_MASK) >> KEY_BITS for _, place in chosen]
+        classes = [leaf.number << RANK_BITS | place >> _PLACE_BITS for leaf, place in chosen]
+        good = (rows["state"] == WAITING) & (rows["wait_at"] == np.array(waits, np.uint64))
+        good &= group_classes(rows) == np.array(classes, np.uint64)
+        if taken.isdisjoint(keys) and given.isdisjoint(keys) and len(set(keys)) == len(keys):
+            given.update(np.array(keys, np.uint64)[good].tolist())
+        else:
+            for at in np.flatnonzero(good).tolist():
+                good[at] = keys[at] not in taken and keys[at] not in given  # a message may be entered twice
+                given.add(keys[at])
+        if good.all():
+            return rows
+        for at in reversed(np.flatnonzero(~good).tolist()):
+            self._discharge(chosen[at][0])
+        return rows.take(np.flatnonzero(good))
+
     def _count_used(self) -> None:
         """Count the slots in use of groups that have a limit: derived from the leases, so that none is lost."""
-        limited = [
-            group.name for group in self._messages.groups.limited.values()
-            if group.settings is not None and group.settings.max_unacked
-        ]  # fmt: skip
-        if not limited:
+        for node in self._counted:
+            node.used = 0
+        self._counted = []
+        if not self._messages.groups.limited:
             return
         leases = self._leases
         entry, phase = leases.entry[: leases.high], leases.phase[: leases.high]
         held = entry["group"][phase != Phase.FREE] if is_wide(entry) else np.zeros(0, np.uint32)
-        used = Counter[str]()
         for number, count in Counter(held.tolist()).items():
-            levels = (self._messages.groups.name_of(number) or "").split(".")
-            for depth in range(1, len(levels) + 1):
-                used[".".join(levels[:depth])] += count
-        for name in limited:
-            node = self._find(name)
-            if node is not None:
-                node.used = used[name]
-
-    def _find(self, name: str) -> Node | None:
-        node: Node | None = self._root
-        for level in name.split("."):
-            node = node.children.get(level) if node is not None else None
-        return node
+            node = self._root
+            for level in (self._messages.groups.name_of(number) or "").split("."):
+                below = node.child(level)
+                if below is None:
+                    break
+                below.used += count
+                self._counted.append(below)
+                node = below
 
     def _may_give(self, node: Node, until_ms: int) -> bool:
         settings = self._settings(node)
@@ -251,35 +262,30 @@ class FairQueue:
         """Return the group's own messages whose turn it is; None: none may be given."""
         if node.number >= 0:
             return node
-        for _ in range(len(node.ring)):
-            child = node.ring[0]
+        for _ in range(node.ring_size):
+            if not self._looks:
+                break
+            child = node.front
+            assert child is not None
             leaf = self._next(child, until_ms) if self._may_give(child, until_ms) else None
             if leaf is not None:
                 return leaf
+            self._looks -= 1
             self._pass_on(node)
         return None
 
     def _pass_on(self, node: Node) -> None:
         """It is the next child's turn."""
-        node.ring.rotate(-1)
-        node.left = self._weight(node.ring[0])
-
-    def _take(self, leaf: Node, taken: KeysView[int], chosen: set[int]) -> Entries | None:
-        """Take out the first message that still waits at its place; None: there is none left, or it was gone."""
-        place = heappop(leaf.heap)
-        self._places -= 1
-        key, wait_at = place & KEY_MASK, (place & _PLACE_MASK) >> KEY_BITS
-        row = self._messages.rows(np.array([key], np.uint64))
-        waits = (int(row["state"][0]), int(row["wait_at"][0])) == (WAITING, wait_at)
-        same = int(group_classes(row)[0]) == leaf.number << RANK_BITS | place >> _PLACE_BITS
-        return row if waits and same and key not in taken and key not in chosen else None
+        node.rotate()
+        assert node.front is not None
+        node.left = self._weight(node.front)
 
     def _charge(self, leaf: Node) -> None:
         """One message of the group was given."""
         node = leaf
-        for above in leaf.path():
-            if above is leaf:
-                continue
+        while (above := node.parent) is not None:
+            if not above.used:
+                self._counted.append(above)
             above.used += 1
             above.left -= 1
             if not node.is_active:
@@ -288,37 +294,33 @@ class FairQueue:
                 self._pass_on(above)
             node = above
 
-    def _deactivate(self, leaf: Node) -> None:
-        """A group's own messages were all gone."""
-        node = leaf
-        for above in leaf.path():
-            if above is leaf:
-                continue
-            if node.is_active:
-                return
-            self._leave(above, node)
-            node = above
-
-    def _give_turn_back(self, leaf: Node) -> None:
-        """A message that was given comes back: it is the group's turn."""
+    def _discharge(self, leaf: Node) -> None:
+        """What the group was charged for was no message: it is its turn again, if anything of it is ready."""
         node = leaf
         while (above := node.parent) is not None:
-            is_first = bool(above.ring) and above.ring[0] is node
+            above.used -= 1
+            node = above
+        node = leaf
+        while node.parent is not None and not node.is_active:
+            node = node.parent
+        self._give_turn_back(node)
+
+    def _give_turn_back(self, node: Node) -> None:
+        """A message that was given comes back: it is the group's turn."""
+        while (above := node.parent) is not None:
+            is_first = above.front is node
             if node.in_ring and not is_first:
-                above.ring.remove(node)
+                above.remove(node)
             if not is_first:
-                above.ring.appendleft(node)
-            node.in_ring = True
+                above.append_first(node)
             above.left = above.left + 1 if is_first else 1
             node = above
 
     def _leave(self, above: Node, node: Node) -> None:
         """Nothing of a child is ready any more."""
-        assert above.ring[0] is node, "only a child whose turn it is loses messages"
-        above.ring.popleft()
-        node.in_ring = False
-        if above.ring:
-            above.left = self._weight(above.ring[0])
-        if not node.children:
-            above.children.pop(None if node.number >= 0 else node.name.rpartition(".")[2], None)
+        above.remove(node)
+        if above.front is not None:
+            above.left = self._weight(above.front)
+        above.drop(node)
+        if node.number >= 0:
             self._leaves.pop(node.number, None)

@@ -12,6 +12,7 @@ from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.delivery.leases import NEVER_US, LeaseTable, Phase
 from dueq.core.ports.entry import WIDE, Entries, State, joined, keys_of
 from dueq.core.state.group_table import GroupTable
+from dueq.limits import FAIR_LOOKS_MAX, FAIR_WAKES_MAX, RECORD_ROWS_MAX
 from dueq_codecs.groups import GroupSettings
 from dueq_codecs.records import U64
 
@@ -27,6 +28,7 @@ class Story:
         self.queue = FairQueue(self, self.leases)
         self.entries: dict[int, Entries] = {}
         self.unknown: int | None = None
+        self.looked_up = 0
         for name, each in settings.items():
             self.set(name.replace("_", "."), each)
 
@@ -37,6 +39,7 @@ class Story:
         self.groups.limited[name] = group
 
     def rows(self, keys: U64) -> Entries:
+        self.looked_up += 1
         return joined([self.entries.get(int(key), np.zeros(1, WIDE)) for key in keys])
 
     def end_of(self, of: int) -> tuple[int, int] | None:
@@ -214,3 +217,86 @@ def test_a_group_that_was_forgotten_leaves_nothing_behind() -> None:
     story.groups.expire(0, 0)
     assert story.pop(9) == ""
     assert len(story.queue) == 0
+
+
+def test_messages_of_many_groups_are_looked_up_together() -> None:
+    story = Story()
+    for number in range(50):
+        story.wait(f"g{number}", 2)
+    story.pop(80)
+    assert story.looked_up == 1
+
+
+def test_a_group_gets_its_turn_back_when_its_message_is_gone() -> None:
+    """However many of them are gone, and also where a level above is charged."""
+    story = Story()
+    gone = story.wait("a.x", 5, at=NOW - 1)
+    story.wait("a.x", 2)
+    story.wait("a.y", 2)
+    story.wait("b", 4)
+    for key in gone:
+        del story.entries[key]
+    turns = [story.pop(1) for _ in range(8)]
+    assert [turn[0] for turn in turns] == ["a", "b"] * 4
+    assert Counter(turns) == {"a.x": 2, "a.y": 2, "b": 4}
+    assert len(story.queue) == 0
+
+
+def test_a_message_that_moved_comes_out_once_where_it_waits_now() -> None:
+    story = Story()
+    (key,) = story.wait("a", 1, at=NOW - 9)
+    story.entries[key]["wait_at"] = NOW - 3
+    story.queue.add(story.entries[key])
+    story.queue.add(story.entries[key])
+    found = story.queue.pop(NOW, 9, {}.keys())
+    assert (keys_of(found).tolist(), len(story.queue)) == ([key], 0)
+
+
+def test_slots_that_a_gone_message_would_have_used_are_free() -> None:
+    story = Story(a=GroupSettings(max_unacked=2))
+    gone = story.wait("a", 2, at=NOW - 1)
+    story.wait("a", 9)
+    for key in gone:
+        del story.entries[key]
+    assert story.pop(9) == "a a"
+
+
+def test_of_many_groups_that_wake_together_one_look_takes_a_bounded_number() -> None:
+    """Those that wake at a later look have waited for what was given until then, at most half of them."""
+    story = Story()
+    groups = 2 * FAIR_WAKES_MAX + 7
+    numbers = story.groups.numbers([f"g{number}" for number in range(groups)], range(groups))
+    rows = np.zeros(2 * groups, WIDE)
+    rows["state"], rows["wait_at"], rows["group"] = State.WAITING, NOW, np.repeat(numbers, 2)
+    rows["sequence"] = np.arange(1, 2 * groups + 1)
+    story.entries = dict(zip(keys_of(rows).tolist(), np.split(rows, len(rows)), strict=True))
+    story.queue.add(rows)
+    found = story.queue.pop(NOW, 3, {}.keys())
+    assert len(found) == 3
+    assert story.queue.count_until(NOW - 1, 1 << 30) == 2 * FAIR_WAKES_MAX - 3
+    turns = found["group"].tolist()
+    while len(set(turns)) < groups:
+        turns += story.queue.pop(NOW, RECORD_ROWS_MAX, {}.keys())["group"].tolist()
+    assert len(turns) <= groups + groups // 2
+
+
+def test_one_look_passes_over_a_bounded_number_of_groups() -> None:
+    """The next one goes on where it ended."""
+    story = Story()
+    for number in range(FAIR_LOOKS_MAX + 5):
+        story.wait(f"g{number}")
+        story.set(f"g{number}", GroupSettings(paused=True))
+    story.wait("z")
+    assert story.pop(1) == ""
+    assert story.queue.head_ms == NOW
+    assert "z" in (story.pop(1), story.pop(1))
+
+
+def test_a_queue_that_has_given_everything_keeps_no_groups() -> None:
+    story = Story()
+    for name in ("a", "a.b", "a.b.c", "x.y", ""):
+        story.wait(name, 2)
+    while story.pop(3):
+        pass
+    root = story.queue._root
+    assert (root.own, root.children or {}, root.front, story.queue._leaves) == (None, {}, None, {})

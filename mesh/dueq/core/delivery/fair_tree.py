@@ -1,0 +1,116 @@
+"""The tree of groups of a fair topic, as far as something of them is ready: each level has a ring of turns.
+
+There may be as many groups as messages, so a node holds no more than it needs, and each step costs the same however
+many others there are: a ring is linked through its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+class Node:
+    """One level of the tree of groups, or what is a group's own (a leaf).
+
+    Attributes:
+        name: of the group.
+        parent: the level above; None: the root.
+        number: of the group, where messages are its own; -1: there are none.
+        own: what is the group's own; None: nothing.
+        children: groups below it, by the last part of their names; None: there are none.
+        front: the child whose turn it is, of those that have something ready; None: none has.
+        ring_size: how many children have something ready.
+        in_ring: whether it is in the ring of its parent.
+        left: how many more messages the child in front gets.
+        heap: places of messages that are ready, where they are its own.
+        used: messages of the group that consumers hold, as far as anybody asks.
+    """
+
+    __slots__ = (
+        "_after", "_before", "children", "front", "heap", "in_ring", "left", "name", "number", "own", "parent",
+        "ring_size", "used",
+    )  # fmt: skip
+
+    def __init__(self, name: str, parent: Node | None, number: int = -1) -> None:
+        self.name, self.parent, self.number = name, parent, number
+        self.own: Node | None = None
+        self.children: dict[str, Node] | None = None
+        self.front: Node | None = None
+        self.ring_size = 0
+        self.in_ring = False
+        self.left = 0
+        self.heap: list[int] = []
+        self.used = 0
+        self._before = self._after = self
+
+    @property
+    def is_active(self) -> bool:
+        """Whether something of it is ready."""
+        return bool(self.heap) or self.front is not None
+
+    def path(self) -> Iterator[Node]:
+        """Yield this node and those above it, up to the root."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+    # ------------------------------------------------------------ the tree
+
+    def child(self, level: str) -> Node | None:
+        """Return the group of that name below this one, if anything of it is ready."""
+        return self.children.get(level) if self.children is not None else None
+
+    def leaf(self, name: str, number: int) -> Node:
+        """Return a new leaf for what is a group's own, and have all levels above it; to be called at the root."""
+        node = self
+        for level in name.split(".") if name else ():
+            child = node.child(level)
+            if child is None:
+                child = Node(f"{node.name}.{level}" if node.name else level, node)
+                node.children = node.children if node.children is not None else {}
+                node.children[level] = child
+            node = child
+        node.own = Node(name, node, number)
+        return node.own
+
+    def drop(self, node: Node) -> None:
+        """Take a child out of the tree that has nothing any more."""
+        if node is self.own:
+            self.own = None
+        elif self.children is not None and node.own is None and not node.children:
+            self.children.pop(node.name.rpartition(".")[2], None)
+
+    # ------------------------------------------------------------ the ring
+
+    def append(self, node: Node) -> None:
+        """Let a child have its turn after all others."""
+        if self.front is None:
+            self.front = node._before = node._after = node
+        else:
+            front = self.front
+            node._before, node._after = front._before, front
+            front._before._after = front._before = node
+        node.in_ring = True
+        self.ring_size += 1
+
+    def append_first(self, node: Node) -> None:
+        """Let it be a child's turn."""
+        self.append(node)
+        self.front = node
+
+    def remove(self, node: Node) -> None:
+        """Take a child out of the ring; if it was in front, it is the next one's turn."""
+        self.ring_size -= 1
+        if not self.ring_size:
+            self.front = None
+        elif self.front is node:
+            self.front = node._after
+        node._before._after, node._after._before = node._after, node._before
+        node._before = node._after = node
+        node.in_ring = False
+
+    def rotate(self) -> None:
+        """It is the next child's turn."""
+        if self.front is not None:
+            self.front = self.front._after
