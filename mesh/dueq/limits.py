@@ -95,6 +95,8 @@ JOB_HIDDEN_MS_MAX: Final = 7 * 24 * 3600 * 1000
 """The latest instant, from now, by which a hidden job must be committed."""
 JOB_MEMORY_MS: Final = 7 * 24 * 3600 * 1000
 """Memory of a job after its last record and after that instant, and of the answers to its INSERTs."""
+JOB_LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
+"""A job that could not be forgotten then is looked at again after so long."""
 JOB_ANSWERED_MS: Final = JOB_MEMORY_MS - 24 * 3600 * 1000
 """For this long after that instant, a job that home does not know was certainly never committed."""
 JOB_ABORT_AFTER_MS: Final = 1000
@@ -304,6 +306,7 @@ assert JOB_HIDDEN_MS_MIN < JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
 assert MICRO_BATCH_MESSAGES_MAX <= CONSUMER_LEASES_MAX < PUSHES_UNSEEN_MAX < DELIVERIES_SEEN_MAX
 assert STATISTICS_SENDERS_SHOWN <= STATISTICS_SENDERS_KEPT
 assert 4 * MAX_CLOCK_OFFSET_MS <= JOB_ABORT_AFTER_MS < JOB_ANSWERED_MS < JOB_MEMORY_MS
+assert JOB_LOOK_AGAIN_MS <= JOB_MEMORY_MS
 assert HEARTBEAT_MS * 2 < PUSH_CONFIRM_MS < LEADER_SILENCE_MS <= REPLICA_LAG_MS
 assert CONSUMER_BEAT_MS * 3 < CONSUMER_SESSION_MS
 assert CONSUMER_BEAT_MS * 2 < CONSUMER_LOST_US // 1000 < CONSUMER_SESSION_MS

@@ -36,7 +36,6 @@ from dueq_codecs.records import (
 
 ENDED: Final = (JobState.ABORTED, JobState.CANCELLED)
 CANCELLING: Final = (RecordKind.CANCEL, RecordKind.RECURRENCE)
-LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
 ATTEMPT_MAX: Final = (1 << 16) - 1
 LEASE_MS_MAX: Final = (1 << 32) - 1
 Result = tuple[bytes, int, Code, int, int, int, list[int], bool]
@@ -274,7 +273,7 @@ class Naive:
                 continue
             left = any(entry.job == job.number for entry in self.live.values())
             if left or job.state == JobState.OPEN or self.stamp <= job.until + limits.JOB_MEMORY_MS:
-                job.look_at = self.age + LOOK_AGAIN_MS
+                job.look_at = self.age + limits.JOB_LOOK_AGAIN_MS
             else:
                 del self.jobs[job.key], self.by_number[job.number]
 

@@ -21,7 +21,10 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"DEDUP_MS": 120_000},
     {"DEDUP_BYTES_MAX": 48 << 10},
     {"DEDUP_WINDOW": 8, "REQUESTS_IN_FLIGHT_MAX": 4},
-    {"JOB_HIDDEN_MS_MAX": 20_000, "JOB_MEMORY_MS": 60_000, "JOB_ANSWERED_MS": 50_000},
+    {
+        "JOB_HIDDEN_MS_MAX": 20_000, "JOB_MEMORY_MS": 60_000, "JOB_ANSWERED_MS": 50_000,
+        "JOB_LOOK_AGAIN_MS": 10_000,
+    },
     {"JOBS_MAX": 6},
     {"MISSED_AFTER_MS": 3_000, "FIRE_AHEAD_MS": 2_000},
     {"RECURRENCES_MAX": 3},

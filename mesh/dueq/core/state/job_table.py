@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter
 from heapq import heappop, heappush
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,13 +28,11 @@ from dueq.core.state.applied import Applied
 from dueq.core.state.job import Job
 from dueq.core.state.side_table import Messages
 from dueq.errors import invariant
-from dueq.limits import JOB_ANSWERED_MS, JOB_MEMORY_MS
+from dueq.limits import JOB_ANSWERED_MS, JOB_LOOK_AGAIN_MS, JOB_MEMORY_MS
 from dueq_codecs.records import U8, U64, JobAction, JobState, Outcome, Record
 from dueq_codecs.rules import home_of
 
 Mask = npt.NDArray[np.bool_]
-
-_LOOK_AGAIN_MS: Final = 24 * 3600 * 1000
 
 
 class JobTable:
@@ -60,7 +57,8 @@ class JobTable:
         self._by_number: dict[int, Job] = {}
         self._unfinished: dict[int, Job] = {}
         self._changed: dict[bytes, None] = {}
-        self._looks: list[tuple[int, int]] = []  # heap: (not after its `look_at_ms`, number) of each job
+        # Heap: (not after its `look_at_ms`, number) of each job. A record never sets that to an earlier one.
+        self._looks: list[tuple[int, int]] = []
 
     def recover(self, rows: list[TableRow]) -> None:
         """Begin with what the last checkpoint left.
@@ -164,7 +162,7 @@ class JobTable:
                 if not (job.messages or job.state == JobState.OPEN or stamp <= job.until + JOB_MEMORY_MS):
                     self._forget(job)
                     continue
-                job.look_at_ms = age_ms + _LOOK_AGAIN_MS
+                job.look_at_ms = age_ms + JOB_LOOK_AGAIN_MS
                 self._changed[job.key] = None
             heappush(self._looks, (job.look_at_ms, job.number))
 
