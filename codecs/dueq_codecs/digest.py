@@ -21,7 +21,7 @@ def request_digest(request: ChangeRequest) -> int:
     """Return 64 bits over everything in a request that matters to its effect.
 
     Left out: request id, client id and sequence (they name the request), `digest` itself, upload numbers (a
-    repeated upload has another one), the tokens of MOVE and CANCEL (the leader's business) and `patient`.
+    repeated upload has another one), the tokens of MOVE and CANCEL (the leader's business), `patient` and `retry`.
     Payloads count by their size and CRC-32, so they are not hashed twice.
 
     Returns:
@@ -40,6 +40,9 @@ def request_digest(request: ChangeRequest) -> int:
     if len(request.group):
         names = "\0".join(request.groups).encode()
         parts.append(b"group" + request.group.tobytes() + struct.pack("<I", len(names)) + names)
+    if len(request.key_high):
+        hashes = request.key_high.tobytes() + request.key_low.tobytes()
+        parts.append(b"keys" + bytes((request.on_duplicate,)) + hashes)
     for text in (request.name, request.document):
         if text:
             data = text.encode()

@@ -27,6 +27,7 @@ from dueq_codecs.layouts import KINDS, LAYOUTS, Kind
 from dueq_codecs.log import decode_record, encode_record
 from dueq_codecs.messages import (
     BrowseReply,
+    ChangeReply,
     ChangeRequest,
     Code,
     ConsumerFrame,
@@ -56,6 +57,7 @@ _WITH_BODY: Final = frozenset(
 _KINDS: Final = {int(kind): kind for kind in LAYOUTS}
 
 _held = attrgetter("held_uid", "held_sequence", "held_row", "held_token")
+_present = attrgetter("present_first", "present_sequence", "present_row", "present_due")
 _browsed = attrgetter(
     "wait_at", "first", "due", "sequence", "row", "size", "crc", "attempt", "keyed", "upload", "body_size"
 )
@@ -202,6 +204,10 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
         total = int(message.body_size.sum(dtype=np.uint64))
         if total != len(bodies[0]) and len(message.wait_at):
             return f"the rows of a BrowseReply have {total} bytes, its body {len(bodies[0])}"
+    if isinstance(message, ChangeReply) and len(message.present_first):
+        lengths = {int(np.count_nonzero(message.outcomes)), *map(len, _present(message))}
+        if len(lengths) != 1:
+            return "the columns of messages that are there already do not fit the outcomes of a ChangeReply"
     if isinstance(message, ConsumerFrame) and len(set(map(len, _held(message)))) != 1:
         return "the held columns of a ConsumerFrame are not of one length"
     return None

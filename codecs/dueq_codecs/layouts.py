@@ -15,7 +15,7 @@ from dueq_codecs.flat import Layout
 from dueq_codecs.metadata import METADATA_REPLY
 from dueq_codecs.peer import PEER_FRAME
 from dueq_codecs.pushes import PUSH_ROW
-from dueq_codecs.records import JobAction, Outcome, RecordKind
+from dueq_codecs.records import JobAction, OnDuplicate, Outcome, RecordKind
 
 
 class Kind(IntEnum):
@@ -98,6 +98,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("payload_bytes_max", "Q"),
         Scalar("horizon_ms", "Q"),
         Scalar("exist_ok", "?"),
+        Text("document"),
     ),
     Kind.DELETE_TOPIC_REQUEST: Layout(m.DeleteTopicRequest, Scalar("request_id", "Q"), Text("topic")),
     Kind.UPDATE_TOPIC_REQUEST: Layout(
@@ -154,6 +155,10 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Text("name"),
         Text("document"),
         Scalar("home_partitions", "I"),
+        Column("key_high", "Q"),
+        Column("key_low", "Q"),
+        Scalar("on_duplicate", "B", OnDuplicate),
+        Scalar("retry", "?"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,
@@ -168,6 +173,10 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("outcomes", "B", Outcome),
         Scalar("retry_after_ms", "I"),
         Text("leader"),
+        Column("present_first", "Q"),
+        Column("present_sequence", "Q"),
+        Column("present_row", "H"),
+        Column("present_due", "Q"),
     ),
     Kind.CHUNK_REQUEST: Layout(
         m.ChunkRequest,

@@ -11,7 +11,7 @@ from dueq_codecs.flat import Layout
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import Kind
 from dueq_codecs.messages import Code
-from dueq_codecs.records import FEATURE_LEVEL, JobAction, Record, RecordKind, RequestRef
+from dueq_codecs.records import FEATURE_LEVEL, JobAction, OnDuplicate, Record, RecordKind, RequestRef
 from dueq_codecs.shape import FIRST_COLUMNS, LAST_VECTORS, fault_of_record
 
 _KINDS: Final = {int(kind): kind for kind in RecordKind}
@@ -62,6 +62,10 @@ RECORD: Final = Layout(
     Column("recurrence", "Q"),
     Column("tick", "Q"),
     Column("following", "Q"),
+    Column("key_high", "Q"),
+    Column("key_low", "Q"),
+    Scalar("on_duplicate", "B", OnDuplicate),
+    Scalar("retry", "?"),
     vectors=_vectors_of,
 )
 

@@ -25,6 +25,7 @@ from dueq_codecs.records import (
     U64,
     JobAction,
     LogEntry,
+    OnDuplicate,
     RecordKind,
     rows_of,
 )
@@ -160,6 +161,8 @@ class CreateTopicRequest:
     """0: the mesh's default."""
     horizon_ms: int = 0
     exist_ok: bool = False
+    document: str = ""
+    """JSON: other settings by their names, with which the topic begins; empty: there are none."""
 
 
 @dataclass(slots=True)
@@ -258,6 +261,10 @@ class ChangeRequest:
     document: str = ""
     home_partitions: int = 0
     """JOB: how many partitions the client takes for homes of jobs; 0: it takes all for them."""
+    key_high: U64 = field(default_factory=lambda: NO_U64)
+    key_low: U64 = field(default_factory=lambda: NO_U64)
+    on_duplicate: OnDuplicate = OnDuplicate.NONE
+    retry: bool = False
 
     @property
     def rows(self) -> int:
@@ -269,7 +276,9 @@ class ChangeRequest:
 class ChangeReply:
     """The result of applying the committed record that carried the request.
 
-    INSERT: row i of the request has id (max(due[i], stamp, job_until), uid, sequence, row + i).
+    INSERT: row i of the request has id (max(due[i], stamp, job_until), uid, sequence, row + i). `outcomes` is empty if
+    all rows took effect. Otherwise it has one Outcome per row, and the columns `present_…` have the id and the due
+    instant of the message that each row met that did not take effect, in the order of the rows (all 0: HIDDEN).
     Every other kind: `outcomes` has one Outcome per row.
     """
 
@@ -286,6 +295,10 @@ class ChangeReply:
     retry_after_ms: int = 0
     leader: str = ""
     """With NOT_LEADER: the broker to ask, when known."""
+    present_first: U64 = field(default_factory=lambda: NO_U64)
+    present_sequence: U64 = field(default_factory=lambda: NO_U64)
+    present_row: U16 = field(default_factory=lambda: NO_U16)
+    present_due: U64 = field(default_factory=lambda: NO_U64)
 
 
 @dataclass(slots=True)

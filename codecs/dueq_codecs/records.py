@@ -8,6 +8,7 @@ Which columns a kind has (n rows; every other column is empty):
 
     INSERT    due, size, crc, upload*, rank*  (* empty, or one per row; 0: inline, the first rank)
               group*                          + groups (their names)
+              key_high*, key_low*             (both or neither: hashes of unique keys; 0, 0: the row has none)
     LEASE     first, sequence, row, consumer  + consumers, lease_ms (one per consumer)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
     CANCEL    first, sequence, row, token        (likewise)
@@ -31,7 +32,8 @@ A RECURRENCE can take back messages that were fired, and have not been pushed.
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`: each
-payload begins with its key: one byte of length, then the bytes.
+payload begins with its key: one byte of length, then the bytes. An INSERT with hashes of keys says what is to be done
+about a key that names a message already (`on_duplicate`), and whether its rows may be there already (`retry`).
 """
 
 from __future__ import annotations
@@ -122,6 +124,25 @@ class Outcome(IntEnum):
     """The job has ended in another way, or too late for this."""
     EXISTS = 6
     """A recurrence of this name exists already."""
+    TAKEN = 7
+    """The key names another message: the answer has its id and its due instant."""
+    KEPT = 8
+    """The key names a message, which stays: the answer has its id and its due instant."""
+    HIDDEN = 9
+    """The key names a message of a job that is not committed yet."""
+
+
+class OnDuplicate(IntEnum):
+    """What an INSERT does about a row whose key names a message already."""
+
+    NONE = 0
+    """Its rows have no unique keys."""
+    REFUSE = 1
+    """The row is refused."""
+    KEEP = 2
+    """The message stays, and the row is answered with its id."""
+    REPLACE = 3
+    """The message is cancelled if it waits, and the row takes its place."""
 
 
 ONE_ROW: Final = frozenset(
@@ -201,6 +222,14 @@ class Record:
     its periods count."""
     following: U64 = field(default_factory=lambda: NO_U64)
     """FIRE, RECURRENCE: the tick that it waits for from now on, Unix ms; 0: for none."""
+    key_high: U64 = field(default_factory=lambda: NO_U64)
+    """INSERT: the first 8 bytes of the hash of each row's unique key, as a big-endian number (see `rules`) …"""
+    key_low: U64 = field(default_factory=lambda: NO_U64)
+    """… and the next 8."""
+    on_duplicate: OnDuplicate = OnDuplicate.NONE
+    """INSERT with hashes of keys: what is done about keys that name a message already."""
+    retry: bool = False
+    """INSERT with hashes of keys: a message of equal due instant, size and CRC is the row's own."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

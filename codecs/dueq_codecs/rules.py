@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final, Protocol
 from zlib import crc32
 
 import numpy as np
 
 from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest
-from dueq_codecs.records import LEVEL_OF_KINDS, U32, U64, JobAction, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, U32, U64, JobAction, OnDuplicate, RecordKind
+
+_NO_KEY: Final = bytes(16)
 
 
 class _Change(Protocol):
@@ -20,17 +24,20 @@ class _Change(Protocol):
     job: bytes
     job_until: int
     job_action: JobAction
+    on_duplicate: OnDuplicate
+    retry: bool
 
 
 def batch_key(change: _Change) -> tuple[object, ...]:
     """Return what changes must have in common to share a request, and requests to share a record."""
-    return change.kind, change.keyed, change.job, change.job_until, change.job_action
+    unique = change.on_duplicate, change.retry
+    return change.kind, change.keyed, change.job, change.job_until, change.job_action, unique
 
 
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
     new_kinds = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
-    newer = len(change.rank) or len(change.group) or change.kind in new_kinds
+    newer = len(change.rank) or len(change.group) or len(change.key_high) or change.kind in new_kinds
     return LEVEL_OF_KINDS if newer else 1
 
 
@@ -42,6 +49,28 @@ def home_of(name: bytes, partitions: int) -> int:
         partitions: how many the topic has.
     """
     return crc32(name) % partitions
+
+
+def key_hashes(keys: Iterable[bytes], levels: Iterable[str] = ()) -> tuple[U64, U64]:
+    """Return the hashes by which a topic knows unique keys: bytes 0 to 7 and 8 to 15 of SHA-256, as big-endian numbers.
+
+    Args:
+        keys: in UTF-8; an empty one is that of a message without a key, whose hash is 0, 0.
+        levels: the first level of the group of each row, in a fair topic with more than one home partition: there each
+            has keys of its own. Empty: the keys are those of the whole topic.
+    """
+    names = list(keys)
+    parts = [level.encode() + b"\0" for level in levels] or [b""] * len(names)
+    found = b"".join(
+        sha256(part + key).digest()[:16] if key else _NO_KEY for part, key in zip(parts, names, strict=True)
+    )
+    columns = np.frombuffer(found, ">u8").reshape(-1, 2).astype(np.uint64)
+    return np.ascontiguousarray(columns[:, 0]), np.ascontiguousarray(columns[:, 1])
+
+
+def homes_of_keys(key_high: U64, partitions: int) -> U64:
+    """Return the index in the topic of the partition that has each unique key, unless its group decides."""
+    return key_high % np.uint64(partitions)
 
 
 def first_instants(due: U64, stamp: int, job_until: int) -> U64:

@@ -34,11 +34,17 @@ REQUEST_COLUMNS: Final = (
     "amount_ms",
     "rank",
     "group",
+    "key_high",
+    "key_low",
 )
-FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-2], "consumer")
+FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-4], "consumer")
 """Of a record, those that come first on the wire."""
-RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", "recurrence", "tick", "following")
-LAST_VECTORS: Final = ("rank", "group", "groups", "name", "document", "recurrence", "tick", "following")
+RECORD_COLUMNS: Final = (
+    *FIRST_COLUMNS, "rank", "group", "recurrence", "tick", "following", "key_high", "key_low",
+)  # fmt: skip
+LAST_VECTORS: Final = (
+    "rank", "group", "groups", "name", "document", "recurrence", "tick", "following", "key_high", "key_low",
+)  # fmt: skip
 """Of a record, those that come last on the wire."""
 
 _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
@@ -77,8 +83,12 @@ _WITH_NAME: Final = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 _WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 
 
+_OPTIONAL: Final = ("upload", "rank", "group", "key_high", "key_low")
+"""Of an INSERT."""
+
+
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
-    if kind == RecordKind.INSERT and column in ("upload", "rank", "group"):
+    if kind == RecordKind.INSERT and column in _OPTIONAL:
         return _Rule.EITHER
     if in_request and column == "token" and kind in REVOKING:
         return _Rule.EITHER
@@ -128,6 +138,8 @@ def fault_of_request(request: ChangeRequest) -> str | None:
         fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
     if fault is None:
         fault = _fault_of_groups(request) or _fault_of_job(request) or _fault_of_texts(request)
+    if fault is None:
+        fault = _fault_of_keys(request)
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
         fault = f"{request.job_action.name} is not an action of clients"
     if fault is None and request.patient and request.kind != RecordKind.ACK:
@@ -144,6 +156,8 @@ def fault_of_record(record: Record) -> str | None:
         fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
     if fault is None:
         fault = _fault_of_groups(record) or _fault_of_job(record) or _fault_of_texts(record)
+    if fault is None:
+        fault = _fault_of_keys(record)
     if fault is not None:
         return fault
     if record.requests and sum([request.rows for request in record.requests]) != rows:
@@ -186,6 +200,20 @@ def _fault_of_job(change: ChangeRequest | Record) -> str | None:
         return f"a {kind.name} has the job action {change.job_action.name}"
     if change.keyed and kind != RecordKind.INSERT:
         return f"a {kind.name} has keys"
+    return None
+
+
+def _fault_of_keys(change: ChangeRequest | Record) -> str | None:
+    """Say what is wrong with the hashes of unique keys."""
+    high, low = len(change.key_high), len(change.key_low)
+    if not high and not low and not change.on_duplicate and not change.retry:
+        return None
+    if high != low:
+        return f"{high} first halves of keys' hashes have {low} second halves"
+    if not high or not change.on_duplicate:
+        return f"an INSERT of {high} hashes of keys says {change.on_duplicate.name} of duplicates"
+    if not change.keyed:
+        return f"an INSERT has {high} hashes of keys, and no keys"
     return None
 
 

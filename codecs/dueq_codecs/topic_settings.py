@@ -21,9 +21,20 @@ PAYLOAD_BYTES_MAX: Final = 64 << 20
 RATE_MAX: Final = 1_000_000
 """Highest rate of a limited topic, messages a second, and largest burst."""
 
+KEYS: Final = ("free", "unique")
+"""What keys of a topic may be."""
+REMEMBER_MS_MAX: Final = 30 * 24 * 3600 * 1000
+"""Longest time for which a unique key stays taken after its message is finished."""
+
 
 class SettingsRefused(ValueError):
     """A setting is not known, or its value is outside its limits; the text names the value and the limit."""
+
+
+class Words(NamedTuple):
+    """The values of a setting that is one of some words."""
+
+    words: tuple[str, ...]
 
 
 class Numbers(NamedTuple):
@@ -54,6 +65,10 @@ class TopicSettings:
     """Messages a second that are delivered at most; 0: no limit. Only a topic of one partition has one."""
     burst: int = 0
     """How many of them may be delivered at once; 0: as many as in a second."""
+    keys: str = "free"
+    """"unique": a key names at most one message of the topic that is not finished. Fixed when the topic is created."""
+    remember_ms: int = 0
+    """How long a unique key stays taken after its message is finished, by the partition's age."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer build has set."""
 
@@ -74,7 +89,30 @@ class TopicSettings:
         """
         for name, value in changes.items():
             _check(name, value)
+        if changes.get("keys", self.keys) != self.keys:
+            raise SettingsRefused(
+                f"keys is fixed when a topic is created: it is {self.keys!r}, not {changes['keys']!r}"
+            )
+        return self._next(changes, update)
+
+    def begun(self, changes: Mapping[str, Any], creation: str) -> TopicSettings:
+        """Return the settings of a topic that is created with these changes: version 1, or 0 where nothing is changed.
+
+        Args:
+            changes: values by the settings' names.
+            creation: 32 hex digits that name the creation.
+
+        Raises:
+            SettingsRefused: a name is not known, or a value is outside its limits.
+        """
+        for name, value in changes.items():
+            _check(name, value)
+        return self._next(changes, creation) if changes else self
+
+    def _next(self, changes: Mapping[str, Any], update: str) -> TopicSettings:
         found = replace(self, **changes, version=self.version + 1, update=update)
+        if found.remember_ms and found.keys != "unique":
+            raise SettingsRefused(f"remember_ms is {found.remember_ms}, and the topic's keys are free")
         if found.paused_until_ms and not found.paused:
             raise SettingsRefused(f"paused_until_ms is {found.paused_until_ms}, and the topic is not paused")
         if found.burst and not found.rate:
@@ -91,13 +129,15 @@ class TopicSettings:
         return json.dumps(self.fields(), sort_keys=True, separators=(",", ":"))
 
 
-SETTINGS: Final[dict[str, Numbers | None]] = {
+SETTINGS: Final[dict[str, Numbers | Words | None]] = {
     "paused": None,
     "paused_until_ms": Numbers(0, INSTANT_MS_MAX, "Unix ms"),
     "payload_bytes_max": Numbers(1, PAYLOAD_BYTES_MAX, "bytes"),
     "horizon_ms": Numbers(0, INSTANT_MS_MAX, "ms"),
     "rate": Numbers(0, RATE_MAX, "messages a second"),
     "burst": Numbers(0, RATE_MAX, "messages"),
+    "keys": Words(KEYS),
+    "remember_ms": Numbers(0, REMEMBER_MS_MAX, "ms"),
 }
 """What a change may name, with the values of each; None: true or false."""
 
@@ -143,5 +183,8 @@ def _check(name: str, value: object) -> None:
     if limits is None:
         if type(value) is not bool:
             raise SettingsRefused(f"{name} is true or false, not {value!r:.80}")
+    elif isinstance(limits, Words):
+        if value not in limits.words:
+            raise SettingsRefused(f"{name} is one of {', '.join(limits.words)}, not {value!r:.80}")
     elif type(value) is not int or not limits.low <= value <= limits.high:
         raise SettingsRefused(f"{name} is {limits.low} to {limits.high} {limits.unit}, not {value!r:.80}")

@@ -15,7 +15,16 @@ import numpy as np
 
 from dueq_codecs import messages as m
 from dueq_codecs.pushes import push_rows
-from dueq_codecs.records import JobAction, JobState, LogEntry, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import (
+    JobAction,
+    JobState,
+    LogEntry,
+    OnDuplicate,
+    Outcome,
+    Record,
+    RecordKind,
+    RequestRef,
+)
 from dueq_codecs.topic_settings import TopicSettings
 
 CLIENT = bytes(range(16))
@@ -62,6 +71,14 @@ def _insert() -> dict[str, Any]:
     }
 
 
+def _keys() -> dict[str, Any]:
+    return {
+        "key_high": u64(0x2C26B46B68FFC68F, 0, (1 << 64) - 1),
+        "key_low": u64(0xF99B453C1D304134, 0, 1),
+        "on_duplicate": OnDuplicate.KEEP,
+    }
+
+
 def _record(kind: RecordKind, rows: int = 0, **columns: Any) -> Record:
     requests = (RequestRef(CLIENT, 3, 0xFEDCBA9876543210, rows),) if rows else ()
     return Record(kind, 12, 41, 5, AT, requests=requests, **columns)
@@ -97,6 +114,9 @@ def records() -> dict[str, Record]:
         "record_insert_ranks": _record(kind.INSERT, 3, **_insert(), rank=u16(0, 7, 65_535)),
         "record_insert_groups": _record(
             kind.INSERT, 3, **_insert(), group=u16(1, 0, 1), groups=("acme.reports", "")
+        ),
+        "record_insert_unique": dataclasses.replace(
+            _record(kind.INSERT, 3, **_insert(), **_keys(), keyed=True, retry=True), version=2
         ),
         "record_group": _record(kind.GROUP, 1, name="acme", document='{"max_unacked":50,"weight":10}'),
         "record_change": _record(kind.CHANGE, 2, **_targets(0), rank=u16(3, 65_535)),
@@ -254,6 +274,32 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
         "change_insert_job": (
             _change(kind.INSERT, **_insert(), job=JOB, job_until=AT + 60_000, keyed=True),
             [b"helloabc"],
+        ),
+        "change_insert_unique": (
+            _change(kind.INSERT, **_insert(), **_keys(), keyed=True),
+            [b"\x03abc\0ab\0"],
+        ),
+        "change_reply_unique": (
+            m.ChangeReply(
+                7,
+                m.Code.OK,
+                uid=12,
+                epoch=5,
+                sequence=41,
+                stamp=AT,
+                outcomes=np.array([Outcome.DONE, Outcome.TAKEN, Outcome.HIDDEN], "u1"),
+                present_first=u64(AT, 0),
+                present_sequence=u64(40, 0),
+                present_row=u16(7, 0),
+                present_due=u64(AT - 5, 0),
+            ),
+            [],
+        ),
+        "create_topic_unique": (
+            m.CreateTopicRequest(
+                2, CLIENT, "flights", replicas=3, document='{"keys":"unique","remember_ms":3600000}'
+            ),
+            [],
         ),
         "change_job": (_change(kind.JOB, job=JOB, job_until=AT + 60_000, job_action=JobAction.CANCEL), []),
         "change_job_grown": (

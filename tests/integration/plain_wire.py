@@ -116,6 +116,9 @@ def digest(request: Message, rows: int) -> int:
         names = ("job_until", "job_action", "keyed")
         job = bytes(request.get("job", b""))
         data += struct.pack("<16sQBB", job, *[int(request.get(name, 0)) for name in names])
+    if request.get("key_high"):
+        hashes = struct.pack(f"<{rows}Q{rows}Q", *request["key_high"], *request["key_low"])
+        data += b"keys" + bytes((request["on_duplicate"],)) + hashes
     for text in (request.get("name", ""), request.get("document", "")):
         if text:
             data += struct.pack("<I", len(text.encode())) + text.encode()

@@ -21,6 +21,7 @@ from dueq_codecs.records import (
     WITH_PAYLOADS,
     JobAction,
     LogEntry,
+    OnDuplicate,
     Outcome,
     Record,
     RecordKind,
@@ -103,6 +104,12 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
         inline = int(values["size"][values["upload"] == 0].sum())
     if draw(st.booleans()):
         values["rank"] = draw(column("u2", length))
+    if draw(st.booleans()):
+        values |= draw(columns({"key_high": "u8", "key_low": "u8"}, length)) | {
+            "on_duplicate": draw(st.sampled_from(list(OnDuplicate)[1:])),
+            "retry": draw(st.booleans()),
+            "keyed": True,
+        }
     if length and draw(st.booleans()):
         values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
         values["group"] = draw(column("u2", length, largest=len(values["groups"]) - 1))
@@ -134,7 +141,7 @@ def records(draw: st.DrawFn) -> LogEntry:
     kind = draw(st.sampled_from(RecordKind))
     values, body = draw(operations(kind))
     length = 1 if kind in ONE_ROW else len(values.get("due", values.get("target_sequence", ())))
-    values |= draw(jobs(kind))
+    values = draw(jobs(kind)) | values
     if kind == RecordKind.RECURRENCE:
         values |= draw(columns({"tick": "u8", "following": "u8"}, 1)) | draw(columns(TARGETS, draw(rows)))
     if kind == RecordKind.LEASE:
@@ -159,7 +166,7 @@ def changes(draw: st.DrawFn) -> tuple[m.Message, list[bytes]]:
     if kind in (RecordKind.MOVE, RecordKind.CANCEL) and draw(st.booleans()):
         del values["token"]
     head = draw(u64), kind, draw(texts), draw(u32), draw(ids), draw(u64), draw(u64)
-    values |= draw(jobs(kind))
+    values = draw(jobs(kind)) | values
     patient = kind == RecordKind.ACK and draw(st.booleans())
     return m.ChangeRequest(*head, **values, patient=patient), [body] if kind == RecordKind.INSERT else []
 
@@ -202,7 +209,10 @@ def browse_replies(draw: st.DrawFn) -> tuple[m.BrowseReply, list[bytes]]:
 def change_replies(draw: st.DrawFn) -> m.ChangeReply:
     numbers = [draw(field) for field in (u32, u64, u64, u16, u64)]
     outcomes = draw(column("u1", draw(rows), largest=max(Outcome)))
-    return m.ChangeReply(draw(u64), draw(codes), draw(texts), *numbers, outcomes, draw(u32), draw(texts))
+    names = {"present_first": "u8", "present_sequence": "u8", "present_row": "u2", "present_due": "u8"}
+    present = draw(columns(names, draw(st.sampled_from([0, int(np.count_nonzero(outcomes))]))))
+    head = draw(u64), draw(codes), draw(texts), *numbers, outcomes, draw(u32), draw(texts)
+    return m.ChangeReply(*head, **present)
 
 
 def some(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -260,7 +270,7 @@ BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
     Kind.METADATA_REQUEST: alone(st.builds(m.MetadataRequest, u64, texts)),
     Kind.METADATA_REPLY: alone(metadata_replies),
     Kind.CREATE_TOPIC_REQUEST: alone(
-        st.builds(m.CreateTopicRequest, u64, ids, texts, texts, u32, u32, u32, u64, u64, flags)
+        st.builds(m.CreateTopicRequest, u64, ids, texts, texts, u32, u32, u32, u64, u64, flags, texts)
     ),
     Kind.DELETE_TOPIC_REQUEST: alone(st.builds(m.DeleteTopicRequest, u64, texts)),
     Kind.UPDATE_TOPIC_REQUEST: alone(st.builds(m.UpdateTopicRequest, u64, ids, texts, u64, texts, u32)),

@@ -122,8 +122,116 @@ class ChangeReply(object):
             return self._tab.String(o + self._tab.Pos)
         return None
 
+    # ChangeReply
+    def PresentFirst(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeReply
+    def PresentFirstAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeReply
+    def PresentFirstLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeReply
+    def PresentFirstIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        return o == 0
+
+    # ChangeReply
+    def PresentSequence(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeReply
+    def PresentSequenceAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeReply
+    def PresentSequenceLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeReply
+    def PresentSequenceIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        return o == 0
+
+    # ChangeReply
+    def PresentRow(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # ChangeReply
+    def PresentRowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # ChangeReply
+    def PresentRowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeReply
+    def PresentRowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        return o == 0
+
+    # ChangeReply
+    def PresentDue(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeReply
+    def PresentDueAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeReply
+    def PresentDueLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeReply
+    def PresentDueIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        return o == 0
+
 def ChangeReplyStart(builder):
-    builder.StartObject(11)
+    builder.StartObject(15)
 
 def Start(builder):
     ChangeReplyStart(builder)
@@ -200,6 +308,54 @@ def ChangeReplyAddLeader(builder, leader):
 def AddLeader(builder, leader):
     ChangeReplyAddLeader(builder, leader)
 
+def ChangeReplyAddPresentFirst(builder, presentFirst):
+    builder.PrependUOffsetTRelativeSlot(11, flatbuffers.number_types.UOffsetTFlags.py_type(presentFirst), 0)
+
+def AddPresentFirst(builder, presentFirst):
+    ChangeReplyAddPresentFirst(builder, presentFirst)
+
+def ChangeReplyStartPresentFirstVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartPresentFirstVector(builder, numElems):
+    return ChangeReplyStartPresentFirstVector(builder, numElems)
+
+def ChangeReplyAddPresentSequence(builder, presentSequence):
+    builder.PrependUOffsetTRelativeSlot(12, flatbuffers.number_types.UOffsetTFlags.py_type(presentSequence), 0)
+
+def AddPresentSequence(builder, presentSequence):
+    ChangeReplyAddPresentSequence(builder, presentSequence)
+
+def ChangeReplyStartPresentSequenceVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartPresentSequenceVector(builder, numElems):
+    return ChangeReplyStartPresentSequenceVector(builder, numElems)
+
+def ChangeReplyAddPresentRow(builder, presentRow):
+    builder.PrependUOffsetTRelativeSlot(13, flatbuffers.number_types.UOffsetTFlags.py_type(presentRow), 0)
+
+def AddPresentRow(builder, presentRow):
+    ChangeReplyAddPresentRow(builder, presentRow)
+
+def ChangeReplyStartPresentRowVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartPresentRowVector(builder, numElems):
+    return ChangeReplyStartPresentRowVector(builder, numElems)
+
+def ChangeReplyAddPresentDue(builder, presentDue):
+    builder.PrependUOffsetTRelativeSlot(14, flatbuffers.number_types.UOffsetTFlags.py_type(presentDue), 0)
+
+def AddPresentDue(builder, presentDue):
+    ChangeReplyAddPresentDue(builder, presentDue)
+
+def ChangeReplyStartPresentDueVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartPresentDueVector(builder, numElems):
+    return ChangeReplyStartPresentDueVector(builder, numElems)
+
 def ChangeReplyEnd(builder):
     return builder.EndObject()
 
@@ -227,6 +383,10 @@ class ChangeReplyT(object):
         outcomes = None,
         retryAfterMs = 0,
         leader = None,
+        presentFirst = None,
+        presentSequence = None,
+        presentRow = None,
+        presentDue = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -239,6 +399,10 @@ class ChangeReplyT(object):
         self.outcomes = outcomes  # type: Optional[List[int]]
         self.retryAfterMs = retryAfterMs  # type: int
         self.leader = leader  # type: Optional[str]
+        self.presentFirst = presentFirst  # type: Optional[List[int]]
+        self.presentSequence = presentSequence  # type: Optional[List[int]]
+        self.presentRow = presentRow  # type: Optional[List[int]]
+        self.presentDue = presentDue  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -278,6 +442,34 @@ class ChangeReplyT(object):
                 self.outcomes = changeReply.OutcomesAsNumpy()
         self.retryAfterMs = changeReply.RetryAfterMs()
         self.leader = changeReply.Leader()
+        if not changeReply.PresentFirstIsNone():
+            if np is None:
+                self.presentFirst = []
+                for i in range(changeReply.PresentFirstLength()):
+                    self.presentFirst.append(changeReply.PresentFirst(i))
+            else:
+                self.presentFirst = changeReply.PresentFirstAsNumpy()
+        if not changeReply.PresentSequenceIsNone():
+            if np is None:
+                self.presentSequence = []
+                for i in range(changeReply.PresentSequenceLength()):
+                    self.presentSequence.append(changeReply.PresentSequence(i))
+            else:
+                self.presentSequence = changeReply.PresentSequenceAsNumpy()
+        if not changeReply.PresentRowIsNone():
+            if np is None:
+                self.presentRow = []
+                for i in range(changeReply.PresentRowLength()):
+                    self.presentRow.append(changeReply.PresentRow(i))
+            else:
+                self.presentRow = changeReply.PresentRowAsNumpy()
+        if not changeReply.PresentDueIsNone():
+            if np is None:
+                self.presentDue = []
+                for i in range(changeReply.PresentDueLength()):
+                    self.presentDue.append(changeReply.PresentDue(i))
+            else:
+                self.presentDue = changeReply.PresentDueAsNumpy()
 
     # ChangeReplyT
     def Pack(self, builder):
@@ -293,6 +485,38 @@ class ChangeReplyT(object):
                 outcomes = builder.EndVector()
         if self.leader is not None:
             leader = builder.CreateString(self.leader)
+        if self.presentFirst is not None:
+            if np is not None and type(self.presentFirst) is np.ndarray:
+                presentFirst = builder.CreateNumpyVector(self.presentFirst)
+            else:
+                ChangeReplyStartPresentFirstVector(builder, len(self.presentFirst))
+                for i in reversed(range(len(self.presentFirst))):
+                    builder.PrependUint64(self.presentFirst[i])
+                presentFirst = builder.EndVector()
+        if self.presentSequence is not None:
+            if np is not None and type(self.presentSequence) is np.ndarray:
+                presentSequence = builder.CreateNumpyVector(self.presentSequence)
+            else:
+                ChangeReplyStartPresentSequenceVector(builder, len(self.presentSequence))
+                for i in reversed(range(len(self.presentSequence))):
+                    builder.PrependUint64(self.presentSequence[i])
+                presentSequence = builder.EndVector()
+        if self.presentRow is not None:
+            if np is not None and type(self.presentRow) is np.ndarray:
+                presentRow = builder.CreateNumpyVector(self.presentRow)
+            else:
+                ChangeReplyStartPresentRowVector(builder, len(self.presentRow))
+                for i in reversed(range(len(self.presentRow))):
+                    builder.PrependUint16(self.presentRow[i])
+                presentRow = builder.EndVector()
+        if self.presentDue is not None:
+            if np is not None and type(self.presentDue) is np.ndarray:
+                presentDue = builder.CreateNumpyVector(self.presentDue)
+            else:
+                ChangeReplyStartPresentDueVector(builder, len(self.presentDue))
+                for i in reversed(range(len(self.presentDue))):
+                    builder.PrependUint64(self.presentDue[i])
+                presentDue = builder.EndVector()
         ChangeReplyStart(builder)
         ChangeReplyAddRequestId(builder, self.requestId)
         ChangeReplyAddCode(builder, self.code)
@@ -308,5 +532,13 @@ class ChangeReplyT(object):
         ChangeReplyAddRetryAfterMs(builder, self.retryAfterMs)
         if self.leader is not None:
             ChangeReplyAddLeader(builder, leader)
+        if self.presentFirst is not None:
+            ChangeReplyAddPresentFirst(builder, presentFirst)
+        if self.presentSequence is not None:
+            ChangeReplyAddPresentSequence(builder, presentSequence)
+        if self.presentRow is not None:
+            ChangeReplyAddPresentRow(builder, presentRow)
+        if self.presentDue is not None:
+            ChangeReplyAddPresentDue(builder, presentDue)
         changeReply = ChangeReplyEnd(builder)
         return changeReply

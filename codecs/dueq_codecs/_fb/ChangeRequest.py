@@ -488,8 +488,76 @@ class ChangeRequest(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # ChangeRequest
+    def KeyHigh(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeRequest
+    def KeyHighAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeRequest
+    def KeyHighLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def KeyHighIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        return o == 0
+
+    # ChangeRequest
+    def KeyLow(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeRequest
+    def KeyLowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeRequest
+    def KeyLowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def KeyLowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        return o == 0
+
+    # ChangeRequest
+    def OnDuplicate(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(62))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, o + self._tab.Pos)
+        return 0
+
+    # ChangeRequest
+    def Retry(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(64))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def ChangeRequestStart(builder):
-    builder.StartObject(27)
+    builder.StartObject(31)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -740,6 +808,42 @@ def ChangeRequestAddHomePartitions(builder, homePartitions):
 def AddHomePartitions(builder, homePartitions):
     ChangeRequestAddHomePartitions(builder, homePartitions)
 
+def ChangeRequestAddKeyHigh(builder, keyHigh):
+    builder.PrependUOffsetTRelativeSlot(27, flatbuffers.number_types.UOffsetTFlags.py_type(keyHigh), 0)
+
+def AddKeyHigh(builder, keyHigh):
+    ChangeRequestAddKeyHigh(builder, keyHigh)
+
+def ChangeRequestStartKeyHighVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartKeyHighVector(builder, numElems):
+    return ChangeRequestStartKeyHighVector(builder, numElems)
+
+def ChangeRequestAddKeyLow(builder, keyLow):
+    builder.PrependUOffsetTRelativeSlot(28, flatbuffers.number_types.UOffsetTFlags.py_type(keyLow), 0)
+
+def AddKeyLow(builder, keyLow):
+    ChangeRequestAddKeyLow(builder, keyLow)
+
+def ChangeRequestStartKeyLowVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartKeyLowVector(builder, numElems):
+    return ChangeRequestStartKeyLowVector(builder, numElems)
+
+def ChangeRequestAddOnDuplicate(builder, onDuplicate):
+    builder.PrependUint8Slot(29, onDuplicate, 0)
+
+def AddOnDuplicate(builder, onDuplicate):
+    ChangeRequestAddOnDuplicate(builder, onDuplicate)
+
+def ChangeRequestAddRetry(builder, retry):
+    builder.PrependBoolSlot(30, retry, 0)
+
+def AddRetry(builder, retry):
+    ChangeRequestAddRetry(builder, retry)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -783,6 +887,10 @@ class ChangeRequestT(object):
         name = None,
         document = None,
         homePartitions = 0,
+        keyHigh = None,
+        keyLow = None,
+        onDuplicate = 0,
+        retry = False,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -811,6 +919,10 @@ class ChangeRequestT(object):
         self.name = name  # type: Optional[str]
         self.document = document  # type: Optional[str]
         self.homePartitions = homePartitions  # type: int
+        self.keyHigh = keyHigh  # type: Optional[List[int]]
+        self.keyLow = keyLow  # type: Optional[List[int]]
+        self.onDuplicate = onDuplicate  # type: int
+        self.retry = retry  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -941,6 +1053,22 @@ class ChangeRequestT(object):
         self.name = changeRequest.Name()
         self.document = changeRequest.Document()
         self.homePartitions = changeRequest.HomePartitions()
+        if not changeRequest.KeyHighIsNone():
+            if np is None:
+                self.keyHigh = []
+                for i in range(changeRequest.KeyHighLength()):
+                    self.keyHigh.append(changeRequest.KeyHigh(i))
+            else:
+                self.keyHigh = changeRequest.KeyHighAsNumpy()
+        if not changeRequest.KeyLowIsNone():
+            if np is None:
+                self.keyLow = []
+                for i in range(changeRequest.KeyLowLength()):
+                    self.keyLow.append(changeRequest.KeyLow(i))
+            else:
+                self.keyLow = changeRequest.KeyLowAsNumpy()
+        self.onDuplicate = changeRequest.OnDuplicate()
+        self.retry = changeRequest.Retry()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1062,6 +1190,22 @@ class ChangeRequestT(object):
             name = builder.CreateString(self.name)
         if self.document is not None:
             document = builder.CreateString(self.document)
+        if self.keyHigh is not None:
+            if np is not None and type(self.keyHigh) is np.ndarray:
+                keyHigh = builder.CreateNumpyVector(self.keyHigh)
+            else:
+                ChangeRequestStartKeyHighVector(builder, len(self.keyHigh))
+                for i in reversed(range(len(self.keyHigh))):
+                    builder.PrependUint64(self.keyHigh[i])
+                keyHigh = builder.EndVector()
+        if self.keyLow is not None:
+            if np is not None and type(self.keyLow) is np.ndarray:
+                keyLow = builder.CreateNumpyVector(self.keyLow)
+            else:
+                ChangeRequestStartKeyLowVector(builder, len(self.keyLow))
+                for i in reversed(range(len(self.keyLow))):
+                    builder.PrependUint64(self.keyLow[i])
+                keyLow = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -1107,5 +1251,11 @@ class ChangeRequestT(object):
         if self.document is not None:
             ChangeRequestAddDocument(builder, document)
         ChangeRequestAddHomePartitions(builder, self.homePartitions)
+        if self.keyHigh is not None:
+            ChangeRequestAddKeyHigh(builder, keyHigh)
+        if self.keyLow is not None:
+            ChangeRequestAddKeyLow(builder, keyLow)
+        ChangeRequestAddOnDuplicate(builder, self.onDuplicate)
+        ChangeRequestAddRetry(builder, self.retry)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -115,8 +115,15 @@ class CreateTopicRequest(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # CreateTopicRequest
+    def Document(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
+        if o != 0:
+            return self._tab.String(o + self._tab.Pos)
+        return None
+
 def CreateTopicRequestStart(builder):
-    builder.StartObject(10)
+    builder.StartObject(11)
 
 def Start(builder):
     CreateTopicRequestStart(builder)
@@ -187,6 +194,12 @@ def CreateTopicRequestAddExistOk(builder, existOk):
 def AddExistOk(builder, existOk):
     CreateTopicRequestAddExistOk(builder, existOk)
 
+def CreateTopicRequestAddDocument(builder, document):
+    builder.PrependUOffsetTRelativeSlot(10, flatbuffers.number_types.UOffsetTFlags.py_type(document), 0)
+
+def AddDocument(builder, document):
+    CreateTopicRequestAddDocument(builder, document)
+
 def CreateTopicRequestEnd(builder):
     return builder.EndObject()
 
@@ -213,6 +226,7 @@ class CreateTopicRequestT(object):
         payloadBytesMax = 0,
         horizonMs = 0,
         existOk = False,
+        document = None,
     ):
         self.requestId = requestId  # type: int
         self.creationId = creationId  # type: Optional[List[int]]
@@ -224,6 +238,7 @@ class CreateTopicRequestT(object):
         self.payloadBytesMax = payloadBytesMax  # type: int
         self.horizonMs = horizonMs  # type: int
         self.existOk = existOk  # type: bool
+        self.document = document  # type: Optional[str]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -262,6 +277,7 @@ class CreateTopicRequestT(object):
         self.payloadBytesMax = createTopicRequest.PayloadBytesMax()
         self.horizonMs = createTopicRequest.HorizonMs()
         self.existOk = createTopicRequest.ExistOk()
+        self.document = createTopicRequest.Document()
 
     # CreateTopicRequestT
     def Pack(self, builder):
@@ -277,6 +293,8 @@ class CreateTopicRequestT(object):
             topic = builder.CreateString(self.topic)
         if self.kind is not None:
             kind = builder.CreateString(self.kind)
+        if self.document is not None:
+            document = builder.CreateString(self.document)
         CreateTopicRequestStart(builder)
         CreateTopicRequestAddRequestId(builder, self.requestId)
         if self.creationId is not None:
@@ -291,5 +309,7 @@ class CreateTopicRequestT(object):
         CreateTopicRequestAddPayloadBytesMax(builder, self.payloadBytesMax)
         CreateTopicRequestAddHorizonMs(builder, self.horizonMs)
         CreateTopicRequestAddExistOk(builder, self.existOk)
+        if self.document is not None:
+            CreateTopicRequestAddDocument(builder, document)
         createTopicRequest = CreateTopicRequestEnd(builder)
         return createTopicRequest

@@ -716,8 +716,76 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
         return o == 0
 
+    # Record
+    def KeyHigh(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def KeyHighAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def KeyHighLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def KeyHighIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        return o == 0
+
+    # Record
+    def KeyLow(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def KeyLowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def KeyLowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def KeyLowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        return o == 0
+
+    # Record
+    def OnDuplicate(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(76))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, o + self._tab.Pos)
+        return 0
+
+    # Record
+    def Retry(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(78))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def RecordStart(builder):
-    builder.StartObject(34)
+    builder.StartObject(38)
 
 def Start(builder):
     RecordStart(builder)
@@ -1064,6 +1132,42 @@ def RecordStartFollowingVector(builder, numElems):
 def StartFollowingVector(builder, numElems):
     return RecordStartFollowingVector(builder, numElems)
 
+def RecordAddKeyHigh(builder, keyHigh):
+    builder.PrependUOffsetTRelativeSlot(34, flatbuffers.number_types.UOffsetTFlags.py_type(keyHigh), 0)
+
+def AddKeyHigh(builder, keyHigh):
+    RecordAddKeyHigh(builder, keyHigh)
+
+def RecordStartKeyHighVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartKeyHighVector(builder, numElems):
+    return RecordStartKeyHighVector(builder, numElems)
+
+def RecordAddKeyLow(builder, keyLow):
+    builder.PrependUOffsetTRelativeSlot(35, flatbuffers.number_types.UOffsetTFlags.py_type(keyLow), 0)
+
+def AddKeyLow(builder, keyLow):
+    RecordAddKeyLow(builder, keyLow)
+
+def RecordStartKeyLowVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartKeyLowVector(builder, numElems):
+    return RecordStartKeyLowVector(builder, numElems)
+
+def RecordAddOnDuplicate(builder, onDuplicate):
+    builder.PrependUint8Slot(36, onDuplicate, 0)
+
+def AddOnDuplicate(builder, onDuplicate):
+    RecordAddOnDuplicate(builder, onDuplicate)
+
+def RecordAddRetry(builder, retry):
+    builder.PrependBoolSlot(37, retry, 0)
+
+def AddRetry(builder, retry):
+    RecordAddRetry(builder, retry)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -1114,6 +1218,10 @@ class RecordT(object):
         recurrence = None,
         tick = None,
         following = None,
+        keyHigh = None,
+        keyLow = None,
+        onDuplicate = 0,
+        retry = False,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1149,6 +1257,10 @@ class RecordT(object):
         self.recurrence = recurrence  # type: Optional[List[int]]
         self.tick = tick  # type: Optional[List[int]]
         self.following = following  # type: Optional[List[int]]
+        self.keyHigh = keyHigh  # type: Optional[List[int]]
+        self.keyLow = keyLow  # type: Optional[List[int]]
+        self.onDuplicate = onDuplicate  # type: int
+        self.retry = retry  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1340,6 +1452,22 @@ class RecordT(object):
                     self.following.append(record.Following(i))
             else:
                 self.following = record.FollowingAsNumpy()
+        if not record.KeyHighIsNone():
+            if np is None:
+                self.keyHigh = []
+                for i in range(record.KeyHighLength()):
+                    self.keyHigh.append(record.KeyHigh(i))
+            else:
+                self.keyHigh = record.KeyHighAsNumpy()
+        if not record.KeyLowIsNone():
+            if np is None:
+                self.keyLow = []
+                for i in range(record.KeyLowLength()):
+                    self.keyLow.append(record.KeyLow(i))
+            else:
+                self.keyLow = record.KeyLowAsNumpy()
+        self.onDuplicate = record.OnDuplicate()
+        self.retry = record.Retry()
 
     # RecordT
     def Pack(self, builder):
@@ -1531,6 +1659,22 @@ class RecordT(object):
                 for i in reversed(range(len(self.following))):
                     builder.PrependUint64(self.following[i])
                 following = builder.EndVector()
+        if self.keyHigh is not None:
+            if np is not None and type(self.keyHigh) is np.ndarray:
+                keyHigh = builder.CreateNumpyVector(self.keyHigh)
+            else:
+                RecordStartKeyHighVector(builder, len(self.keyHigh))
+                for i in reversed(range(len(self.keyHigh))):
+                    builder.PrependUint64(self.keyHigh[i])
+                keyHigh = builder.EndVector()
+        if self.keyLow is not None:
+            if np is not None and type(self.keyLow) is np.ndarray:
+                keyLow = builder.CreateNumpyVector(self.keyLow)
+            else:
+                RecordStartKeyLowVector(builder, len(self.keyLow))
+                for i in reversed(range(len(self.keyLow))):
+                    builder.PrependUint64(self.keyLow[i])
+                keyLow = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1591,5 +1735,11 @@ class RecordT(object):
             RecordAddTick(builder, tick)
         if self.following is not None:
             RecordAddFollowing(builder, following)
+        if self.keyHigh is not None:
+            RecordAddKeyHigh(builder, keyHigh)
+        if self.keyLow is not None:
+            RecordAddKeyLow(builder, keyLow)
+        RecordAddOnDuplicate(builder, self.onDuplicate)
+        RecordAddRetry(builder, self.retry)
         record = RecordEnd(builder)
         return record

@@ -131,8 +131,8 @@ def test_unequal_columns_of_consumers_and_peers_are_refused() -> None:
 
 
 def test_an_outcome_that_does_not_exist_is_refused() -> None:
-    reply = m.ChangeReply(9, m.Code.OK, outcomes=np.array([0, 7], np.uint8))
-    with pytest.raises(FrameError, match="outcomes holds 7"):
+    reply = m.ChangeReply(9, m.Code.OK, outcomes=np.array([0, 200], np.uint8))
+    with pytest.raises(FrameError, match="outcomes holds 200"):
         decode(encode(reply))
 
 

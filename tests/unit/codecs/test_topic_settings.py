@@ -37,9 +37,9 @@ def test_equal_settings_have_equal_documents_and_come_back_from_them() -> None:
 
 
 def test_what_a_newer_build_has_set_is_kept_over_a_change() -> None:
-    newer = decode_settings('{"version":4,"remember_ms":9000,"paused":true}')
+    newer = decode_settings('{"version":4,"of_tomorrow_ms":9000,"paused":true}')
     changed = newer.changed({"paused": False}, "c" * 32)
-    assert json.loads(changed.encode())["remember_ms"] == 9000
+    assert json.loads(changed.encode())["of_tomorrow_ms"] == 9000
     assert (changed.version, changed.paused) == (5, False)
 
 
@@ -79,3 +79,30 @@ def test_what_is_no_document_is_refused(document: str) -> None:
 )
 def test_until_when_nothing_is_delivered(settings: TopicSettings, until_ms: int) -> None:
     assert settings.silent_until_ms == until_ms
+
+
+def test_a_topic_begins_with_what_is_set_when_it_is_created() -> None:
+    begun = AS_CREATED.begun({"keys": "unique", "remember_ms": 5000}, "a" * 32)
+    assert (begun.version, begun.update, begun.keys, begun.remember_ms) == (1, "a" * 32, "unique", 5000)
+    assert AS_CREATED.begun({}, "a" * 32) is AS_CREATED
+    assert begun.changed({"remember_ms": 0, "keys": "unique"}, "b" * 32).remember_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"keys": "mine"}, "keys is one of free, unique, not 'mine'"),
+        ({"keys": "unique", "remember_ms": -1}, "remember_ms is 0 to 2592000000 ms, not -1"),
+        ({"remember_ms": 7}, "remember_ms is 7, and the topic's keys are free"),
+    ],
+)
+def test_a_topic_does_not_begin_with_what_keys_cannot_be(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(SettingsRefused, match=text):
+        AS_CREATED.begun(changes, "a" * 32)
+
+
+def test_keys_are_fixed_when_a_topic_is_created() -> None:
+    with pytest.raises(
+        SettingsRefused, match="keys is fixed when a topic is created: it is 'free', not 'unique'"
+    ):
+        AS_CREATED.changed({"keys": "unique"}, "b" * 32)

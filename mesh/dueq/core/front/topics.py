@@ -25,7 +25,7 @@ from dueq.core.ports.membership import (
 from dueq.core.state.order import ORDERS
 from dueq.core.turn.context import Context
 from dueq_codecs.messages import Code, CreateTopicRequest, DeleteTopicRequest, Reply, UpdateTopicRequest
-from dueq_codecs.topic_settings import SettingsRefused, TopicSettings
+from dueq_codecs.topic_settings import AS_CREATED, SettingsRefused, TopicSettings
 
 _NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.TOPIC_NAME_MAX}}}\Z")
 KINDS = tuple(ORDERS)
@@ -129,17 +129,36 @@ class Topics:
             return invalid(f"a horizon has 0 to {limits.DUE_MS_MAX} ms, not {request.horizon_ms}")
         if len(request.creation_id) != 16:
             return invalid(f"a creation id has 16 bytes, not {len(request.creation_id)}")
-        return None
+        return self._check_settings(request) if request.document else None
+
+    def _check_settings(self, request: CreateTopicRequest) -> Refusal | None:
+        changes = _changes(request.document)
+        if changes is None:
+            return invalid(
+                f"the settings of a new topic are a JSON object of at most {limits.SETTINGS_BYTES_MAX} bytes, not "
+                f"{request.document:.80}"
+            )
+        try:
+            settings = AS_CREATED.begun(changes, request.creation_id.hex())
+        except SettingsRefused as refused:
+            return invalid(str(refused))
+        if settings.rate and request.partitions > 1:
+            return invalid(
+                f"a topic with a rate has 1 partition, not {request.partitions}: rate is {settings.rate}"
+            )
+        behind = holding_back(self._ctx, self.registrations, SETTINGS_LEVEL)
+        return Refusal(Code.BUSY, level_needed(SETTINGS_LEVEL, sorted(behind)), 1000) if behind else None
 
     def _order(self, token: int, request: CreateTopicRequest) -> CreateTopic:
         replicas_of = self._place(request.partitions, request.replicas)
+        settings = TopicSettings(
+            payload_bytes_max=request.payload_bytes_max or limits.PAYLOAD_BYTES_MAX,
+            horizon_ms=request.horizon_ms,
+        )
         return CreateTopic(
             token, request.topic, request.creation_id.hex(), request.kind, replicas_of, self._members(),
             request.replicas, request.min_isr or request.replicas // 2 + 1,
-            TopicSettings(
-                payload_bytes_max=request.payload_bytes_max or limits.PAYLOAD_BYTES_MAX,
-                horizon_ms=request.horizon_ms,
-            ),
+            settings.begun(_changes(request.document) or {}, request.creation_id.hex()),
         )  # fmt: skip
 
     def _place(self, partitions: int, replicas: int) -> tuple[tuple[str, ...], ...]:

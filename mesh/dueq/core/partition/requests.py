@@ -79,6 +79,10 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
     """Return why a change is not for topics such as this one, or None."""
     if len(request.rank) and not order_of(topic.kind).has_ranks:
         return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
+    if len(request.key_high):
+        return invalid(
+            f"the keys of topic {topic.name} are free: {len(request.key_high)} rows have hashes of unique ones"
+        )
     grown = len(topic.partitions) > topic.home_partitions
     if request.kind == RecordKind.JOB and grown and request.home_partitions != topic.home_partitions:
         # An older client looks for the job's home among added partitions, too.

@@ -19,7 +19,19 @@ from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
-from dueq_codecs.records import NO_U16, NO_U32, NO_U64, ONE_ROW, U16, U32, U64, JobAction, Outcome, RecordKind
+from dueq_codecs.records import (
+    NO_U16,
+    NO_U32,
+    NO_U64,
+    ONE_ROW,
+    U16,
+    U32,
+    U64,
+    JobAction,
+    OnDuplicate,
+    Outcome,
+    RecordKind,
+)
 from dueq_codecs.rules import batch_key, first_instants
 
 Body = bytes | memoryview
@@ -30,7 +42,8 @@ GATHER_FROM: Final = 2
 """While fewer requests of a window are open a part goes out at once; beyond that, parts wait and share the next."""
 NEVER_US: Final = 1 << 62
 """`send_by_us` of a part that waits for the answers to earlier requests however long they take."""
-_COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms")
+_COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms",
+            "key_high", "key_low")  # fmt: skip
 _TEXTS_TOGETHER = 8
 _ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
 
@@ -81,6 +94,7 @@ class Part:
         patient: an ACK that nobody waits for.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
+        key_high, key_low, on_duplicate, retry: likewise; they go with the hashes of unique keys.
         change: the request that it is part of, once one was made and until it has succeeded.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
@@ -108,14 +122,18 @@ class Part:
         "job",
         "job_action",
         "job_until",
+        "key_high",
+        "key_low",
         "keyed",
         "kind",
         "long",
         "name",
         "offset",
+        "on_duplicate",
         "patient",
         "rank",
         "reply",
+        "retry",
         "rows",
         "send_by_us",
         "size",
@@ -159,6 +177,10 @@ class Part:
         name: str = "",
         document: str = "",
         home_partitions: int = 0,
+        key_high: U64 = NO_U64,
+        key_low: U64 = NO_U64,
+        on_duplicate: OnDuplicate = OnDuplicate.NONE,
+        retry: bool = False,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -171,6 +193,7 @@ class Part:
         self.due, self.size, self.crc, self.amount_ms, self.rank = due, size, crc, amount_ms, rank
         self.group, self.groups = group, groups
         self.inline, self.long, self.keyed = inline, long, keyed
+        self.key_high, self.key_low, self.on_duplicate, self.retry = key_high, key_low, on_duplicate, retry
         self.job, self.job_until, self.job_action = job, job_until, job_action
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
@@ -274,7 +297,7 @@ class Change:
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
             patient=all(part.patient for part in parts), rank=_ranks(parts),
             group=group, groups=groups, name=head.name, document=head.document,
-            home_partitions=head.home_partitions,
+            home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)

@@ -1,0 +1,74 @@
+"""A topic may be created with settings, which are checked by the broker that gets the request."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.core.broker import BrokerCore
+from dueq.core.ports.effects import Coordinate, Effect, SendClient
+from dueq.core.ports.events import ClientFrameReceived, Route
+from dueq.core.ports.membership import (
+    CoordinatorChanged,
+    CoordinatorState,
+    CreateTopic,
+    Registration,
+    RegistrationsSeen,
+    TopicsSeen,
+)
+from dueq.core.turn.settings import CoreSettings
+from dueq.instant import Now
+from dueq_codecs.messages import Code, CreateTopicRequest, Reply
+
+NOW = Now(1_700_000_000_000_000, 1_000_000)
+MINE = b"u" * 16
+
+
+def created(document: str, partitions: int = 1, level: int = 2) -> list[Effect]:
+    core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
+    seen = {
+        name: Registration(name, 1, f"s-{name}", f"tcp://{name}", feature_level=level if name == "b2" else 2)
+        for name in ("b1", "b2")
+    }
+    core.step(
+        [
+            CoordinatorChanged(CoordinatorState.CONNECTED),
+            RegistrationsSeen(seen),
+            TopicsSeen({}, frozenset()),
+        ],
+        NOW,
+    )
+    request = CreateTopicRequest(5, MINE, "t", partitions=partitions, replicas=2, document=document)
+    return core.step([ClientFrameReceived(Route(b"client"), request, [])], NOW)
+
+
+def answered(effects: list[Effect]) -> tuple[Code, str]:
+    [reply] = [effect.message for effect in effects if isinstance(effect, SendClient)]
+    assert isinstance(reply, Reply)
+    return reply.code, reply.text
+
+
+def test_its_settings_are_of_version_1() -> None:
+    effects = created('{"keys":"unique","remember_ms":5000}')
+    [order] = [effect.order for effect in effects if isinstance(effect, Coordinate)]
+    assert isinstance(order, CreateTopic)
+    found = order.settings
+    assert (found.version, found.update, found.keys, found.remember_ms) == (1, MINE.hex(), "unique", 5000)
+
+
+@pytest.mark.parametrize(
+    ("document", "partitions", "text"),
+    [
+        ("[]", 1, "the settings of a new topic are a JSON object of at most"),
+        ('{"keys":"none"}', 1, "keys is one of free, unique, not 'none'"),
+        ('{"rate":5}', 2, "a topic with a rate has 1 partition, not 2: rate is 5"),
+    ],
+)
+def test_bad_settings_are_refused(document: str, partitions: int, text: str) -> None:
+    code, said = answered(created(document, partitions))
+    assert code == Code.INVALID_REQUEST
+    assert said.startswith(text)
+
+
+def test_a_broker_of_an_older_build_is_named() -> None:
+    code, said = answered(created('{"keys":"unique"}', level=1))
+    assert (code, said.endswith("of an older build: b2")) == (Code.BUSY, True)
