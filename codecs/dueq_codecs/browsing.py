@@ -38,7 +38,7 @@ class BrowseRequest:
 class BrowseReply:
     """Rows in order of (rank, wait_at, sequence, row); one body: of each row `body_size` bytes.
 
-    Those are the payload where it was asked for, otherwise the key with its length byte where there is one. A long
+    Those are the payload where it was asked for, otherwise what it begins with: key and headers, if any. A long
     payload has none: it is asked for by its `upload`, chunk by chunk.
     """
 
@@ -63,6 +63,7 @@ class BrowseReply:
     crc: U32 = field(default_factory=lambda: NO_U32)
     attempt: U16 = field(default_factory=lambda: NO_U16)
     keyed: U8 = field(default_factory=lambda: NO_U8)
+    """What each payload begins with: a `meta.Meta`."""
     upload: U64 = field(default_factory=lambda: NO_U64)
     """Number of a long payload; 0: it is short."""
     body_size: U32 = field(default_factory=lambda: NO_U32)

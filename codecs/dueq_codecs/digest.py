@@ -13,7 +13,7 @@ from dueq_codecs.records import RecordKind
 
 _HEAD: Final = struct.Struct("<BIII")
 _LENGTH: Final = struct.Struct("<I")
-_JOB: Final = struct.Struct("<16sQB?")
+_JOB: Final = struct.Struct("<16sQBB")
 _TOKEN_MATTERS: Final = frozenset((RecordKind.ACK, RecordKind.NACK, RecordKind.EXTEND, RecordKind.RELEASE))
 
 

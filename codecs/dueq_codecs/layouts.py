@@ -12,6 +12,7 @@ from typing import Final
 from dueq_codecs import messages as m
 from dueq_codecs.fields import Column, Id, Octets, Scalar, Structs, Text, Texts
 from dueq_codecs.flat import Layout
+from dueq_codecs.meta import Meta
 from dueq_codecs.metadata import METADATA_REPLY
 from dueq_codecs.peer import PEER_FRAME
 from dueq_codecs.pushes import PUSH_ROW
@@ -147,7 +148,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Octets("job"),
         Scalar("job_until", "Q"),
         Scalar("job_action", "B", JobAction),
-        Scalar("keyed", "?"),
+        Scalar("keyed", "B", Meta),
         Scalar("patient", "?"),
         Column("rank", "H"),
         Column("group", "H"),

@@ -11,6 +11,7 @@ from dueq_codecs.flat import Layout
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import Kind
 from dueq_codecs.messages import Code
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import FEATURE_LEVEL, JobAction, OnDuplicate, Record, RecordKind, RequestRef
 from dueq_codecs.shape import FIRST_COLUMNS, LAST_VECTORS, fault_of_record
 
@@ -53,7 +54,7 @@ RECORD: Final = Layout(
     Octets("job"),
     Scalar("job_until", "Q"),
     Scalar("job_action", "B", JobAction),
-    Scalar("keyed", "?"),
+    Scalar("keyed", "B", Meta),
     Column("rank", "H"),
     Column("group", "H"),
     Texts("groups"),

@@ -13,6 +13,7 @@ from enum import IntEnum
 from dueq_codecs.browsing import BrowseReply as BrowseReply
 from dueq_codecs.browsing import BrowseRequest as BrowseRequest
 from dueq_codecs.codes import Code as Code
+from dueq_codecs.meta import Meta as Meta
 from dueq_codecs.pushes import Push as Push
 from dueq_codecs.records import (
     NO_U8,
@@ -252,7 +253,7 @@ class ChangeRequest:
     job: bytes = b""
     job_until: int = 0
     job_action: JobAction = JobAction.NONE
-    keyed: bool = False
+    keyed: Meta = Meta.NONE
     patient: bool = False
     rank: U16 = field(default_factory=lambda: NO_U16)
     group: U16 = field(default_factory=lambda: NO_U16)

@@ -24,7 +24,7 @@ PUSH_ROW: Final = np.dtype(
         ("lease_left_ms", "<u4"),
         ("size", "<u4"),
         ("crc", "<u4"),
-        ("keyed", "<u4"),  # 1: the payload begins with its key; else 0
+        ("keyed", "<u4"),  # what the payload begins with: a `meta.Meta`
         ("row", "<u2"),
         ("attempt", "<u2"),  # 1 for the first delivery
     ]

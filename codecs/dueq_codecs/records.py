@@ -31,9 +31,9 @@ A FIRE moves recurrences on, and its rows are new messages, but for those that a
 A RECURRENCE can take back messages that were fired, and have not been pushed.
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
-With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`: each
-payload begins with its key: one byte of length, then the bytes. An INSERT with hashes of keys says what is to be done
-about a key that names a message already (`on_duplicate`), and whether its rows may be there already (`retry`).
+With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`, also of
+a FIRE: what each payload begins with (see `meta`). An INSERT with hashes of keys says what is to be done about a key
+that names a message already (`on_duplicate`), and whether its rows may be there already (`retry`).
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+
+from dueq_codecs.meta import Meta
 
 U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
@@ -203,8 +205,8 @@ class Record:
     job_until: int = 0
     """INSERT, JOB: the instant (Unix ms) by which a hidden job must be committed; 0: it was never hidden."""
     job_action: JobAction = JobAction.NONE
-    keyed: bool = False
-    """INSERT: every payload begins with its key."""
+    keyed: Meta = Meta.NONE
+    """INSERT, FIRE: what every payload begins with."""
     rank: U16 = field(default_factory=lambda: NO_U16)
     group: U16 = field(default_factory=lambda: NO_U16)
     """INSERT: index into `groups` per row."""

@@ -9,8 +9,8 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest
+from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta
 from dueq_codecs.records import LEVEL_OF_KINDS, U32, U64, JobAction, OnDuplicate, RecordKind
 
 _NO_KEY: Final = bytes(16)
@@ -20,7 +20,7 @@ class _Change(Protocol):
     """What `batch_key` looks at: a request, or a part of one."""
 
     kind: RecordKind
-    keyed: bool
+    keyed: Meta
     job: bytes
     job_until: int
     job_action: JobAction
@@ -37,7 +37,8 @@ def batch_key(change: _Change) -> tuple[object, ...]:
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
     new_kinds = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
-    newer = len(change.rank) or len(change.group) or len(change.key_high) or change.kind in new_kinds
+    columns = len(change.rank) or len(change.group) or len(change.key_high)
+    newer = columns or change.kind in new_kinds or change.keyed == Meta.HEADERS
     return LEVEL_OF_KINDS if newer else 1
 
 
@@ -87,12 +88,12 @@ def first_beyond_horizon(due: U64, horizon_ms: int, mesh_ms: int) -> int | None:
     return _first(due > np.uint64(mesh_ms + horizon_ms)) if horizon_ms else None
 
 
-def first_too_long(size: U32, keyed: bool, allowed: int) -> int | None:
-    """Return the first row whose payload is longer than a topic allows, whatever its key.
+def first_too_long(size: U32, keyed: int, allowed: int) -> int | None:
+    """Return the first row whose payload is longer than a topic allows, whatever its key and headers.
 
-    The limit is on what comes after the key, and only the first byte of the payload knows the key's length.
+    The limit is on what comes after these, and only the payload itself knows how long they are.
     """
-    return _first(size > np.uint32(min(allowed + (PREFIX_BYTES_MAX if keyed else 0), 0xFFFFFFFF)))
+    return _first(size > np.uint32(min(allowed + PREFIX_BYTES_MAX[keyed], 0xFFFFFFFF)))
 
 
 def _first(wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.messages import ChangeRequest
-from dueq_codecs.records import ONE_ROW, JobAction, Record, RecordKind
+from dueq_codecs.records import ONE_ROW, WITH_PAYLOADS, JobAction, Record, RecordKind
 
 
 class _Rule(IntEnum):
@@ -198,8 +198,8 @@ def _fault_of_job(change: ChangeRequest | Record) -> str | None:
         return f"a {kind.name} names no job"
     if bool(change.job_action) != (kind == RecordKind.JOB):
         return f"a {kind.name} has the job action {change.job_action.name}"
-    if change.keyed and kind != RecordKind.INSERT:
-        return f"a {kind.name} has keys"
+    if change.keyed and kind not in WITH_PAYLOADS:
+        return f"a {kind.name} has keys or headers"
     return None
 
 

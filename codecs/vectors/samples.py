@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dueq_codecs import messages as m
+from dueq_codecs.meta import Meta
 from dueq_codecs.pushes import push_rows
 from dueq_codecs.records import (
     JobAction,
@@ -116,7 +117,7 @@ def records() -> dict[str, Record]:
             kind.INSERT, 3, **_insert(), group=u16(1, 0, 1), groups=("acme.reports", "")
         ),
         "record_insert_unique": dataclasses.replace(
-            _record(kind.INSERT, 3, **_insert(), **_keys(), keyed=True, retry=True), version=2
+            _record(kind.INSERT, 3, **_insert(), **_keys(), keyed=Meta.KEY, retry=True), version=2
         ),
         "record_group": _record(kind.GROUP, 1, name="acme", document='{"max_unacked":50,"weight":10}'),
         "record_change": _record(kind.CHANGE, 2, **_targets(0), rank=u16(3, 65_535)),
@@ -161,7 +162,9 @@ def records() -> dict[str, Record]:
         "record_extend": _record(kind.EXTEND, 2, **_targets(), amount_ms=u64(30_000, 60_000)),
         "record_release": _record(kind.RELEASE, 2, **_targets()),
         "record_expire": _record(kind.EXPIRE, **_targets()),
-        "record_insert_job": _record(kind.INSERT, 3, **_insert(), job=JOB, job_until=AT + 60_000, keyed=True),
+        "record_insert_job": _record(
+            kind.INSERT, 3, **_insert(), job=JOB, job_until=AT + 60_000, keyed=Meta.KEY
+        ),
         "record_job": _record(kind.JOB, 1, job=JOB, job_until=AT + 60_000, job_action=JobAction.COMMIT),
         "record_reveal": _record(
             kind.REVEAL, first=u64(AT, AT + 1), target_sequence=u64(40, 41), target_row=u16(0, 9), job=JOB
@@ -272,11 +275,11 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
         "change_nack": (_change(kind.NACK, **_targets(), amount_ms=u64(0, 5000)), []),
         "change_extend": (_change(kind.EXTEND, **_targets(), amount_ms=u64(30_000, 60_000)), []),
         "change_insert_job": (
-            _change(kind.INSERT, **_insert(), job=JOB, job_until=AT + 60_000, keyed=True),
+            _change(kind.INSERT, **_insert(), job=JOB, job_until=AT + 60_000, keyed=Meta.KEY),
             [b"helloabc"],
         ),
         "change_insert_unique": (
-            _change(kind.INSERT, **_insert(), **_keys(), keyed=True),
+            _change(kind.INSERT, **_insert(), **_keys(), keyed=Meta.KEY),
             [b"\x03abc\0ab\0"],
         ),
         "change_reply_unique": (

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dueq_codecs import messages as m
 from dueq_codecs.frames import decode, decode_record, encode, encode_record
 from dueq_codecs.layouts import LAYOUTS, Kind
+from dueq_codecs.meta import Meta
 from dueq_codecs.pushes import push_rows
 from dueq_codecs.records import (
     ONE_ROW,
@@ -132,7 +133,7 @@ def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
     if kind in (RecordKind.RECURRENCE, RecordKind.GROUP):
         return {"name": draw(texts.filter(bool)), "document": draw(texts.filter(bool))}
     if kind == RecordKind.INSERT and draw(st.booleans()):
-        return {"job": draw(ids), "job_until": draw(u64), "keyed": draw(st.booleans())}
+        return {"job": draw(ids), "job_until": draw(u64), "keyed": draw(st.sampled_from(Meta))}
     return {}
 
 

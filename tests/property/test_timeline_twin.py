@@ -25,6 +25,7 @@ from dueq.core.state.forecast import FAR_MS, HOUR_MS
 from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
 from dueq_chaos.sim.twins import recurrences_differ
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -171,6 +172,8 @@ class World:
             record.due = np.array([self.instant() for _ in range(rows)], np.uint64)
             record.size = np.array([rng.randrange(20_000) for _ in range(rows)], np.uint32)
             record.crc = np.array([rng.getrandbits(32) for _ in range(rows)], np.uint32)
+            modes = list(Meta) if self.level >= LEVEL_OF_KINDS else [Meta.NONE, Meta.KEY]
+            record.keyed = rng.choice(modes)
             if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3:
                 record.rank = np.array([rng.choice([0, 1, 7, 65_535]) for _ in range(rows)], np.uint16)
             if self.level >= LEVEL_OF_KINDS and rng.random() < 0.2:
@@ -207,7 +210,10 @@ class World:
         if action == "create":
             document |= {"cron": "* * * * *", "zone": "Europe/Berlin", "payload": "YWI="}
         elif action == "update":
-            document |= rng.choice([{"every_ms": 5000}, {"missed": 0}, {"payload": ""}, {"zone": "UTC"}])
+            headed: dict[str, Any] = {"headers": {"a": "b"}}
+            document |= rng.choice(
+                [{"every_ms": 5000}, {"missed": 0}, {"payload": ""}, headed, {"zone": "UTC"}]
+            )
         record.name, record.document = rng.choice("abc"), json.dumps(document)
         record.tick = np.array([self.stamp], np.uint64)
         record.following = np.array([rng.choice([0, self.stamp + 1000])], np.uint64)
@@ -235,6 +241,7 @@ class World:
             columns.append(
                 (number, 0 if asked else tick, rng.choice([0, tick + 1000, tick + 1000]), due, size)
             )
+        record.keyed = rng.choice([Meta.NONE, Meta.HEADERS])
         number, tick, following, due, size = (list(column) for column in zip(*columns, strict=True))
         record.recurrence, record.tick = np.array(number, np.uint64), np.array(tick, np.uint64)
         record.following, record.due = np.array(following, np.uint64), np.array(due, np.uint64)

@@ -13,8 +13,8 @@ from dueq.client.core.ports.effects import Failed
 from dueq.errors import SnapshotLost
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.sdk import SimClient
-from dueq_codecs.keys import with_key
 from dueq_codecs.messages import BrowseRequest, Code
+from dueq_codecs.meta import Meta, with_key
 from dueq_codecs.records import JobAction, RecordKind
 
 FAR_MS = 3_600_000
@@ -154,7 +154,7 @@ def test_keys_are_shown_without_payloads() -> None:
     stage = Stage()
     producer, reader = stage.hand("producer"), stage.hand("reader")
     stored = [with_key(b"name", b"payload"), with_key(b"", b"other")]
-    stage.settled(producer, producer.insert("b1", stored, [stage.now_ms + FAR_MS] * 2, keyed=True))
+    stage.settled(producer, producer.insert("b1", stored, [stage.now_ms + FAR_MS] * 2, keyed=Meta.KEY))
     stage.expect([row.body for row in stage.browsed(reader, "b1")] == [b"\x04name", b"\0"], "keys")
     stage.expect([row.body for row in stage.browsed(reader, "b1", payloads=True)] == stored, "all of it")
     stage.finish()

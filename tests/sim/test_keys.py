@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dueq_chaos.scenarios.stage import Stage
-from dueq_codecs.keys import with_key
 from dueq_codecs.messages import Push
+from dueq_codecs.meta import Meta, with_key
 from dueq_codecs.records import RecordKind
 
 
@@ -26,7 +26,7 @@ def test_payloads_with_and_without_keys_never_share_a_record_and_keep_their_mark
     stage.nodes["b1"].pause(50_000)
     stored = [b"plain", with_key(b"name", b"one"), with_key(b"", b"two"), b"again"]
     requests = [
-        producer.insert("b1", [payload], [due], keyed=number in (1, 2))
+        producer.insert("b1", [payload], [due], keyed=Meta.KEY if number in (1, 2) else Meta.NONE)
         for number, payload in enumerate(stored)
     ]
     for request in requests:

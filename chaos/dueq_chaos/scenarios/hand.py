@@ -29,6 +29,7 @@ from dueq_codecs.messages import (
     Push,
     Reply,
 )
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import JobAction, Outcome, RecordKind
 
 Bodies = list[bytes | memoryview]
@@ -211,7 +212,7 @@ class Hand:
 
     def insert(
         self, broker: str, payloads: list[bytes], dues: list[int], *, uid: int = 0, sequence: int = 0,
-        topic: str = "", keyed: bool = False, job: bytes = b"", until: int = 0, ranks: list[int] | None = None,
+        topic: str = "", keyed: Meta = Meta.NONE, job: bytes = b"", until: int = 0, ranks: list[int] | None = None,
         groups: tuple[str, ...] = (),
     ) -> Request:  # fmt: skip
         """Schedule rows, one attempt.
@@ -222,7 +223,7 @@ class Hand:
             uid: the partition; the stage's first one by default.
             sequence: the request's number; the next one by default.
             topic: the stage's by default.
-            keyed: the payloads begin with keys.
+            keyed: what the payloads begin with.
             job, until: what they belong to, and the instant (Unix ms) by which that must be committed.
             ranks: of the rows; None: the request has none.
             groups: of the rows, each named once; empty: the request has none.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from dueq import limits
-from dueq.core.ports.entry import FLAG_FAR, FLAG_KEYED, FLAG_UPLOAD, State
+from dueq.core.ports.entry import FLAG_FAR, FLAG_KEYED, FLAG_META, FLAG_UPLOAD, State
 from dueq.core.state import dedup
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
@@ -23,6 +23,7 @@ from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX, PASS_MEMORY_MS
 from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrences
 from dueq_codecs.messages import Code
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
     LEVEL_OF_KINDS,
     WITH_PAYLOADS,
@@ -401,7 +402,7 @@ class Naive:
             state = JobState.OPEN if record.job_until else JobState.COMMITTED
             number = self._job_of(record, state).number
         due, key = int(record.due[at]), record.sequence << 16 | at
-        flags = FLAG_KEYED if record.keyed else 0
+        flags = {Meta.NONE: 0, Meta.KEY: FLAG_KEYED, Meta.HEADERS: FLAG_META}[record.keyed]
         if len(record.upload) and record.upload[at]:
             flags |= FLAG_UPLOAD
         self.live[key] = NaiveEntry(

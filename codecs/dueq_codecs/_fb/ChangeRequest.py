@@ -383,8 +383,8 @@ class ChangeRequest(object):
     def Keyed(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(42))
         if o != 0:
-            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
-        return False
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, o + self._tab.Pos)
+        return 0
 
     # ChangeRequest
     def Patient(self):
@@ -743,7 +743,7 @@ def AddJobAction(builder, jobAction):
     ChangeRequestAddJobAction(builder, jobAction)
 
 def ChangeRequestAddKeyed(builder, keyed):
-    builder.PrependBoolSlot(19, keyed, 0)
+    builder.PrependUint8Slot(19, keyed, 0)
 
 def AddKeyed(builder, keyed):
     ChangeRequestAddKeyed(builder, keyed)
@@ -879,7 +879,7 @@ class ChangeRequestT(object):
         job = None,
         jobUntil = 0,
         jobAction = 0,
-        keyed = False,
+        keyed = 0,
         patient = False,
         rank = None,
         group = None,
@@ -911,7 +911,7 @@ class ChangeRequestT(object):
         self.job = job  # type: Optional[List[int]]
         self.jobUntil = jobUntil  # type: int
         self.jobAction = jobAction  # type: int
-        self.keyed = keyed  # type: bool
+        self.keyed = keyed  # type: int
         self.patient = patient  # type: bool
         self.rank = rank  # type: Optional[List[int]]
         self.group = group  # type: Optional[List[int]]

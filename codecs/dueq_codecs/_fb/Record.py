@@ -544,8 +544,8 @@ class Record(object):
     def Keyed(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(54))
         if o != 0:
-            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
-        return False
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, o + self._tab.Pos)
+        return 0
 
     # Record
     def Rank(self, j):
@@ -1043,7 +1043,7 @@ def AddJobAction(builder, jobAction):
     RecordAddJobAction(builder, jobAction)
 
 def RecordAddKeyed(builder, keyed):
-    builder.PrependBoolSlot(25, keyed, 0)
+    builder.PrependUint8Slot(25, keyed, 0)
 
 def AddKeyed(builder, keyed):
     RecordAddKeyed(builder, keyed)
@@ -1209,7 +1209,7 @@ class RecordT(object):
         job = None,
         jobUntil = 0,
         jobAction = 0,
-        keyed = False,
+        keyed = 0,
         rank = None,
         group = None,
         groups = None,
@@ -1248,7 +1248,7 @@ class RecordT(object):
         self.job = job  # type: Optional[List[int]]
         self.jobUntil = jobUntil  # type: int
         self.jobAction = jobAction  # type: int
-        self.keyed = keyed  # type: bool
+        self.keyed = keyed  # type: int
         self.rank = rank  # type: Optional[List[int]]
         self.group = group  # type: Optional[List[int]]
         self.groups = groups  # type: Optional[List[Optional[str]]]

@@ -28,7 +28,7 @@ from dueq.campaign.spec import Deduplication, Due, QuietHours, Spec, Suppression
 from dueq.campaign.wording import payload_of
 from dueq.errors import InvalidRequest
 from dueq.limits import DUE_MS_MAX
-from dueq_codecs.keys import KEY_BYTES_MAX
+from dueq_codecs.meta import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

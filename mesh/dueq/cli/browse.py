@@ -105,13 +105,15 @@ def _print(topic: str, found: list[ScheduledMessage], payloads: bool, more: bool
     title = f"{topic}: the first {len(found):,} that wait" if more else f"{topic}: {len(found):,} waiting"
     ranked = any(message.rank for message in found)
     columns = ["id", "waits until", "key", "payload" if payloads else ">bytes"]
-    shown = new_table(title, *columns, *([">rank"] if ranked else []))
+    headed = any(message.headers for message in found)
+    shown = new_table(title, *columns, *(["headers"] if headed else []), *([">rank"] if ranked else []))
     for column, width in zip(shown.columns, (26, 24), strict=False):
         column.min_width = width
     shown.columns[2].overflow = shown.columns[3].overflow = "ellipsis"
     for message in found:
         last = _preview(message) if payloads else f"{message.size:,}"
         row: list[str | Text] = [message.id, instant_text(message.waits_until), Text(message.key), Text(last)]
+        row += [Text(_headers_text(message))] if headed else []
         shown.add_row(*row, *([str(message.rank)] if ranked else []))
     Console().print(shown)
 
@@ -120,7 +122,15 @@ def _preview(message: ScheduledMessage) -> str:
     """The beginning of a payload, in one line."""
     if message.payload is None:
         return "(cannot be read)"
-    text = message.payload[:_PAYLOAD_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+    return _in_one_line(message.payload[:_PAYLOAD_SHOWN_BYTES].decode("utf-8", "backslashreplace"))
+
+
+def _headers_text(message: ScheduledMessage) -> str:
+    text = ", ".join(f"{name}={value}" for name, value in message.headers.items())
+    return _in_one_line(text[:_PAYLOAD_SHOWN_BYTES])
+
+
+def _in_one_line(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
@@ -128,7 +138,7 @@ def _document(message: ScheduledMessage, payloads: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "id": message.id, "topic": message.topic, "partition": message.partition, "key": message.key,
         "due": message.due, "waits_until": message.waits_until, "size": message.size, "attempt": message.attempt,
-        "rank": message.rank, "version": message.version,
+        "rank": message.rank, "version": message.version, "headers": message.headers,
     }  # fmt: skip
     if payloads and message.payload is not None:
         try:

@@ -36,6 +36,12 @@ _BATCH = 256
 )  # fmt: skip
 @click.option("--keys", "with_key", is_flag=True, help="Put each message's key and a tab before its payload.")
 @click.option("--ranks", "with_rank", is_flag=True, help="Put each message's rank and a tab first.")
+@click.option(
+    "--headers",
+    "with_headers",
+    is_flag=True,
+    help="Put each message's headers, as JSON, and a tab first.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--lease", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
@@ -54,6 +60,7 @@ def consume(
     style: str,
     with_key: bool,
     with_rank: bool,
+    with_headers: bool,
     as_json: bool,
     lease: float,
     credit: int,
@@ -78,7 +85,7 @@ def consume(
             if batch:
                 received_at_ms = time.time_ns() / 1e6
                 for message in batch:
-                    click.echo(_line(message, style, with_key, with_rank, received_at_ms))
+                    click.echo(_line(message, style, with_key, with_rank, with_headers, received_at_ms))
                     if ack:
                         # Sent in batches, repeated until confirmed; leaving the `with` waits for that.
                         message.ack()
@@ -96,13 +103,14 @@ def _lost(message: Message) -> None:
 
 
 def _line(
-    message: Message, style: str, with_key: bool, with_rank: bool, received_at_ms: float
+    message: Message, style: str, with_key: bool, with_rank: bool, with_headers: bool, received_at_ms: float
 ) -> str | bytes:
     payload = bytes(message.payload)
     if style == "json":
         return json.dumps(_document(message, payload, received_at_ms), ensure_ascii=False)
     columns = [b"%d" % message.rank] if with_rank else []
     columns += [message.key.encode()] if with_key else []
+    columns += [json.dumps(message.headers, ensure_ascii=False).encode()] if with_headers else []
     return b"\t".join([*columns, payload if style == "text" else base64.b64encode(payload)])
 
 
@@ -111,6 +119,7 @@ def _document(message: Message, payload: bytes, received_at_ms: float) -> dict[s
         "id": message.id, "topic": message.topic, "key": message.key, "due": message.due,
         "released_at": message.released_at, "received_at": round(received_at_ms, 3),
         "attempt": message.attempt, "token": message.token, "rank": message.rank, "version": message.version,
+        "headers": message.headers,
     }  # fmt: skip
     try:
         document["payload"] = payload.decode("utf-8")

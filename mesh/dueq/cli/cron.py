@@ -16,6 +16,7 @@ from rich.console import Console
 
 from dueq import RecurrenceInfo
 from dueq.cli.group import SuggestingGroup
+from dueq.cli.headers import header_option
 from dueq.cli.instants import instant_text, parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of
@@ -48,14 +49,14 @@ def _terms_options(function: _Function) -> _Function:
         click.option("--missed", metavar="none|last|all|N", help="Missed ticks to make up for.  [default: last]"),
         click.option("--overlap", metavar="allow|skip", help="A tick while a message is unfinished.  [default: allow]"),
     ]  # fmt: skip
-    for option in reversed(options):
+    for option in reversed([*options, header_option("its messages")]):
         function = option(function)
     return function
 
 
 def _said(
     line: str | None, every: str | None, at: tuple[str, ...], zone: str | None, start: str | None, end: str | None,
-    jitter: str | None, missed: str | None, overlap: str | None,
+    jitter: str | None, missed: str | None, overlap: str | None, headers: dict[str, str] | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the options that were given, as the arguments of the client's calls."""
     found = {
@@ -68,6 +69,7 @@ def _said(
         "jitter": parse_duration(jitter, "--jitter") if jitter is not None else None,
         "missed": int(missed) if missed is not None and missed.isdecimal() else missed,
         "overlap": overlap,
+        "headers": headers,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -177,6 +179,7 @@ def show(topic: str, name: str, as_json: bool, endpoint: tuple[str, ...], timeou
         ("missed ticks made up for", str(info.missed)),
         ("overlap", info.overlap),
         ("payload", f"{info.payload_bytes:,} bytes"),
+        ("headers", ", ".join(f"{word}={text}" for word, text in info.headers.items()) or "none"),
         ("messages made", f"{info.messages:,}"),
         ("messages unfinished", f"{info.unfinished:,}"),
         ("times skipped", f"{info.skipped:,}"),

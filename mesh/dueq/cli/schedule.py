@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import click
 
+from dueq.cli.headers import header_option
 from dueq.cli.instants import chosen_due, due_options
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of, opened
@@ -28,6 +29,7 @@ _LINES_PER_CALL = 4096
     type=click.IntRange(0, RANK_MAX),
     help="Of a priority topic: the smallest goes first. Default: 0.",
 )
+@header_option("the message (each of them, with --lines)")
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option
 @mesh_options
@@ -38,6 +40,7 @@ def schedule(
     after: timedelta | None,
     key: str | None,
     rank: int | None,
+    headers: dict[str, str] | None,
     lines: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -53,12 +56,17 @@ def schedule(
         raise click.UsageError("--lines reads standard input or @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if not lines:
-            _print([producer.schedule(content_of(payload), due, key=key, rank=rank)], as_json)
+            _print(
+                [producer.schedule(content_of(payload), due, key=key, rank=rank, headers=headers)], as_json
+            )
             return
         with opened(payload) as source:
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
-                _print(producer.schedule_many(batch, [due] * len(batch), keys=keys, ranks=rank), as_json)
+                ids = producer.schedule_many(
+                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers
+                )
+                _print(ids, as_json)
 
 
 def _print(ids: list[str], as_json: bool) -> None:

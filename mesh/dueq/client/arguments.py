@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from numbers import Integral, Real
 from typing import Any, Final, NamedTuple
@@ -17,12 +17,14 @@ from dueq import ids, limits
 from dueq.client.core.changing.joined import Joined
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
-from dueq_codecs.keys import KEY_BYTES_MAX, PREFIX_BYTES_MAX, with_key
+from dueq_codecs.meta import KEY_BYTES_MAX, PREFIX_BYTES_MAX, Meta, MetaRefused, packed_headers, prefix_of
 from dueq_codecs.records import NO_U16, U16, U32, U64
 
 Payload = bytes | bytearray | memoryview
 Due = int | datetime | timedelta
 Seconds = float | timedelta
+Headers = Mapping[str, str] | Iterable[Mapping[str, str] | None]
+"""One mapping for all rows, or one (or None) each."""
 
 ENDPOINTS_VARIABLE: Final = "DUEQ_ENDPOINTS"
 KINDS: Final = ("timeline", "priority", "fair")
@@ -92,6 +94,62 @@ def _key_bytes(row: int, key: str) -> bytes:
     return encoded
 
 
+class Prefixes(NamedTuple):
+    """What goes before payloads: mode, and the bytes for each row; none where the mode is NONE."""
+
+    mode: Meta
+    rows: Sequence[bytes]
+
+
+NO_PREFIXES: Final = Prefixes(Meta.NONE, ())
+
+
+def prefixes_of(
+    keys: Iterable[str | None] | None,
+    headers: Headers | None,
+    rows: int,
+) -> Prefixes:
+    """Check keys and headers.
+
+    Args:
+        keys: as for `key_column`.
+        headers: one mapping per row (None: it has none), or a single one for all; None when there are none.
+        rows: how many there must be.
+
+    Raises:
+        InvalidRequest: one cannot be, or a wrong count.
+    """
+    names = key_column(keys, rows)
+    packed = _header_column(headers, rows)
+    if packed is not None and any(packed):
+        each = names or [b""] * rows
+        return Prefixes(
+            Meta.HEADERS, [prefix_of(Meta.HEADERS, *pair) for pair in zip(each, packed, strict=True)]
+        )
+    if names is not None:
+        return Prefixes(Meta.KEY, [prefix_of(Meta.KEY, name, b"") for name in names])
+    return Prefixes(Meta.NONE, ())
+
+
+def _header_column(headers: Headers | None, rows: int) -> list[bytes] | None:
+    if headers is None:
+        return None
+    try:
+        if isinstance(headers, Mapping):
+            return [packed_headers(headers)] * rows
+        if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
+            raise InvalidRequest(f"headers are a mapping, or one per payload, not {headers!r:.80}")
+        packed: list[bytes] = []
+        for each in headers:
+            packed.append(packed_headers(each) if each else b"")
+    except MetaRefused as refused:
+        row = "" if isinstance(headers, Mapping) else f"row {len(packed)}: "
+        raise InvalidRequest(f"{row}{refused}") from None
+    if len(packed) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} headers, not {len(packed)}")
+    return packed
+
+
 def rank_column(ranks: int | Iterable[int] | None, rows: int) -> U16:
     """Check ranks and return them; empty when there are none.
 
@@ -159,12 +217,12 @@ def _group(row: int, group: str | None) -> str:
     return group
 
 
-def payload_columns(payloads: Sequence[Payload], keys: list[bytes] | None = None) -> PayloadColumns:
+def payload_columns(payloads: Sequence[Payload], prefixes: Prefixes = NO_PREFIXES) -> PayloadColumns:
     """Check payloads; mutable ones are copied, since a request may be repeated later.
 
     Args:
         payloads: bytes-like each.
-        keys: what `key_column` returned: each goes before its payload.
+        prefixes: what goes before each.
 
     Raises:
         InvalidRequest: one is not bytes-like.
@@ -177,11 +235,11 @@ def payload_columns(payloads: Sequence[Payload], keys: list[bytes] | None = None
                     f"row {row}: a payload is bytes, not {type(payload).__name__}: {payload!r:.80}"
                 )
             payload = bytes(payload)
-        if len(payload) > 0xFFFFFFFF - PREFIX_BYTES_MAX:
+        if len(payload) > 0xFFFFFFFF - max(PREFIX_BYTES_MAX):
             raise InvalidRequest(
                 f"row {row}: a payload of {len(payload)} bytes is longer than any topic allows"
             )
-        taken.append(payload if keys is None else with_key(keys[row], payload))
+        taken.append(prefixes.rows[row] + payload if prefixes.mode else payload)
     size = np.array(list(map(len, taken)), np.uint32)
     return PayloadColumns(taken, size, np.array(list(map(crc32, taken)), np.uint32))
 

@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 INSTANT: Final = pa.timestamp("us", "UTC")
 """Spark's type of instants; those of messages are whole milliseconds."""
 
+HEADERS: Final = pa.map_(pa.string(), pa.string())
+
 TIMELINE_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
     ("due", INSTANT), ("waits_until", INSTANT), ("size", pa.int32()), ("attempt", pa.int32()), ("payload", pa.binary()),
-    ("rank", pa.int32()), ("version", pa.int64()),
+    ("rank", pa.int32()), ("version", pa.int64()), ("headers", HEADERS),
 ])  # fmt: skip
-"""The attributes of `ScheduledMessage`; `key` is null where a message has none, `payload` where it was not read."""
+"""The attributes of `ScheduledMessage`; `key` and `headers` are null where a message has none, `payload` where it was
+not read."""
 
 
 def batch_of(page: BrowsePage) -> pa.RecordBatch:
@@ -31,6 +34,7 @@ def batch_of(page: BrowsePage) -> pa.RecordBatch:
         pa.array(page.size.astype(np.int32)), pa.array(page.attempt.astype(np.int32)),
         pa.nulls(count, pa.binary()) if page.payloads is None else pa.array(page.payloads, pa.binary()),
         pa.array(page.rank.astype(np.int32)), pa.array(page.version.astype(np.int64)),
+        pa.array([list(headers.items()) or None for headers in page.headers], HEADERS),
     ]  # fmt: skip
     return pa.RecordBatch.from_arrays(columns, schema=TIMELINE_SCHEMA)
 

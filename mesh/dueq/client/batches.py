@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final
 
 from dueq import limits
-from dueq.client.arguments import Due, Payload
+from dueq.client.arguments import Due, Headers, Payload
 from dueq.errors import InvalidRequest
 
 _END: Final = object()
-_COLUMNS: Final = ("due", "key", "rank", "group")
+_COLUMNS: Final = ("due", "key", "rank", "group", "headers")
 
 
 @dataclass(slots=True)
@@ -21,7 +21,8 @@ class Batch:
 
     Attributes:
         first: the place of its first row among all.
-        payloads, dues, keys, ranks, groups: its columns; without keys or groups all are None, without ranks all are 0.
+        payloads, dues, keys, ranks, groups, headers: its columns; without keys, groups or headers all are None, without
+            ranks all are 0.
         size: bytes of its payloads.
     """
 
@@ -31,6 +32,7 @@ class Batch:
     keys: list[str | None] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
     groups: list[str | None] = field(default_factory=list)
+    headers: list[Mapping[str, str] | None] = field(default_factory=list)
     size: int = 0
 
     def has_room(self, size: int) -> bool:
@@ -45,6 +47,7 @@ def batches(
     keys: Iterable[str | None] | None = None,
     ranks: int | Iterable[int] | None = None,
     groups: str | Iterable[str | None] | None = None,
+    headers: Headers | None = None,
 ) -> Iterator[Batch]:
     """Yield the rows in order. At most one row is taken from the iterators ahead of a batch.
 
@@ -60,11 +63,12 @@ def batches(
         repeat(None) if keys is None else iter(keys),
         iter(ranks) if isinstance(ranks, Iterable) else repeat(ranks or 0),
         repeat(groups) if groups is None or isinstance(groups, str) else iter(groups),
+        repeat(headers) if headers is None or isinstance(headers, Mapping) else iter(headers),
     )
     batch, fault = Batch(0), None
     while True:
         try:
-            payload, due, key, rank, group = next(rows)
+            payload, due, key, rank, group, each = next(rows)
         except StopIteration:
             break
         except Exception as error:
@@ -79,6 +83,7 @@ def batches(
         batch.keys.append(key)
         batch.ranks.append(rank)
         batch.groups.append(group)
+        batch.headers.append(each)
         batch.size += size
     if batch.payloads:
         yield batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from zlib import crc32
@@ -16,7 +16,7 @@ from dueq.client.calls import Call
 from dueq.client.core.asking.browsing import PageAnswer
 from dueq.client.core.ports import events
 from dueq.errors import SnapshotLost
-from dueq_codecs.keys import split_key
+from dueq_codecs.meta import split_meta
 from dueq_codecs.records import U16, U32, U64
 
 
@@ -36,6 +36,7 @@ class ScheduledMessage:
         payload: the bytes; None when they were not asked for, or the leader's disk cannot read them.
         rank: of a priority topic: the message with the smallest goes first. 0 elsewhere.
         version: grows whenever the message is moved or changed.
+        headers: what its producer said of it.
     """
 
     id: str
@@ -49,6 +50,7 @@ class ScheduledMessage:
     payload: bytes | None
     rank: int = 0
     version: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,11 +67,12 @@ class BrowsePage:
         stamp_ms: … which was appended at this instant of the mesh's time, Unix ms.
         ids, keys: texts.
         due, waits_until: Unix ms.
-        size: bytes of the payload, its key not counted.
+        size: bytes of the payload, its key and headers not counted.
         attempt: deliveries so far.
         payloads: None when they were not asked for.
         rank: all 0 in a topic without ranks.
         version: grows whenever a message is moved or changed.
+        headers: of each, empty where it has none.
     """
 
     topic: str
@@ -86,6 +89,7 @@ class BrowsePage:
     payloads: list[bytes | None] | None
     rank: U16
     version: U64
+    headers: list[dict[str, str]]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -95,9 +99,9 @@ class BrowsePage:
         payloads: Sequence[bytes | None] = self.payloads if self.payloads is not None else [None] * len(self)
         rows = zip(
             self.ids, self.keys, self.due.tolist(), self.waits_until.tolist(), self.size.tolist(),
-            self.attempt.tolist(), payloads, self.rank.tolist(), self.version.tolist(), strict=True,
+            self.attempt.tolist(), payloads, self.rank.tolist(), self.version.tolist(), self.headers, strict=True,
         )  # fmt: skip
-        for message_id, key, due, waits_until, size, attempt, payload, rank, version in rows:
+        for message_id, key, due, waits_until, size, attempt, payload, rank, version, headers in rows:
             yield ScheduledMessage(
                 message_id,
                 self.topic,
@@ -110,6 +114,7 @@ class BrowsePage:
                 payload,
                 rank,
                 version,
+                headers,
             )
 
 
@@ -207,7 +212,7 @@ class Walk:
         assert self._answer is not None
         reply, body, uid = self._answer.reply, memoryview(self._answer.body), self._uid
         bodies = self._bodies(reply.body_size.tolist(), body)
-        keys, payloads, size = self._apart(bodies)
+        keys, headers, payloads, size = self._apart(bodies)
         rows = len(reply.sequence)
         if rows:
             key = int(reply.sequence[-1]) << 16 | int(reply.row[-1])
@@ -217,7 +222,7 @@ class Walk:
             ids.texts(reply.first, uid, reply.sequence, reply.row) if rows else [],
             keys, reply.due, reply.wait_at, size, reply.attempt, payloads if self._payloads else None,
             reply.rank if len(reply.rank) else np.zeros(rows, np.uint16),
-            np.maximum(reply.version, reply.sequence) if len(reply.version) else reply.sequence,
+            np.maximum(reply.version, reply.sequence) if len(reply.version) else reply.sequence, headers,
         )  # fmt: skip
         self.done, self._answer, self._yielded = reply.last, None, True
         self._long.clear()
@@ -246,20 +251,24 @@ class Walk:
             bodies.append(found)
         return bodies
 
-    def _apart(self, bodies: list[bytes | None]) -> tuple[list[str], list[bytes | None], U32]:
-        """Keys, payloads, and the payloads' sizes."""
+    def _apart(
+        self, bodies: list[bytes | None]
+    ) -> tuple[list[str], list[dict[str, str]], list[bytes | None], U32]:
+        """Keys, headers, payloads, and the payloads' sizes."""
         assert self._answer is not None
         reply = self._answer.reply
+        keys: list[str] = [""] * len(bodies)
+        headers: list[dict[str, str]] = [{} for _ in bodies]
         if not reply.keyed.any():
-            return [""] * len(bodies), bodies, reply.size
-        keys, payloads = [""] * len(bodies), list(bodies)
+            return keys, headers, bodies, reply.size
+        payloads = list(bodies)
         size = reply.size.copy()
         for row in np.flatnonzero(reply.keyed).tolist():
             stored = bodies[row]
             if stored:
-                keys[row], payloads[row] = split_key(stored)
+                keys[row], headers[row], payloads[row] = split_meta(int(reply.keyed[row]), stored)
                 size[row] -= len(stored) - len(payloads[row] or b"")
-        return keys, payloads, size
+        return keys, headers, payloads, size
 
 
 def _same(value: Any) -> Any:

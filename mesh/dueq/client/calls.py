@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, reading
-from dueq.client.arguments import Due, IdColumns, Payload, PayloadColumns, Seconds
+from dueq.client.arguments import Due, Headers, IdColumns, Payload, PayloadColumns, Seconds
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
@@ -30,6 +30,7 @@ from dueq.errors import (
     Refused,
     StaleLease,
 )
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import NO_U16, U16, U64, Outcome, RecordKind
 
 T = TypeVar("T")
@@ -196,10 +197,13 @@ def schedule(
     key: str | None = None,
     rank: int | None = None,
     group: str | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Call[str]:
     """One row."""
     keys = None if key is None else [key]
-    many = schedule_many(topic, [payload], due, mesh_us, keys=keys, ranks=rank, groups=[group])
+    many = schedule_many(
+        topic, [payload], due, mesh_us, keys=keys, ranks=rank, groups=[group], headers=[headers]
+    )
     return Call(many.build, lambda call: many.finish(call)[0])
 
 
@@ -214,13 +218,14 @@ def schedule_many(
     keys: Iterable[str | None] | None = None,
     ranks: int | Iterable[int] | None = None,
     groups: str | Iterable[str | None] | None = None,
+    headers: Headers | None = None,
     job: tuple[bytes, int] = NO_JOB,
 ) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
     if isinstance(payloads, bytes | bytearray | memoryview | str):
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
     listed = payloads if isinstance(payloads, Sequence) else list(payloads)
-    prefixes = arguments.key_column(keys, len(listed))
+    prefixes = arguments.prefixes_of(keys, headers, len(listed))
     columns = arguments.payload_columns(listed, prefixes)
     due = arguments.due_column(dues, len(columns.payloads), mesh_us)
     rank = arguments.rank_column(ranks, len(columns.payloads))
@@ -231,7 +236,7 @@ def schedule_many(
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
-            keyed=prefixes is not None, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
+            keyed=prefixes.mode, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)
@@ -241,7 +246,7 @@ def schedule_columns(
     topic: str,
     columns: PayloadColumns,
     due: U64,
-    keyed: bool,
+    keyed: Meta,
     client_id: bytes,
     partition: int,
     job: tuple[bytes, int] = NO_JOB,

@@ -33,6 +33,11 @@ class BaseMessage:
         return self._delivery.key
 
     @property
+    def headers(self) -> dict[str, str]:
+        """What its producer said of it, such as its `content_type`; empty when there is nothing."""
+        return dict(self._delivery.headers)
+
+    @property
     def topic(self) -> str:
         """The topic's name."""
         topic: str = self._consumer.topic

@@ -11,6 +11,7 @@ from dueq.client.jobs import Job, naming
 from dueq.client.receipt import Receipt
 from dueq.client.sync import Client
 from dueq.errors import InvalidRequest
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import U32, U64
 
 _CLIENT_ID_BYTES = 16
@@ -86,7 +87,7 @@ class NumberedProducer:
         due: U64,
         partition: int,
         *,
-        keyed: bool = False,
+        keyed: Meta = Meta.NONE,
         timeout: float | None = None,
     ) -> Receipt:
         """Schedule messages that are columns already, in one partition; returns when they are committed.
@@ -94,11 +95,11 @@ class NumberedProducer:
         Nothing is copied: the buffers must stay as they are until this returns or its error is dropped.
 
         Args:
-            body: the payloads, one after another; with `keyed` each begins with its key (`dueq_codecs.keys`).
-            size: bytes of each payload, its key included; they add up to the body's length.
+            body: the payloads, one after another, each with what it begins with (`dueq_codecs.meta`).
+            size: bytes of each payload, key and headers included; they add up to the body's length.
             due: Unix ms of each.
             partition: its place in the topic, from 0.
-            keyed: whether there are keys.
+            keyed: what each begins with.
             timeout: seconds; while the mesh is busy, short of replicas or of disk, the request is repeated.
 
         Returns:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
@@ -26,13 +26,14 @@ from dueq.errors import (
 )
 from dueq.recurring.checking import check_name, check_payload, check_terms
 from dueq.recurring.terms import Terms, packed, terms_of
+from dueq_codecs.meta import MetaRefused, packed_headers
 from dueq_codecs.records import Outcome
 from dueq_codecs.rules import home_of
 
 Instant = int | datetime
 Missed = Literal["none", "last", "all"] | int
 
-WORDS: Final = ("cron", "every", "at", "zone", "start", "end", "jitter", "missed", "overlap")
+WORDS: Final = ("cron", "every", "at", "zone", "start", "end", "jitter", "missed", "overlap", "headers")
 """What can be said of the terms, in the order of `said`."""
 _MISSED: Final = {"none": 0, "last": 1, "all": limits.MISSED_TICKS_MAX}
 
@@ -58,6 +59,7 @@ class RecurrenceInfo:
         unfinished: messages of it that wait or that consumers hold.
         messages: that it has made, but for those that were taken back.
         skipped: how often it has moved on without a message: ticks were missed, or overlapped.
+        headers: of its messages.
     """
 
     topic: str
@@ -79,6 +81,7 @@ class RecurrenceInfo:
     unfinished: int
     messages: int
     skipped: int
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- what callers say
@@ -94,6 +97,7 @@ def said(
     jitter: Seconds | None,
     missed: Missed | None,
     overlap: str | None,
+    headers: Mapping[str, str] | None,
 ) -> dict[str, Any]:
     """Return what was said of the terms, as a document; None: nothing was said.
 
@@ -115,7 +119,17 @@ def said(
         found["jitter_ms"] = arguments.duration_ms(jitter, "jitter", 0, limits.JITTER_MS_MAX)
     if missed is not None:
         found["missed"] = _missed(missed)
+    if headers is not None:
+        found["headers"] = _headers(headers)
     return found
+
+
+def _headers(headers: Mapping[str, str]) -> dict[str, str]:
+    try:
+        packed_headers(headers)
+    except MetaRefused as refused:
+        raise InvalidRequest(str(refused)) from None
+    return dict(headers)
 
 
 def _text(what: str, text: str) -> str:
@@ -255,5 +269,5 @@ def _info(topic: str, shown: dict[str, Any]) -> RecurrenceInfo:
         topic, shown["name"], terms.cron, terms.every_ms, terms.at_ms, terms.zone, terms.start_ms, terms.end_ms,
         terms.jitter_ms, terms.missed, terms.overlap, b64decode(payload) if payload is not None else None,
         shown["payload_bytes"], shown["paused"], shown["next"], shown["last"], shown["unfinished"],
-        shown["messages"], shown["skipped"],
+        shown["messages"], shown["skipped"], dict(terms.headers),
     )  # fmt: skip

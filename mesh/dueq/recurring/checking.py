@@ -12,6 +12,7 @@ from dueq import limits
 from dueq.errors import InvalidRequest
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import next_tick, ticks_after, zone_of
+from dueq_codecs.meta import MetaRefused, packed_headers
 
 OVERLAPS = ("allow", "skip")
 _GAPS_LOOKED_AT = 64
@@ -67,6 +68,10 @@ def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
     _within("missed", terms.missed, 0, limits.MISSED_TICKS_MAX, "ticks")
     if terms.overlap not in OVERLAPS:
         raise InvalidRequest(f"overlap is one of {', '.join(OVERLAPS)}, not {terms.overlap!r:.80}")
+    try:
+        packed_headers(terms.headers)
+    except MetaRefused as refused:
+        raise InvalidRequest(str(refused)) from None
     if not next_tick(terms, anchor_ms, now_ms):
         raise InvalidRequest(f"the recurrence never fires after now ({now_ms}): {_said(terms)}")
     if terms.jitter_ms:

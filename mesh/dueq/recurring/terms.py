@@ -7,7 +7,7 @@ have equal documents. A change of terms is a document of what shall be different
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ class Terms:
         jitter_ms: a message is due up to so long after its tick.
         missed: how many missed ticks are made up for, the latest ones.
         overlap: "allow", or "skip" a tick while a message of the recurrence is unfinished.
+        headers: of its messages.
     """
 
     cron: str = ""
@@ -41,6 +42,7 @@ class Terms:
     jitter_ms: int = 0
     missed: int = 1
     overlap: str = "allow"
+    headers: dict[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def when(self) -> tuple[object, ...]:

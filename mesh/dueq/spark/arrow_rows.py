@@ -21,7 +21,7 @@ from dueq.errors import InvalidRequest
 from dueq.limits import DUE_MS_MAX
 from dueq.spark.columns import DUE, KEY, PAYLOAD, REASON
 from dueq.spark.hints import did_you_mean
-from dueq_codecs.keys import KEY_BYTES_MAX
+from dueq_codecs.meta import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from dueq.spark.options import Options

@@ -263,6 +263,7 @@ class Leases:
             "payload": [bytes(message.payload) for message in messages],
             "rank": [message.rank for message in messages],
             "version": [message.version for message in messages],
+            "headers": [list(message.headers.items()) or None for message in messages],
         }
         return pa.RecordBatch.from_pydict(columns, schema=ARROW_SCHEMA)
 

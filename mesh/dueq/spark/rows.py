@@ -10,19 +10,20 @@ from typing import Final
 
 import pyarrow as pa
 
-from dueq.client.arrow_pages import INSTANT
+from dueq.client.arrow_pages import HEADERS, INSTANT
 
 SCHEMA: Final = (
     "topic string, partition int, id string, key string, due timestamp, waits_until timestamp, "
-    "released_at timestamp, size int, attempt int, token bigint, payload binary, rank int, version bigint"
+    "released_at timestamp, size int, attempt int, token bigint, payload binary, rank int, version bigint, "
+    "headers map<string, string>"
 )
 """`waits_until`: of what waits, the instant until which it waits (later than `due` after a nack). `released_at`,
 `token`: of what fell due, when it left its broker, and its lease. `payload`: of what waits only when asked for. `key`
-is null where a message has none."""
+and `headers` are null where a message has none."""
 
 ARROW_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
     ("due", INSTANT), ("waits_until", INSTANT), ("released_at", INSTANT),
     ("size", pa.int32()), ("attempt", pa.int32()), ("token", pa.int64()), ("payload", pa.binary()),
-    ("rank", pa.int32()), ("version", pa.int64()),
+    ("rank", pa.int32()), ("version", pa.int64()), ("headers", HEADERS),
 ])  # fmt: skip

@@ -64,7 +64,7 @@ def piece_of(due: pa.Array, payload: pa.Array, key: pa.Array | None, with_keys: 
 
 
 def _keyed(payload: pa.Array, key: pa.Array) -> pa.Array:
-    """Put before each payload one byte of length and the key (`dueq_codecs.keys`)."""
+    """Put before each payload one byte of length and the key (`dueq_codecs.meta`)."""
     named = pc.fill_null(key, pa.scalar(b"", pa.large_binary()))
     length = pc.binary_length(named).to_numpy(zero_copy_only=False).astype(np.uint8)
     each = pa.py_buffer(np.arange(len(length) + 1, dtype=np.int64))

@@ -34,6 +34,7 @@ from dueq.errors import Disconnected, InvalidRequest, Refused, SequenceReused
 from dueq.limits import DEDUP_WINDOW
 from dueq.spark.columns import DUE, KEY, PAYLOAD, REASON, ROW
 from dueq.spark.runs import Run, piece_of, runs_of
+from dueq_codecs.meta import Meta
 
 if TYPE_CHECKING:
     from dueq.client.jobs import Job
@@ -176,7 +177,12 @@ class Task:
                     producer = NumberedProducer(client, load.topic, identity, load.job)
                 partition = (self._number + number) % load.partitions
                 answer = pool.submit(
-                    producer.schedule_columns, run.body, run.size, run.due, partition, keyed=load.keyed
+                    producer.schedule_columns,
+                    run.body,
+                    run.size,
+                    run.due,
+                    partition,
+                    keyed=Meta.KEY if load.keyed else Meta.NONE,
                 )
                 under_way.append((partition, run, answer))
             while under_way:

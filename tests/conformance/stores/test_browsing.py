@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.conformance.stores.conftest import Place
 
-from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, Entries, State, keys_of
+from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_META, FLAG_UPLOAD, Entries, State, keys_of
 from dueq.core.ports.persistence import (
     AppendLog,
     ChunkRead,
@@ -25,7 +25,7 @@ from dueq.core.ports.persistence import (
 from dueq.core.state.summary import Summary
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.port import Store
-from dueq_codecs.keys import with_key
+from dueq_codecs.meta import Meta, packed_headers, prefix_of, with_key
 from dueq_codecs.records import LogEntry, Record, RecordKind
 
 UID, OTHER = 7, 8
@@ -189,6 +189,26 @@ def test_long_payloads_are_read_chunk_by_chunk_and_their_keys_with_the_page(stor
     data = [chunk.data for chunk in chunks if isinstance(chunk, ChunkRead)]
     assert b"".join(piece for piece in data if piece) == whole
     assert data[2] is None
+
+
+def test_without_payloads_there_are_the_headers_of_those_that_have_some(store: Store) -> None:
+    prefixes = [prefix_of(Meta.HEADERS, b"k", packed_headers({"a": "b"})), prefix_of(Meta.HEADERS, b"", b"")]
+    payloads = [prefixes[0] + b"payload", prefixes[1] + b"x"]
+    insert(store, 1, payloads)
+    checkpoint(store, 1, entries(1, payloads, [1, 2], FLAG_META))
+    found = page(store, begin=True)
+    assert (found.body, found.body_size.tolist()) == (b"".join(prefixes), list(map(len, prefixes)))
+    assert page(store, payloads=True).body == b"".join(payloads)
+
+
+def test_a_page_of_long_headers_has_about_as_many_bytes_as_asked_for(store: Store) -> None:
+    prefix = prefix_of(Meta.HEADERS, b"", packed_headers({"a": "v" * 16_000}))
+    payloads = [prefix + b"x"] * 20
+    insert(store, 1, payloads)
+    checkpoint(store, 1, entries(1, payloads, list(range(1, 21)), FLAG_META))
+    found = page(store, begin=True, bytes_max=100_000)
+    assert 5 <= len(found.entries) <= 7
+    assert not found.last
 
 
 def test_a_payload_that_is_damaged_or_missing_costs_its_own_message(store: Store) -> None:

@@ -8,8 +8,8 @@ from zlib import crc32
 import numpy as np
 import pytest
 
-from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest
+from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta
 from dueq_codecs.records import JobAction, RecordKind
 from dueq_codecs.rules import batch_key, first_beyond_horizon, first_instants, first_too_long, home_of
 
@@ -41,16 +41,18 @@ def test_the_last_instant_of_a_horizon_belongs_to_it() -> None:
 
 def test_a_payload_may_be_as_long_as_the_topic_allows() -> None:
     size = np.array([10, 11, 12], np.uint32)
-    assert first_too_long(size, False, 12) is None
-    assert first_too_long(size, False, 10) == 1
-    assert first_too_long(size + PREFIX_BYTES_MAX, True, 10) == 1
+    assert first_too_long(size, Meta.NONE, 12) is None
+    assert first_too_long(size, Meta.NONE, 10) == 1
+    for mode in (Meta.KEY, Meta.HEADERS):
+        assert first_too_long(size + PREFIX_BYTES_MAX[mode], mode, 10) == 1
 
 
 @pytest.mark.parametrize(
     "other",
     [
         {"kind": RecordKind.JOB},
-        {"keyed": True},
+        {"keyed": Meta.KEY},
+        {"keyed": Meta.HEADERS},
         {"job": JOB},
         {"job_until": 1},
         {"job_action": JobAction.ABORT},

@@ -20,7 +20,7 @@ from dueq.errors import Disconnected, InvalidRequest  # noqa: E402
 from dueq.limits import REQUEST_BYTES_MAX  # noqa: E402
 from dueq.spark.runs import Run, piece_of, runs_of  # noqa: E402
 from dueq.spark.task import Load, Task  # noqa: E402
-from dueq_codecs.keys import split_key  # noqa: E402
+from dueq_codecs.meta import Meta, split_meta  # noqa: E402
 
 
 def piece(payloads: list[bytes], keys: list[str | None] | None = None, with_keys: bool = False) -> Run:
@@ -68,7 +68,8 @@ def test_a_slice_of_an_arrow_array_is_read_where_it_lies() -> None:
 
 def test_keys_go_before_payloads_and_null_is_no_key() -> None:
     (run,) = runs_of(iter([piece([b"x", b"", b"z"], ["k", None, "é" * 127], with_keys=True)]), 10)
-    assert [split_key(row) for row in rows_of(run)] == [("k", b"x"), ("", b""), ("é" * 127, b"z")]
+    found = [split_meta(Meta.KEY, row) for row in rows_of(run)]
+    assert found == [("k", {}, b"x"), ("", {}, b""), ("é" * 127, {}, b"z")]
     assert run.keys == ["k", None, "é" * 127]
 
 

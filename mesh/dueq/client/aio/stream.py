@@ -98,6 +98,7 @@ class AsyncStream:
             keys=batch.keys,
             ranks=batch.ranks,
             groups=batch.groups,
+            headers=batch.headers,
             job=self._job,
         )
 

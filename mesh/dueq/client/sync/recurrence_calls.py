@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from dueq.client import arguments, recurrences
 from dueq.client.arguments import Payload, Seconds
@@ -34,6 +34,7 @@ class RecurrenceCalls:
         jitter: Seconds | None = None,
         missed: Missed = "last",
         overlap: str = "allow",
+        headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Create a recurrence: from now on the mesh makes one message for each of its ticks, due at that instant.
@@ -54,6 +55,7 @@ class RecurrenceCalls:
             missed: ticks that could not fire for 60 seconds: make up for "none", the "last", or "all" (at most the
                 latest 100); or for so many of the latest.
             overlap: "skip" a tick while a message of the recurrence waits or is held by a consumer; or "allow" it.
+            headers: of each message, as for `Producer.schedule`.
             timeout: seconds.
 
         Raises:
@@ -63,7 +65,7 @@ class RecurrenceCalls:
             TooManyRecurrences: there is no room for it.
             TopicNotFound
         """
-        document = recurrences.said(cron, every, at, zone, start, end, jitter, missed, overlap)
+        document = recurrences.said(cron, every, at, zone, start, end, jitter, missed, overlap, headers)
         clock = self.connection.clock(True, timeout)
         terms = recurrences.checked(document, clock() // 1000)
         document = {
@@ -88,18 +90,19 @@ class RecurrenceCalls:
         jitter: Seconds | None = None,
         missed: Missed | None = None,
         overlap: str | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Change a recurrence; what is None stays as it is.
 
         One of `cron`, `every` and `at` replaces all three, and the zone. A `start`, `end` or `jitter` of 0 takes it
-        away. Messages whose instants are to come are made anew. From when this returns no message of before is newly
-        delivered whose instant was to come.
+        away, and so do headers that are empty. Messages whose instants are to come are made anew. From when this
+        returns no message of before is newly delivered whose instant was to come.
 
         Args:
             topic: its topic.
             name: of the recurrence.
-            cron, every, at, zone, payload, start, end, jitter, missed, overlap: as in `create_recurrence`.
+            cron, every, at, zone, payload, start, end, jitter, missed, overlap, headers: as in `create_recurrence`.
             timeout: seconds.
 
         Raises:
@@ -109,7 +112,7 @@ class RecurrenceCalls:
             TooManyRecurrences: there is no room for it any more.
             TopicNotFound
         """
-        document = recurrences.said(cron, every, at, zone, start, end, jitter, missed, overlap)
+        document = recurrences.said(cron, every, at, zone, start, end, jitter, missed, overlap, headers)
         if payload is not None:
             document["payload"] = recurrences.payload_text(payload, topic)
         self.connection.run(recurrences.act(topic, name, {"action": "update", **document}), timeout)

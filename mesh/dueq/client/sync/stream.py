@@ -99,6 +99,7 @@ class Stream:
             keys=batch.keys,
             ranks=batch.ranks,
             groups=batch.groups,
+            headers=batch.headers,
             job=self._job,
         )
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.leases import FEW, LeaseTable, Phase
-from dueq.core.ports.entry import FLAG_KEYED, Entries, is_wide, keys_of
+from dueq.core.ports.entry import Entries, is_wide, keys_of, meta_of
 from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq_codecs.pushes import PUSH_ROW, PushRows
@@ -39,7 +39,7 @@ def lay_out(entries: Entries, uid: U32 | int, left_ms: U32 | npt.NDArray[np.int6
         rows[name] = entries[name]
     rows["uid"] = uid
     rows["lease_left_ms"] = left_ms
-    rows["keyed"] = entries["flags"] & FLAG_KEYED != 0
+    rows["keyed"] = meta_of(entries["flags"])
     return rows
 
 

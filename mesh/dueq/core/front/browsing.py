@@ -21,7 +21,7 @@ from dueq import limits
 from dueq.core.delivery.prepared import more_of
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.effects import Read
-from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD
+from dueq.core.ports.entry import FLAG_UPLOAD, meta_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage
 from dueq.core.state.summary import Summary
@@ -229,7 +229,7 @@ class Browsing:
             due=np.ascontiguousarray(entries["due"]), sequence=np.ascontiguousarray(entries["sequence"]),
             row=np.ascontiguousarray(entries["row"]), size=np.ascontiguousarray(entries["size"]),
             crc=np.ascontiguousarray(entries["crc"]), attempt=np.ascontiguousarray(entries["attempt"]),
-            keyed=((flags & FLAG_KEYED) != 0).astype(np.uint8), upload=upload.astype(np.uint64),
+            keyed=meta_of(flags), upload=upload.astype(np.uint64),
             body_size=read.body_size, rank=more.rank, version=more.version,
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.recurrences import Recurrences
-from dueq.core.partition.requests import Refusal, check_store
+from dueq.core.partition.requests import Refusal, check_store, invalid
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.events import Route
 from dueq.core.ports.membership import Topic
@@ -182,6 +182,8 @@ class Proposals:
         ):
             if number and not self._uploads.complete(number, request.client_id, size):
                 return Refusal(Code.UNKNOWN_UPLOAD, f"row {row}: upload {number} is not complete here")
+            if number and (fault := self._uploads.fault_of_meta(number, request.keyed)) is not None:
+                return invalid(f"row {row}: {fault}")
         return None
 
     # -------------------------------------------------------------- records

@@ -39,6 +39,7 @@ from dueq.recurring.checking import check_terms
 from dueq.recurring.terms import Terms, changed, packed, terms_of, unpacked
 from dueq.recurring.ticks import due_of, first_made_up, next_tick
 from dueq_codecs.messages import ChangeRequest, Code
+from dueq_codecs.meta import Meta, packed_headers, prefix_of
 from dueq_codecs.records import U64, Record, RecordKind
 from dueq_codecs.rules import home_of
 
@@ -217,13 +218,13 @@ class Recurrences:
             recurrence = self._table.by_number.get(number)
             if recurrence is None or not recurrence.next or recurrence.name in self._under_way:
                 continue
-            if size + len(recurrence.payload) > limits.REQUEST_BYTES_MAX:
+            if size + recurrence.weight > limits.REQUEST_BYTES_MAX:
                 self._looks.set(number, now_ms)
                 continue
             row = self._step(recurrence, now_ms, missed_ms)
             if row is not None:
                 rows.append((recurrence, *row))
-                size += len(recurrence.payload)
+                size += recurrence.weight  # no message is longer
                 self._under_way[recurrence.name] = None
         if not rows:
             return
@@ -284,7 +285,12 @@ def _terms_after(known: Recurrence, wish: Wish) -> Terms:
 
 def _fill(record: Record, rows: list[tuple[Recurrence, int, int, int]]) -> bytes:
     """Put (recurrence, tick, following, due) of each row into a FIRE; returns its body."""
-    payloads = [recurrence.payload if due else b"" for recurrence, _, _, due in rows]
+    headers = [packed_headers(terms_of(recurrence.document).headers) for recurrence, *_ in rows]
+    record.keyed = Meta.HEADERS if any(headers) else Meta.NONE
+    payloads = [
+        prefix_of(record.keyed, b"", packed) + recurrence.payload if due else b""
+        for (recurrence, _, _, due), packed in zip(rows, headers, strict=True)
+    ]
     record.recurrence = np.array([recurrence.number for recurrence, *_ in rows], np.uint64)
     for column, name in ((1, "tick"), (2, "following"), (3, "due")):
         setattr(record, name, np.array([row[column] for row in rows], np.uint64))

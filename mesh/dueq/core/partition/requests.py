@@ -17,8 +17,8 @@ from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import fault_of_pass
 from dueq.instant import Now
 from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
-from dueq_codecs.keys import PREFIX_BYTES_MAX
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
+from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, fault_of_meta, prefix_bytes
 from dueq_codecs.records import RecordKind
 from dueq_codecs.rules import first_beyond_horizon, first_too_long
 from dueq_codecs.topic_settings import TopicSettings
@@ -168,7 +168,11 @@ def _check_insert(
     if total > limits.REQUEST_BYTES_MAX:
         return invalid(f"{total} bytes of payloads in one request are over {limits.REQUEST_BYTES_MAX}")
     refusal = _check_crcs(request, inline, bodies[0]) if bodies else None
-    return refusal or (_check_keys(inline, uploaded, bodies) if request.keyed else None)
+    if refusal is not None or not request.keyed or not bodies:
+        return refusal
+    if request.keyed == Meta.KEY:
+        return _check_keys(inline, uploaded, bodies)
+    return _check_headers(inline, uploaded, bodies[0], settings)
 
 
 def _check_crcs(
@@ -203,6 +207,30 @@ def _check_keys(
     return None
 
 
+def _check_headers(
+    inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]],
+    uploaded: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+    body: bytes | memoryview,
+    settings: TopicSettings,
+) -> Refusal | None:
+    """Every payload that is here begins with its key and headers."""
+    view = memoryview(body)
+    start = 0
+    for row in np.flatnonzero(uploaded == 0).tolist():
+        stored = view[start : start + int(inline[row])]
+        start += len(stored)
+        fault = fault_of_meta(Meta.HEADERS, stored)
+        if fault is not None:
+            return invalid(f"row {row}: {fault}")
+        size = len(stored) - prefix_bytes(Meta.HEADERS, stored)
+        if size > settings.payload_bytes_max:
+            return Refusal(
+                Code.PAYLOAD_TOO_LARGE,
+                f"row {row}: a payload of {size} bytes is over the topic's {settings.payload_bytes_max}",
+            )
+    return None
+
+
 def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) -> Refusal | None:
     row = _first_row(request.target_sequence > np.uint64(limits.SEQUENCE_MAX))
     if row is not None:
@@ -230,7 +258,7 @@ def check_chunk(
     request: ChunkRequest, bodies: list[bytes | memoryview], settings: TopicSettings
 ) -> Refusal | None:
     """Return why a chunk of a long payload is refused, or None."""
-    if request.size > settings.payload_bytes_max + PREFIX_BYTES_MAX:
+    if request.size > settings.payload_bytes_max + max(PREFIX_BYTES_MAX):
         return Refusal(
             Code.PAYLOAD_TOO_LARGE,
             f"a payload of {request.size} bytes is over the topic's {settings.payload_bytes_max}",

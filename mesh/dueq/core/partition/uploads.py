@@ -27,6 +27,7 @@ from dueq_codecs.messages import (
     UploadChunk,
     UploadWanted,
 )
+from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, fault_of_meta
 from dueq_codecs.records import LogEntry
 
 if TYPE_CHECKING:
@@ -62,10 +63,11 @@ class _Chunk:
 
 
 class _Upload:
-    __slots__ = ("client_id", "done", "open", "size", "touched_us")
+    __slots__ = ("client_id", "done", "head", "open", "size", "touched_us")
 
-    def __init__(self, client_id: bytes, size: int, now: Now) -> None:
+    def __init__(self, client_id: bytes, size: int, head: bytes, now: Now) -> None:
         self.client_id = client_id
+        self.head = head
         self.size = size
         self.done: set[int] = set()
         self.open: dict[int, _Chunk] = {}
@@ -117,7 +119,8 @@ class Uploads:
                 return Refusal(Code.BUSY, "too many long payloads are being uploaded", 500)
             self._counter += 1
             number = self._replica.epoch << 32 | self._counter
-            self._led[number] = _Upload(request.client_id, request.size, now)
+            head = bytes(body[: max(PREFIX_BYTES_MAX)])
+            self._led[number] = _Upload(request.client_id, request.size, head, now)
         upload = self._led.get(number)
         if upload is None or upload.client_id != request.client_id or upload.size != request.size:
             return Refusal(Code.UNKNOWN_UPLOAD, f"upload {number} is not known here: begin anew")
@@ -196,6 +199,10 @@ class Uploads:
             and upload.size == size
             and len(upload.done) == chunk_count(size)
         )
+
+    def fault_of_meta(self, number: int, mode: Meta) -> str | None:
+        """Say why an upload that is complete does not begin with the meta that a record says it has, or None."""
+        return fault_of_meta(mode, self._led[number].head)
 
     def taken(self, number: int) -> None:
         """A request names the upload: no further chunk of it is taken."""

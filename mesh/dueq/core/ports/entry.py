@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dueq_codecs.meta import Meta
+
 
 class State(IntEnum):
     """What a message does."""
@@ -32,6 +34,9 @@ FLAG_FAR: Final = 2
 """The message is counted in the forecast's last, open-ended bucket."""
 FLAG_KEYED: Final = 4
 """The payload begins with its key: one byte of length, then the bytes."""
+FLAG_META: Final = 8
+"""The payload begins with its key and its headers (`dueq_codecs.meta`)."""
+_META_SHIFT: Final = 2
 
 _FIELDS: Final = (
     ("wait_at", "<u8"),  # instant (ms) at which it becomes ready: max(due, stamp) of when it began to wait
@@ -157,6 +162,16 @@ def unpacked(rows: list[bytes]) -> Entries:
 def is_known(size: int) -> bool:
     """Whether this build knows all of a packed row of so many bytes."""
     return ENTRY.itemsize <= size <= FULL.itemsize and size % 8 == 0
+
+
+def meta_flags(mode: Meta) -> int:
+    """Return the flags of payloads that begin with this."""
+    return mode << _META_SHIFT
+
+
+def meta_of(flags: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Return what the payloads of entries with these flags begin with: a `Meta` each."""
+    return (flags >> np.uint8(_META_SHIFT)) & np.uint8(3)
 
 
 def versions_of(entries: Entries) -> npt.NDArray[np.uint64]:

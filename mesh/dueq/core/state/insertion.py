@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FLAG_UPLOAD, WIDE, Entries, State, block_starts
+from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, WIDE, Entries, State, block_starts, meta_flags
 from dueq.limits import BLOCK_BYTES
 from dueq_codecs.records import NO_U32, U32, Record
 from dueq_codecs.rules import first_instants
@@ -40,7 +40,7 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entr
         rows["recurrence"] = record.recurrence
     _place(record, rows)
     if record.keyed:
-        rows["flags"] |= FLAG_KEYED
+        rows["flags"] |= meta_flags(record.keyed)
     return rows
 
 

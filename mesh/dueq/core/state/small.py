@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_FAR, FLAG_KEYED, WIDE, Entries, State, of_width
+from dueq.core.ports.entry import ENTRY, FLAG_FAR, WIDE, Entries, State, meta_flags, of_width
 from dueq.core.state.applied import Applied
 from dueq.core.state.live import ATTEMPT_MAX, LEASE_MAX_U32, LiveMessages
 from dueq.core.state.table import FEW, OnDisk, Table
@@ -155,7 +155,7 @@ class SmallRecords:
         key = record.sequence << 16
         if table.placeholders and any(key | number in table.slot_of for number in range(count)):
             return None  # named by a later record of the log already
-        keyed = FLAG_KEYED if record.keyed else 0
+        keyed = meta_flags(record.keyed)
         slots = table.take_slots(count)
         if self._seen is not table.rows:
             self._look()

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import FLAG_KEYED, FLAG_UPLOAD, Entries, keys_of, unpacked
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of, meta_of, unpacked
 from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage, StoreRead
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Snapshot
 from dueq.storage.ordered.reading import index_after, inline_payloads, next_class, payload_row
-from dueq_codecs.keys import prefix_bytes
+from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, prefix_bytes
 from dueq_codecs.records import U32
 
 _LOOK_AT: Final = 4
@@ -152,22 +152,25 @@ def _weights(entries: Entries, payloads: bool) -> np.ndarray[tuple[int, ...], np
     """The cost of reading each entry's body: for the key of a long payload a whole chunk is read."""
     if payloads:
         return entries["size"].astype(np.int64)
-    long = (entries["flags"] & (FLAG_KEYED | FLAG_UPLOAD)) == (FLAG_KEYED | FLAG_UPLOAD)
-    return np.where(long, CHUNK_BYTES // _LOOK_AT, 0).astype(np.int64)
+    modes = meta_of(entries["flags"])
+    long = (modes != 0) & (entries["flags"] & FLAG_UPLOAD != 0)
+    held = np.where(modes == Meta.HEADERS, np.minimum(entries["size"], PREFIX_BYTES_MAX[Meta.HEADERS]), 0)
+    return np.where(long, CHUNK_BYTES // _LOOK_AT, held).astype(np.int64)
 
 
 def _bodies(found: _Pages, entries: Entries, payloads: bool) -> list[bytes | None]:
-    """The payload of each entry, or its key with its length; None for what cannot be read."""
+    """The payload of each entry, or what it begins with; None for what cannot be read."""
     flags = entries["flags"]
+    modes = meta_of(flags)
     bodies: list[bytes | None] = [b""] * len(entries)
     wanted = (flags & FLAG_UPLOAD) == 0
     if not payloads:
-        wanted &= (flags & FLAG_KEYED) != 0
+        wanted &= modes != 0
     at = np.flatnonzero(wanted)
     for row, body in zip(at.tolist(), inline_payloads(found.payload, found.uid, entries[at]), strict=True):
-        bodies[row] = body if payloads or body is None else body[: prefix_bytes(body)]
+        bodies[row] = body if payloads or body is None else body[: prefix_bytes(modes[row], body)]
     if not payloads:
-        for row in np.flatnonzero(~wanted & ((flags & FLAG_KEYED) != 0)).tolist():
+        for row in np.flatnonzero(~wanted & (modes != 0)).tolist():
             chunk = payload_row(found.payload, layout.chunk_key(found.uid, int(entries["place"][row]), 0))
-            bodies[row] = None if chunk is None else chunk[: prefix_bytes(chunk)]
+            bodies[row] = None if chunk is None else chunk[: prefix_bytes(modes[row], chunk)]
     return bodies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from zlib import crc32
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 from dueq import limits
 from dueq.core.partition.requests import check_change, check_chunk
 from dueq.instant import Now
-from dueq_codecs.keys import with_key
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
+from dueq_codecs.meta import Meta, packed_headers, prefix_of, with_key
 from dueq_codecs.records import RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -149,7 +150,7 @@ def test_chunks_must_fit_their_payload() -> None:
 
 def keyed(payloads: list[bytes], uploads: list[int] | None = None) -> ChangeRequest:
     request = insert(payloads, [1] * len(payloads), uploads)
-    request.keyed = True
+    request.keyed = Meta.KEY
     return request
 
 
@@ -174,3 +175,37 @@ def test_the_key_of_an_upload_is_not_looked_for_in_the_body() -> None:
     assert check_change(keyed([long, short], [9, 0]), [short], SETTINGS, NOW) is None
     code, text = refusal(keyed([long, b"\x09"], [9, 0]), b"\x09")
     assert (code, text[:6]) == (Code.INVALID_REQUEST, "row 1:")
+
+
+def headed(payloads: list[bytes], uploads: list[int] | None = None) -> ChangeRequest:
+    request = keyed(payloads, uploads)
+    request.keyed = Meta.HEADERS
+    return request
+
+
+def test_headers_are_looked_at_row_by_row() -> None:
+    good = prefix_of(Meta.HEADERS, b"key", packed_headers({"a": "b"})) + b"payload"
+    assert check_change(headed([good, good]), [good + good], SETTINGS, NOW) is None
+    for bad, said in (
+        (b"\0", "row 1: its 1 bytes are too few for the key and headers that they begin with"),
+        (b"\0\x04\0\x01a\xff\xff", "row 1: header 1 is longer than the 4 bytes of all headers"),
+        (b"\0\x05\0\x01a\x01\0\xff", "row 1: its key and headers are no UTF-8: byte 0xff"),
+    ):
+        code, text = refusal(headed([good, bad]), good + bad)
+        assert code == Code.INVALID_REQUEST
+        assert said in text
+
+
+def test_the_topics_limit_is_on_what_comes_after_the_headers() -> None:
+    settings = replace(SETTINGS, payload_bytes_max=4)
+    before = prefix_of(Meta.HEADERS, b"", packed_headers({"a": "b"}))
+    assert check_change(headed([before + b"1234"]), [before + b"1234"], settings, NOW) is None
+    found = check_change(headed([before + b"12345"]), [before + b"12345"], settings, NOW)
+    assert found is not None
+    assert found.code == Code.PAYLOAD_TOO_LARGE
+    assert found.text == "row 0: a payload of 5 bytes is over the topic's 4"
+
+
+def test_rows_that_were_uploaded_have_their_headers_elsewhere() -> None:
+    long, short = bytes(limits.CHUNK_BYTES + 1), prefix_of(Meta.HEADERS, b"", b"")
+    assert check_change(headed([long, short], [9, 0]), [short], SETTINGS, NOW) is None

@@ -31,7 +31,7 @@ from dueq.client.core.ports.events import (
 from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
-from dueq_codecs.keys import prefix_bytes
+from dueq_codecs.meta import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
@@ -195,7 +195,8 @@ class Changing:
             )
         allowed = info.payload_bytes_max or limits.PAYLOAD_BYTES_MAX
         for row in np.flatnonzero(event.size > allowed).tolist():
-            size = len(event.payloads[row]) - (prefix_bytes(event.payloads[row]) if event.keyed else 0)
+            stored = event.payloads[row]
+            size = len(stored) - prefix_bytes(event.keyed, stored)
             if size <= allowed:
                 continue
             return PayloadTooLarge(

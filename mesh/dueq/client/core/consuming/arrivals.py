@@ -5,9 +5,9 @@ from __future__ import annotations
 from zlib import crc32
 
 from dueq import limits
-from dueq.client.core.ports.delivery import Delivery, Pushed
-from dueq_codecs.keys import split_key
+from dueq.client.core.ports.delivery import NO_HEADERS, Delivery, Pushed
 from dueq_codecs.messages import Push, PushChunk
+from dueq_codecs.meta import split_meta
 
 Chunks = dict[int, bytes | memoryview]
 
@@ -75,12 +75,12 @@ class Arrivals:
                 continue
             self._seen[name] = token
             sound = crc32(payload) == crc
-            key = ""
+            key, headers = "", NO_HEADERS
             if keyed:
-                key, payload = split_key(payload)
+                key, headers, payload = split_meta(keyed, payload)
             delivery = Delivery(
                 name, uid, first, sequence, row, due, token, attempt, released_at_us,
-                released_us + left_ms * 1000, payload, pushed, index, key,
+                released_us + left_ms * 1000, payload, pushed, index, key, headers,
             )  # fmt: skip
             (fresh if sound else damaged).append(delivery)
         if len(self._seen) >= limits.DELIVERIES_SEEN_MAX:

@@ -19,6 +19,7 @@ from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
     NO_U16,
     NO_U32,
@@ -90,7 +91,7 @@ class Part:
         inline: the payloads of an INSERT that travel in the request; empty once it has succeeded.
         long: (row, payload) of those that are uploaded first; likewise.
         alone: never shares a request.
-        keyed: each payload begins with its key.
+        keyed: what each payload begins with.
         patient: an ACK that nobody waits for.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
@@ -167,7 +168,7 @@ class Part:
         groups: tuple[str, ...] = (),
         inline: Sequence[Body] = (),
         long: Sequence[tuple[int, Body]] = (),
-        keyed: bool = False,
+        keyed: Meta = Meta.NONE,
         job: bytes = b"",
         job_until: int = 0,
         job_action: JobAction = JobAction.NONE,

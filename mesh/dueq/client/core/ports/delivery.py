@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import numpy as np
 
 from dueq import ids
@@ -9,6 +12,7 @@ from dueq.client.core.ports.extending import Extension, Place
 from dueq_codecs.messages import Push
 from dueq_codecs.records import Outcome, RecordKind
 
+NO_HEADERS: Final[Mapping[str, str]] = {}
 _TEXTS_TOGETHER = 8
 """From this many rows on, the ids of a push are made all at once, as columns."""
 
@@ -74,6 +78,7 @@ class Delivery:
         extension: what was asked of the lease's end; None: nothing.
         payload: the bytes, checksum checked.
         key: the name that the producer gave it, "" if none.
+        headers: of its producer.
         handed: written by the face: the user has it (or it was given back unhandled).
         settling: ACK, NACK or RELEASE is on its way or done; `decided` says which.
         lost: the lease is over.
@@ -90,6 +95,7 @@ class Delivery:
         "extension",
         "first",
         "handed",
+        "headers",
         "key",
         "lost",
         "name",
@@ -119,6 +125,7 @@ class Delivery:
         pushed: Pushed,
         index: int,
         key: str = "",
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         self.name = name
         self.uid = uid
@@ -132,6 +139,7 @@ class Delivery:
         self.deadline_us = deadline_us
         self.payload = payload
         self.key = key
+        self.headers = headers
         self.handed = False
         self.settling = False
         self.decided: RecordKind | None = None

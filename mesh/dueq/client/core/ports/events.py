@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.parts import PartsCall
 from dueq_codecs.messages import BrokerMessage
+from dueq_codecs.meta import Meta
 from dueq_codecs.records import NO_U16, U16, U32, U64, JobAction, RecordKind
 
 # ---------------------------------------------------------------- the network
@@ -193,7 +194,7 @@ class Insert:
     Attributes:
         client_id: under which the mesh remembers the requests; empty for the client's own.
         partition: place in the topic of the partition for the first run; None for the client's turn.
-        keyed: every payload begins with its key (`dueq_codecs.keys`).
+        keyed: what every payload begins with (`dueq_codecs.meta`).
         job, job_until: what the rows belong to, and the instant by which that must be committed; empty and 0: neither.
         rank: of each row; empty: all are 0.
         group: place of each row's group in `groups`; empty: there are none.
@@ -208,7 +209,7 @@ class Insert:
     crc: U32
     client_id: bytes = b""
     partition: int | None = None
-    keyed: bool = False
+    keyed: Meta = Meta.NONE
     job: bytes = b""
     job_until: int = 0
     rank: U16 = field(default_factory=lambda: NO_U16)

@@ -16,8 +16,8 @@ from dueq.client.core.asking.browsing import PageAnswer
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed, Effect, Failed, Send
 from dueq.errors import Busy, Disconnected, InvalidRequest, NotLeader, SnapshotLost, TopicNotFound
-from dueq_codecs.keys import with_key
 from dueq_codecs.messages import BrowseReply, BrowseRequest, Code, MetadataReply, MetadataRequest
+from dueq_codecs.meta import with_key
 from tests.unit.client.stage import TOPIC, Stage, endpoint, of, sent
 
 PATIENCE_MS = 10_000

@@ -9,8 +9,8 @@ from dueq.client import calls
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Deliver, Failed
 from dueq.errors import InvalidRequest, PayloadTooLarge
-from dueq_codecs.keys import with_key
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, ConsumerFrame
+from dueq_codecs.meta import with_key
 from tests.unit.client.stage import TOPIC, Stage, of, ok, push, sent
 
 
