@@ -2,7 +2,7 @@
 
 One message is a header frame (`envelope` + FlatBuffer) and the frames of its payload bytes:
 
-    ChangeRequest INSERT, ChunkRequest, Push, PushChunk, BrowseReply, UploadChunk, SnapshotChunk    one body
+    ChangeRequest INSERT, ChunkRequest, Push, PushChunk, BrowseReply, LookReply, UploadChunk, SnapshotChunk    one body
     PeerFrame     two frames per log entry, in order: the record's bytes, its payloads (perhaps empty)
     Relay         the frames of the message that it carries
     all others    nothing
@@ -50,6 +50,7 @@ _WITH_BODY: Final = frozenset(
         Kind.PUSH,
         Kind.PUSH_CHUNK,
         Kind.BROWSE_REPLY,
+        Kind.LOOK_REPLY,
         Kind.UPLOAD_CHUNK,
         Kind.SNAPSHOT_CHUNK,
     )

@@ -32,6 +32,7 @@ class Kind(IntEnum):
     CONSUMER_FRAME = 8
     BROWSE_REQUEST = 9
     UPDATE_TOPIC_REQUEST = 10
+    LOOK_REQUEST = 11
     HELLO_REPLY = 32
     METADATA_REPLY = 33
     REPLY = 34
@@ -41,6 +42,7 @@ class Kind(IntEnum):
     PUSH = 38
     PUSH_CHUNK = 39
     BROWSE_REPLY = 40
+    LOOK_REPLY = 41
     PEER_FRAME = 64
     UPLOAD_CHUNK = 65
     UPLOAD_WANTED = 66
@@ -304,6 +306,30 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("body_size", "I"),
         Column("rank", "H"),
         Column("version", "Q"),
+    ),
+    Kind.LOOK_REQUEST: Layout(
+        m.LookRequest,
+        Scalar("request_id", "Q"),
+        Text("topic"),
+        Scalar("uid", "I"),
+        Text("what"),
+        Scalar("first", "Q"),
+        Scalar("sequence", "Q"),
+        Scalar("row", "H"),
+        Scalar("current", "?"),
+        Scalar("payload", "?"),
+        Scalar("upload", "Q"),
+        Scalar("chunk", "I"),
+        Text("document"),
+    ),
+    Kind.LOOK_REPLY: Layout(
+        m.LookReply,
+        Scalar("request_id", "Q"),
+        Scalar("code", "B", m.Code),
+        Text("text"),
+        Scalar("retry_after_ms", "I"),
+        Text("leader"),
+        Text("document"),
     ),
     Kind.PEER_FRAME: PEER_FRAME,
     Kind.UPLOAD_CHUNK: Layout(

@@ -13,6 +13,8 @@ from enum import IntEnum
 from dueq_codecs.browsing import BrowseReply as BrowseReply
 from dueq_codecs.browsing import BrowseRequest as BrowseRequest
 from dueq_codecs.codes import Code as Code
+from dueq_codecs.looking import LookReply as LookReply
+from dueq_codecs.looking import LookRequest as LookRequest
 from dueq_codecs.meta import Meta as Meta
 from dueq_codecs.pushes import Push as Push
 from dueq_codecs.records import (
@@ -648,6 +650,7 @@ ClientMessage = (
     | ChunkRequest
     | ConsumerFrame
     | BrowseRequest
+    | LookRequest
 )
 BrokerMessage = (
     HelloReply
@@ -659,6 +662,7 @@ BrokerMessage = (
     | Push
     | PushChunk
     | BrowseReply
+    | LookReply
 )
 PeerMessage = PeerFrame | UploadChunk | UploadWanted | SnapshotRequest | SnapshotChunk | Relay
 Message = ClientMessage | BrokerMessage | PeerMessage

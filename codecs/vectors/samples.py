@@ -426,6 +426,18 @@ def _browsing() -> dict[str, tuple[m.Message, list[bytes]]]:
             dataclasses.replace(reply, rank=u16(3, 65_535), version=u64(40, 77)),
             [b"\x02ab"],
         ),
+        "look_request": (
+            m.LookRequest(9, "flights", 12, "message", AT, 40, 1, True, True, 5 << 32 | 9, 2),
+            [],
+        ),
+        "look_request_count": (
+            m.LookRequest(9, "flights", 12, "count", document='{"filter":{"state":"waiting"}}'),
+            [],
+        ),
+        "look_reply": (
+            m.LookReply(9, m.Code.OK, leader="north", document='{"state":"waiting"}'),
+            [b"\x02abhello"],
+        ),
         "push_keyed": (
             m.Push(
                 "flights",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dueq.client.browsing import BrowsePage, ScheduledMessage
     from dueq.client.groups import GroupInfo
     from dueq.client.jobs import Job, JobInfo
+    from dueq.client.message_state import MessageState
     from dueq.client.passes import Progress
     from dueq.client.recurrences import RecurrenceInfo
     from dueq.client.statistics import StatisticsRow
@@ -72,6 +73,7 @@ _HOMES = {
     "dueq.client.sync.passes": ("Pass",),
     "dueq.client.passes": ("Progress",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
+    "dueq.client.message_state": ("MessageState",),
     "dueq.client.groups": ("GroupInfo",),
     "dueq.client.jobs": ("Job", "JobInfo"),
     "dueq.client.recurrences": ("RecurrenceInfo",),
@@ -136,6 +138,7 @@ __all__ = [
     "Message",
     "MessageLeased",
     "MessageNotFound",
+    "MessageState",
     "NotAllowed",
     "NotEnoughReplicas",
     "NotLeader",

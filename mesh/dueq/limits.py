@@ -238,6 +238,8 @@ METRICS_TOPICS_MAX: Final = 200
 """Topics with metrics of their own, the busiest first; the others are counted together."""
 
 # Browsing
+LOOKS_MAX: Final = 4096
+"""Messages that are looked at at the same time at one broker."""
 BROWSE_SNAPSHOTS_MAX: Final = 8
 """Snapshots that one broker keeps for those who browse: each holds up compactions."""
 BROWSE_ROWS_MAX: Final = 1024

@@ -16,9 +16,9 @@ SCHEMA = Path(__file__).resolve().parents[2] / "codecs/schema/dueq.fbs"
 KINDS = {
     "Hello": 1, "MetadataRequest": 2, "CreateTopicRequest": 3, "DeleteTopicRequest": 4, "InspectRequest": 5,
     "ChangeRequest": 6, "ChunkRequest": 7, "ConsumerFrame": 8, "BrowseRequest": 9,
-    "UpdateTopicRequest": 10,
+    "UpdateTopicRequest": 10, "LookRequest": 11,
     "HelloReply": 32, "MetadataReply": 33, "Reply": 34, "ChangeReply": 35, "ChunkReply": 36, "ConsumerReply": 37,
-    "Push": 38, "PushChunk": 39, "BrowseReply": 40,
+    "Push": 38, "PushChunk": 39, "BrowseReply": 40, "LookReply": 41,
 }  # fmt: skip
 NAMES = {number: name for name, number in KINDS.items()}
 TYPES = {"ubyte": ("B", "Uint8"), "bool": ("?", "Bool"), "ushort": ("H", "Uint16"), "uint": ("I", "Uint32"),

@@ -10,7 +10,7 @@ _LEADING = "core.replication.leading:Leading"
 _CONFIRMATION = "core.replication.confirming:Confirmation"
 _PINGS = (
     change(f"{_LEADING}.confirmed", "self.confirmation.holds(now)", "self.in_touch(now)"),
-    change(f"{_LEADING}.ask", "in self.confirmation.unconfirmed(now)", "in ()"),
+    change(f"{_LEADING}.ask", "in self.confirmation.unconfirmed(now, since_us)", "in ()"),
 )
 
 WAKING: Final = (
@@ -133,7 +133,7 @@ UNSEEN: Final = (
         "nobody-asked",
         "A leader waits for acks that confirm it, and asks nobody for them.",
         "Pulsar #25996: strictness that waits for what nobody brings about",
-        (change(f"{_LEADING}.ask", "in self.confirmation.unconfirmed(now)", "in ()"),),
+        (change(f"{_LEADING}.ask", "in self.confirmation.unconfirmed(now, since_us)", "in ()"),),
         seeds=0,
     ),
 )

@@ -33,6 +33,7 @@ from dueq_codecs.messages import (
     DeleteTopicRequest,
     Hello,
     InspectRequest,
+    LookRequest,
     MetadataRequest,
     PeerFrame,
     PeerMessage,
@@ -50,7 +51,7 @@ Frames = Sequence[bytes | memoryview]
 _PEER_MESSAGES = (PeerFrame, UploadChunk, UploadWanted, SnapshotRequest, SnapshotChunk, Relay)
 _CLIENT_MESSAGES = (
     Hello, MetadataRequest, CreateTopicRequest, DeleteTopicRequest, UpdateTopicRequest, InspectRequest, ChangeRequest,
-    ChunkRequest, ConsumerFrame, BrowseRequest,
+    ChunkRequest, ConsumerFrame, BrowseRequest, LookRequest,
 )  # fmt: skip
 _FRAMES_PER_TURN = 500
 _BYTES_PER_TURN = 8 << 20

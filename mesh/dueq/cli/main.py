@@ -26,6 +26,7 @@ _COMMANDS = {
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
     "change": ("dueq.cli.change:change", "Give messages of a priority topic another rank."),
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
+    "get": ("dueq.cli.get:get", "Show one message as it is now."),
     "browse": ("dueq.cli.browse:browse", "Show waiting messages without touching them."),
     "job": ("dueq.cli.job:job", "List, show and cancel messages that were loaded together."),
     "group": ("dueq.cli.groups:group", "Set weights and limits for groups, and list them."),

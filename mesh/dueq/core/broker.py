@@ -19,6 +19,7 @@ from dueq.core.front.browsing import Browsing
 from dueq.core.front.clients import Clients
 from dueq.core.front.deletions import Deletions
 from dueq.core.front.gate import Gate
+from dueq.core.front.looking import Looking
 from dueq.core.front.overviews import Overviews
 from dueq.core.front.peer_messages import PeerMessages
 from dueq.core.front.routing import Routing
@@ -101,6 +102,7 @@ class BrokerCore:
         )
         self._overviews = Overviews(self._ctx, self._status, self._partitions)
         self._browsing = Browsing(self._ctx)
+        self._looking = Looking(self._ctx)
         self._clients = Clients(
             self._ctx,
             self._clock,
@@ -110,6 +112,7 @@ class BrokerCore:
             self._dispatchers,
             self._status,
             self._browsing,
+            self._looking,
             self._overviews,
             gate or Gate(),
         )
@@ -194,6 +197,7 @@ class BrokerCore:
         while ctx.touched:
             _, partition = ctx.touched.popitem()
             partition.end_turn(now)
+        self._looking.work(now)
         self._overviews.work(now)
         self._send_frames(now)
         ctx.close_writes()

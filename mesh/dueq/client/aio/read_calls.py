@@ -7,15 +7,16 @@ from contextlib import aclosing
 from datetime import datetime
 from functools import partial
 
-from dueq.client import calls
+from dueq.client import calls, message_state
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
+from dueq.client.message_state import MessageState
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
 from dueq.errors import Broken, SnapshotLost
 
 
 class AsyncReadCalls:
-    """A client's calls that show waiting messages, and counts of deliveries."""
+    """A client's calls that show messages, and counts of deliveries."""
 
     connection: AsyncConnection
 
@@ -71,6 +72,37 @@ class AsyncReadCalls:
         Arguments and errors are those of `browse`. With `payloads` a page has about 1 MiB of them, or one message.
         """
         return self._pages(Walk(topic, partition, start, end, payloads), timeout)
+
+    async def get(
+        self,
+        topic: str,
+        message_id: str,
+        *,
+        payload: bool = False,
+        linearizable: bool = False,
+        timeout: float | None = None,
+    ) -> MessageState:
+        """Return one message as it is now; nothing is leased, moved or counted.
+
+        Args:
+            topic: name.
+            message_id: which.
+            payload: read the payload too.
+            linearizable: the leader makes sure that it still leads before it answers. So every change that was
+                confirmed before this call is seen, whoever made it. Otherwise a leader that was just replaced without
+                knowing it may answer with what it knows.
+            timeout: seconds for each request (a long payload takes several).
+
+        Raises:
+            MessageNotFound: done, cancelled or expired, or never was.
+            InvalidRequest: no message id, or not one of this topic.
+            TopicNotFound
+            Broken: the leader's disk cannot read the payload.
+            Unavailable: no leader answered in time.
+        """
+        return await self.connection.follow(
+            message_state.get(topic, message_id, payload, linearizable), timeout
+        )
 
     async def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
         """Return the deliveries and inserts of every broker in the last seven days, by hour, topic and

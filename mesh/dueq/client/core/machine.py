@@ -3,7 +3,7 @@
     event (what happened)                         effect (what to do)
     LinkReady, LinkLost, FrameReceived            OpenLink, CloseLink, Send
     Connect, FetchTopics, CreateTopic, …          Completed, Failed
-    Browse, EndBrowse
+    Browse, EndBrowse, Look
     Insert, Alter, ActOnJob, ActOnRecurrence
     Repeat, Abandon
     OpenConsumer, Settle, CloseConsumer           Deliver, Reclaim, LeaseLost, ConsumerFailed
@@ -24,6 +24,7 @@ from dueq.client.core.asking.any_broker import AnyBrokerRequests
 from dueq.client.core.asking.browsing import Browsing
 from dueq.client.core.asking.directory import Directory, Topic
 from dueq.client.core.asking.inspecting import Inspecting
+from dueq.client.core.asking.looking import Looking
 from dueq.client.core.asking.topics import Topics
 from dueq.client.core.changing.changing import Changing
 from dueq.client.core.changing.request_windows import RequestWindows
@@ -37,7 +38,7 @@ from dueq.client.core.ports.clock import MeshClock
 from dueq.client.core.ports.effects import Effect
 from dueq.errors import ClientClosed, DueqError
 from dueq.instant import Now
-from dueq_codecs.messages import BrowseReply, ConsumerReply, HelloReply, Push, PushChunk
+from dueq_codecs.messages import BrowseReply, ConsumerReply, HelloReply, LookReply, Push, PushChunk
 
 
 class ClientCore:
@@ -65,6 +66,7 @@ class ClientCore:
         self._topics = Topics(context, self._calls, self._links, self._any_broker, self._directory)
         self._inspecting = Inspecting(context, self._calls, self._links, self._topics)
         self._browsing = Browsing(context, self._calls, self._links, self._directory)
+        self._looking = Looking(context, self._calls, self._links, self._directory)
         self._consumers: dict[bytes, Consumer] = {}
         self._opening: dict[bytes, int] = {}
         """Consumers whose topic is being asked for, and the call that waits for each."""
@@ -91,7 +93,8 @@ class ClientCore:
             happened.ActOnPass: self._changing.act_on_pass,
             happened.DeleteTopic: self._topics.delete,
             happened.Inspect: self._inspecting.inspect,
-            happened.Browse: self._browsing.browse,
+            happened.Browse: self._browsing.ask,
+            happened.Look: self._looking.ask,
             happened.EndBrowse: self._browsing.end,
             happened.Close: self._on_close,
         }
@@ -138,9 +141,19 @@ class ClientCore:
                 consumer.chunk_pushed(message, event.bodies[0] if event.bodies else b"")
         elif isinstance(message, BrowseReply):
             self._browsing.answered(message, event.bodies)
+        elif isinstance(message, LookReply):
+            self._looking.answered(message, event.bodies)
         else:
             # Each part looks for its own request number; an answer that nobody waits for is dropped.
-            for part in (self._windows, self._uploads, self._any_broker, self._inspecting, self._browsing):
+            parts = (
+                self._windows,
+                self._uploads,
+                self._any_broker,
+                self._inspecting,
+                self._browsing,
+                self._looking,
+            )
+            for part in parts:
                 if part.answered(message):
                     break
 
@@ -150,6 +163,7 @@ class ClientCore:
         self._windows.link_up()
         self._uploads.link_up()
         self._browsing.link_up()
+        self._looking.link_up()
         for consumer in self._consumers.values():
             consumer.link_up()
 
@@ -158,6 +172,7 @@ class ClientCore:
         self._windows.link_down(number)
         self._uploads.link_down(number)
         self._browsing.link_down(number)
+        self._looking.link_down(number)
         for consumer in self._consumers.values():
             consumer.link_down(number)
 
@@ -176,6 +191,7 @@ class ClientCore:
     def _on_abandon(self, event: happened.Abandon) -> None:
         self._changing.abandon(event.call)
         self._browsing.abandon(event.call)
+        self._looking.abandon(event.call)
         for consumer_id, call in self._opening.items():
             if call == event.call:
                 del self._opening[consumer_id]

@@ -67,6 +67,15 @@ class LaneCounts(NamedTuple):
     """Leases whose push has not left."""
 
 
+class LeaseSeen(NamedTuple):
+    """A lease as its leader sees it."""
+
+    pushed: bool
+    """Its consumer may have it."""
+    ends_ms: int | None
+    """When it ends by mesh time, Unix ms; None: just now."""
+
+
 class TopicDispatcher:
     """Leases and pushes of one topic, over all its partitions that this broker leads and serves.
 
@@ -366,6 +375,19 @@ class TopicDispatcher:
         if lane is None:
             return LaneCounts(0, 0, 0)
         return LaneCounts(self.ready_count(uid, now), len(lane.leases), len(lane.leases.unpushed()))
+
+    def lease_of(self, uid: int, key: int, now: Now) -> LeaseSeen:
+        """Return what there is to say of the lease of a message that is leased."""
+        lane = self._lanes.get(uid)
+        slot = lane.leases.slot_of.get(key) if lane is not None else None
+        if lane is None or slot is None:
+            return LeaseSeen(pushed=True, ends_ms=None)
+        phase, act_us = int(lane.leases.phase[slot]), int(lane.leases.act_us[slot])
+        if phase <= Phase.WITHHELD:
+            return LeaseSeen(pushed=False, ends_ms=None)
+        ends = phase <= Phase.AGAIN and act_us < NEVER_US
+        mesh_us = self._clock.mesh_us(now)
+        return LeaseSeen(pushed=True, ends_ms=(mesh_us + act_us - now.mono_us) // 1000 if ends else None)
 
     def sessions(self, now: Now) -> list[SessionStatus]:
         """Return what the status shows of each consumer, in order of their first frame."""

@@ -16,6 +16,7 @@ from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.front.browsing import Browsing
 from dueq.core.front.gate import Gate, passage_of
+from dueq.core.front.looking import Looking
 from dueq.core.front.overviews import Overviews
 from dueq.core.front.routing import Routing
 from dueq.core.front.status import Status
@@ -41,6 +42,8 @@ from dueq_codecs.messages import (
     Hello,
     HelloReply,
     InspectRequest,
+    LookReply,
+    LookRequest,
     MetadataReply,
     MetadataRequest,
     PartitionInfo,
@@ -62,10 +65,13 @@ FOR_CONSUMERS: Final = (Push, PushChunk, ConsumerReply)
 """Messages from a leader to consumers."""
 
 
-_REPLIES: Final[dict[type, type[ChangeReply | ChunkReply | BrowseReply]]] = {
+_ToLeader = ChangeRequest | ChunkRequest | BrowseRequest | LookRequest
+"""Requests to the leader of a partition."""
+_REPLIES: Final[dict[type, type[ChangeReply | ChunkReply | BrowseReply | LookReply]]] = {
     ChangeRequest: ChangeReply,
     ChunkRequest: ChunkReply,
     BrowseRequest: BrowseReply,
+    LookRequest: LookReply,
 }
 
 
@@ -82,12 +88,13 @@ class Clients:
         dispatchers: dict[str, TopicDispatcher],
         status: Status,
         browsing: Browsing,
+        looking: Looking,
         overviews: Overviews,
         gate: Gate,
     ) -> None:
         self._ctx, self._clock, self._routing, self._topics = ctx, clock, routing, topics
         self._partitions, self._dispatchers, self._status = partitions, dispatchers, status
-        self._browsing = browsing
+        self._browsing, self._looking = browsing, looking
         self._overviews, self._gate = overviews, gate
         self._stirred: dict[str, None] = {}
         self._handlers: dict[type, Callable[[Any, ClientFrameReceived, Now], None]] = {
@@ -101,6 +108,7 @@ class Clients:
             ChunkRequest: self._on_chunk,
             ConsumerFrame: self._on_consumer,
             BrowseRequest: self._on_browse,
+            LookRequest: self._on_look,
         }
 
     def received(self, event: ClientFrameReceived, now: Now) -> None:
@@ -117,7 +125,7 @@ class Clients:
         message, route = event.message, event.route
         if isinstance(message, ConsumerFrame):
             self._refuse_consumer(route, message, refusal.code, refusal.text)
-        elif isinstance(message, ChangeRequest | ChunkRequest | BrowseRequest):
+        elif isinstance(message, _ToLeader):
             self._refuse_change(route, message, refusal)
         elif isinstance(message, MetadataRequest):
             self._ctx.metrics.errors[refusal.code.name.lower()] += 1
@@ -294,9 +302,14 @@ class Clients:
         if refusal is not None:
             self._refuse_change(event.route, request, refusal)
 
-    def _refuse_change(
-        self, route: Route, request: ChangeRequest | ChunkRequest | BrowseRequest, refusal: Refusal
-    ) -> None:
+    def _on_look(self, request: LookRequest, event: ClientFrameReceived, now: Now) -> None:
+        refusal = self._wrong_place(request, event, now)
+        if refusal is not None and refusal.code == Code.OK:
+            refusal = self._looking.requested(event.route, request, self._partitions[request.uid], now)
+        if refusal is not None:
+            self._refuse_change(event.route, request, refusal)
+
+    def _refuse_change(self, route: Route, request: _ToLeader, refusal: Refusal) -> None:
         self._ctx.metrics.errors[refusal.code.name.lower()] += 1
         make = _REPLIES[type(request)]
         reply = make(request.request_id, refusal.code, refusal.text, retry_after_ms=refusal.retry_after_ms)
@@ -304,9 +317,7 @@ class Clients:
             reply.leader = self._routing.leader_of(request.uid).broker_id
         self._ctx.reply(route, reply)
 
-    def _wrong_place(
-        self, request: ChangeRequest | ChunkRequest | BrowseRequest, event: ClientFrameReceived, now: Now
-    ) -> Refusal | None:
+    def _wrong_place(self, request: _ToLeader, event: ClientFrameReceived, now: Now) -> Refusal | None:
         """Return OK where this broker leads, None where the frame was sent on, else why it is refused."""
         name, uid = request.topic, request.uid
         partition = self._partitions.get(uid)

@@ -22,6 +22,7 @@ from dueq_codecs.messages import (
     DeleteTopicRequest,
     Hello,
     InspectRequest,
+    LookRequest,
     MetadataRequest,
     UpdateTopicRequest,
 )
@@ -52,9 +53,9 @@ class Operation(StrEnum):
     CONSUME = "consume"
     """Attach, beat, say goodbye; acknowledge, give back or keep what was delivered."""
     BROWSE = "browse"
-    """See what waits, without the payloads."""
+    """See messages, without the payloads."""
     READ_PAYLOADS = "read payloads"
-    """See what waits, with the payloads."""
+    """See messages, with the payloads."""
 
 
 class Passage(NamedTuple):
@@ -117,6 +118,9 @@ def passage_of(message: ClientMessage, bodies: Sequence[bytes | memoryview]) -> 
         case BrowseRequest():
             reads = message.payloads or message.upload
             return Passage(Operation.READ_PAYLOADS if reads else Operation.BROWSE, message.topic)
+        case LookRequest():
+            reads = message.payload or message.upload
+            return Passage(Operation.READ_PAYLOADS if reads else Operation.BROWSE, message.topic, 1)
         case MetadataRequest():
             return Passage(Operation.METADATA, message.topic)
         case InspectRequest():

@@ -9,6 +9,7 @@ How a request becomes a record and gets its answer is `Proposals`' business; her
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
+from dueq.core.partition.lookups import Lookups, Then, message_document
 from dueq.core.partition.passes import Passes
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
@@ -28,7 +30,7 @@ from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_change, check_chunk, check_store, check_topic
 from dueq.core.partition.settings import SettingsCare
 from dueq.core.partition.uploads import Uploads
-from dueq.core.ports.entry import Entries
+from dueq.core.ports.entry import Entries, State, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.core.ports.persistence import (
@@ -45,6 +47,7 @@ from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import SnapshotService
 from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied
+from dueq.core.state.cold import ColdIds
 from dueq.core.state.group_table import Group
 from dueq.core.state.job import Job
 from dueq.core.state.order import order_of
@@ -108,6 +111,7 @@ class Partition:
         self._filling = Filling(ctx, self.replica, topic.name, self._wiped, self._filled)
         self._proposals = Proposals(ctx, topic, self.replica, self.uploads, dispatcher, self)
         self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
+        self._lookups = Lookups()
         self._generation = 0
         self._closed = False
         if recovered is None:
@@ -313,6 +317,7 @@ class Partition:
             assert isinstance(answer, EntriesRead)
             if generation == self._generation:
                 self.timeline.entries_read(answer.entries, (first, sequence, row))
+                self._lookups.read(now)
                 self._pump(now)
 
         self.ctx.read(lambda token: ReadEntries(token, self.uid, first, sequence, row), read)
@@ -335,6 +340,7 @@ class Partition:
         for care in self._cares:
             care.end()
         self.levels.leadership_lost()
+        self._lookups.leadership_lost(now)
         self.uploads.leadership_lost()
         self.dispatcher.unlead(self.uid, now)
         self.ctx.attend(self.uid)
@@ -530,6 +536,35 @@ class Partition:
     def let_checkpoints_go(self) -> None:
         """One who held them up needs it no more."""
         self.checkpoints.let_go()
+
+    def look_up(self, ids: ColdIds, then: Then, now: Now) -> None:
+        """Call `then` with messages as they are, by their ids, once they are in memory (see `Lookups`)."""
+        asked = self._lookups.begin(self.timeline, ids, then, now)
+        if asked is not None:
+            self._read_cold(*asked)
+
+    def message_document(self, rows: Entries, first: int, now: Now) -> dict[str, Any] | None:
+        """Return what there is to say of the one message that `look_up` has found, beside its meta and payload.
+
+        None: it does not exist (any more).
+        """
+        if rows["state"][0] == State.ABSENT or rows["first"][0] != first:
+            return None
+        lease = None
+        if rows["state"][0] == State.LEASED:
+            lease = self.dispatcher.lease_of(self.uid, int(keys_of(rows)[0]), now)
+        document = message_document(self.timeline, rows, lease)
+        if document is not None:
+            document.update(partition=self.index, epoch=self.epoch, applied=self.applied)
+        return document
+
+    def confirmed_since(self, since_us: int, now: Now) -> bool:
+        """Whether it is certain that no other replica had led at this instant (mono)."""
+        return self.replica.confirmed_since(since_us, now)
+
+    def ask_since(self, since_us: int, now: Now) -> None:
+        """Something waits until that is certain."""
+        self.replica.ask(now, since_us)
 
     @property
     def applied(self) -> int:

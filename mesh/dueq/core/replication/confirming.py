@@ -13,6 +13,12 @@ and its epoch was durable before it committed anything. So no later epoch had co
 the answered questions left. A successor counts inherited leases from `inherited_from_us` of its last older ack, which
 is no earlier than that question: no push is decided after that instant.
 
+**A linearizable read** needs more than that. It must not miss what another leader committed before the question came,
+which may be a moment ago. So the leader answers once every member has acked an append that left *after the question
+came* (`holds_since`): no later epoch had committed anything then. What it has applied by then has every change of its
+own that anybody was told of, and of the epochs before, as its barrier is applied. This is Raft's ReadIndex, without
+its wait for the commit position: nobody is told of a change before the leader has applied it.
+
 Acks come with every commit, so a new lease is confirmed by its own LEASE record. When something waits and nothing was
 committed lately, an Append without records asks for acks (`Leading.ask`).
 
@@ -84,9 +90,13 @@ class Confirmation:
         self._until_us = oldest_us + CONFIRM_US
         return True
 
-    def unconfirmed(self, now: Now) -> Iterator[tuple[Peer, Progress]]:
-        """Yield the members that have not confirmed lately and may be asked (again)."""
-        floor_us = self._floor_us(now)
+    def holds_since(self, since_us: int, now: Now) -> bool:
+        """Whether all have confirmed what was asked at this instant (mono) or later."""
+        return self._oldest_us(now) >= max(since_us, self._ctx.confirm_floor_us)
+
+    def unconfirmed(self, now: Now, since_us: int = 0) -> Iterator[tuple[Peer, Progress]]:
+        """Yield the members that have not confirmed lately, or since an instant (mono), and may be asked (again)."""
+        floor_us = max(self._floor_us(now), since_us)
         for member in sorted(self._members()):
             progress = self._progress.get(member.broker_id)
             peer = self._ctx.peers.get(member.broker_id)
@@ -94,7 +104,7 @@ class Confirmation:
                 progress is not None
                 and peer is not None
                 and progress.confirmed_at_us < floor_us
-                and now.mono_us - progress.asked_at_us >= ASK_US
+                and (now.mono_us - progress.asked_at_us >= ASK_US or _has_answered(progress, since_us))
                 and not self._ctx.is_silent(peer, now)
             ):
                 yield peer, progress
@@ -129,3 +139,8 @@ class Confirmation:
                 return NEVER_US
             oldest_us = min(oldest_us, progress.confirmed_at_us)
         return oldest_us
+
+
+def _has_answered(progress: Progress, since_us: int) -> bool:
+    """Whether it has answered the last question, which was asked too early: who reads waits for no more than that."""
+    return progress.asked_at_us < since_us and progress.confirmed_at_us >= progress.asked_at_us

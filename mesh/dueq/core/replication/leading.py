@@ -208,11 +208,16 @@ class Leading:
         """Whether it may push, and answer consumers: no other replica can have led until lately."""
         return self.confirmation.holds(now)
 
-    def ask(self, now: Now) -> None:
-        """Have the members confirm, as something waits for it: an Append without records each, once in a while."""
+    def ask(self, now: Now, since_us: int = 0) -> None:
+        """Have the members confirm, as something waits for it: an Append without records each, once in a while.
+
+        Args:
+            now: the instant.
+            since_us: what they have confirmed before this instant (mono) is not enough.
+        """
         if self.confirmation.needs_node:
             self.isr.settle()
-        for peer, progress in self.confirmation.unconfirmed(now):
+        for peer, progress in self.confirmation.unconfirmed(now, since_us):
             self.followers.ask(peer, progress, now)
 
     def in_touch(self, now: Now) -> bool:

@@ -338,10 +338,14 @@ class Replica:
         """Whether it is certain that no other replica has led until lately."""
         return self.leading is not None and self.leading.confirmed(now)
 
-    def ask(self, now: Now) -> None:
-        """Leader: something waits until that is certain."""
+    def confirmed_since(self, since_us: int, now: Now) -> bool:
+        """Whether it is certain that no other replica had led at this instant (mono)."""
+        return self.leading is not None and self.leading.confirmation.holds_since(since_us, now)
+
+    def ask(self, now: Now, since_us: int = 0) -> None:
+        """Leader: something waits until that is certain, of an instant (mono) or of a while ago."""
         if self.leading is not None:
-            self.leading.ask(now)
+            self.leading.ask(now, since_us)
 
     def in_touch(self, now: Now) -> bool:
         """Whether it leads, and every member of the ISR has answered lately."""

@@ -91,12 +91,33 @@ class Residency:
         table = self.table
         slots = table.find(keys_named(record))
         hold = self.reads.held[record.sequence] = Hold(slots)
-        asked: ColdIds | None = None
-        unknown = table.placeholders and (table.disk[slots] == OnDisk.UNKNOWN).any()
-        if unknown or not slots.all():
-            asked = self._ask(record, hold)
+        asked = None if self._are_known(slots) else self._ask_for(record, hold)
         table.pins[slots] += 1
         return asked
+
+    def _ask_for(self, record: Record, hold: Hold) -> ColdIds | None:
+        invariant(
+            self.window.endless or len(record.first) == len(record.target_sequence),
+            "a record names messages that are not in memory, without their first instants",
+            uid=self.table.uid,
+            sequence=record.sequence,
+            kind=record.kind,
+        )
+        return self._ask(ColdIds(record.first, record.target_sequence, record.target_row), hold)
+
+    def hold(self, ids: ColdIds) -> tuple[Hold, ColdIds | None]:
+        """Hold messages that no record names, as `cold` does; `release` ends that."""
+        slots = self.table.find((ids.sequence << np.uint64(16)) | ids.row)
+        hold = Hold(slots)
+        asked = None if self._are_known(slots) else self._ask(ids, hold)
+        self.table.pins[slots] += 1
+        return hold, asked
+
+    def _are_known(self, slots: Slots) -> bool:
+        """Whether all of these are in memory."""
+        table = self.table
+        unknown = table.placeholders and (table.disk[slots] == OnDisk.UNKNOWN).any()
+        return bool(slots.all()) and not unknown
 
     def _hold_few(self, record: Record) -> bool:
         """Hold a record of few rows, all of them in memory; False, and nothing was done: they are not."""
@@ -108,21 +129,15 @@ class Residency:
             self.table.pins[slot] += 1
         return True
 
-    def _ask(self, record: Record, hold: Hold) -> ColdIds | None:
+    def _ask(self, ids: ColdIds, hold: Hold) -> ColdIds | None:
         """Give every key that is not in memory a placeholder; return what is not being read yet.
 
         Nothing has to be read while the window is endless: what is not in memory then does not exist.
         """
         endless = self.window.endless
-        invariant(
-            endless or len(record.first) == len(record.target_sequence),
-            "a record names messages that are not in memory, without their first instants",
-            uid=self.table.uid,
-            sequence=record.sequence,
-            kind=record.kind,
-        )
         table, slots = self.table, hold.slots
-        keys = keys_named(record)
+        keys = (ids.sequence << np.uint64(16)) | ids.row
+        keys[ids.sequence > SEQUENCE_MAX] = KEY_NONE
         to_read = []
         first_pair = None
         for at in np.flatnonzero((slots == 0) | (table.disk[slots] == OnDisk.UNKNOWN)).tolist():
@@ -133,14 +148,14 @@ class Residency:
             slots[at] = table.add_placeholder(key >> 16, key & 0xFFFF) if slot is None else slot
             if endless:
                 continue
-            first = int(record.first[at])
+            first = int(ids.first[at])
             if first <= DUE_MS_MAX and self.reads.wait(hold, (first, key)):
                 first_pair = first_pair or (first, key)
                 to_read.append(at)
         if first_pair is None:
             return None
         self.reads.begin(first_pair)
-        return ColdIds(record.first[to_read], record.target_sequence[to_read], record.target_row[to_read])
+        return ColdIds(ids.first[to_read], ids.sequence[to_read], ids.row[to_read])
 
     def entries_read(self, entries: Entries, asked: tuple[U64, U64, U16]) -> None:
         """Take the answer of the read that `cold` asked for.
@@ -164,9 +179,10 @@ class Residency:
         """Let go of a record that was cut off the log before it was applied."""
         hold = self.reads.held.pop(record.sequence, None)
         if hold is not None:
-            self._release(hold)
+            self.release(hold)
 
-    def _release(self, hold: Hold) -> None:
+    def release(self, hold: Hold) -> None:
+        """Let go of what is held."""
         table, slots = self.table, hold.slots
         table.pins[slots] -= 1
         self.loosen(slots)

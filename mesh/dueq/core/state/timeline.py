@@ -260,6 +260,21 @@ class Timeline:
         """Let go of a record that was cut off the log before it was applied."""
         self._residency.unpin(record)
 
+    def hold(self, ids: ColdIds) -> tuple[Hold, ColdIds | None]:
+        """Pin messages by their ids to look at them; return what to read from the disk before `held_rows`.
+
+        What is returned must be read (ReadEntries) and answered with `entries_read`. The hold must be released.
+        """
+        return self._residency.hold(ids)
+
+    def held_rows(self, hold: Hold) -> Entries:
+        """Return what is held, once nothing of it has to be read any more; state ABSENT for what does not exist."""
+        return self._table.take(hold.slots)
+
+    def release(self, hold: Hold) -> None:
+        """Let go of what is held."""
+        self._residency.release(hold)
+
     @property
     def hot_rows_max(self) -> int:
         """Number of waiting messages to keep in memory; may be changed at any time."""

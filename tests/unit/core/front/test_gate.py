@@ -38,6 +38,8 @@ from dueq_codecs.messages import (
     Hello,
     HelloReply,
     InspectRequest,
+    LookReply,
+    LookRequest,
     MetadataReply,
     MetadataRequest,
     PeerFrame,
@@ -63,6 +65,7 @@ ANSWERS: dict[type, tuple[type, set[Operation]]] = {
     ),
     ChunkRequest: (ChunkReply, {Operation.SCHEDULE}),
     BrowseRequest: (BrowseReply, {Operation.BROWSE, Operation.READ_PAYLOADS}),
+    LookRequest: (LookReply, {Operation.BROWSE, Operation.READ_PAYLOADS}),
     ConsumerFrame: (ConsumerReply, {Operation.CONSUME}),
 }  # fmt: skip
 """The kinds of request, what answers each, and what each may ask for."""

@@ -74,6 +74,34 @@ def test_who_has_not_confirmed_lately_is_asked_once_in_a_while(stage: Stage) -> 
     assert len(stage.peer("b3").appends) == 2
 
 
+def test_a_reader_needs_acks_of_what_was_asked_after_its_question_came(stage: Stage) -> None:
+    """Another leader may have committed something a moment ago, and told somebody."""
+    leading = _leading(stage, "b2", "b3")
+    since_us = stage.mono_us
+    for name in ("b2", "b3"):
+        stage.acked_by(name, 1, asked_us=since_us - 1)
+        stage.peer(name).appends.clear()
+    assert leading.confirmed(stage.now)
+    assert not leading.confirmation.holds_since(since_us, stage.now)
+    leading.ask(stage.now, since_us)
+    assert [len(stage.peer(name).appends) for name in ("b2", "b3")] == [1, 1]
+    stage.acked_by("b2", 1, asked_us=since_us)
+    assert not leading.confirmation.holds_since(since_us, stage.now)
+    stage.acked_by("b3", 1, asked_us=since_us)
+    assert leading.confirmation.holds_since(since_us, stage.now)
+
+
+def test_the_next_reader_does_not_wait_for_the_turn_to_ask_again(stage: Stage) -> None:
+    leading = _leading(stage, "b2")
+    stage.acked_by("b2", 1, asked_us=stage.mono_us - 1)
+    leading.ask(stage.now, stage.mono_us)
+    stage.acked_by("b2", 1)
+    stage.peer("b2").appends.clear()
+    stage.mono_us += 1
+    leading.ask(stage.now, stage.mono_us)
+    assert len(stage.peer("b2").appends) == 1
+
+
 def test_a_sole_member_needs_its_node_after_a_pause(stage: Stage) -> None:
     """Another replica may have been made the only member by hand, and have nothing to tell it."""
     leading = _leading(stage, "b2")

@@ -173,6 +173,25 @@ class Browse:
 
 
 @dataclass(slots=True)
+class Look:
+    """Look at messages of a partition as they are now: Completed(LookAnswer). Fields are those of a LookRequest."""
+
+    call: int
+    deadline_us: int
+    topic: str
+    uid: int
+    what: str
+    first: int = 0
+    sequence: int = 0
+    row: int = 0
+    current: bool = False
+    payload: bool = False
+    upload: int = 0
+    chunk: int = 0
+    document: str = ""
+
+
+@dataclass(slots=True)
 class EndBrowse:
     """A snapshot is not wanted any more. No answer."""
 
@@ -360,6 +379,7 @@ Event = (
     | Inspect
     | Browse
     | EndBrowse
+    | Look
     | Insert
     | ActOnJob
     | ActOnRecurrence

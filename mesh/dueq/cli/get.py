@@ -1,0 +1,66 @@
+"""`dueq get`."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from dueq import MessageState
+from dueq.cli.instants import instant_text
+from dueq.cli.options import connect, json_option, mesh_options
+from dueq.cli.tables import new_table
+
+_INSTANTS = ("due", "waits_until", "lease_ends")
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("message_id", metavar="ID")
+@click.option("--payload", is_flag=True, help="Show the payload too.")
+@click.option(
+    "--linearizable", is_flag=True,
+    help="Ask the leader to make sure that it still leads: every change that was confirmed before is seen.",
+)  # fmt: skip
+@json_option
+@mesh_options
+def get(
+    topic: str,
+    message_id: str,
+    payload: bool,
+    linearizable: bool,
+    as_json: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Show one message of TOPIC as it is now. Exit code 1 if there is none of this ID (any more)."""
+    with connect(endpoint, timeout) as client:
+        found = client.get(topic, message_id, payload=payload, linearizable=linearizable)
+    document = _document(found)
+    if as_json:
+        click.echo(json.dumps(document, ensure_ascii=False))
+        return
+    shown = new_table(f"{topic}: {message_id}", "field", "value")
+    for name, value in document.items():
+        if name in _INSTANTS:
+            value = instant_text(value)
+        shown.add_row(name, Text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)))
+    Console().print(shown)
+
+
+def _document(found: MessageState) -> dict[str, Any]:
+    document = asdict(found)
+    if document["lease_ends"] is None:
+        del document["lease_ends"]
+    payload = document.pop("payload")
+    if payload is not None:
+        try:
+            document["payload"] = payload.decode("utf-8")
+        except UnicodeDecodeError:
+            document["payload_base64"] = base64.b64encode(payload).decode("ascii")
+    return document

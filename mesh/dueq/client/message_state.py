@@ -1,0 +1,121 @@
+"""One message as it is now, and the steps of asking for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from zlib import crc32
+
+from dueq import limits
+from dueq.client import arguments, calls
+from dueq.client.calls import Call, Steps
+from dueq.client.core.asking.looking import LookAnswer
+from dueq.client.core.ports import events
+from dueq.errors import Broken, MessageNotFound
+from dueq_codecs.meta import split_meta
+
+
+@dataclass(frozen=True, slots=True)
+class MessageState:
+    """A message as its leader knows it.
+
+    Attributes:
+        id: 26 characters.
+        topic: name.
+        partition: its place in the topic, from 0.
+        key: the name that its producer gave it, "" when there is none.
+        state: "waiting", or "leased": a consumer has it.
+        due: what the producer asked for, Unix ms.
+        waits_until: when it becomes ready, Unix ms: `due`, or later (scheduled late, or to be delivered again).
+        version: grows whenever the message is moved or changed.
+        size: bytes of its payload.
+        attempt: deliveries so far, the present one included.
+        rank: of a priority or fair topic; 0 elsewhere.
+        group: of a fair topic; "" when it has none.
+        headers: what its producer said about it.
+        hidden: its job is not committed yet: it is not delivered before that.
+        holder: id of the consumer that has it, 32 hex digits; "" while it waits.
+        lease_ends: when the lease runs out, Unix ms by mesh time; None while it waits, and when the lease is ending.
+        payload: the bytes; None when they were not asked for.
+    """
+
+    id: str
+    topic: str
+    partition: int
+    key: str
+    state: Literal["waiting", "leased"]
+    due: int
+    waits_until: int
+    version: int
+    size: int
+    attempt: int
+    rank: int = 0
+    group: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hidden: bool = False
+    holder: str = ""
+    lease_ends: int | None = None
+    payload: bytes | None = None
+
+
+def get(topic: str, message_id: str, payload: bool, linearizable: bool) -> Steps[MessageState]:
+    """Ask for one message; a long payload comes chunk by chunk."""
+    name, [text] = arguments.topic_name(topic), calls.one_id(message_id)
+    answer: LookAnswer = yield _look(name, text, payload, linearizable)
+    document = _document(answer, name, text)
+    body = bytes(answer.body)
+    if payload and document["upload"]:
+        body = yield from _chunks(name, text, document)
+    if payload and (len(body) != document["size"] or crc32(body) != document["crc"]):
+        raise Broken(f"the payload of message {text} of {name!r} is damaged")
+    return _state(name, text, document, body, payload)
+
+
+def _look(
+    topic: str, message_id: str, payload: bool, current: bool, upload: int = 0, chunk: int = 0
+) -> Call[Any]:
+    columns = arguments.id_columns([message_id])
+    first, uid, sequence, row = (int(column[0]) for column in columns)
+
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Look(
+            number, deadline_us, topic, uid, "message", first, sequence, row, current, payload, upload, chunk
+        )
+
+    return Call(build, lambda answer: answer)
+
+
+def _document(answer: LookAnswer, topic: str, message_id: str) -> dict[str, Any]:
+    if not answer.document:
+        raise MessageNotFound(
+            f"message {message_id} of {topic!r} is done, cancelled or expired, or never was"
+        )
+    found: dict[str, Any] = json.loads(answer.document)
+    return found
+
+
+def _chunks(topic: str, message_id: str, document: dict[str, Any]) -> Steps[bytes]:
+    """Read a long payload."""
+    pieces: list[bytes] = []
+    for chunk in range(-(-document["size"] // limits.CHUNK_BYTES)):
+        try:
+            answer: LookAnswer = yield _look(topic, message_id, True, False, document["upload"], chunk)
+        except Broken:
+            again: LookAnswer = yield _look(topic, message_id, False, False)
+            _document(again, topic, message_id)  # it may have been finished meanwhile
+            raise
+        pieces.append(bytes(answer.body))
+    return b"".join(pieces)
+
+
+def _state(topic: str, message_id: str, found: dict[str, Any], body: bytes, payload: bool) -> MessageState:
+    key, headers, rest = split_meta(found["meta"], body) if found["meta"] else ("", {}, body)
+    prefix = len(body) - len(rest)
+    return MessageState(
+        message_id, topic, found["partition"], key, found["state"], found["due"], found["waits_until"],
+        found["version"], found["size"] - prefix, found["attempt"], found.get("rank", 0), found.get("group", ""),
+        headers, found.get("hidden", False), found.get("holder", ""), found.get("lease_ends"),
+        rest if payload else None,
+    )  # fmt: skip

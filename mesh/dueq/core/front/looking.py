@@ -1,0 +1,212 @@
+"""Looking at messages as they are now: the leader's side.
+
+    "message" ──► (confirmed, if it must be current) ──► looked up ──► (meta or payload read) ──► answer
+
+Nothing is leased, moved or counted, and no snapshot is kept. What is answered is the applied state of the leader at one
+instant after the question came. Whether another leader may have gone on without this one is asked only where the
+question says so (`replication/confirming`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.partition.requests import Refusal, invalid
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries
+from dueq.core.ports.events import Route
+from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
+from dueq.core.state.cold import ColdIds
+from dueq.core.turn.context import Context
+from dueq.instant import Now
+from dueq_codecs.messages import Code, LookReply, LookRequest
+from dueq_codecs.meta import prefix_bytes
+
+if TYPE_CHECKING:
+    from dueq.core.partition.partition import Partition
+
+Body = bytes | memoryview
+_RETRY_MS: Final = 50
+
+
+@dataclass(slots=True)
+class _Look:
+    """A question under way.
+
+    Attributes:
+        epoch: of the leadership that answers it.
+        since_us: (mono) when it came.
+        again: its message could not be read, and is looked up once more: it may be gone meanwhile.
+    """
+
+    route: Route
+    request: LookRequest
+    partition: Partition
+    epoch: int
+    since_us: int
+    again: bool = False
+
+    @property
+    def led(self) -> bool:
+        """Whether the leadership goes on."""
+        replica = self.partition.replica
+        return replica.serving and replica.epoch == self.epoch
+
+
+class Looking:
+    """All questions about single messages to leaders here."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._asked: dict[tuple[Route, int], None] = {}
+        self._unconfirmed: list[_Look] = []
+
+    def requested(self, route: Route, request: LookRequest, partition: Partition, now: Now) -> Refusal | None:
+        """Answer, sooner or later; or refuse."""
+        refusal = _malformed(request)
+        if refusal is None and not partition.replica.serving:
+            refusal = Refusal(Code.NOT_LEADER, f"partition {request.uid} is not served here (yet)", _RETRY_MS)
+        if refusal is None and len(self._asked) >= limits.LOOKS_MAX:
+            refusal = Refusal(Code.BUSY, f"{len(self._asked)} messages are being looked at here", _RETRY_MS)
+        if refusal is not None or (route, request.request_id) in self._asked:
+            return refusal
+        self._asked[route, request.request_id] = None
+        look = _Look(route, request, partition, partition.epoch, now.mono_us)
+        if request.upload:
+            self._read_chunk(
+                look, request.upload, request.chunk, lambda answer: self._answer_chunk(look, answer)
+            )
+        elif request.current and not partition.confirmed_since(look.since_us, now):
+            self._unconfirmed.append(look)
+        else:
+            self._look_up(look, now)
+        return None
+
+    def work(self, now: Now) -> None:
+        """Answer those whose leadership is confirmed by now; ask for the others."""
+        if not self._unconfirmed:
+            return
+        waiting, self._unconfirmed = self._unconfirmed, []
+        for look in waiting:
+            if not look.led:
+                self._no_leader(look)
+            elif look.partition.confirmed_since(look.since_us, now):
+                self._look_up(look, now)
+            else:
+                look.partition.ask_since(look.since_us, now)
+                self._unconfirmed.append(look)
+
+    # -------------------------------------------------------------- one message
+
+    def _look_up(self, look: _Look, now: Now) -> None:
+        request = look.request
+        ids = ColdIds(
+            np.array([request.first], np.uint64),
+            np.array([request.sequence], np.uint64),
+            np.array([request.row], np.uint16),
+        )
+
+        def found(rows: Entries | None, then: Now) -> None:
+            if rows is None:
+                self._no_leader(look)
+                return
+            document = look.partition.message_document(rows, request.first, then)
+            if document is None:
+                self._reply(look, LookReply(request.request_id, Code.OK))
+            else:
+                self._found(look, rows, document)
+
+        look.partition.look_up(ids, found, now)
+
+    def _found(self, look: _Look, rows: Entries, document: dict[str, Any]) -> None:
+        """Answer with a message, once its meta or payload is read."""
+        flags = int(rows["flags"][0])
+        if flags & FLAG_UPLOAD:
+            if not document["meta"]:
+                self._answer(look, document, b"")
+                return
+
+            def read_head(answer: ChunkRead) -> None:
+                self._take_body(look, document, answer.data, whole=False)
+
+            self._read_chunk(look, int(rows["place"][0]), 0, read_head)
+            return
+        if not (look.request.payload or document["meta"]):
+            self._answer(look, document, b"")
+            return
+        [cached] = look.partition.cached_payloads(rows)
+        if cached is not None:
+            self._take_body(look, document, cached, whole=look.request.payload)
+            return
+
+        def read(answer: object, then: Now) -> None:
+            assert isinstance(answer, PayloadsRead)
+            self._take_body(look, document, answer.payloads[0], whole=look.request.payload)
+
+        self._ctx.read(lambda token: ReadPayloads(token, look.partition.uid, rows), read)
+
+    def _take_body(self, look: _Look, document: dict[str, Any], body: Body | None, *, whole: bool) -> None:
+        """Answer with a message, and its payload (`whole`) or only its key and headers."""
+        if body is not None:
+            self._answer(look, document, body if whole else body[: prefix_bytes(document["meta"], body)])
+        elif not look.again and look.led:
+            look.again = True
+            self._look_up(look, self._ctx.turn)
+        else:
+            self._ctx.metrics.errors["payload_unreadable"] += 1
+            text = f"the payload of a message of partition {look.partition.uid} cannot be read"
+            self._reply(look, LookReply(look.request.request_id, Code.BROKEN, text))
+
+    def _answer(self, look: _Look, document: dict[str, Any], body: Body) -> None:
+        if not look.led:
+            self._no_leader(look)
+            return
+        reply = LookReply(look.request.request_id, Code.OK, document=json.dumps(document))
+        self._reply(look, reply, body)
+
+    # -------------------------------------------------------------- chunks
+
+    def _read_chunk(self, look: _Look, upload: int, chunk: int, then: Callable[[ChunkRead], None]) -> None:
+        def read(answer: object, now: Now) -> None:
+            assert isinstance(answer, ChunkRead)
+            then(answer)
+
+        def make(token: int) -> ReadChunk:
+            return ReadChunk(token, look.partition.uid, upload, chunk)
+
+        self._ctx.read(make, read)
+
+    def _answer_chunk(self, look: _Look, answer: ChunkRead) -> None:
+        reply = LookReply(look.request.request_id, Code.OK)
+        if answer.data is None:  # or the message is gone: who asked looks at it again
+            reply.code = Code.BROKEN
+            reply.text = (
+                f"chunk {answer.chunk} of upload {answer.upload} of partition {answer.uid} is not there"
+            )
+        self._reply(look, reply, answer.data or b"")
+
+    # -------------------------------------------------------------- answers
+
+    def _no_leader(self, look: _Look) -> None:
+        self._ctx.metrics.errors["not_leader"] += 1
+        text = f"partition {look.request.uid} is not led here any more"
+        reply = LookReply(look.request.request_id, Code.NOT_LEADER, text, retry_after_ms=_RETRY_MS)
+        self._reply(look, reply)
+
+    def _reply(self, look: _Look, reply: LookReply, body: Body = b"") -> None:
+        del self._asked[look.route, look.request.request_id]
+        reply.leader = self._ctx.settings.broker_id if reply.code is not Code.NOT_LEADER else ""
+        self._ctx.reply(look.route, reply, [body])
+
+
+def _malformed(request: LookRequest) -> Refusal | None:
+    if request.what != "message":
+        return invalid(f'a look is at a "message", not at {request.what!r:.80}')
+    if request.sequence > limits.SEQUENCE_MAX:
+        return invalid(f"sequence {request.sequence} is beyond {limits.SEQUENCE_MAX}")
+    return None

@@ -1,0 +1,66 @@
+"""Looking at single messages of a real mesh: in both faces, on the command line, linearizably, and long ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from dueq import AsyncClient, Client, InvalidRequest, MessageNotFound
+from dueq.cli.main import run
+from dueq.local import LocalMesh
+from tests.integration.ledger import PATIENCE_S, now_ms
+
+pytestmark = pytest.mark.integration
+
+_FAR_MS = 3_600_000
+
+
+def test_a_message_is_shown_as_it_waits_is_moved_and_is_held(
+    mesh: LocalMesh, client: Client, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    due, long = now_ms() + _FAR_MS, os.urandom(700_000)
+    with client.producer(topic) as producer:
+        short_id = producer.schedule(b"short", due, key="order-42", headers={"a": "b"})
+        long_id = producer.schedule(long, due)
+        found = client.get(topic, short_id, payload=True)
+        assert (found.state, found.key, found.headers, found.due) == ("waiting", "order-42", {"a": "b"}, due)
+        assert (found.payload, found.size, found.attempt, found.holder) == (b"short", 5, 0, "")
+        assert client.get(topic, long_id).payload is None
+        assert client.get(topic, long_id, payload=True, linearizable=True).payload == long
+        producer.move(short_id, due + 5)
+        moved = client.get(topic, short_id, linearizable=True)
+        assert (moved.due, moved.version > found.version) == (due + 5, True)
+        _asynchronously(mesh, topic, short_id, due + 5)
+        assert run(["get", topic, short_id, "--json", "--payload", "--endpoint", mesh.endpoints[0]]) == 0
+        assert json.loads(capsys.readouterr().out)["payload"] == "short"
+        _while_it_is_held(client, topic)
+        producer.cancel(short_id)
+    with pytest.raises(MessageNotFound, match=short_id):
+        client.get(topic, short_id, linearizable=True)
+    with pytest.raises(InvalidRequest):
+        client.get(topic, "no id")
+
+
+def _asynchronously(mesh: LocalMesh, topic: str, message_id: str, due: int) -> None:
+    async def read() -> int:
+        # One endpoint only: the question is relayed to the leader.
+        async with AsyncClient(mesh.endpoints[0]) as client:
+            return (await client.get(topic, message_id, linearizable=True)).due
+
+    assert asyncio.run(read()) == due
+
+
+def _while_it_is_held(client: Client, topic: str) -> None:
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        message_id = producer.schedule(b"now", now_ms())
+        (message,) = consumer.receive(1, timeout=PATIENCE_S)
+        held = client.get(topic, message_id)
+        assert (held.state, held.attempt, len(held.holder)) == ("leased", 1, 32)
+        assert held.lease_ends is not None
+        assert held.lease_ends > held.due
+        message.ack(wait=True)
+        with pytest.raises(MessageNotFound):
+            client.get(topic, message_id)
