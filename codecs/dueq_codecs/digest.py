@@ -43,6 +43,8 @@ def request_digest(request: ChangeRequest) -> int:
     if len(request.key_high):
         hashes = request.key_high.tobytes() + request.key_low.tobytes()
         parts.append(b"keys" + bytes((request.on_duplicate,)) + hashes)
+    if len(request.window):
+        parts.append(b"window" + request.window.tobytes())
     for text in (request.name, request.document):
         if text:
             data = text.encode()

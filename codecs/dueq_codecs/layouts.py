@@ -162,6 +162,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("key_low", "Q"),
         Scalar("on_duplicate", "B", OnDuplicate),
         Scalar("retry", "?"),
+        Column("window", "I"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,
@@ -180,6 +181,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("present_sequence", "Q"),
         Column("present_row", "H"),
         Column("present_due", "Q"),
+        Column("window", "I"),
     ),
     Kind.CHUNK_REQUEST: Layout(
         m.ChunkRequest,

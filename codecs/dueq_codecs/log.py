@@ -67,6 +67,7 @@ RECORD: Final = Layout(
     Column("key_low", "Q"),
     Scalar("on_duplicate", "B", OnDuplicate),
     Scalar("retry", "?"),
+    Column("window", "I"),
     vectors=_vectors_of,
 )
 

@@ -268,6 +268,8 @@ class ChangeRequest:
     key_low: U64 = field(default_factory=lambda: NO_U64)
     on_duplicate: OnDuplicate = OnDuplicate.NONE
     retry: bool = False
+    window: U32 = field(default_factory=lambda: NO_U32)
+    """INSERT: each row may be due up to so much later, ms; the leader chooses."""
 
     @property
     def rows(self) -> int:
@@ -302,6 +304,8 @@ class ChangeReply:
     present_sequence: U64 = field(default_factory=lambda: NO_U64)
     present_row: U16 = field(default_factory=lambda: NO_U16)
     present_due: U64 = field(default_factory=lambda: NO_U64)
+    window: U32 = field(default_factory=lambda: NO_U32)
+    """INSERT with windows: how much later each row is due than was asked for, ms; add it to `due`."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ Which columns a kind has (n rows; every other column is empty):
 
     INSERT    due, size, crc, upload*, rank*  (* empty, or one per row; 0: inline, the first rank)
               group*                          + groups (their names)
+              window*                         (ms that `due` is later than was asked for)
               key_high*, key_low*             (both or neither: hashes of unique keys; 0, 0: the row has none)
     LEASE     first, sequence, row, consumer  + consumers, lease_ms (one per consumer)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
@@ -232,6 +233,8 @@ class Record:
     """INSERT with hashes of keys: what is done about keys that name a message already."""
     retry: bool = False
     """INSERT with hashes of keys: a message of equal due instant, size and CRC is the row's own."""
+    window: U32 = field(default_factory=lambda: NO_U32)
+    """INSERT: how much later each row is due than was asked for, ms: the leader's choice. `due` has it already."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

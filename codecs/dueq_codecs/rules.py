@@ -37,7 +37,7 @@ def batch_key(change: _Change) -> tuple[object, ...]:
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
     new_kinds = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
-    columns = len(change.rank) or len(change.group) or len(change.key_high)
+    columns = len(change.rank) or len(change.group) or len(change.key_high) or len(change.window)
     newer = columns or change.kind in new_kinds or change.keyed == Meta.HEADERS
     return LEVEL_OF_KINDS if newer else 1
 

@@ -36,14 +36,15 @@ REQUEST_COLUMNS: Final = (
     "group",
     "key_high",
     "key_low",
+    "window",
 )
-FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-4], "consumer")
+FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-5], "consumer")
 """Of a record, those that come first on the wire."""
 RECORD_COLUMNS: Final = (
-    *FIRST_COLUMNS, "rank", "group", "recurrence", "tick", "following", "key_high", "key_low",
+    *FIRST_COLUMNS, "rank", "group", "recurrence", "tick", "following", "key_high", "key_low", "window",
 )  # fmt: skip
 LAST_VECTORS: Final = (
-    "rank", "group", "groups", "name", "document", "recurrence", "tick", "following", "key_high", "key_low",
+    "rank", "group", "groups", "name", "document", "recurrence", "tick", "following", "key_high", "key_low", "window",
 )  # fmt: skip
 """Of a record, those that come last on the wire."""
 
@@ -83,7 +84,7 @@ _WITH_NAME: Final = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 _WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 
 
-_OPTIONAL: Final = ("upload", "rank", "group", "key_high", "key_low")
+_OPTIONAL: Final = ("upload", "rank", "group", "key_high", "key_low", "window")
 """Of an INSERT."""
 
 

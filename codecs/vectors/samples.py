@@ -119,6 +119,9 @@ def records() -> dict[str, Record]:
         "record_insert_unique": dataclasses.replace(
             _record(kind.INSERT, 3, **_insert(), **_keys(), keyed=Meta.KEY, retry=True), version=2
         ),
+        "record_insert_window": dataclasses.replace(
+            _record(kind.INSERT, 3, **_insert(), window=u32(0, 599_000, 7)), version=2
+        ),
         "record_group": _record(kind.GROUP, 1, name="acme", document='{"max_unacked":50,"weight":10}'),
         "record_change": _record(kind.CHANGE, 2, **_targets(0), rank=u16(3, 65_535)),
         "record_recurrence": _record(
@@ -281,6 +284,14 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
         "change_insert_unique": (
             _change(kind.INSERT, **_insert(), **_keys(), keyed=Meta.KEY),
             [b"\x03abc\0ab\0"],
+        ),
+        "change_insert_window": (
+            _change(kind.INSERT, **_insert(), window=u32(600_000, 600_000, 10)),
+            [b"helloabc"],
+        ),
+        "change_reply_window": (
+            m.ChangeReply(7, m.Code.OK, uid=12, epoch=5, sequence=41, stamp=AT, window=u32(0, 599_000, 7)),
+            [],
         ),
         "change_reply_unique": (
             m.ChangeReply(

@@ -62,11 +62,13 @@ if TYPE_CHECKING:
         Unavailable,
         UnknownVersion,
     )
+    from dueq.ids import first_instant
     from dueq_codecs.records import Outcome
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "dueq.ids": ("first_instant",),
     "dueq.client.sync": ("Client", "Consumer", "Message", "Producer"),
     "dueq.client.aio": ("AsyncClient", "AsyncConsumer", "AsyncMessage", "AsyncProducer"),
     "dueq.client.aio.passes": ("AsyncPass",),
@@ -167,6 +169,7 @@ __all__ = [
     "Unavailable",
     "UnknownVersion",
     "__version__",
+    "first_instant",
 ]
 
 

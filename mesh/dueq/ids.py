@@ -46,6 +46,15 @@ def to_text(message_id: MessageId) -> str:
     return "".join(ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
 
 
+def first_instant(message_id: str) -> int:
+    """Return the instant from which a message first waited to be delivered, Unix ms: of its window the one chosen.
+
+    Raises:
+        ValueError: it is no message id.
+    """
+    return from_text(message_id).first
+
+
 def from_text(text: str) -> MessageId:
     """Take an id apart.
 

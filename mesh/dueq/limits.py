@@ -109,6 +109,8 @@ JOB_DEDUP_BYTES_MAX: Final = 16 << 20
 # Recurrences (in one partition, where nothing else is said)
 RECURRENCES_MAX: Final = 131_072
 """Most recurrences of a partition."""
+WINDOW_MS_MAX: Final = 7 * 86_400_000
+"""Longest window in which a leader may choose when a message is due."""
 RECURRENCES_BYTES_MAX: Final = 64 << 20
 """Most bytes of their names, terms and payloads: all of them are in memory."""
 RECURRENCE_PAYLOAD_BYTES_MAX: Final = 64 << 10

@@ -119,6 +119,8 @@ def digest(request: Message, rows: int) -> int:
     if request.get("key_high"):
         hashes = struct.pack(f"<{rows}Q{rows}Q", *request["key_high"], *request["key_low"])
         data += b"keys" + bytes((request["on_duplicate"],)) + hashes
+    if request.get("window"):
+        data += b"window" + struct.pack(f"<{rows}I", *request["window"])
     for text in (request.get("name", ""), request.get("document", "")):
         if text:
             data += struct.pack("<I", len(text.encode())) + text.encode()

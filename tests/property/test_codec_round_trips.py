@@ -106,10 +106,12 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     if draw(st.booleans()):
         values["rank"] = draw(column("u2", length))
     if draw(st.booleans()):
+        values["window"] = draw(column("u4", length))
+    if draw(st.booleans()):
         values |= draw(columns({"key_high": "u8", "key_low": "u8"}, length)) | {
             "on_duplicate": draw(st.sampled_from(list(OnDuplicate)[1:])),
             "retry": draw(st.booleans()),
-            "keyed": True,
+            "keyed": Meta.KEY,
         }
     if length and draw(st.booleans()):
         values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))

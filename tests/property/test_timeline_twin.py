@@ -172,6 +172,8 @@ class World:
             record.due = np.array([self.instant() for _ in range(rows)], np.uint64)
             record.size = np.array([rng.randrange(20_000) for _ in range(rows)], np.uint32)
             record.crc = np.array([rng.getrandbits(32) for _ in range(rows)], np.uint32)
+            if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3:
+                record.window = np.array([rng.randrange(600_000) for _ in range(rows)], np.uint32)
             modes = list(Meta) if self.level >= LEVEL_OF_KINDS else [Meta.NONE, Meta.KEY]
             record.keyed = rng.choice(modes)
             if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3:
@@ -389,6 +391,7 @@ class World:
                 r.stamp,
                 r.outcomes.tolist(),
                 r.repeated,
+                r.window.tolist(),
             )
             for r in applied.results
         ]

@@ -39,8 +39,8 @@ ENDED: Final = (JobState.ABORTED, JobState.CANCELLED)
 CANCELLING: Final = (RecordKind.CANCEL, RecordKind.RECURRENCE)
 ATTEMPT_MAX: Final = (1 << 16) - 1
 LEASE_MS_MAX: Final = (1 << 32) - 1
-Result = tuple[bytes, int, Code, int, int, int, list[int], bool]
-"""The answer to a request: client, number, code, sequence, row, stamp, outcomes, repeated."""
+Result = tuple[bytes, int, Code, int, int, int, list[int], bool, list[int]]
+"""The answer to a request: client, number, code, sequence, row, stamp, outcomes, repeated, windows."""
 
 
 @dataclass(slots=True)
@@ -195,10 +195,10 @@ class Naive:
         for request, (code, answer, fresh) in verdicts:
             name = request.client_id, request.sequence, code
             if answer is None:
-                told.results.append((*name, 0, 0, 0, [], False))
+                told.results.append((*name, 0, 0, 0, [], False, []))
             else:
                 place = answer.sequence, answer.row, answer.stamp
-                told.results.append((*name, *place, answer.outcomes[:], not fresh))
+                told.results.append((*name, *place, answer.outcomes[:], not fresh, answer.window))
         return told
 
     def _judge(self, record: Record) -> list[tuple[RequestRef, Verdict]]:

@@ -20,6 +20,7 @@ class Answer:
         sequence, row, stamp: of its record; the request's first row there.
         rows: how many outcomes are remembered.
         outcomes: one per row; none for an INSERT.
+        window: of an INSERT with windows, what was chosen for each row.
     """
 
     client: bytes
@@ -31,6 +32,12 @@ class Answer:
     stamp: int
     rows: int
     outcomes: list[int] = field(default_factory=list)
+    window: list[int] = field(default_factory=list)
+
+    @property
+    def extra(self) -> int:
+        """What it weighs beside its head."""
+        return self.rows + 4 * len(self.window)
 
 
 Verdict = tuple[Code, Answer | None, bool]
@@ -55,7 +62,7 @@ class NaiveMemory:
     def _drop(self, answer: Answer) -> None:
         self.answers.remove(answer)
         del self.by_name[answer.client, answer.number]
-        self._rows -= answer.rows
+        self._rows -= answer.extra
         self._answers_of[answer.client] -= 1
         if not self._answers_of[answer.client]:
             del self._answers_of[answer.client]
@@ -94,10 +101,11 @@ class NaiveMemory:
         answer = Answer(
             request.client_id, request.sequence, request.digest, age, record.sequence, row, record.stamp,
             0 if record.kind == RecordKind.INSERT else request.rows,
+            window=record.window[row : row + request.rows].tolist(),
         )  # fmt: skip
         self.answers.append(answer)
         self.by_name[answer.client, answer.number] = answer
-        self._rows += answer.rows
+        self._rows += answer.extra
         self._answers_of[answer.client] += 1
         if self._answers_of[answer.client] > self.limits.window:
             mine = (other for other in self.answers if other.client == answer.client)

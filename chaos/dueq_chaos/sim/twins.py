@@ -30,7 +30,7 @@ def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Tol
         found: list[Any] = [
             (
                 result.client_id, result.client_sequence, result.code, result.sequence, result.row, result.stamp,
-                result.outcomes.tolist(), result.repeated,
+                result.outcomes.tolist(), result.repeated, result.window.tolist(),
             )
             for result in applied.results
         ]  # fmt: skip

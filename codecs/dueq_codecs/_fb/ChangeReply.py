@@ -230,8 +230,35 @@ class ChangeReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
         return o == 0
 
+    # ChangeReply
+    def Window(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # ChangeReply
+    def WindowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # ChangeReply
+    def WindowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeReply
+    def WindowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        return o == 0
+
 def ChangeReplyStart(builder):
-    builder.StartObject(15)
+    builder.StartObject(16)
 
 def Start(builder):
     ChangeReplyStart(builder)
@@ -356,6 +383,18 @@ def ChangeReplyStartPresentDueVector(builder, numElems):
 def StartPresentDueVector(builder, numElems):
     return ChangeReplyStartPresentDueVector(builder, numElems)
 
+def ChangeReplyAddWindow(builder, window):
+    builder.PrependUOffsetTRelativeSlot(15, flatbuffers.number_types.UOffsetTFlags.py_type(window), 0)
+
+def AddWindow(builder, window):
+    ChangeReplyAddWindow(builder, window)
+
+def ChangeReplyStartWindowVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartWindowVector(builder, numElems):
+    return ChangeReplyStartWindowVector(builder, numElems)
+
 def ChangeReplyEnd(builder):
     return builder.EndObject()
 
@@ -387,6 +426,7 @@ class ChangeReplyT(object):
         presentSequence = None,
         presentRow = None,
         presentDue = None,
+        window = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -403,6 +443,7 @@ class ChangeReplyT(object):
         self.presentSequence = presentSequence  # type: Optional[List[int]]
         self.presentRow = presentRow  # type: Optional[List[int]]
         self.presentDue = presentDue  # type: Optional[List[int]]
+        self.window = window  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -470,6 +511,13 @@ class ChangeReplyT(object):
                     self.presentDue.append(changeReply.PresentDue(i))
             else:
                 self.presentDue = changeReply.PresentDueAsNumpy()
+        if not changeReply.WindowIsNone():
+            if np is None:
+                self.window = []
+                for i in range(changeReply.WindowLength()):
+                    self.window.append(changeReply.Window(i))
+            else:
+                self.window = changeReply.WindowAsNumpy()
 
     # ChangeReplyT
     def Pack(self, builder):
@@ -517,6 +565,14 @@ class ChangeReplyT(object):
                 for i in reversed(range(len(self.presentDue))):
                     builder.PrependUint64(self.presentDue[i])
                 presentDue = builder.EndVector()
+        if self.window is not None:
+            if np is not None and type(self.window) is np.ndarray:
+                window = builder.CreateNumpyVector(self.window)
+            else:
+                ChangeReplyStartWindowVector(builder, len(self.window))
+                for i in reversed(range(len(self.window))):
+                    builder.PrependUint32(self.window[i])
+                window = builder.EndVector()
         ChangeReplyStart(builder)
         ChangeReplyAddRequestId(builder, self.requestId)
         ChangeReplyAddCode(builder, self.code)
@@ -540,5 +596,7 @@ class ChangeReplyT(object):
             ChangeReplyAddPresentRow(builder, presentRow)
         if self.presentDue is not None:
             ChangeReplyAddPresentDue(builder, presentDue)
+        if self.window is not None:
+            ChangeReplyAddWindow(builder, window)
         changeReply = ChangeReplyEnd(builder)
         return changeReply

@@ -556,8 +556,35 @@ class ChangeRequest(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # ChangeRequest
+    def Window(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # ChangeRequest
+    def WindowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # ChangeRequest
+    def WindowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def WindowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        return o == 0
+
 def ChangeRequestStart(builder):
-    builder.StartObject(31)
+    builder.StartObject(32)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -844,6 +871,18 @@ def ChangeRequestAddRetry(builder, retry):
 def AddRetry(builder, retry):
     ChangeRequestAddRetry(builder, retry)
 
+def ChangeRequestAddWindow(builder, window):
+    builder.PrependUOffsetTRelativeSlot(31, flatbuffers.number_types.UOffsetTFlags.py_type(window), 0)
+
+def AddWindow(builder, window):
+    ChangeRequestAddWindow(builder, window)
+
+def ChangeRequestStartWindowVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartWindowVector(builder, numElems):
+    return ChangeRequestStartWindowVector(builder, numElems)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -891,6 +930,7 @@ class ChangeRequestT(object):
         keyLow = None,
         onDuplicate = 0,
         retry = False,
+        window = None,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -923,6 +963,7 @@ class ChangeRequestT(object):
         self.keyLow = keyLow  # type: Optional[List[int]]
         self.onDuplicate = onDuplicate  # type: int
         self.retry = retry  # type: bool
+        self.window = window  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1069,6 +1110,13 @@ class ChangeRequestT(object):
                 self.keyLow = changeRequest.KeyLowAsNumpy()
         self.onDuplicate = changeRequest.OnDuplicate()
         self.retry = changeRequest.Retry()
+        if not changeRequest.WindowIsNone():
+            if np is None:
+                self.window = []
+                for i in range(changeRequest.WindowLength()):
+                    self.window.append(changeRequest.Window(i))
+            else:
+                self.window = changeRequest.WindowAsNumpy()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1206,6 +1254,14 @@ class ChangeRequestT(object):
                 for i in reversed(range(len(self.keyLow))):
                     builder.PrependUint64(self.keyLow[i])
                 keyLow = builder.EndVector()
+        if self.window is not None:
+            if np is not None and type(self.window) is np.ndarray:
+                window = builder.CreateNumpyVector(self.window)
+            else:
+                ChangeRequestStartWindowVector(builder, len(self.window))
+                for i in reversed(range(len(self.window))):
+                    builder.PrependUint32(self.window[i])
+                window = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -1257,5 +1313,7 @@ class ChangeRequestT(object):
             ChangeRequestAddKeyLow(builder, keyLow)
         ChangeRequestAddOnDuplicate(builder, self.onDuplicate)
         ChangeRequestAddRetry(builder, self.retry)
+        if self.window is not None:
+            ChangeRequestAddWindow(builder, window)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

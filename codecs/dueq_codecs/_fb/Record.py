@@ -784,8 +784,35 @@ class Record(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # Record
+    def Window(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # Record
+    def WindowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # Record
+    def WindowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def WindowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        return o == 0
+
 def RecordStart(builder):
-    builder.StartObject(38)
+    builder.StartObject(39)
 
 def Start(builder):
     RecordStart(builder)
@@ -1168,6 +1195,18 @@ def RecordAddRetry(builder, retry):
 def AddRetry(builder, retry):
     RecordAddRetry(builder, retry)
 
+def RecordAddWindow(builder, window):
+    builder.PrependUOffsetTRelativeSlot(38, flatbuffers.number_types.UOffsetTFlags.py_type(window), 0)
+
+def AddWindow(builder, window):
+    RecordAddWindow(builder, window)
+
+def RecordStartWindowVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartWindowVector(builder, numElems):
+    return RecordStartWindowVector(builder, numElems)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -1222,6 +1261,7 @@ class RecordT(object):
         keyLow = None,
         onDuplicate = 0,
         retry = False,
+        window = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1261,6 +1301,7 @@ class RecordT(object):
         self.keyLow = keyLow  # type: Optional[List[int]]
         self.onDuplicate = onDuplicate  # type: int
         self.retry = retry  # type: bool
+        self.window = window  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1468,6 +1509,13 @@ class RecordT(object):
                 self.keyLow = record.KeyLowAsNumpy()
         self.onDuplicate = record.OnDuplicate()
         self.retry = record.Retry()
+        if not record.WindowIsNone():
+            if np is None:
+                self.window = []
+                for i in range(record.WindowLength()):
+                    self.window.append(record.Window(i))
+            else:
+                self.window = record.WindowAsNumpy()
 
     # RecordT
     def Pack(self, builder):
@@ -1675,6 +1723,14 @@ class RecordT(object):
                 for i in reversed(range(len(self.keyLow))):
                     builder.PrependUint64(self.keyLow[i])
                 keyLow = builder.EndVector()
+        if self.window is not None:
+            if np is not None and type(self.window) is np.ndarray:
+                window = builder.CreateNumpyVector(self.window)
+            else:
+                RecordStartWindowVector(builder, len(self.window))
+                for i in reversed(range(len(self.window))):
+                    builder.PrependUint32(self.window[i])
+                window = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1741,5 +1797,7 @@ class RecordT(object):
             RecordAddKeyLow(builder, keyLow)
         RecordAddOnDuplicate(builder, self.onDuplicate)
         RecordAddRetry(builder, self.retry)
+        if self.window is not None:
+            RecordAddWindow(builder, window)
         record = RecordEnd(builder)
         return record

@@ -11,9 +11,10 @@ from typing import BinaryIO
 import click
 
 from dueq.cli.headers import header_option
-from dueq.cli.instants import chosen_due, due_options
+from dueq.cli.instants import chosen_due, due_options, parse_duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of, opened
+from dueq.ids import first_instant
 from dueq.limits import RANK_MAX
 
 _LINES_PER_CALL = 4096
@@ -30,6 +31,9 @@ _LINES_PER_CALL = 4096
     help="Of a priority topic: the smallest goes first. Default: 0.",
 )
 @header_option("the message (each of them, with --lines)")
+@click.option(
+    "--window", metavar="DURATION", help="Let the mesh choose an instant up to so much later: 30s, 10m."
+)
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option
 @mesh_options
@@ -41,6 +45,7 @@ def schedule(
     key: str | None,
     rank: int | None,
     headers: dict[str, str] | None,
+    window: str | None,
     lines: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -52,26 +57,33 @@ def schedule(
     standard input, which is also the default.
     """
     due = chosen_due(at, after)
+    width = parse_duration(window, "--window") if window is not None else None
     if lines and payload != "-" and (not payload.startswith("@") or payload.startswith("@@")):
         raise click.UsageError("--lines reads standard input or @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if not lines:
             _print(
-                [producer.schedule(content_of(payload), due, key=key, rank=rank, headers=headers)], as_json
+                [
+                    producer.schedule(
+                        content_of(payload), due, key=key, rank=rank, headers=headers, window=width
+                    )
+                ],
+                as_json,
             )
             return
         with opened(payload) as source:
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
                 ids = producer.schedule_many(
-                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers
+                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers, window=width
                 )
                 _print(ids, as_json)
 
 
 def _print(ids: list[str], as_json: bool) -> None:
     for message_id in ids:
-        click.echo(json.dumps({"id": message_id}) if as_json else message_id)
+        document = {"id": message_id, "first_instant": first_instant(message_id)}
+        click.echo(json.dumps(document) if as_json else message_id)
 
 
 def _batches(source: BinaryIO) -> Iterator[list[bytes]]:

@@ -18,7 +18,7 @@ from dueq.client.core.changing.joined import Joined
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX, PREFIX_BYTES_MAX, Meta, MetaRefused, packed_headers, prefix_of
-from dueq_codecs.records import NO_U16, U16, U32, U64
+from dueq_codecs.records import NO_U16, NO_U32, U16, U32, U64
 
 Payload = bytes | bytearray | memoryview
 Due = int | datetime | timedelta
@@ -310,6 +310,27 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
         except InvalidRequest as error:
             raise InvalidRequest(f"row {row}: {error}") from None
     return np.array(column, np.uint64)
+
+
+def window_column(window: Seconds | None, due: U64) -> U32:
+    """Check a window and return it for each row, ms; empty when there is none.
+
+    Args:
+        window: how much later each may be due, seconds; None or 0: no later.
+        due: of each row, Unix ms.
+
+    Raises:
+        InvalidRequest: it is no number, too long, or ends too late.
+    """
+    if window is None:
+        return NO_U32
+    width = duration_ms(window, "window", 0, limits.WINDOW_MS_MAX)
+    if not width or not len(due):
+        return NO_U32
+    last = int(due.max()) + width
+    if last > limits.DUE_MS_MAX:
+        raise InvalidRequest(f"a window of {width} ms ends at {last} ms, beyond {limits.DUE_MS_MAX}")
+    return np.full(len(due), width, np.uint32)
 
 
 def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:

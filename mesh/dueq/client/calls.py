@@ -198,11 +198,20 @@ def schedule(
     rank: int | None = None,
     group: str | None = None,
     headers: Mapping[str, str] | None = None,
+    window: Seconds | None = None,
 ) -> Call[str]:
     """One row."""
     keys = None if key is None else [key]
     many = schedule_many(
-        topic, [payload], due, mesh_us, keys=keys, ranks=rank, groups=[group], headers=[headers]
+        topic,
+        [payload],
+        due,
+        mesh_us,
+        keys=keys,
+        ranks=rank,
+        groups=[group],
+        headers=[headers],
+        window=window,
     )
     return Call(many.build, lambda call: many.finish(call)[0])
 
@@ -219,6 +228,7 @@ def schedule_many(
     ranks: int | Iterable[int] | None = None,
     groups: str | Iterable[str | None] | None = None,
     headers: Headers | None = None,
+    window: Seconds | None = None,
     job: tuple[bytes, int] = NO_JOB,
 ) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
@@ -232,11 +242,13 @@ def schedule_many(
     if not rank.any():
         rank = NO_U16  # what no rank says, too
     group, names = arguments.group_columns(groups, len(columns.payloads))
+    windows = arguments.window_column(window, due)
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
             keyed=prefixes.mode, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
+            window=windows,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)

@@ -116,7 +116,7 @@ def test_columns_of_an_operation(row: Row) -> None:
             values |= {"group": np.zeros(1, np.uint16), "groups": ("a",)}
         return fault_of_request(messages.ChangeRequest(1, kind, "t", 1, bytes(16), 1, 0, **values, **job))  # type: ignore[arg-type]
 
-    optional = {"upload", "rank", "group"} if kind == kind.INSERT else set()
+    optional = {"upload", "rank", "group", "window"} if kind == kind.INSERT else set()
     assert fault(*said) is None
     assert fault(*[name for name in said if name not in optional]) is None
     for name in set(REQUEST_COLUMNS) - set(said) - {"token"}:

@@ -13,7 +13,7 @@ from dueq.client import arguments, calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.stream import REQUESTS, AsyncStream
 from dueq.client.aio.topic_calls import AsyncTopicCalls
-from dueq.client.arguments import Due, Headers, Payload
+from dueq.client.arguments import Due, Headers, Payload, Seconds
 from dueq.client.batches import Batch, batches
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
@@ -61,6 +61,7 @@ class AsyncProducer:
         rank: int | None = None,
         group: str | None = None,
         headers: Mapping[str, str] | None = None,
+        window: Seconds | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
@@ -74,6 +75,8 @@ class AsyncProducer:
             group: of a fair topic: whose turn it takes, such as "acme.reports", at most 255 bytes of UTF-8.
             headers: what is to be known of it beside the payload, such as {"content_type": "application/json"}: at
                 most 64 texts, of together at most 16 KiB (3 bytes for each count, too).
+            window: it may be due up to so many seconds later, at most 7 days: the mesh chooses an instant at which few
+                other messages are due. `first_instant` of the id says which.
             timeout: seconds.
 
         Returns:
@@ -87,7 +90,7 @@ class AsyncProducer:
         """
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
         return await self._calls.run(
-            calls.schedule(self.topic, payload, due, clock, key, rank, group, headers), timeout
+            calls.schedule(self.topic, payload, due, clock, key, rank, group, headers, window), timeout
         )
 
     @overload
@@ -100,6 +103,7 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]: ...
@@ -113,6 +117,7 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]: ...
@@ -125,6 +130,7 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]:
@@ -145,6 +151,7 @@ class AsyncProducer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
 
@@ -161,7 +168,7 @@ class AsyncProducer:
         """
         if not isinstance(payloads, Sized):
             cut = batches(payloads, dues, keys, ranks, groups, headers)
-            return await self._schedule_iterated(cut, naming(job, self.topic), timeout)
+            return await self._schedule_iterated(cut, naming(job, self.topic), timeout, window)
         dues = arguments.held(dues)
         clock = await self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
@@ -175,6 +182,7 @@ class AsyncProducer:
                 ranks=ranks,
                 groups=groups,
                 headers=headers,
+                window=window,
                 job=named,
             ),
             timeout,
@@ -189,6 +197,7 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
         timeout: float | None = None,
@@ -209,6 +218,7 @@ class AsyncProducer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
@@ -230,6 +240,7 @@ class AsyncProducer:
             naming(job, self.topic),
             in_flight,
             timeout,
+            window,
         )
         async with aclosing(stream.requests()) as requests:
             async for request in requests:
@@ -294,11 +305,11 @@ class AsyncProducer:
         return await self._calls.run(calls.change(self.topic, message_ids, ranks), timeout)
 
     async def _schedule_iterated(
-        self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None
+        self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None, window: Seconds | None
     ) -> MessageIds:
         # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
-        stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout)
+        stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout, window)
         ids = MessageIds()
         if len(head) == 1:
             return await self._calls.run(calls.unread(await stream.call(head[0])), timeout)

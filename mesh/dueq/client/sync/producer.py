@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from dueq.client import arguments, calls
-from dueq.client.arguments import Due, Headers, Payload
+from dueq.client.arguments import Due, Headers, Payload, Seconds
 from dueq.client.batches import Batch, batches
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
@@ -62,6 +62,7 @@ class Producer:
         rank: int | None = None,
         group: str | None = None,
         headers: Mapping[str, str] | None = None,
+        window: Seconds | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
@@ -75,6 +76,8 @@ class Producer:
             group: of a fair topic: whose turn it takes, such as "acme.reports", at most 255 bytes of UTF-8.
             headers: what is to be known of it beside the payload, such as {"content_type": "application/json"}: at
                 most 64 texts, of together at most 16 KiB (3 bytes for each count, too).
+            window: it may be due up to so many seconds later, at most 7 days: the mesh chooses an instant at which few
+                other messages are due. `first_instant` of the id says which.
             timeout: seconds.
 
         Returns:
@@ -88,7 +91,7 @@ class Producer:
         """
         clock = self._calls.clock(arguments.is_relative(due), timeout)
         return self._calls.run(
-            calls.schedule(self.topic, payload, due, clock, key, rank, group, headers), timeout
+            calls.schedule(self.topic, payload, due, clock, key, rank, group, headers, window), timeout
         )
 
     @overload
@@ -101,6 +104,7 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]: ...
@@ -114,6 +118,7 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]: ...
@@ -126,6 +131,7 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]:
@@ -146,6 +152,7 @@ class Producer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
 
@@ -162,7 +169,7 @@ class Producer:
         """
         if not isinstance(payloads, Sized):
             cut = batches(payloads, dues, keys, ranks, groups, headers)
-            return self._schedule_iterated(cut, naming(job, self.topic), timeout)
+            return self._schedule_iterated(cut, naming(job, self.topic), timeout, window)
         dues = arguments.held(dues)
         clock = self._calls.clock(arguments.is_relative(dues), timeout)
         named = naming(job, self.topic)
@@ -176,6 +183,7 @@ class Producer:
                 ranks=ranks,
                 groups=groups,
                 headers=headers,
+                window=window,
                 job=named,
             ),
             timeout,
@@ -190,6 +198,7 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        window: Seconds | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
         timeout: float | None = None,
@@ -210,6 +219,7 @@ class Producer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
@@ -231,6 +241,7 @@ class Producer:
             naming(job, self.topic),
             in_flight,
             timeout,
+            window,
         )
         with closing(stream.requests()) as requests:
             for request in requests:
@@ -295,11 +306,11 @@ class Producer:
         return self._calls.run(calls.change(self.topic, message_ids, ranks), timeout)
 
     def _schedule_iterated(
-        self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None
+        self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None, window: Seconds | None
     ) -> MessageIds:
         # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
-        stream = Stream(self._calls, chain(head, cut), job, REQUESTS, timeout)
+        stream = Stream(self._calls, chain(head, cut), job, REQUESTS, timeout, window)
         ids = MessageIds()
         if len(head) == 1:
             return self._calls.run(calls.unread(stream.call(head[0])), timeout)

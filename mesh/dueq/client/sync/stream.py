@@ -11,6 +11,7 @@ from typing import Final
 
 from dueq import limits
 from dueq.client import arguments, calls
+from dueq.client.arguments import Seconds
 from dueq.client.batches import Batch
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
@@ -42,6 +43,7 @@ class Stream:
         job: the key and until when it is hidden.
         in_flight: requests under way at once, 1–64.
         timeout: seconds for each request.
+        window: each row may be due up to so much later.
     """
 
     def __init__(
@@ -51,11 +53,12 @@ class Stream:
         job: tuple[bytes, int],
         in_flight: int,
         timeout: float | None,
+        window: Seconds | None,
     ) -> None:
         self._calls = topic_calls
         self._cut, self._job = cut, job
         self._in_flight = arguments.count(in_flight, "in_flight", 1, limits.STREAM_REQUESTS_MAX)
-        self._timeout = timeout
+        self._timeout, self._window = timeout, window
 
     def requests(self) -> Generator[PartsCall, None, None]:
         """Send the rows; yield each request in order, once it is committed.
@@ -100,6 +103,7 @@ class Stream:
             ranks=batch.ranks,
             groups=batch.groups,
             headers=batch.headers,
+            window=self._window,
             job=self._job,
         )
 

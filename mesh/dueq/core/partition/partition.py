@@ -8,7 +8,7 @@ How a request becomes a record and gets its answer is `Proposals`' business; her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,6 +198,14 @@ class Partition:
     def known_jobs(self) -> Iterable[Job]:
         """Return the jobs that are known here, the latest first."""
         return reversed(self.timeline.jobs.by_key.values())
+
+    def waiting_by_second(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
+        """Return (second as Unix ms, count) of what waits from the second of `from_ms` on."""
+        return self.timeline.forecast(from_ms, seconds)
+
+    def waiting_by_hour(self) -> Mapping[int, int]:
+        """Return counts of what waits, by hour since 1970."""
+        return self.timeline.waiting_by_hour
 
     def full_of_passes(self, name: str) -> bool:
         """Return whether this pass would be one too many."""

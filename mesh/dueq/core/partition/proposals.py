@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_store, invalid
 from dueq.core.partition.uploads import Uploads
+from dueq.core.partition.windows import Waiting, Windows
 from dueq.core.ports.events import Route
 from dueq.core.ports.membership import Topic
 from dueq.core.replication.log import resident_bytes
@@ -60,7 +62,7 @@ class _Queued(NamedTuple):
     body: bytes | memoryview
 
 
-class ProposingPartition(EndOfTurn, Protocol):
+class ProposingPartition(EndOfTurn, Waiting, Protocol):
     """The partition, as far as its proposals concern it."""
 
     recurrences: Recurrences
@@ -105,6 +107,7 @@ class Proposals:
         self._ctx, self._topic, self._uid = ctx, topic, replica.uid
         self._replica, self._uploads, self._dispatcher = replica, uploads, dispatcher
         self._partition = partition
+        self._windows = Windows(partition)
         self._queue: deque[_Queued] = deque()
         self._waiting: dict[int, list[_Waiting]] = {}
         # (sequence, bytes in memory) of what is not committed, and the sum.
@@ -252,6 +255,8 @@ class Proposals:
                     [r.rank if len(r.rank) else np.zeros(r.rows, np.uint16) for r in requests]
                 )
             record.groups, record.group = joined_groups(requests)
+            if any(len(r.window) for r in requests):
+                self._choose(record, requests, now)
             return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
         record.first = _joined([r.first for r in requests])
         record.target_sequence = _joined([r.target_sequence for r in requests])
@@ -271,6 +276,14 @@ class Proposals:
             keys = (record.target_sequence << np.uint64(16)) | record.target_row
             self._dispatcher.extending(self._uid, keys, record.token, record.amount_ms, now)
         return b""
+
+    def _choose(self, record: Record, requests: list[ChangeRequest], now: Now) -> None:
+        """Decide when rows with windows are due."""
+        widths = [r.window if len(r.window) else np.zeros(r.rows, np.uint32) for r in requests]
+        seed = crc32(b"".join(r.client_id + r.sequence.to_bytes(8, "big") for r in requests))
+        now_ms = self._ctx.clock.mesh_now_us(now) // 1000
+        record.window = self._windows.choose(record.due, _joined(widths), now_ms, seed)
+        record.due = record.due + record.window
 
     def _append(self, record: Record, body: bytes | memoryview, now: Now) -> int:
         record.version = max(record.version, self._partition.level)
@@ -310,6 +323,7 @@ class Proposals:
         self._ctx.gathering.leave(self._uid)
         self._weights.clear()
         self._uncommitted_bytes = 0
+        self._windows.clear()
 
     def _reply_code(self, route: Route, request_id: int, code: Code, text: str) -> None:
         self._ctx.metrics.errors[code.name.lower()] += 1
@@ -324,7 +338,7 @@ class Proposals:
     def _answer(self, request_id: int, result: RequestResult) -> ChangeReply:
         reply = ChangeReply(
             request_id, result.code, uid=self._uid, epoch=self._replica.epoch, sequence=result.sequence, row=result.row,
-            stamp=result.stamp, outcomes=result.outcomes,
+            stamp=result.stamp, outcomes=result.outcomes, window=result.window,
         )  # fmt: skip
         if result.code == Code.SEQUENCE_REUSED:
             reply.text = f"request {result.client_sequence} of this client had another content before"

@@ -6,6 +6,7 @@ a client sends is trusted: the codec has only made sure that the columns have eq
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 from zlib import crc32
 
@@ -142,11 +143,22 @@ def _check_due(request: ChangeRequest, settings: TopicSettings, now: Now) -> Ref
     return None
 
 
+def _check_window(request: ChangeRequest, settings: TopicSettings, now: Now) -> Refusal | None:
+    row = _first_row(request.window > np.uint32(limits.WINDOW_MS_MAX))
+    if row is not None:
+        return invalid(
+            f"row {row}: a window has at most {limits.WINDOW_MS_MAX} ms, not {int(request.window[row])}"
+        )
+    return _check_due(replace(request, due=request.due + request.window), settings, now)
+
+
 def _check_insert(
     request: ChangeRequest, bodies: list[bytes | memoryview], settings: TopicSettings, now: Now
 ) -> Refusal | None:
     refusal = _check_due(request, settings, now)
     if refusal is not None:
+        return refusal
+    if len(request.window) and (refusal := _check_window(request, settings, now)) is not None:
         return refusal
     size, rows = request.size, request.rows
     row = first_too_long(size, request.keyed, settings.payload_bytes_max)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from dueq_codecs.records import NO_U8, U8
+from dueq_codecs.records import NO_U8, NO_U32, U8, U32
 
 _SLOT: Final = struct.Struct("<QQQQQIHHHBBB")
 """number, digest, sequence, stamp, age, client, position, row, rows, kind, first outcome, saved."""
@@ -26,6 +26,8 @@ _ROW: Final = struct.Struct("<BBHHHQQQQ")
 all outcomes if they are mixed."""
 KIND_ALIKE: Final = 1
 KIND_MIXED: Final = 2
+KIND_WINDOW: Final = 4
+"""An INSERT with windows: what the leader chose, 4 bytes a row, follows instead of outcomes."""
 _KIND_NONE: Final = 0  # the outcomes are not known yet, or there are none
 NO_SLOT: Final = (1 << 32) - 1
 _BLANK: Final = bytes(_SIZE)
@@ -34,7 +36,7 @@ _BLANK: Final = bytes(_SIZE)
 class Answer:
     """The effect of a request: its place in the log, and one outcome per row (none for an INSERT)."""
 
-    __slots__ = ("age_ms", "digest", "outcomes", "position", "row", "rows", "sequence", "stamp")
+    __slots__ = ("age_ms", "digest", "outcomes", "position", "row", "rows", "sequence", "stamp", "window")
 
     def __init__(
         self, digest: int, sequence: int, position: int, row: int, stamp: int, age_ms: int, rows: int
@@ -47,13 +49,16 @@ class Answer:
         self.age_ms = age_ms  # of the partition when it was given
         self.rows = rows  # how many outcomes it has, or will have
         self.outcomes: U8 = NO_U8
+        self.window: U32 = NO_U32  # of an INSERT: how much later its rows are due than was asked for, ms
 
     @classmethod
     def unpack(cls, value: bytes) -> Answer:
         """Read what `Answers.row` wrote."""
         kind, one, position, row, count, digest, sequence, stamp, age_ms = _ROW.unpack_from(value)
         answer = cls(digest, sequence, position, row, stamp, age_ms, count)
-        if kind == KIND_MIXED:
+        if kind == KIND_WINDOW:
+            answer.window, answer.rows = np.frombuffer(value, np.uint32, count, _ROW.size).copy(), 0
+        elif kind == KIND_MIXED:
             answer.outcomes = np.frombuffer(value, np.uint8, count, _ROW.size).copy()
         elif count:
             answer.outcomes = np.full(count, one, np.uint8)
@@ -75,13 +80,14 @@ class Answers:
         oldest: the slot of the first one; NO_SLOT: there is none.
     """
 
-    __slots__ = ("_data", "_free", "_mixed", "_newer", "_newest", "_older", "oldest")
+    __slots__ = ("_data", "_free", "_mixed", "_newer", "_newest", "_older", "_windows", "oldest")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._older, self._newer = array("I"), array("I")  # by slot
         self._free = array("I")
         self._mixed: dict[int, bytes] = {}  # slot -> outcomes that are not all alike
+        self._windows: dict[int, bytes] = {}  # slot -> what was chosen in the windows of an INSERT
         self.oldest = self._newest = NO_SLOT
 
     def __len__(self) -> int:
@@ -116,6 +122,8 @@ class Answers:
         )  # fmt: skip
         if len(answer.outcomes):
             self.set_outcomes(slot, answer.outcomes)
+        if len(answer.window):
+            self._windows[slot] = answer.window.tobytes()
         return slot
 
     def remove(self, slot: int) -> None:
@@ -131,6 +139,8 @@ class Answers:
             self._older[newer] = older
         if self._mixed:
             self._mixed.pop(slot, None)
+        if self._windows:
+            self._windows.pop(slot, None)
         self._free.append(slot)
         if len(self._free) == len(self._newer):  # give back what a burst has taken
             self._data, self._older, self._newer, self._free = bytearray(), array("I"), array("I"), array("I")
@@ -144,6 +154,10 @@ class Answers:
         """Return how many outcomes an answer has, or will have."""
         rows: int = _SLOT.unpack_from(self._data, slot * _SIZE)[8]
         return rows
+
+    def extra_bytes(self, slot: int) -> int:
+        """Return what an answer weighs beside its head: a byte for each outcome, 4 for each instant chosen."""
+        return self.rows(slot) + len(self._windows.get(slot, b""))
 
     def client(self, slot: int) -> int:
         """Return whose answer it is."""
@@ -164,6 +178,8 @@ class Answers:
             answer.outcomes = np.frombuffer(self._mixed[slot], np.uint8)
         elif kind:
             answer.outcomes = np.full(rows, one, np.uint8)
+        if slot in self._windows:
+            answer.window = np.frombuffer(self._windows[slot], np.uint32)
         return answer
 
     def row(self, slot: int) -> bytes:
@@ -171,6 +187,11 @@ class Answers:
         found = _SLOT.unpack_from(self._data, slot * _SIZE)
         _, digest, sequence, stamp, age_ms, _, position, row, rows, kind, one, _ = found
         count = rows if kind else 0
+        if window := self._windows.get(slot):
+            return (
+                _ROW.pack(KIND_WINDOW, 0, position, row, len(window) // 4, digest, sequence, stamp, age_ms)
+                + window
+            )
         head = _ROW.pack(kind or KIND_ALIKE, one, position, row, count, digest, sequence, stamp, age_ms)
         return head + self._mixed[slot] if kind == KIND_MIXED else head
 

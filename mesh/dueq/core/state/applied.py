@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dueq.core.ports.entry import NO_ENTRIES, Entries
 from dueq.core.state.job import Job
 from dueq_codecs.messages import Code
-from dueq_codecs.records import NO_U8, NO_U64, U8, U64
+from dueq_codecs.records import NO_U8, NO_U32, NO_U64, U8, U32, U64
 from dueq_codecs.topic_settings import TopicSettings
 
 
@@ -29,6 +29,8 @@ class RequestResult:
     """One Outcome per row; empty for INSERT."""
     repeated: bool = False
     """The request had taken effect before; nothing was changed now."""
+    window: U32 = field(default_factory=lambda: NO_U32)
+    """INSERT: how much later each row is due than was asked for, ms; empty: not at all."""
 
 
 @dataclass(slots=True)

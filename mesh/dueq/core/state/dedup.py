@@ -22,7 +22,7 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from dueq.core.ports.tables import TableRow
-from dueq.core.state.answers import KIND_ALIKE, KIND_MIXED, NO_SLOT, Answer, Answers
+from dueq.core.state.answers import KIND_ALIKE, KIND_MIXED, KIND_WINDOW, NO_SLOT, Answer, Answers
 from dueq.errors import UnknownVersion
 from dueq.limits import (
     DEDUP_BYTES_MAX,
@@ -122,10 +122,10 @@ class Deduplication:
                 client = self._client(client_id)
                 client.floor, client.floor_saved = sequence, True
                 client.floor_age_ms = _FLOOR.unpack(value)[1]
-            elif kind in (KIND_ALIKE, KIND_MIXED):
+            elif kind in (KIND_ALIKE, KIND_MIXED, KIND_WINDOW):
                 answers.append((client_id, sequence, Answer.unpack(value)))
             else:
-                raise UnknownVersion(f"a remembered answer of kind {kind}; this build knows 1 to 3")
+                raise UnknownVersion(f"a remembered answer of kind {kind}; this build knows 1 to 4")
         answers.sort(key=lambda found: (found[2].sequence, found[2].position))
         for client_id, sequence, answer in answers:
             self._add(self._client(client_id), sequence, answer, saved=True)
@@ -149,6 +149,8 @@ class Deduplication:
         client = self._client(request.client_id)
         rows = 0 if record.kind == RecordKind.INSERT else request.rows
         answer = Answer(request.digest, record.sequence, position, row, record.stamp, age_ms, rows)
+        if len(record.window):
+            answer.window = record.window[row : row + request.rows]
         key = (request.client_id, request.sequence)
         # A row of an earlier life of the client may be there, its deletion not on disk yet.
         self._add(client, request.sequence, answer, saved=key in self._changed)
@@ -176,7 +178,7 @@ class Deduplication:
             at = bisect_left(client.sequences, sequence)
             client.sequences.insert(at, sequence)
             client.slots.insert(at, slot)
-        self.bytes += ANSWER_BYTES + answer.rows
+        self.bytes += ANSWER_BYTES + self._answers.extra_bytes(slot)
 
     def fill_in(self, request: RequestRef, answer: Answer, outcomes: U8) -> None:
         """Note what became of the rows of a fresh request."""
@@ -238,11 +240,11 @@ class Deduplication:
         """Let one answer go; the floor rises to it."""
         at = bisect_left(client.sequences, sequence)
         slot = client.slots[at]
-        answers, rows = self._answers, self._answers.rows(slot)
+        answers, extra = self._answers, self._answers.extra_bytes(slot)
         age_ms, saved = answers.age_ms(slot), answers.is_saved(slot)
         answers.remove(slot)
         del client.sequences[at], client.slots[at]
-        self.bytes -= ANSWER_BYTES + rows
+        self.bytes -= ANSWER_BYTES + extra
         client.floor_age_ms = max(client.floor_age_ms, age_ms)
         if sequence > client.floor:
             self._unwrite(client.key, client.floor, client.floor_saved)

@@ -16,6 +16,7 @@ recovery is that, then replay: an index on disk that is ahead of it would make r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -463,6 +464,7 @@ class Timeline:
                     answer.stamp,
                     answer.outcomes,
                     not fresh,
+                    answer.window,
                 )
             applied.results.append(result)
 
@@ -486,6 +488,11 @@ class Timeline:
         """Return all waiting entries inside the hot window that may be delivered, by (wait_at, key)."""
         waiting = self._table.take(self._table.slots_in(State.WAITING))
         return in_order(self._window.deliverable(waiting))
+
+    @property
+    def waiting_by_hour(self) -> Mapping[int, int]:
+        """Counts of what waits, by hour since 1970; what waits more than 400 days ahead is left out."""
+        return self._forecast.hours
 
     def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
         """Return (second as Unix ms, messages due in it), ascending, only counts > 0.

@@ -209,3 +209,19 @@ def test_the_topics_limit_is_on_what_comes_after_the_headers() -> None:
 def test_rows_that_were_uploaded_have_their_headers_elsewhere() -> None:
     long, short = bytes(limits.CHUNK_BYTES + 1), prefix_of(Meta.HEADERS, b"", b"")
     assert check_change(headed([long, short], [9, 0]), [short], SETTINGS, NOW) is None
+
+
+def test_a_window_that_is_too_long_or_ends_too_late_names_its_row() -> None:
+    request = insert([b"a", b"b"], [1, 2])
+    request.window = np.array([limits.WINDOW_MS_MAX, limits.WINDOW_MS_MAX + 1], np.uint32)
+    assert refusal(request, b"ab") == (
+        Code.INVALID_REQUEST,
+        "row 1: a window has at most 604800000 ms, not 604800001",
+    )
+    request = insert([b"a", b"b"], [1, limits.DUE_MS_MAX - 5])
+    request.window = np.array([0, 6], np.uint32)
+    assert (
+        refusal(request, b"ab")[1] == f"row 1: due {limits.DUE_MS_MAX + 1} is beyond {limits.DUE_MS_MAX} ms"
+    )
+    request.window = np.array([0, 5], np.uint32)
+    assert check_change(request, [b"ab"], SETTINGS, NOW) is None

@@ -222,7 +222,9 @@ class Changing:
         for home in dict.fromkeys(homes.tolist()):
             rows = np.flatnonzero(homes == home)
             payloads = [event.payloads[row] for row in rows.tolist()]
-            columns = {name: getattr(event, name) for name in ("due", "size", "crc", "rank", "group")}
+            columns = {
+                name: getattr(event, name) for name in ("due", "size", "crc", "rank", "group", "window")
+            }
             chosen = {name: column[rows] if len(column) else column for name, column in columns.items()}
             mine = replace(event, payloads=payloads, partition=None, **chosen)
             for part in self._cut_insert(mine, call, topic, topic.uids[home]):
@@ -284,6 +286,7 @@ class Changing:
                     long=[(row, payloads[row]) for row in rows],
                     keyed=event.keyed,
                     rank=event.rank[start:end],
+                    window=event.window[start:end],
                     group=event.group[start:end],
                     groups=event.groups,
                     job=event.job,

@@ -93,6 +93,7 @@ class Part:
         alone: never shares a request.
         keyed: what each payload begins with.
         patient: an ACK that nobody waits for.
+        window: of each row of an INSERT, how much later it may be due, ms.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
         key_high, key_low, on_duplicate, retry: likewise; they go with the hashes of unique keys.
@@ -144,6 +145,7 @@ class Part:
         "topic",
         "uid",
         "upload",
+        "window",
     )
 
     def __init__(
@@ -182,6 +184,7 @@ class Part:
         key_low: U64 = NO_U64,
         on_duplicate: OnDuplicate = OnDuplicate.NONE,
         retry: bool = False,
+        window: U32 = NO_U32,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -196,6 +199,7 @@ class Part:
         self.inline, self.long, self.keyed = inline, long, keyed
         self.key_high, self.key_low, self.on_duplicate, self.retry = key_high, key_low, on_duplicate, retry
         self.job, self.job_until, self.job_action = job, job_until, job_action
+        self.window = window
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind in ONE_ROW
@@ -240,7 +244,9 @@ class Part:
         """An INSERT's new ids, as numbers."""
         reply = self.reply
         assert reply is not None
-        first = first_instants(self.due, reply.stamp, self.job_until)
+        chosen = reply.window[self.offset : self.offset + self.rows]
+        due = self.due + chosen if len(chosen) else self.due
+        first = first_instants(due, reply.stamp, self.job_until)
         return IdRun(first, self.uid, reply.sequence, reply.row + self.offset)
 
     def outcomes(self) -> list[Outcome]:
@@ -296,7 +302,7 @@ class Change:
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
-            patient=all(part.patient for part in parts), rank=_ranks(parts),
+            patient=all(part.patient for part in parts), rank=_ranks(parts), window=_windows(parts),
             group=group, groups=groups, name=head.name, document=head.document,
             home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
         )  # fmt: skip
@@ -449,6 +455,13 @@ def _ranks(parts: Sequence[Part]) -> U16:
     if not any(len(part.rank) for part in parts):
         return NO_U16
     return _joined([part.rank if len(part.rank) else np.zeros(part.rows, np.uint16) for part in parts])
+
+
+def _windows(parts: Sequence[Part]) -> U32:
+    """The windows of all rows; those of parts without any are 0."""
+    if not any(len(part.window) for part in parts):
+        return NO_U32
+    return _joined([part.window if len(part.window) else np.zeros(part.rows, np.uint32) for part in parts])
 
 
 def _joined(columns: Sequence[npt.NDArray[Scalar]]) -> npt.NDArray[Scalar]:

@@ -13,7 +13,7 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.parts import PartsCall
 from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import NO_U16, U16, U32, U64, JobAction, RecordKind
+from dueq_codecs.records import NO_U16, NO_U32, U16, U32, U64, JobAction, RecordKind
 
 # ---------------------------------------------------------------- the network
 
@@ -217,6 +217,7 @@ class Insert:
         job, job_until: what the rows belong to, and the instant by which that must be committed; empty and 0: neither.
         rank: of each row; empty: all are 0.
         group: place of each row's group in `groups`; empty: there are none.
+        window: each row may be due up to so much later, ms; empty: none may.
     """
 
     call: int
@@ -234,6 +235,7 @@ class Insert:
     rank: U16 = field(default_factory=lambda: NO_U16)
     group: U16 = field(default_factory=lambda: NO_U16)
     groups: tuple[str, ...] = ()
+    window: U32 = field(default_factory=lambda: NO_U32)
 
 
 @dataclass(slots=True)
