@@ -32,6 +32,9 @@ class BrowseRequest:
     chunk: int = 0
     close: bool = False
     """The snapshot is not wanted any more; the answer is a last page without rows."""
+    dead: bool = False
+    """Dead messages instead, in order of their deaths: these are the instants of `from_ms`, `until_ms` and
+    `after_wait_at`."""
 
 
 @dataclass(slots=True)
@@ -71,3 +74,10 @@ class BrowseReply:
     """Empty: all are 0."""
     version: U64 = field(default_factory=lambda: NO_U64)
     """Log sequence of the record that changed each message last, 0: the one that inserted it; empty: all are 0."""
+    expires: U64 = field(default_factory=lambda: NO_U64)
+    """The instant (Unix ms) from which each is not delivered any more, 0: never; empty: all are 0."""
+    died_at: U64 = field(default_factory=lambda: NO_U64)
+    """When each died, Unix ms; empty: they wait."""
+    reason: U16 = field(default_factory=lambda: NO_U16)
+    """Place of each row's last reason in `reasons`; empty: no row has one."""
+    reasons: tuple[str, ...] = ()

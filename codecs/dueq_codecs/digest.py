@@ -45,6 +45,7 @@ def request_digest(request: ChangeRequest) -> int:
         parts.append(b"keys" + bytes((request.on_duplicate,)) + hashes)
     if len(request.window):
         parts.append(b"window" + request.window.tobytes())
+    parts += _ends(request)
     for text in (request.name, request.document):
         if text:
             data = text.encode()
@@ -52,3 +53,16 @@ def request_digest(request: ChangeRequest) -> int:
     # Kind and rows say which columns these are and how long, so their bytes need no marks between them.
     parts += [column.tobytes() for column in columns if len(column)]
     return int.from_bytes(blake2b(b"".join(parts), digest_size=8).digest(), "little")
+
+
+def _ends(request: ChangeRequest) -> list[bytes]:
+    """Return what a request says of how its messages end, each part behind its name."""
+    parts: list[bytes] = []
+    for name in ("expires", "attempts_max", "fate"):
+        column: npt.NDArray[Any] = getattr(request, name)
+        if len(column):
+            parts.append(name.encode() + column.tobytes())
+    if len(request.reason):
+        texts = "\0".join(request.reasons).encode()
+        parts.append(b"reason" + request.reason.tobytes() + _LENGTH.pack(len(texts)) + texts)
+    return parts

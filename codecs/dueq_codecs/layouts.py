@@ -163,6 +163,11 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("on_duplicate", "B", OnDuplicate),
         Scalar("retry", "?"),
         Column("window", "I"),
+        Column("expires", "Q"),
+        Column("attempts_max", "H"),
+        Column("fate", "B"),
+        Column("reason", "H"),
+        Texts("reasons"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,
@@ -253,6 +258,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("version", "Q"),
         Column("group", "H"),
         Texts("groups"),
+        Column("expires", "Q"),
     ),
     Kind.PUSH_CHUNK: Layout(
         m.PushChunk,
@@ -282,6 +288,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("upload", "Q"),
         Scalar("chunk", "I"),
         Scalar("close", "?"),
+        Scalar("dead", "?"),
     ),
     Kind.BROWSE_REPLY: Layout(
         m.BrowseReply,
@@ -308,6 +315,10 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("body_size", "I"),
         Column("rank", "H"),
         Column("version", "Q"),
+        Column("expires", "Q"),
+        Column("died_at", "Q"),
+        Column("reason", "H"),
+        Texts("reasons"),
     ),
     Kind.LOOK_REQUEST: Layout(
         m.LookRequest,

@@ -68,6 +68,11 @@ RECORD: Final = Layout(
     Scalar("on_duplicate", "B", OnDuplicate),
     Scalar("retry", "?"),
     Column("window", "I"),
+    Column("expires", "Q"),
+    Column("attempts_max", "H"),
+    Column("fate", "B"),
+    Column("reason", "H"),
+    Texts("reasons"),
     vectors=_vectors_of,
 )
 

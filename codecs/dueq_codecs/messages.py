@@ -270,6 +270,12 @@ class ChangeRequest:
     retry: bool = False
     window: U32 = field(default_factory=lambda: NO_U32)
     """INSERT: each row may be due up to so much later, ms; the leader chooses."""
+    expires: U64 = field(default_factory=lambda: NO_U64)
+    attempts_max: U16 = field(default_factory=lambda: NO_U16)
+    fate: U8 = field(default_factory=lambda: NO_U8)
+    """NACK: a `Fate` per row; empty: DELAY."""
+    reason: U16 = field(default_factory=lambda: NO_U16)
+    reasons: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -81,6 +81,8 @@ class Push:
     group: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
     """Place of each row's group in `groups`; empty: no row has a group."""
     groups: tuple[str, ...] = ()
+    expires: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    """The instant (Unix ms) from which each message is not delivered any more, 0: never; empty: all are 0."""
 
     first = _column("first")
     sequence = _column("sequence")

@@ -7,18 +7,21 @@ them in order, and each owns the next `rows` rows of the columns. Records that t
 Which columns a kind has (n rows; every other column is empty):
 
     INSERT    due, size, crc, upload*, rank*  (* empty, or one per row; 0: inline, the first rank)
-              group*                          + groups (their names)
               window*                         (ms that `due` is later than was asked for)
+              group*, expires*, attempts_max*  + groups (their names)
               key_high*, key_low*             (both or neither: hashes of unique keys; 0, 0: the row has none)
     LEASE     first, sequence, row, consumer  + consumers, lease_ms (one per consumer)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
     CANCEL    first, sequence, row, token        (likewise)
     CHANGE    first, sequence, row, rank, token  (likewise)
     ACK       first, sequence, row, token
-    NACK      first, sequence, row, token, amount_ms   (delay from the stamp)
+    NACK      first, sequence, row, token, amount_ms   (delay from the stamp), fate*, reason*   + reasons
     EXTEND    first, sequence, row, token, amount_ms   (new lease length)
-    RELEASE   first, sequence, row, token        (given back unhandled: the attempt does not count)
-    EXPIRE    first, sequence, row, token        (the lease ran out: the attempt counts)
+    RELEASE   first, sequence, row, token, amount_ms*  (given back unhandled: the attempt does not count)
+    EXPIRE    first, sequence, row, token, amount_ms*, reason*   (the lease ran out: the attempt counts)   + reasons
+    LAPSE     first, sequence, row, reason*      (it waits, and its `expires` is over)   + reasons
+    DISCARD   first, sequence, row               (dead messages go)
+    REDRIVE   first, sequence, row, due          (dead messages wait again; 0: from now on)
     REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
     JOB       - (one row)                        (job_action is done to `job`)
     RECURRENCE -   (one row)  + name, document, tick, following; first, sequence, row, token of what it takes back
@@ -58,6 +61,11 @@ NO_U32: Final[U32] = np.empty(0, np.uint32)
 NO_U64: Final[U64] = np.empty(0, np.uint64)
 NO_U8: Final[U8] = np.empty(0, np.uint8)
 
+ATTEMPTS_MAX: Final = (1 << 16) - 1
+"""Largest number of deliveries that a topic or a message may allow."""
+REASON_BYTES_MAX: Final = 1024
+"""Longest reason for which a message was given back, bytes of UTF-8."""
+
 FEATURE_LEVEL: Final = 2
 """The feature level of this build: the largest version of a record that it can read and apply."""
 LEVEL_OF_KINDS: Final = 2
@@ -85,10 +93,24 @@ class RecordKind(IntEnum):
     RECURRENCE = 16
     FIRE = 17
     PASS = 18
+    LAPSE = 19
+    DISCARD = 20
+    REDRIVE = 21
 
 
 WITH_PAYLOADS: Final = frozenset((RecordKind.INSERT, RecordKind.FIRE))
 """Kinds whose rows are new messages."""
+
+
+class Fate(IntEnum):
+    """What a row of a NACK wants for its message."""
+
+    DELAY = 0
+    """To be tried again after `amount_ms`."""
+    BACK_OFF = 1
+    """The same, after the delay of the topic's back-off. Only in requests: the leader fills in the delay."""
+    DEAD = 2
+    """Never to be tried again."""
 
 
 class JobAction(IntEnum):
@@ -133,6 +155,8 @@ class Outcome(IntEnum):
     """The key names a message, which stays: the answer has its id and its due instant."""
     HIDDEN = 9
     """The key names a message of a job that is not committed yet."""
+    DEAD = 10
+    """The message is dead: it can be redriven or discarded, and nothing else."""
 
 
 class OnDuplicate(IntEnum):
@@ -235,6 +259,16 @@ class Record:
     """INSERT with hashes of keys: a message of equal due instant, size and CRC is the row's own."""
     window: U32 = field(default_factory=lambda: NO_U32)
     """INSERT: how much later each row is due than was asked for, ms: the leader's choice. `due` has it already."""
+    expires: U64 = field(default_factory=lambda: NO_U64)
+    """INSERT: the instant (Unix ms) from which a message is not delivered any more; 0: never."""
+    attempts_max: U16 = field(default_factory=lambda: NO_U16)
+    """INSERT: how often a message is delivered at most; 0: as the topic says."""
+    fate: U8 = field(default_factory=lambda: NO_U8)
+    """NACK: a `Fate` per row."""
+    reason: U16 = field(default_factory=lambda: NO_U16)
+    """NACK, EXPIRE, LAPSE: index into `reasons` per row."""
+    reasons: tuple[str, ...] = ()
+    """Why messages were given back, each text once; the empty one says nothing."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

@@ -11,9 +11,13 @@ import numpy as np
 
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta
-from dueq_codecs.records import LEVEL_OF_KINDS, U32, U64, JobAction, OnDuplicate, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, U32, U64, Fate, JobAction, OnDuplicate, RecordKind
 
 _NO_KEY: Final = bytes(16)
+_NEW_KINDS: Final = frozenset(
+    (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP, RecordKind.DISCARD, RecordKind.REDRIVE)
+)
+"""Kinds of requests that older builds do not know."""
 
 
 class _Change(Protocol):
@@ -36,9 +40,18 @@ def batch_key(change: _Change) -> tuple[object, ...]:
 
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
-    new_kinds = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
-    columns = len(change.rank) or len(change.group) or len(change.key_high) or len(change.window)
-    newer = columns or change.kind in new_kinds or change.keyed == Meta.HEADERS
+    columns = (
+        change.rank, change.group, change.key_high, change.expires, change.attempts_max, change.reason,
+        change.window,
+    )  # fmt: skip
+    newer = (
+        change.kind in _NEW_KINDS
+        or change.keyed == Meta.HEADERS
+        or any(len(column) for column in columns)
+        or (change.fate == Fate.DEAD).any()
+    )
+    if change.kind == RecordKind.RELEASE:
+        newer = newer or change.amount_ms.any()
     return LEVEL_OF_KINDS if newer else 1
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.messages import ChangeRequest
-from dueq_codecs.records import ONE_ROW, WITH_PAYLOADS, JobAction, Record, RecordKind
+from dueq_codecs.records import ONE_ROW, U16, WITH_PAYLOADS, JobAction, Record, RecordKind
 
 
 class _Rule(IntEnum):
@@ -37,15 +37,18 @@ REQUEST_COLUMNS: Final = (
     "key_high",
     "key_low",
     "window",
+    "expires",
+    "attempts_max",
+    "fate",
+    "reason",
 )
-FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[:-5], "consumer")
+FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[: REQUEST_COLUMNS.index("rank")], "consumer")
 """Of a record, those that come first on the wire."""
-RECORD_COLUMNS: Final = (
-    *FIRST_COLUMNS, "rank", "group", "recurrence", "tick", "following", "key_high", "key_low", "window",
+_LAST_COLUMNS: Final = (
+    "recurrence", "tick", "following", "key_high", "key_low", "window", "expires", "attempts_max", "fate", "reason",
 )  # fmt: skip
-LAST_VECTORS: Final = (
-    "rank", "group", "groups", "name", "document", "recurrence", "tick", "following", "key_high", "key_low", "window",
-)  # fmt: skip
+RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", *_LAST_COLUMNS)
+LAST_VECTORS: Final = ("rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons")
 """Of a record, those that come last on the wire."""
 
 _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
@@ -68,6 +71,9 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.SETTINGS: (),
     RecordKind.GROUP: (),
     RecordKind.PASS: (),
+    RecordKind.LAPSE: _TARGETS[:-1],
+    RecordKind.DISCARD: _TARGETS[:-1],
+    RecordKind.REDRIVE: (*_TARGETS[:-1], "due"),
 }
 REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE)
 """Kinds that take a granted lease back that is not pushed; the leader fills in its token."""
@@ -77,19 +83,35 @@ _BY_BROKERS_ONLY: Final = (
     RecordKind.EXPIRE,
     RecordKind.REVEAL,
     RecordKind.FIRE,
+    RecordKind.LAPSE,
 )
 _JOB_ACTIONS: Final = (JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL)
 _WITH_JOB: Final = (RecordKind.JOB, RecordKind.REVEAL)
 _WITH_NAME: Final = (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
+_EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
+    RecordKind.INSERT: (
+        "upload",
+        "rank",
+        "group",
+        "key_high",
+        "key_low",
+        "window",
+        "expires",
+        "attempts_max",
+    ),
+    RecordKind.NACK: ("fate", "reason"),
+    RecordKind.RELEASE: ("amount_ms",),
+    RecordKind.EXPIRE: ("amount_ms", "reason"),
+    RecordKind.LAPSE: ("reason",),
+}
+"""Columns that are empty, or have one item per row."""
+_BY_PASSES: Final = (RecordKind.CANCEL, RecordKind.DISCARD, RecordKind.REDRIVE)
+"""Kinds of what the leader does for a pass, whose name such a record has."""
 _WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 
 
-_OPTIONAL: Final = ("upload", "rank", "group", "key_high", "key_low", "window")
-"""Of an INSERT."""
-
-
 def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
-    if kind == RecordKind.INSERT and column in _OPTIONAL:
+    if column in _EITHER.get(kind, ()):
         return _Rule.EITHER
     if in_request and column == "token" and kind in REVOKING:
         return _Rule.EITHER
@@ -138,7 +160,7 @@ def fault_of_request(request: ChangeRequest) -> str | None:
     if (request.kind, lengths) not in _RIGHT_REQUESTS:
         fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
     if fault is None:
-        fault = _fault_of_groups(request) or _fault_of_job(request) or _fault_of_texts(request)
+        fault = _fault_of_names(request) or _fault_of_job(request) or _fault_of_texts(request)
     if fault is None:
         fault = _fault_of_keys(request)
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
@@ -156,7 +178,7 @@ def fault_of_record(record: Record) -> str | None:
         rows = record.rows
         fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
     if fault is None:
-        fault = _fault_of_groups(record) or _fault_of_job(record) or _fault_of_texts(record)
+        fault = _fault_of_names(record) or _fault_of_job(record) or _fault_of_texts(record)
     if fault is None:
         fault = _fault_of_keys(record)
     if fault is not None:
@@ -176,15 +198,22 @@ def fault_of_record(record: Record) -> str | None:
     return None
 
 
-def _fault_of_groups(change: ChangeRequest | Record) -> str | None:
-    """Say what is wrong with the names of groups."""
-    names, rows = len(change.groups), len(change.group)
+def _fault_of_names(change: ChangeRequest | Record) -> str | None:
+    """Say what is wrong with the names of groups, and with reasons."""
+    return _fault_of_places("group", change.groups, change.group) or _fault_of_places(
+        "reason", change.reasons, change.reason
+    )
+
+
+def _fault_of_places(what: str, texts: tuple[str, ...], places: U16) -> str | None:
+    """Say what is wrong with a column of places in texts, of which there are no more than rows."""
+    names, rows = len(texts), len(places)
     if not names and not rows:
         return None
     if names > rows:
-        return f"{names} groups are named for {rows} rows"
-    largest = int(change.group.max())
-    return f"a row names group {largest} of {names}" if largest >= names else None
+        return f"{names} {what}s are named for {rows} rows"
+    largest = int(places.max())
+    return f"a row names {what} {largest} of {names}" if largest >= names else None
 
 
 def _fault_of_job(change: ChangeRequest | Record) -> str | None:
@@ -222,7 +251,7 @@ def _fault_of_texts(change: ChangeRequest | Record) -> str | None:
     """Say what is wrong with the name and the document."""
     if not change.name and not change.document and change.kind not in _WITH_DOCUMENT:
         return None
-    may_have_one = change.kind in (RecordKind.CANCEL, RecordKind.FIRE) and isinstance(change, Record)
+    may_have_one = change.kind in (*_BY_PASSES, RecordKind.FIRE) and isinstance(change, Record)
     if bool(change.name) != (change.kind in _WITH_NAME) and not may_have_one:
         return f"a {change.kind.name} has the name {change.name!r:.80}"
     if bool(change.document) != (change.kind in _WITH_DOCUMENT):

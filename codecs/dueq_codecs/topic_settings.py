@@ -10,9 +10,12 @@ A new setting is a field of `TopicSettings` and a line in `SETTINGS`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
+
+from dueq_codecs.backoff import fault_of_backoff
+from dueq_codecs.records import ATTEMPTS_MAX
 
 INSTANT_MS_MAX: Final = (1 << 48) - 1
 """Latest instant, Unix ms."""
@@ -35,6 +38,16 @@ class Words(NamedTuple):
     """The values of a setting that is one of some words."""
 
     words: tuple[str, ...]
+
+
+class Document(NamedTuple):
+    """The values of a setting that has parts.
+
+    Attributes:
+        fault: says what is wrong with a value, or None.
+    """
+
+    fault: Callable[[object], str | None]
 
 
 class Numbers(NamedTuple):
@@ -69,6 +82,14 @@ class TopicSettings:
     """"unique": a key names at most one message of the topic that is not finished. Fixed when the topic is created."""
     remember_ms: int = 0
     """How long a unique key stays taken after its message is finished, by the partition's age."""
+    max_attempts: int = 0
+    """How often a message is delivered before it is dead; 0: as often as it takes."""
+    backoff: Mapping[str, Any] | None = None
+    """How long a message waits after an attempt, see `dueq_codecs.backoff`; None: not at all."""
+    expired: str = "finish"
+    """What becomes of a message that is not delivered in time: it is finished, or "dead"."""
+    dead_retention_ms: int = 14 * 24 * 3600 * 1000
+    """How long a dead message stays."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer build has set."""
 
@@ -129,7 +150,7 @@ class TopicSettings:
         return json.dumps(self.fields(), sort_keys=True, separators=(",", ":"))
 
 
-SETTINGS: Final[dict[str, Numbers | Words | None]] = {
+SETTINGS: Final[dict[str, Numbers | Words | Document | None]] = {
     "paused": None,
     "paused_until_ms": Numbers(0, INSTANT_MS_MAX, "Unix ms"),
     "payload_bytes_max": Numbers(1, PAYLOAD_BYTES_MAX, "bytes"),
@@ -138,6 +159,10 @@ SETTINGS: Final[dict[str, Numbers | Words | None]] = {
     "burst": Numbers(0, RATE_MAX, "messages"),
     "keys": Words(KEYS),
     "remember_ms": Numbers(0, REMEMBER_MS_MAX, "ms"),
+    "max_attempts": Numbers(0, ATTEMPTS_MAX, "deliveries"),
+    "backoff": Document(fault_of_backoff),
+    "expired": Words(("finish", "dead")),
+    "dead_retention_ms": Numbers(1000, INSTANT_MS_MAX, "ms"),
 }
 """What a change may name, with the values of each; None: true or false."""
 
@@ -183,6 +208,9 @@ def _check(name: str, value: object) -> None:
     if limits is None:
         if type(value) is not bool:
             raise SettingsRefused(f"{name} is true or false, not {value!r:.80}")
+    elif isinstance(limits, Document):
+        if (fault := limits.fault(value)) is not None:
+            raise SettingsRefused(fault)
     elif isinstance(limits, Words):
         if value not in limits.words:
             raise SettingsRefused(f"{name} is one of {', '.join(limits.words)}, not {value!r:.80}")

@@ -17,6 +17,7 @@ from dueq_codecs import messages as m
 from dueq_codecs.meta import Meta
 from dueq_codecs.pushes import push_rows
 from dueq_codecs.records import (
+    Fate,
     JobAction,
     JobState,
     LogEntry,
@@ -34,6 +35,11 @@ OTHER_CONSUMER = bytes(range(32, 48))
 JOB = bytes(range(48, 64))
 AT = 1_767_225_600_000
 """2026-01-01T00:00:00Z"""
+
+
+def u8(*values: int) -> Any:
+    """A column of ubyte."""
+    return np.array(values, "u1")
 
 
 def u16(*values: int) -> Any:
@@ -58,6 +64,12 @@ def _targets(token: int = 70) -> dict[str, Any]:
         "target_row": u16(0, 2047),
         "token": u64(token, token + 1 if token else 0),
     }
+
+
+def _places() -> dict[str, Any]:
+    targets = _targets()
+    del targets["token"]
+    return targets
 
 
 def _change(kind: RecordKind, **columns: Any) -> m.ChangeRequest:
@@ -122,6 +134,29 @@ def records() -> dict[str, Record]:
         "record_insert_window": dataclasses.replace(
             _record(kind.INSERT, 3, **_insert(), window=u32(0, 599_000, 7)), version=2
         ),
+        "record_insert_ends": _record(
+            kind.INSERT, 3, **_insert(), expires=u64(0, AT + 60_000, 1), attempts_max=u16(5, 0, 65_535)
+        ),
+        "record_nack_reasons": _record(
+            kind.NACK,
+            2,
+            **_targets(),
+            amount_ms=u64(0, 5000),
+            fate=u8(Fate.DEAD, Fate.DELAY),
+            reason=u16(1, 0),
+            reasons=("", "the card was refused: é"),
+        ),
+        "record_release_delay": _record(kind.RELEASE, 2, **_targets(), amount_ms=u64(0, 5000)),
+        "record_expire_delay": _record(
+            kind.EXPIRE,
+            **_targets(),
+            amount_ms=u64(0, 5000),
+            reason=u16(0, 0),
+            reasons=("the lease ran out",),
+        ),
+        "record_lapse": _record(kind.LAPSE, **_places(), reason=u16(0, 0), reasons=("expired",)),
+        "record_discard": _record(kind.DISCARD, **_places(), name="p1"),
+        "record_redrive": _record(kind.REDRIVE, 2, **_places(), due=u64(0, AT + 9)),
         "record_group": _record(kind.GROUP, 1, name="acme", document='{"max_unacked":50,"weight":10}'),
         "record_change": _record(kind.CHANGE, 2, **_targets(0), rank=u16(3, 65_535)),
         "record_recurrence": _record(
@@ -242,6 +277,10 @@ def _sessions() -> dict[str, tuple[m.Message, list[bytes]]]:
             m.CreateTopicRequest(2, CLIENT, "flights", "timeline", 8, 3, 2, 1 << 20, 86_400_000, True),
             [],
         ),
+        "create_topic_request_settings": (
+            m.CreateTopicRequest(2, CLIENT, "flights", "priority", 1, 3, document='{"max_attempts":5}'),
+            [],
+        ),
         "delete_topic_request": (m.DeleteTopicRequest(3, "flights"), []),
         "update_topic_request": (
             m.UpdateTopicRequest(3, CLIENT, "flights", 2, '{"paused":true}', 12),
@@ -276,6 +315,24 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
         "change_ack": (_change(kind.ACK, **_targets()), []),
         "change_ack_patient": (_change(kind.ACK, **_targets(), patient=True), []),
         "change_nack": (_change(kind.NACK, **_targets(), amount_ms=u64(0, 5000)), []),
+        "change_insert_ends": (
+            _change(kind.INSERT, **_insert(), expires=u64(0, AT, 1), attempts_max=u16(5, 0, 65_535)),
+            [b"helloabc"],
+        ),
+        "change_nack_reasons": (
+            _change(
+                kind.NACK,
+                **_targets(),
+                amount_ms=u64(0, 0),
+                fate=u8(Fate.BACK_OFF, Fate.DEAD),
+                reason=u16(0, 1),
+                reasons=("é", ""),
+            ),
+            [],
+        ),
+        "change_release_delay": (_change(kind.RELEASE, **_targets(), amount_ms=u64(0, 5000)), []),
+        "change_discard": (_change(kind.DISCARD, **_places()), []),
+        "change_redrive": (_change(kind.REDRIVE, **_places(), due=u64(0, AT + 9)), []),
         "change_extend": (_change(kind.EXTEND, **_targets(), amount_ms=u64(30_000, 60_000)), []),
         "change_insert_job": (
             _change(kind.INSERT, **_insert(), job=JOB, job_until=AT + 60_000, keyed=Meta.KEY),
@@ -448,6 +505,27 @@ def _browsing() -> dict[str, tuple[m.Message, list[bytes]]]:
         "look_reply": (
             m.LookReply(9, m.Code.OK, leader="north", document='{"state":"waiting"}'),
             [b"\x02abhello"],
+        ),
+        "browse_request_dead": (m.BrowseRequest(9, "flights", 12, dead=True), []),
+        "browse_reply_dead": (
+            dataclasses.replace(
+                reply, expires=u64(0, AT), died_at=u64(AT, AT + 2), reason=u16(1, 0), reasons=("", "é")
+            ),
+            [b"\x02ab"],
+        ),
+        "push_expires": (
+            m.Push(
+                "flights",
+                CONSUMER,
+                2,
+                20,
+                5,
+                AT * 1000,
+                "north",
+                push_rows(1, uid=12, first=AT, sequence=40, due=AT, token=70, attempt=1, size=5),
+                expires=u64(AT + 1),
+            ),
+            [b"hello"],
         ),
         "push_keyed": (
             m.Push(

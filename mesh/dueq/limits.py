@@ -31,6 +31,13 @@ LEASE_MS_MAX: Final = 12 * 3600 * 1000
 """Longest lease that a consumer may ask for."""
 DELAY_MS_MAX: Final = 366 * 24 * 3600 * 1000
 """Longest delay of a nack."""
+RELEASE_DELAY_MS_MAX: Final = 24 * 3600 * 1000
+"""Longest delay of a message that is released."""
+RELEASE_AGE_MS_MAX: Final = 7 * 24 * 3600 * 1000
+"""A message that is released with a delay is not counted as tried until it has waited for so long since its first
+instant: nobody puts it off for ever."""
+DISCARD_ROWS_MAX: Final = 512
+"""Dead messages that one record discards because they have been dead for long enough."""
 
 RANK_MAX: Final = (1 << 16) - 1
 """Largest rank of a message; the smallest is 0, and comes first."""

@@ -121,6 +121,12 @@ def digest(request: Message, rows: int) -> int:
         data += b"keys" + bytes((request["on_duplicate"],)) + hashes
     if request.get("window"):
         data += b"window" + struct.pack(f"<{rows}I", *request["window"])
+    for name, code in {"expires": "Q", "attempts_max": "H", "fate": "B"}.items():
+        if column := request.get(name, []):
+            data += name.encode() + struct.pack(f"<{len(column)}{code}", *column)
+    if column := request.get("reason", []):
+        texts = "\0".join(request["reasons"]).encode()
+        data += b"reason" + struct.pack(f"<{len(column)}HI", *column, len(texts)) + texts
     for text in (request.get("name", ""), request.get("document", "")):
         if text:
             data += struct.pack("<I", len(text.encode())) + text.encode()

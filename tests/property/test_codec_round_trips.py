@@ -32,6 +32,7 @@ from dueq_codecs.records import (
 plain = runpy.run_path(str(Path(__file__).resolve().parents[2] / "codecs/vectors/samples.py"))["plain"]
 
 TARGETS = {"first": "u8", "target_sequence": "u8", "target_row": "u2", "token": "u8"}
+PLACES = {"first": "u8", "target_sequence": "u8", "target_row": "u2"}
 COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.BARRIER: {},
     RecordKind.INSERT: {"due": "u8", "size": "u4", "crc": "u4"},
@@ -58,10 +59,20 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
         "tick": "u8",
         "following": "u8",
     },
+    RecordKind.LAPSE: PLACES,
+    RecordKind.DISCARD: PLACES,
+    RecordKind.REDRIVE: {**PLACES, "due": "u8"},
 }
 BY_CLIENTS = sorted(
     set(RecordKind)
-    - {RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL, RecordKind.FIRE}
+    - {
+        RecordKind.BARRIER,
+        RecordKind.LEASE,
+        RecordKind.EXPIRE,
+        RecordKind.REVEAL,
+        RecordKind.FIRE,
+        RecordKind.LAPSE,
+    }
 )
 
 ids = st.binary(min_size=16, max_size=16)
@@ -95,7 +106,7 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     length = draw(rows)
     values = draw(columns(COLUMNS[kind], length))
     if kind not in WITH_PAYLOADS:
-        return values, b""
+        return values | draw(ends(kind, length)), b""
     values["size"] = draw(column("u4", length, largest=9))
     inline = int(values["size"].sum())
     if kind == RecordKind.FIRE:
@@ -116,7 +127,24 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     if length and draw(st.booleans()):
         values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
         values["group"] = draw(column("u2", length, largest=len(values["groups"]) - 1))
+    for name, dtype in (("expires", "u8"), ("attempts_max", "u2")):
+        if draw(st.booleans()):
+            values[name] = draw(column(dtype, length))
     return values, draw(st.binary(min_size=inline, max_size=inline))
+
+
+@st.composite
+def ends(draw: st.DrawFn, kind: RecordKind, length: int) -> dict[str, Any]:
+    """What a change says of delays, fates and reasons where it need not."""
+    values: dict[str, Any] = {}
+    if kind in (RecordKind.RELEASE, RecordKind.EXPIRE) and draw(st.booleans()):
+        values["amount_ms"] = draw(column("u8", length))
+    if kind == RecordKind.NACK and draw(st.booleans()):
+        values["fate"] = draw(column("u1", length))
+    if length and kind == RecordKind.NACK and draw(st.booleans()):
+        values["reasons"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
+        values["reason"] = draw(column("u2", length, largest=len(values["reasons"]) - 1))
+    return values
 
 
 @st.composite

@@ -126,7 +126,7 @@ def test_many_small_records_take_the_short_path(monkeypatch: pytest.MonkeyPatch)
         return outcomes
 
     monkeypatch.setattr(SmallRecords, "apply", counted)
-    for seed in range(12):
+    for seed in range(16):
         PairedWorld(seed, 10_000, DedupLimits(), 0.05).run(300)
     kinds = ("INSERT", "LEASE", "MOVE", "CANCEL", "ACK", "NACK", "EXTEND", "RELEASE", "EXPIRE")
     assert all(taken[kind] >= 5 for kind in kinds), taken

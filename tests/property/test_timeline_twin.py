@@ -26,7 +26,7 @@ from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
 from dueq_chaos.sim.twins import recurrences_differ
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Record, RecordKind, RequestRef
+from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Outcome, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import TopicSettings
 
 UID = 7
@@ -39,7 +39,7 @@ START = 1_700_000_000_000
 PASSES = ("p1", "p2", "p3")
 ACTS = ('{"do":"purge","filter":{"state":"waiting"}}',) * 3 + ('{"do":"stop"}', '{"do":"end"}')
 BY_LEADER = (
-    RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL, RecordKind.SETTINGS,
+    RecordKind.BARRIER, RecordKind.LEASE, RecordKind.EXPIRE, RecordKind.REVEAL, RecordKind.SETTINGS, RecordKind.LAPSE,
 )  # fmt: skip
 
 
@@ -50,6 +50,8 @@ class Disk:
         self.index: dict[tuple[int, int], Entries] = {}
         self.moved: dict[int, int] = {}
         self.leased: dict[int, Entries] = {}
+        self.dead: dict[int, Entries] = {}
+        self.remarks: dict[int, str] = {}
         self.tables: dict[bytes, dict[bytes, bytes]] = {}
         self.applied = self.low_water = 0
         self.summary = b""
@@ -62,10 +64,20 @@ class Disk:
                 del self.moved[key]
         for key in save.unlease.tolist():
             del self.leased[key]
+        for died_at, key in save.undie.tolist():
+            assert int(self.dead.pop(key)["died_at"][0]) == died_at
+        for key, text in save.remarks:
+            if text is None:
+                self.remarks.pop(key, None)
+            else:
+                self.remarks[key] = text
         for at, key in enumerate(keys_of(save.put).tolist()):
             row = save.put[at : at + 1].copy()
             if row["state"][0] == State.LEASED:
                 self.leased[key] = row
+                continue
+            if row["state"][0] == State.DEAD:
+                self.dead[key] = row
                 continue
             wait_at = int(row["wait_at"][0])
             self.index[wait_at, key] = row
@@ -86,13 +98,14 @@ class Disk:
         keys = [key for _, key in self.index]
         assert len(keys) == len(set(keys))
         assert not self.leased.keys() & set(keys)
+        assert not self.dead.keys() & (set(keys) | self.leased.keys())
         assert all((wait_at, key) in self.index for key, wait_at in self.moved.items())
 
     def read(self, asked: tuple[Any, Any, Any]) -> Entries:
         found = []
         for first, sequence, row in zip(*(column.tolist() for column in asked), strict=True):
             key = sequence << 16 | row
-            entry = self.index.get((self.moved.get(key, first), key))
+            entry = self.index.get((self.moved.get(key, first), key), self.dead.get(key))
             if entry is not None and entry["first"][0] == first:
                 found.append(entry)
         return joined(found[::-1]) if found else NO_ENTRIES
@@ -137,6 +150,7 @@ class World:
         self.written = False
         self.stamp = START
         self.level = self.rng.choice([1, LEVEL_OF_KINDS])
+        self.died = 0
         self.numbers = dict.fromkeys(CLIENTS, 0)
         self.requests: dict[tuple[bytes, int], int] = {}
         self.known: list[tuple[int, int]] = []  # (first, key)
@@ -157,7 +171,11 @@ class World:
         rng = self.rng
         self.stamp += rng.choice([0, 1, 20, 500, -300])
         often = self.strange * self.recurs
-        newer = [3, 1, 1, 3 * often, 9 * often, 2] if self.level >= LEVEL_OF_KINDS else [0] * 6
+        newer = (
+            [3, 1, 1, 3 * often, 9 * often, 2, 2 * self.strange, 2 * self.strange, 3 * self.strange]
+            if self.level >= LEVEL_OF_KINDS
+            else [0] * 9
+        )
         kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *newer])[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
             self.level = LEVEL_OF_KINDS
@@ -181,11 +199,18 @@ class World:
             if self.level >= LEVEL_OF_KINDS and rng.random() < 0.2:
                 record.groups = tuple(rng.sample(["", "a", "a.b", "c"], rng.randint(1, min(rows, 4))))
                 record.group = np.array([rng.randrange(len(record.groups)) for _ in range(rows)], np.uint16)
+            if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3 * self.strange:
+                record.expires = np.array([rng.choice([0, self.instant()]) for _ in range(rows)], np.uint64)
+                record.attempts_max = np.array([rng.choice([0, 1, 2]) for _ in range(rows)], np.uint16)
             for row in range(rows):
                 key = record.sequence << 16 | row
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
         elif kind == RecordKind.SETTINGS:
-            record.document = TopicSettings(rng.randrange(1, 9), horizon_ms=rng.randrange(9)).encode()
+            record.document = TopicSettings(
+                max(sequence + rng.choice([0, 0, -30]), 1),
+                max_attempts=rng.choice([0, 1, 1, 2]) if rng.random() < self.strange else 0,
+                expired=rng.choice(["dead", "finish"]),
+            ).encode()
         elif kind == RecordKind.PASS:
             record.name, record.document = rng.choice(PASSES), rng.choice(ACTS)
         elif kind == RecordKind.GROUP:
@@ -266,8 +291,17 @@ class World:
         for _ in range(rows):
             leased = [(e.first, k) for k, e in self.twin.live.items() if e.state == State.LEASED]
             waiting = [(e.first, k) for k, e in self.twin.live.items() if e.state == State.WAITING]
-            pool = [leased, waiting, self.known, self.known[-12:]]
-            first, key = rng.choice(rng.choices(pool, [4, 4, 1, 1])[0] or self.known or [(1, 1)])
+            dead = [(e.first, k) for k, e in self.twin.live.items() if e.state == State.DEAD]
+            over = [
+                (e.first, k)
+                for k, e in self.twin.live.items()
+                if e.state == State.WAITING and 0 < e.expires <= self.stamp
+            ]
+            if record.kind == RecordKind.LAPSE:
+                dead = over
+            pool = [leased, waiting, self.known, self.known[-12:], dead]
+            of_dead = 9 * (record.kind in (RecordKind.LAPSE, RecordKind.DISCARD, RecordKind.REDRIVE))
+            first, key = rng.choice(rng.choices(pool, [4, 4, 1, 1, of_dead])[0] or self.known or [(1, 1)])
             if rng.random() < 0.05 * self.strange:
                 first += rng.choice([1, -1, 1 << 48])
             if rng.random() < 0.03 * self.strange and record.kind != RecordKind.LEASE:
@@ -278,7 +312,13 @@ class World:
         record.first = np.array([first for first, _ in ids], np.uint64)
         record.target_sequence = np.array([key >> 16 for _, key in ids], np.uint64)
         record.target_row = np.array([key & 0xFFFF for _, key in ids], np.uint16)
-        if record.kind == RecordKind.REVEAL:
+        says_why = record.kind in (RecordKind.LAPSE, RecordKind.EXPIRE, RecordKind.NACK)
+        if says_why and self.level >= LEVEL_OF_KINDS and rng.random() < 0.4 * self.strange:
+            record.reasons = tuple(rng.sample(["", "late", "é"], rng.randint(1, min(rows, 3))))
+            record.reason = np.array([rng.randrange(len(record.reasons)) for _ in ids], np.uint16)
+        if record.kind == RecordKind.REDRIVE:
+            record.due = np.array([rng.choice([0, self.instant()]) for _ in ids], np.uint64)
+        if record.kind in (RecordKind.REVEAL, RecordKind.LAPSE, RecordKind.DISCARD, RecordKind.REDRIVE):
             return
         if record.kind == RecordKind.LEASE:
             record.consumers = tuple(CONSUMERS)
@@ -291,7 +331,16 @@ class World:
             record.due = np.array([f if back and f < 1 << 48 else self.instant() for f, _ in ids], np.uint64)
         if record.kind == RecordKind.CHANGE:
             record.rank = np.array([rng.choice([0, 1, 7, 65_535]) for _ in ids], np.uint16)
-        if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
+        optional = record.kind in (RecordKind.EXPIRE, RecordKind.RELEASE) and self.level >= LEVEL_OF_KINDS
+        if (
+            record.kind == RecordKind.NACK
+            and self.level >= LEVEL_OF_KINDS
+            and rng.random() < 0.3 * self.strange
+        ):
+            record.fate = np.array([rng.choice([0, 2]) for _ in ids], np.uint8)
+        if record.kind in (RecordKind.NACK, RecordKind.EXTEND) or (
+            optional and rng.random() < 0.4 * self.strange
+        ):
             record.amount_ms = np.array([rng.choice([0, 7, 5000]) for _ in ids], np.uint64)
 
     def request(self, record: Record) -> None:
@@ -377,6 +426,7 @@ class World:
         expected = self.twin.apply(record)
         self.told.append(expected)
         applied = self.timeline.apply(record)
+        self.died += applied.died
         self.compare(applied, expected)
         self.check_sooner(applied, expected)
 
@@ -445,10 +495,11 @@ class World:
         timeline, twin = self.timeline, self.twin
         waiting = twin.waiting()
         assert timeline.scheduled_count == len(waiting)
-        assert timeline.leased_count == len(twin.live) - len(waiting)
+        assert timeline.leased_count == len(twin.leased)
+        assert timeline.dead_count == len(twin.live) - len(waiting) - len(twin.leased)
         assert timeline.live_count == len(twin.live)
         leased = timeline.leased()
-        assert keys_of(leased).tolist() == sorted(twin.live.keys() - waiting.keys())
+        assert keys_of(leased).tolist() == sorted(twin.leased)
         window: Any = timeline.export()["window"]
         inside = sorted(
             (at, key)
@@ -466,13 +517,15 @@ class World:
         found: Any = self.timeline.export()
         entries = {row[3] << 16 | row[11]: row for row in found["entries"]}
         ended = set(found["tombstones"])
-        for (_, key), row in self.disk.index.items():
+        for key, row in [*((key, row) for (_, key), row in self.disk.index.items()), *self.disk.dead.items()]:
             if key not in entries and key not in ended:
                 entries[key] = canonical(row)[0]
         if self.written or self.saving is None or not self.saving.put.size:
             assert entries.keys() == self.twin.live.keys()
         for key, row in entries.items():
             assert row == self.twin.live[key].columns()
+        if self.written or self.saving is None:
+            assert {k: t for k, t in (self.disk.remarks | found["remarks"]).items() if t} == self.twin.remarks
         hours: dict[int, int] = {}
         for entry in self.twin.live.values():
             if entry.state == State.WAITING and not entry.flags & FLAG_FAR:
@@ -491,11 +544,12 @@ class World:
         for key, job in table.by_key.items():
             mine = [entry for entry in twin.live.values() if entry.job == job.number]
             waiting = sum(entry.state == State.WAITING for entry in mine)
-            assert (job.waiting, job.leased) == (waiting, len(mine) - waiting)
+            dead = sum(entry.state == State.DEAD for entry in mine)
+            assert (job.waiting, job.leased, job.dead) == (waiting, len(mine) - waiting - dead, dead)
             expected = twin.jobs[key]
             assert (job.number, job.state, job.until) == (expected.number, expected.state, expected.until)
             assert job.cleared_flag == expected.cleared
-            withdrawn = job.state in ENDED and waiting
+            withdrawn = job.state in ENDED and (waiting or dead)
             assert (job.number in table.hidden) == (job.state != JobState.COMMITTED and waiting > 0)
             assert (job in (table.to_withdraw,)) <= bool(withdrawn)
             assert not withdrawn or table.to_withdraw is not None
@@ -550,6 +604,29 @@ def test_every_message_that_ended_is_reported_as_finished_once(seed: int) -> Non
     world = World(seed, 5, DedupLimits())
     world.run(600, restarts=False)
     assert sorted(world.disk.finished) == sorted(world.twin.ended)
+
+
+def test_messages_die_are_redriven_and_discarded() -> None:
+    """The twins are compared on all of it: whoever changes the weights keeps it so."""
+    kinds: set[RecordKind] = set()
+    ended = died = remarked = 0
+    for seed in range(12):
+        world = World(seed, 5, DedupLimits())
+        world.run(600)
+        died += world.died
+        ended += sum(
+            outcome == Outcome.DONE
+            for record, told in zip(world.log, world.told, strict=True)
+            if record.kind in (RecordKind.DISCARD, RecordKind.REDRIVE)
+            for result in told.results
+            for outcome in result[6]
+            if not result[7]
+        )
+        remarked += len(world.disk.remarks)
+        kinds |= {record.kind for record, told in zip(world.log, world.told, strict=True) if told.gone}
+    assert RecordKind.LAPSE in kinds
+    assert min(died, ended) > 2
+    assert remarked
 
 
 @pytest.mark.parametrize("seed", range(4))

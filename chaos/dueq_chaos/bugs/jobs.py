@@ -30,7 +30,7 @@ JOBS: Final = (
         (
             change(
                 "core.state.job_table:JobTable._sort",
-                "done = not job.ended or not job.waiting",
+                "done = not job.ended or not job.to_withdraw",
                 "done = job.state > 1",
             ),
         ),

@@ -48,7 +48,7 @@ PRIORITY: Final = (
         "a retry that forgets its priority",
         (
             change(
-                "core.state.live:LiveMessages._settle",
+                "core.state.live:LiveMessages._given_back",
                 "    not_before = np.maximum(not_before, delay",
                 "    rows = widened(rows); rows['rank'] = 0; not_before = np.maximum(not_before, delay",
             ),

@@ -18,7 +18,7 @@ RULES: Final = (
         "A message that is given back unhandled keeps the attempt that it did not have.",
         "RabbitMQ quorum queues: a requeue counted as a delivery, so dead-letter limits are reached too soon",
         (
-            change(f"{_LIVE}._settle", '        rows["attempt"] -= rows["attempt"] > 0\n', "        pass\n"),
+            change(f"{_LIVE}._given_back", 'rows["attempt"] -= ~counts & (rows["attempt"] > 0)', "pass"),
             change(f"{_SMALL}._settle", "row[_ATTEMPT] -= row[_ATTEMPT] > 0", "pass"),
         ),
         seeds=24,
@@ -30,9 +30,9 @@ RULES: Final = (
         "SQS ApproximateReceiveCount: a poison message that is never found",
         (
             change(
-                f"{_LIVE}._settle",
-                "elif kind == RecordKind.RELEASE:",
-                "elif kind in (RecordKind.RELEASE, RecordKind.EXPIRE):",
+                f"{_LIVE}._given_back",
+                "if record.kind == RecordKind.RELEASE:",
+                "if record.kind in (RecordKind.RELEASE, RecordKind.EXPIRE):",
             ),
             change(
                 f"{_SMALL}._settle",
@@ -77,7 +77,7 @@ RULES: Final = (
         "Celery retry countdown: a backoff that is not one",
         (
             change(
-                f"{_LIVE}._settle",
+                f"{_LIVE}._given_back",
                 "not_before = np.maximum(not_before, delay",
                 "not_before = np.maximum(not_before, 0 * delay",
             ),

@@ -157,7 +157,7 @@ STATE: Final = (
         "BullMQ, Celery: a retried ETA task runs at once",
         (
             change(
-                f"{_LIVE}._settle", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'
+                f"{_LIVE}._given_back", '    not_before = rows["due"]\n', '    not_before = rows["due"] * 0\n'
             ),
             change(f"{_SMALL}._settle", "not_before = row[_DUE]", "not_before = 0"),
         ),

@@ -27,6 +27,7 @@ from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
     LEVEL_OF_KINDS,
     WITH_PAYLOADS,
+    Fate,
     JobAction,
     JobState,
     Outcome,
@@ -142,6 +143,7 @@ class Naive:
         group_settings: what is set for groups, by name.
         settings: the topic's, as the newest document that came.
         passes: by name.
+        remarks: why messages were given back last, by key.
         recurrences: what is known of recurrences.
     """
 
@@ -162,6 +164,7 @@ class Naive:
         self.stamp = self.age = self.applied = 0
         self.settings = ""
         self.passes: dict[str, NaivePass] = {}
+        self.remarks: dict[int, str] = {}
 
     # ---------------------------------------------------------------- records
 
@@ -333,7 +336,7 @@ class Naive:
         document, known = json.loads(record.document), self.passes.get(record.name)
         if document["do"] == "purge":
             if known is None:
-                waiting = len(self.live) - len(self.leased)
+                waiting = len(self.waiting())
                 self.passes[record.name] = NaivePass(record.sequence, waiting)
         elif known is None:
             return Outcome.NOT_FOUND
@@ -392,6 +395,10 @@ class Naive:
             if same and entry is not None and entry.state == State.WAITING:
                 return self._reveal(record, key, entry, told)
             return Outcome.STALE
+        if kind == RecordKind.LAPSE:
+            return self._lapse(record, at, key, entry if same else None, told)
+        if kind in (RecordKind.DISCARD, RecordKind.REDRIVE):
+            return self._end_death(record, at, key, entry if same else None, told)
         if kind in (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE):
             return self._withdraw(record, at, key, entry if same else None, told)
         return self._settle(record, at, key, entry if same else None, told)
@@ -410,6 +417,8 @@ class Naive:
             int(record.crc[at]), *place, flags, number, rank=int(record.rank[at]) if len(record.rank) else 0,
             group=self.groups.get(record.groups[int(record.group[at])], 0) if len(record.group) else 0,
             recurrence=int(record.recurrence[at]) if len(record.recurrence) else 0,
+            expires=int(record.expires[at]) if len(record.expires) else 0,
+            attempts_max=int(record.attempts_max[at]) if len(record.attempts_max) else 0,
         )  # fmt: skip
         self._wait(key, due, told)
         return Outcome.DONE
@@ -467,6 +476,8 @@ class Naive:
             return Outcome.NOT_FOUND
         if record.kind == RecordKind.RECURRENCE and entry.attempt != (entry.state == State.LEASED):
             return Outcome.NOT_FOUND  # it was delivered once
+        if entry.state == State.DEAD:
+            return Outcome.DEAD
         if entry.state == State.LEASED:
             token = int(record.token[at])
             if not token or entry.token != token:
@@ -500,12 +511,69 @@ class Naive:
         if kind == RecordKind.ACK:
             self._finish(key)
             return Outcome.DONE
-        not_before = entry.due
-        if kind == RecordKind.NACK:
-            not_before = max(entry.due, record.stamp + min(int(record.amount_ms[at]), DELAY_MS_MAX))
+        amount = int(record.amount_ms[at]) if len(record.amount_ms) else None
+        counts = kind != RecordKind.RELEASE
         if kind == RecordKind.RELEASE:
-            entry.attempt = max(entry.attempt - 1, 0)
+            counts = bool(amount) and entry.first + limits.RELEASE_AGE_MS_MAX < record.stamp
+            entry.attempt = entry.attempt if counts else max(entry.attempt - 1, 0)
+        self._remark(record, at, key, entry)
+        if record.version >= LEVEL_OF_KINDS:
+            most = entry.attempts_max or self._setting("max_attempts", 0)
+            last = counts and 0 < most <= entry.attempt
+            if last or (len(record.fate) and record.fate[at] == Fate.DEAD):
+                self._bury(key, entry)
+                return Outcome.DONE
+        not_before = entry.due
+        if amount is not None:
+            longest = limits.RELEASE_DELAY_MS_MAX if kind == RecordKind.RELEASE else DELAY_MS_MAX
+            not_before = max(entry.due, record.stamp + min(amount, longest))
         self._wait(key, not_before, told)
+        return Outcome.DONE
+
+    # ---------------------------------------------------------------- the dead
+
+    def _setting(self, name: str, usual: Any) -> Any:
+        return json.loads(self.settings).get(name, usual) if self.settings else usual
+
+    def _remark(self, record: Record, at: int, key: int, entry: NaiveEntry) -> None:
+        text = record.reasons[int(record.reason[at])] if len(record.reason) else ""
+        if text:
+            entry.remark = record.sequence << 16 | at
+            self.remarks[key] = text
+
+    def _bury(self, key: int, entry: NaiveEntry) -> None:
+        if self.state_of(entry) in ENDED:
+            self._finish(key)
+            return
+        entry.state, entry.died_at = State.DEAD, self.stamp
+        entry.token, entry.lease_ms, entry.consumer = 0, 0, bytes(16)
+        self.leased.discard(key)
+
+    def _lapse(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+        if entry is None or entry.state != State.WAITING:
+            return Outcome.STALE
+        if not 0 < entry.expires <= record.stamp:
+            told.refused.append(key)
+            return Outcome.STALE
+        told.gone.append(key)
+        if self._setting("expired", "finish") == "dead":
+            self._remark(record, at, key, entry)
+            self._bury(key, entry)
+        else:
+            self._finish(key)
+        return Outcome.DONE
+
+    def _end_death(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+        if entry is None or entry.state != State.DEAD:
+            return Outcome.NOT_FOUND
+        if record.kind == RecordKind.DISCARD:
+            self._finish(key)
+            return Outcome.DONE
+        entry.due = max(int(record.due[at]), record.stamp)
+        entry.version, entry.attempt, entry.died_at = record.sequence, 0, 0
+        if entry.expires <= entry.due:
+            entry.expires = 0
+        self._wait(key, entry.due, told)
         return Outcome.DONE
 
     def _wait(self, key: int, not_before: int | None, told: Told) -> None:
@@ -528,6 +596,7 @@ class Naive:
 
     def _finish(self, key: int) -> None:
         del self.live[key]
+        self.remarks.pop(key, None)
         self.leased.discard(key)
         self.ended.append(key)
 

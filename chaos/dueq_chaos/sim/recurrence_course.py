@@ -50,7 +50,7 @@ class Course:
             return
         self._before = {name: (each.number, each.next) for name, each in naive.recurrences.by_name.items()}
         self._live = set(naive.live)
-        self._unfinished = {entry.recurrence for entry in naive.live.values()}
+        self._unfinished = {entry.recurrence for entry in naive.live.values() if entry.state != State.DEAD}
 
     def after(self, record: Record, naive: Naive) -> Deeds:
         """Judge what the record has done."""

@@ -55,7 +55,8 @@ def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Tol
             if wrong:
                 return f"after record {record.sequence}, a {record.kind.name}: {what}: {wrong}"
     counts = timeline.scheduled_count, timeline.leased_count, timeline.jobs.given
-    expected_counts = len(naive.live) - len(naive.leased), len(naive.leased), naive.given
+    waits_for = sum(entry.state == waits for entry in live.values())
+    expected_counts = waits_for, len(naive.leased), naive.given
     if counts != expected_counts:
         return _text(record, "(waiting, leased, jobs)", counts, expected_counts)
     return ""
@@ -112,7 +113,8 @@ def _exported(naive: Naive) -> dict[str, Any]:
             far += 1
     return {
         "applied": naive.applied, "stamp": naive.stamp, "age": naive.age,
-        "scheduled": len(naive.live) - len(naive.leased), "leased": len(naive.leased),
+        "scheduled": len(naive.waiting()), "leased": len(naive.leased),
+        "dead": len(naive.live) - len(naive.waiting()) - len(naive.leased),
         "entries": sorted(entry.columns() for entry in naive.live.values()),
         "hours": sorted(hours.items()), "far": far, "jobs_given": naive.given,
         "settings": naive.settings, "passes": _passes(naive),
@@ -136,13 +138,13 @@ def _passes(naive: Naive) -> list[tuple[str, dict[str, Any]]]:
 def _jobs_differ(timeline: Timeline, naive: Naive) -> str:
     counts: dict[int, list[int]] = {}
     for entry in naive.live.values():
-        counts.setdefault(entry.job, [0, 0])[entry.state == State.LEASED] += 1
+        counts.setdefault(entry.job, [0, 0, 0])[entry.state - 1] += 1
     expected = {
-        key: (job.number, job.state, job.until, job.cleared, *counts.get(job.number, (0, 0)))
+        key: (job.number, job.state, job.until, job.cleared, *counts.get(job.number, (0, 0, 0)))
         for key, job in naive.jobs.items()
     }
     found = {
-        key: (job.number, job.state, job.until, job.cleared_flag, job.waiting, job.leased)
+        key: (job.number, job.state, job.until, job.cleared_flag, job.waiting, job.leased, job.dead)
         for key, job in timeline.jobs.by_key.items()
     }
     if found == expected:
@@ -152,7 +154,7 @@ def _jobs_differ(timeline: Timeline, naive: Naive) -> str:
 
 def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
     """Compare what is known of recurrences; returns what differs, "" when nothing does."""
-    unfinished = Counter(entry.recurrence for entry in naive.live.values())
+    unfinished = Counter(entry.recurrence for entry in naive.live.values() if entry.state != State.DEAD)
     expected = {
         name: (
             known.number, known.terms, known.payload, known.anchor, known.paused, known.next, known.last,

@@ -446,8 +446,109 @@ class BrowseReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(48))
         return o == 0
 
+    # BrowseReply
+    def Expires(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # BrowseReply
+    def ExpiresAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # BrowseReply
+    def ExpiresLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def ExpiresIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(50))
+        return o == 0
+
+    # BrowseReply
+    def DiedAt(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(52))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # BrowseReply
+    def DiedAtAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(52))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # BrowseReply
+    def DiedAtLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(52))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def DiedAtIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(52))
+        return o == 0
+
+    # BrowseReply
+    def Reason(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(54))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # BrowseReply
+    def ReasonAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(54))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # BrowseReply
+    def ReasonLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(54))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def ReasonIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(54))
+        return o == 0
+
+    # BrowseReply
+    def Reasons(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # BrowseReply
+    def ReasonsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def ReasonsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
+        return o == 0
+
 def BrowseReplyStart(builder):
-    builder.StartObject(23)
+    builder.StartObject(27)
 
 def Start(builder):
     BrowseReplyStart(builder)
@@ -668,6 +769,54 @@ def BrowseReplyStartVersionVector(builder, numElems):
 def StartVersionVector(builder, numElems):
     return BrowseReplyStartVersionVector(builder, numElems)
 
+def BrowseReplyAddExpires(builder, expires):
+    builder.PrependUOffsetTRelativeSlot(23, flatbuffers.number_types.UOffsetTFlags.py_type(expires), 0)
+
+def AddExpires(builder, expires):
+    BrowseReplyAddExpires(builder, expires)
+
+def BrowseReplyStartExpiresVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartExpiresVector(builder, numElems):
+    return BrowseReplyStartExpiresVector(builder, numElems)
+
+def BrowseReplyAddDiedAt(builder, diedAt):
+    builder.PrependUOffsetTRelativeSlot(24, flatbuffers.number_types.UOffsetTFlags.py_type(diedAt), 0)
+
+def AddDiedAt(builder, diedAt):
+    BrowseReplyAddDiedAt(builder, diedAt)
+
+def BrowseReplyStartDiedAtVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartDiedAtVector(builder, numElems):
+    return BrowseReplyStartDiedAtVector(builder, numElems)
+
+def BrowseReplyAddReason(builder, reason):
+    builder.PrependUOffsetTRelativeSlot(25, flatbuffers.number_types.UOffsetTFlags.py_type(reason), 0)
+
+def AddReason(builder, reason):
+    BrowseReplyAddReason(builder, reason)
+
+def BrowseReplyStartReasonVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartReasonVector(builder, numElems):
+    return BrowseReplyStartReasonVector(builder, numElems)
+
+def BrowseReplyAddReasons(builder, reasons):
+    builder.PrependUOffsetTRelativeSlot(26, flatbuffers.number_types.UOffsetTFlags.py_type(reasons), 0)
+
+def AddReasons(builder, reasons):
+    BrowseReplyAddReasons(builder, reasons)
+
+def BrowseReplyStartReasonsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartReasonsVector(builder, numElems):
+    return BrowseReplyStartReasonsVector(builder, numElems)
+
 def BrowseReplyEnd(builder):
     return builder.EndObject()
 
@@ -707,6 +856,10 @@ class BrowseReplyT(object):
         bodySize = None,
         rank = None,
         version = None,
+        expires = None,
+        diedAt = None,
+        reason = None,
+        reasons = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -731,6 +884,10 @@ class BrowseReplyT(object):
         self.bodySize = bodySize  # type: Optional[List[int]]
         self.rank = rank  # type: Optional[List[int]]
         self.version = version  # type: Optional[List[int]]
+        self.expires = expires  # type: Optional[List[int]]
+        self.diedAt = diedAt  # type: Optional[List[int]]
+        self.reason = reason  # type: Optional[List[int]]
+        self.reasons = reasons  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -854,6 +1011,31 @@ class BrowseReplyT(object):
                     self.version.append(browseReply.Version(i))
             else:
                 self.version = browseReply.VersionAsNumpy()
+        if not browseReply.ExpiresIsNone():
+            if np is None:
+                self.expires = []
+                for i in range(browseReply.ExpiresLength()):
+                    self.expires.append(browseReply.Expires(i))
+            else:
+                self.expires = browseReply.ExpiresAsNumpy()
+        if not browseReply.DiedAtIsNone():
+            if np is None:
+                self.diedAt = []
+                for i in range(browseReply.DiedAtLength()):
+                    self.diedAt.append(browseReply.DiedAt(i))
+            else:
+                self.diedAt = browseReply.DiedAtAsNumpy()
+        if not browseReply.ReasonIsNone():
+            if np is None:
+                self.reason = []
+                for i in range(browseReply.ReasonLength()):
+                    self.reason.append(browseReply.Reason(i))
+            else:
+                self.reason = browseReply.ReasonAsNumpy()
+        if not browseReply.ReasonsIsNone():
+            self.reasons = []
+            for i in range(browseReply.ReasonsLength()):
+                self.reasons.append(browseReply.Reasons(i))
 
     # BrowseReplyT
     def Pack(self, builder):
@@ -965,6 +1147,38 @@ class BrowseReplyT(object):
                 for i in reversed(range(len(self.version))):
                     builder.PrependUint64(self.version[i])
                 version = builder.EndVector()
+        if self.expires is not None:
+            if np is not None and type(self.expires) is np.ndarray:
+                expires = builder.CreateNumpyVector(self.expires)
+            else:
+                BrowseReplyStartExpiresVector(builder, len(self.expires))
+                for i in reversed(range(len(self.expires))):
+                    builder.PrependUint64(self.expires[i])
+                expires = builder.EndVector()
+        if self.diedAt is not None:
+            if np is not None and type(self.diedAt) is np.ndarray:
+                diedAt = builder.CreateNumpyVector(self.diedAt)
+            else:
+                BrowseReplyStartDiedAtVector(builder, len(self.diedAt))
+                for i in reversed(range(len(self.diedAt))):
+                    builder.PrependUint64(self.diedAt[i])
+                diedAt = builder.EndVector()
+        if self.reason is not None:
+            if np is not None and type(self.reason) is np.ndarray:
+                reason = builder.CreateNumpyVector(self.reason)
+            else:
+                BrowseReplyStartReasonVector(builder, len(self.reason))
+                for i in reversed(range(len(self.reason))):
+                    builder.PrependUint16(self.reason[i])
+                reason = builder.EndVector()
+        if self.reasons is not None:
+            reasonslist = []
+            for i in range(len(self.reasons)):
+                reasonslist.append(builder.CreateString(self.reasons[i]))
+            BrowseReplyStartReasonsVector(builder, len(self.reasons))
+            for i in reversed(range(len(self.reasons))):
+                builder.PrependUOffsetTRelative(reasonslist[i])
+            reasons = builder.EndVector()
         BrowseReplyStart(builder)
         BrowseReplyAddRequestId(builder, self.requestId)
         BrowseReplyAddCode(builder, self.code)
@@ -1004,5 +1218,13 @@ class BrowseReplyT(object):
             BrowseReplyAddRank(builder, rank)
         if self.version is not None:
             BrowseReplyAddVersion(builder, version)
+        if self.expires is not None:
+            BrowseReplyAddExpires(builder, expires)
+        if self.diedAt is not None:
+            BrowseReplyAddDiedAt(builder, diedAt)
+        if self.reason is not None:
+            BrowseReplyAddReason(builder, reason)
+        if self.reasons is not None:
+            BrowseReplyAddReasons(builder, reasons)
         browseReply = BrowseReplyEnd(builder)
         return browseReply

@@ -116,8 +116,15 @@ class BrowseRequest(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # BrowseRequest
+    def Dead(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def BrowseRequestStart(builder):
-    builder.StartObject(13)
+    builder.StartObject(14)
 
 def Start(builder):
     BrowseRequestStart(builder)
@@ -200,6 +207,12 @@ def BrowseRequestAddClose(builder, close):
 def AddClose(builder, close):
     BrowseRequestAddClose(builder, close)
 
+def BrowseRequestAddDead(builder, dead):
+    builder.PrependBoolSlot(13, dead, 0)
+
+def AddDead(builder, dead):
+    BrowseRequestAddDead(builder, dead)
+
 def BrowseRequestEnd(builder):
     return builder.EndObject()
 
@@ -225,6 +238,7 @@ class BrowseRequestT(object):
         upload = 0,
         chunk = 0,
         close = False,
+        dead = False,
     ):
         self.requestId = requestId  # type: int
         self.topic = topic  # type: Optional[str]
@@ -239,6 +253,7 @@ class BrowseRequestT(object):
         self.upload = upload  # type: int
         self.chunk = chunk  # type: int
         self.close = close  # type: bool
+        self.dead = dead  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -274,6 +289,7 @@ class BrowseRequestT(object):
         self.upload = browseRequest.Upload()
         self.chunk = browseRequest.Chunk()
         self.close = browseRequest.Close()
+        self.dead = browseRequest.Dead()
 
     # BrowseRequestT
     def Pack(self, builder):
@@ -294,5 +310,6 @@ class BrowseRequestT(object):
         BrowseRequestAddUpload(builder, self.upload)
         BrowseRequestAddChunk(builder, self.chunk)
         BrowseRequestAddClose(builder, self.close)
+        BrowseRequestAddDead(builder, self.dead)
         browseRequest = BrowseRequestEnd(builder)
         return browseRequest

@@ -583,8 +583,136 @@ class ChangeRequest(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
         return o == 0
 
+    # ChangeRequest
+    def Expires(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeRequest
+    def ExpiresAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeRequest
+    def ExpiresLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def ExpiresIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(68))
+        return o == 0
+
+    # ChangeRequest
+    def AttemptsMax(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # ChangeRequest
+    def AttemptsMaxAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # ChangeRequest
+    def AttemptsMaxLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def AttemptsMaxIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(70))
+        return o == 0
+
+    # ChangeRequest
+    def Fate(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # ChangeRequest
+    def FateAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # ChangeRequest
+    def FateLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def FateIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(72))
+        return o == 0
+
+    # ChangeRequest
+    def Reason(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # ChangeRequest
+    def ReasonAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # ChangeRequest
+    def ReasonLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def ReasonIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(74))
+        return o == 0
+
+    # ChangeRequest
+    def Reasons(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(76))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # ChangeRequest
+    def ReasonsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(76))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def ReasonsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(76))
+        return o == 0
+
 def ChangeRequestStart(builder):
-    builder.StartObject(32)
+    builder.StartObject(37)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -883,6 +1011,66 @@ def ChangeRequestStartWindowVector(builder, numElems):
 def StartWindowVector(builder, numElems):
     return ChangeRequestStartWindowVector(builder, numElems)
 
+def ChangeRequestAddExpires(builder, expires):
+    builder.PrependUOffsetTRelativeSlot(32, flatbuffers.number_types.UOffsetTFlags.py_type(expires), 0)
+
+def AddExpires(builder, expires):
+    ChangeRequestAddExpires(builder, expires)
+
+def ChangeRequestStartExpiresVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartExpiresVector(builder, numElems):
+    return ChangeRequestStartExpiresVector(builder, numElems)
+
+def ChangeRequestAddAttemptsMax(builder, attemptsMax):
+    builder.PrependUOffsetTRelativeSlot(33, flatbuffers.number_types.UOffsetTFlags.py_type(attemptsMax), 0)
+
+def AddAttemptsMax(builder, attemptsMax):
+    ChangeRequestAddAttemptsMax(builder, attemptsMax)
+
+def ChangeRequestStartAttemptsMaxVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartAttemptsMaxVector(builder, numElems):
+    return ChangeRequestStartAttemptsMaxVector(builder, numElems)
+
+def ChangeRequestAddFate(builder, fate):
+    builder.PrependUOffsetTRelativeSlot(34, flatbuffers.number_types.UOffsetTFlags.py_type(fate), 0)
+
+def AddFate(builder, fate):
+    ChangeRequestAddFate(builder, fate)
+
+def ChangeRequestStartFateVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartFateVector(builder, numElems):
+    return ChangeRequestStartFateVector(builder, numElems)
+
+def ChangeRequestAddReason(builder, reason):
+    builder.PrependUOffsetTRelativeSlot(35, flatbuffers.number_types.UOffsetTFlags.py_type(reason), 0)
+
+def AddReason(builder, reason):
+    ChangeRequestAddReason(builder, reason)
+
+def ChangeRequestStartReasonVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartReasonVector(builder, numElems):
+    return ChangeRequestStartReasonVector(builder, numElems)
+
+def ChangeRequestAddReasons(builder, reasons):
+    builder.PrependUOffsetTRelativeSlot(36, flatbuffers.number_types.UOffsetTFlags.py_type(reasons), 0)
+
+def AddReasons(builder, reasons):
+    ChangeRequestAddReasons(builder, reasons)
+
+def ChangeRequestStartReasonsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartReasonsVector(builder, numElems):
+    return ChangeRequestStartReasonsVector(builder, numElems)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -931,6 +1119,11 @@ class ChangeRequestT(object):
         onDuplicate = 0,
         retry = False,
         window = None,
+        expires = None,
+        attemptsMax = None,
+        fate = None,
+        reason = None,
+        reasons = None,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -964,6 +1157,11 @@ class ChangeRequestT(object):
         self.onDuplicate = onDuplicate  # type: int
         self.retry = retry  # type: bool
         self.window = window  # type: Optional[List[int]]
+        self.expires = expires  # type: Optional[List[int]]
+        self.attemptsMax = attemptsMax  # type: Optional[List[int]]
+        self.fate = fate  # type: Optional[List[int]]
+        self.reason = reason  # type: Optional[List[int]]
+        self.reasons = reasons  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1117,6 +1315,38 @@ class ChangeRequestT(object):
                     self.window.append(changeRequest.Window(i))
             else:
                 self.window = changeRequest.WindowAsNumpy()
+        if not changeRequest.ExpiresIsNone():
+            if np is None:
+                self.expires = []
+                for i in range(changeRequest.ExpiresLength()):
+                    self.expires.append(changeRequest.Expires(i))
+            else:
+                self.expires = changeRequest.ExpiresAsNumpy()
+        if not changeRequest.AttemptsMaxIsNone():
+            if np is None:
+                self.attemptsMax = []
+                for i in range(changeRequest.AttemptsMaxLength()):
+                    self.attemptsMax.append(changeRequest.AttemptsMax(i))
+            else:
+                self.attemptsMax = changeRequest.AttemptsMaxAsNumpy()
+        if not changeRequest.FateIsNone():
+            if np is None:
+                self.fate = []
+                for i in range(changeRequest.FateLength()):
+                    self.fate.append(changeRequest.Fate(i))
+            else:
+                self.fate = changeRequest.FateAsNumpy()
+        if not changeRequest.ReasonIsNone():
+            if np is None:
+                self.reason = []
+                for i in range(changeRequest.ReasonLength()):
+                    self.reason.append(changeRequest.Reason(i))
+            else:
+                self.reason = changeRequest.ReasonAsNumpy()
+        if not changeRequest.ReasonsIsNone():
+            self.reasons = []
+            for i in range(changeRequest.ReasonsLength()):
+                self.reasons.append(changeRequest.Reasons(i))
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1262,6 +1492,46 @@ class ChangeRequestT(object):
                 for i in reversed(range(len(self.window))):
                     builder.PrependUint32(self.window[i])
                 window = builder.EndVector()
+        if self.expires is not None:
+            if np is not None and type(self.expires) is np.ndarray:
+                expires = builder.CreateNumpyVector(self.expires)
+            else:
+                ChangeRequestStartExpiresVector(builder, len(self.expires))
+                for i in reversed(range(len(self.expires))):
+                    builder.PrependUint64(self.expires[i])
+                expires = builder.EndVector()
+        if self.attemptsMax is not None:
+            if np is not None and type(self.attemptsMax) is np.ndarray:
+                attemptsMax = builder.CreateNumpyVector(self.attemptsMax)
+            else:
+                ChangeRequestStartAttemptsMaxVector(builder, len(self.attemptsMax))
+                for i in reversed(range(len(self.attemptsMax))):
+                    builder.PrependUint16(self.attemptsMax[i])
+                attemptsMax = builder.EndVector()
+        if self.fate is not None:
+            if np is not None and type(self.fate) is np.ndarray:
+                fate = builder.CreateNumpyVector(self.fate)
+            else:
+                ChangeRequestStartFateVector(builder, len(self.fate))
+                for i in reversed(range(len(self.fate))):
+                    builder.PrependUint8(self.fate[i])
+                fate = builder.EndVector()
+        if self.reason is not None:
+            if np is not None and type(self.reason) is np.ndarray:
+                reason = builder.CreateNumpyVector(self.reason)
+            else:
+                ChangeRequestStartReasonVector(builder, len(self.reason))
+                for i in reversed(range(len(self.reason))):
+                    builder.PrependUint16(self.reason[i])
+                reason = builder.EndVector()
+        if self.reasons is not None:
+            reasonslist = []
+            for i in range(len(self.reasons)):
+                reasonslist.append(builder.CreateString(self.reasons[i]))
+            ChangeRequestStartReasonsVector(builder, len(self.reasons))
+            for i in reversed(range(len(self.reasons))):
+                builder.PrependUOffsetTRelative(reasonslist[i])
+            reasons = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -1315,5 +1585,15 @@ class ChangeRequestT(object):
         ChangeRequestAddRetry(builder, self.retry)
         if self.window is not None:
             ChangeRequestAddWindow(builder, window)
+        if self.expires is not None:
+            ChangeRequestAddExpires(builder, expires)
+        if self.attemptsMax is not None:
+            ChangeRequestAddAttemptsMax(builder, attemptsMax)
+        if self.fate is not None:
+            ChangeRequestAddFate(builder, fate)
+        if self.reason is not None:
+            ChangeRequestAddReason(builder, reason)
+        if self.reasons is not None:
+            ChangeRequestAddReasons(builder, reasons)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -233,8 +233,35 @@ class Push(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
         return o == 0
 
+    # Push
+    def Expires(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Push
+    def ExpiresAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Push
+    def ExpiresLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def ExpiresIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        return o == 0
+
 def PushStart(builder):
-    builder.StartObject(14)
+    builder.StartObject(15)
 
 def Start(builder):
     PushStart(builder)
@@ -359,6 +386,18 @@ def PushStartGroupsVector(builder, numElems):
 def StartGroupsVector(builder, numElems):
     return PushStartGroupsVector(builder, numElems)
 
+def PushAddExpires(builder, expires):
+    builder.PrependUOffsetTRelativeSlot(14, flatbuffers.number_types.UOffsetTFlags.py_type(expires), 0)
+
+def AddExpires(builder, expires):
+    PushAddExpires(builder, expires)
+
+def PushStartExpiresVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartExpiresVector(builder, numElems):
+    return PushStartExpiresVector(builder, numElems)
+
 def PushEnd(builder):
     return builder.EndObject()
 
@@ -390,6 +429,7 @@ class PushT(object):
         version = None,
         group = None,
         groups = None,
+        expires = None,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -405,6 +445,7 @@ class PushT(object):
         self.version = version  # type: Optional[List[int]]
         self.group = group  # type: Optional[List[int]]
         self.groups = groups  # type: Optional[List[Optional[str]]]
+        self.expires = expires  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -475,6 +516,13 @@ class PushT(object):
             self.groups = []
             for i in range(push.GroupsLength()):
                 self.groups.append(push.Groups(i))
+        if not push.ExpiresIsNone():
+            if np is None:
+                self.expires = []
+                for i in range(push.ExpiresLength()):
+                    self.expires.append(push.Expires(i))
+            else:
+                self.expires = push.ExpiresAsNumpy()
 
     # PushT
     def Pack(self, builder):
@@ -527,6 +575,14 @@ class PushT(object):
             for i in reversed(range(len(self.groups))):
                 builder.PrependUOffsetTRelative(groupslist[i])
             groups = builder.EndVector()
+        if self.expires is not None:
+            if np is not None and type(self.expires) is np.ndarray:
+                expires = builder.CreateNumpyVector(self.expires)
+            else:
+                PushStartExpiresVector(builder, len(self.expires))
+                for i in reversed(range(len(self.expires))):
+                    builder.PrependUint64(self.expires[i])
+                expires = builder.EndVector()
         PushStart(builder)
         if self.topic is not None:
             PushAddTopic(builder, topic)
@@ -550,5 +606,7 @@ class PushT(object):
             PushAddGroup(builder, group)
         if self.groups is not None:
             PushAddGroups(builder, groups)
+        if self.expires is not None:
+            PushAddExpires(builder, expires)
         push = PushEnd(builder)
         return push

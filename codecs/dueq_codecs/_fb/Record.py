@@ -811,8 +811,136 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
         return o == 0
 
+    # Record
+    def Expires(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(82))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def ExpiresAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(82))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def ExpiresLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(82))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def ExpiresIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(82))
+        return o == 0
+
+    # Record
+    def AttemptsMax(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Record
+    def AttemptsMaxAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Record
+    def AttemptsMaxLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def AttemptsMaxIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        return o == 0
+
+    # Record
+    def Fate(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # Record
+    def FateAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # Record
+    def FateLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def FateIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        return o == 0
+
+    # Record
+    def Reason(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Record
+    def ReasonAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Record
+    def ReasonLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def ReasonIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        return o == 0
+
+    # Record
+    def Reasons(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(90))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # Record
+    def ReasonsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(90))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def ReasonsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(90))
+        return o == 0
+
 def RecordStart(builder):
-    builder.StartObject(39)
+    builder.StartObject(44)
 
 def Start(builder):
     RecordStart(builder)
@@ -1207,6 +1335,66 @@ def RecordStartWindowVector(builder, numElems):
 def StartWindowVector(builder, numElems):
     return RecordStartWindowVector(builder, numElems)
 
+def RecordAddExpires(builder, expires):
+    builder.PrependUOffsetTRelativeSlot(39, flatbuffers.number_types.UOffsetTFlags.py_type(expires), 0)
+
+def AddExpires(builder, expires):
+    RecordAddExpires(builder, expires)
+
+def RecordStartExpiresVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartExpiresVector(builder, numElems):
+    return RecordStartExpiresVector(builder, numElems)
+
+def RecordAddAttemptsMax(builder, attemptsMax):
+    builder.PrependUOffsetTRelativeSlot(40, flatbuffers.number_types.UOffsetTFlags.py_type(attemptsMax), 0)
+
+def AddAttemptsMax(builder, attemptsMax):
+    RecordAddAttemptsMax(builder, attemptsMax)
+
+def RecordStartAttemptsMaxVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartAttemptsMaxVector(builder, numElems):
+    return RecordStartAttemptsMaxVector(builder, numElems)
+
+def RecordAddFate(builder, fate):
+    builder.PrependUOffsetTRelativeSlot(41, flatbuffers.number_types.UOffsetTFlags.py_type(fate), 0)
+
+def AddFate(builder, fate):
+    RecordAddFate(builder, fate)
+
+def RecordStartFateVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartFateVector(builder, numElems):
+    return RecordStartFateVector(builder, numElems)
+
+def RecordAddReason(builder, reason):
+    builder.PrependUOffsetTRelativeSlot(42, flatbuffers.number_types.UOffsetTFlags.py_type(reason), 0)
+
+def AddReason(builder, reason):
+    RecordAddReason(builder, reason)
+
+def RecordStartReasonVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartReasonVector(builder, numElems):
+    return RecordStartReasonVector(builder, numElems)
+
+def RecordAddReasons(builder, reasons):
+    builder.PrependUOffsetTRelativeSlot(43, flatbuffers.number_types.UOffsetTFlags.py_type(reasons), 0)
+
+def AddReasons(builder, reasons):
+    RecordAddReasons(builder, reasons)
+
+def RecordStartReasonsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartReasonsVector(builder, numElems):
+    return RecordStartReasonsVector(builder, numElems)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -1262,6 +1450,11 @@ class RecordT(object):
         onDuplicate = 0,
         retry = False,
         window = None,
+        expires = None,
+        attemptsMax = None,
+        fate = None,
+        reason = None,
+        reasons = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1302,6 +1495,11 @@ class RecordT(object):
         self.onDuplicate = onDuplicate  # type: int
         self.retry = retry  # type: bool
         self.window = window  # type: Optional[List[int]]
+        self.expires = expires  # type: Optional[List[int]]
+        self.attemptsMax = attemptsMax  # type: Optional[List[int]]
+        self.fate = fate  # type: Optional[List[int]]
+        self.reason = reason  # type: Optional[List[int]]
+        self.reasons = reasons  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1516,6 +1714,38 @@ class RecordT(object):
                     self.window.append(record.Window(i))
             else:
                 self.window = record.WindowAsNumpy()
+        if not record.ExpiresIsNone():
+            if np is None:
+                self.expires = []
+                for i in range(record.ExpiresLength()):
+                    self.expires.append(record.Expires(i))
+            else:
+                self.expires = record.ExpiresAsNumpy()
+        if not record.AttemptsMaxIsNone():
+            if np is None:
+                self.attemptsMax = []
+                for i in range(record.AttemptsMaxLength()):
+                    self.attemptsMax.append(record.AttemptsMax(i))
+            else:
+                self.attemptsMax = record.AttemptsMaxAsNumpy()
+        if not record.FateIsNone():
+            if np is None:
+                self.fate = []
+                for i in range(record.FateLength()):
+                    self.fate.append(record.Fate(i))
+            else:
+                self.fate = record.FateAsNumpy()
+        if not record.ReasonIsNone():
+            if np is None:
+                self.reason = []
+                for i in range(record.ReasonLength()):
+                    self.reason.append(record.Reason(i))
+            else:
+                self.reason = record.ReasonAsNumpy()
+        if not record.ReasonsIsNone():
+            self.reasons = []
+            for i in range(record.ReasonsLength()):
+                self.reasons.append(record.Reasons(i))
 
     # RecordT
     def Pack(self, builder):
@@ -1731,6 +1961,46 @@ class RecordT(object):
                 for i in reversed(range(len(self.window))):
                     builder.PrependUint32(self.window[i])
                 window = builder.EndVector()
+        if self.expires is not None:
+            if np is not None and type(self.expires) is np.ndarray:
+                expires = builder.CreateNumpyVector(self.expires)
+            else:
+                RecordStartExpiresVector(builder, len(self.expires))
+                for i in reversed(range(len(self.expires))):
+                    builder.PrependUint64(self.expires[i])
+                expires = builder.EndVector()
+        if self.attemptsMax is not None:
+            if np is not None and type(self.attemptsMax) is np.ndarray:
+                attemptsMax = builder.CreateNumpyVector(self.attemptsMax)
+            else:
+                RecordStartAttemptsMaxVector(builder, len(self.attemptsMax))
+                for i in reversed(range(len(self.attemptsMax))):
+                    builder.PrependUint16(self.attemptsMax[i])
+                attemptsMax = builder.EndVector()
+        if self.fate is not None:
+            if np is not None and type(self.fate) is np.ndarray:
+                fate = builder.CreateNumpyVector(self.fate)
+            else:
+                RecordStartFateVector(builder, len(self.fate))
+                for i in reversed(range(len(self.fate))):
+                    builder.PrependUint8(self.fate[i])
+                fate = builder.EndVector()
+        if self.reason is not None:
+            if np is not None and type(self.reason) is np.ndarray:
+                reason = builder.CreateNumpyVector(self.reason)
+            else:
+                RecordStartReasonVector(builder, len(self.reason))
+                for i in reversed(range(len(self.reason))):
+                    builder.PrependUint16(self.reason[i])
+                reason = builder.EndVector()
+        if self.reasons is not None:
+            reasonslist = []
+            for i in range(len(self.reasons)):
+                reasonslist.append(builder.CreateString(self.reasons[i]))
+            RecordStartReasonsVector(builder, len(self.reasons))
+            for i in reversed(range(len(self.reasons))):
+                builder.PrependUOffsetTRelative(reasonslist[i])
+            reasons = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -1799,5 +2069,15 @@ class RecordT(object):
         RecordAddRetry(builder, self.retry)
         if self.window is not None:
             RecordAddWindow(builder, window)
+        if self.expires is not None:
+            RecordAddExpires(builder, expires)
+        if self.attemptsMax is not None:
+            RecordAddAttemptsMax(builder, attemptsMax)
+        if self.fate is not None:
+            RecordAddFate(builder, fate)
+        if self.reason is not None:
+            RecordAddReason(builder, reason)
+        if self.reasons is not None:
+            RecordAddReasons(builder, reasons)
         record = RecordEnd(builder)
         return record

@@ -114,9 +114,15 @@ def test_columns_of_an_operation(row: Row) -> None:
         values: dict[str, Any] = {name: types.get(name, SAMPLES["u64"])(1) for name in columns}
         if "group" in values:
             values |= {"group": np.zeros(1, np.uint16), "groups": ("a",)}
+        if "reason" in values:
+            values |= {"reason": np.zeros(1, np.uint16), "reasons": ("a",)}
         return fault_of_request(messages.ChangeRequest(1, kind, "t", 1, bytes(16), 1, 0, **values, **job))  # type: ignore[arg-type]
 
-    optional = {"upload", "rank", "group", "window"} if kind == kind.INSERT else set()
+    optional = {
+        kind.INSERT: {"upload", "rank", "group", "window", "expires", "attempts_max"},
+        kind.NACK: {"fate", "reason"},
+        kind.RELEASE: {"amount_ms"},
+    }.get(kind, set())
     assert fault(*said) is None
     assert fault(*[name for name in said if name not in optional]) is None
     for name in set(REQUEST_COLUMNS) - set(said) - {"token"}:

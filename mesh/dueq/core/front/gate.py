@@ -50,6 +50,8 @@ class Operation(StrEnum):
     """Commit, abort or cancel a job."""
     RECUR = "recur"
     """Create, change, pause, resume, trigger or delete a recurrence."""
+    DEAD_LETTERS = "dead letters"
+    """Let dead messages wait again, or discard them."""
     CONSUME = "consume"
     """Attach, beat, say goodbye; acknowledge, give back or keep what was delivered."""
     BROWSE = "browse"
@@ -97,6 +99,8 @@ _CHANGES = {
     RecordKind.SETTINGS: Operation.UPDATE_TOPIC,
     RecordKind.PASS: Operation.PURGE,
     RecordKind.RECURRENCE: Operation.RECUR,
+    RecordKind.DISCARD: Operation.DEAD_LETTERS,
+    RecordKind.REDRIVE: Operation.DEAD_LETTERS,
 }
 
 

@@ -39,6 +39,8 @@ CHANGES = frozenset(
         RecordKind.GROUP,
         RecordKind.PASS,
         RecordKind.RECURRENCE,
+        RecordKind.DISCARD,
+        RecordKind.REDRIVE,
     }
 )
 """The kinds of record that a client may ask for."""

@@ -26,6 +26,8 @@ class State(IntEnum):
     """Done, cancelled or never was: a tombstone in memory, never on disk."""
     WAITING = 1
     LEASED = 2
+    DEAD = 3
+    """It is not tried again, and stays until it is redriven or discarded."""
 
 
 FLAG_UPLOAD: Final = 1

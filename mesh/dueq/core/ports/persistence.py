@@ -77,13 +77,17 @@ class SaveCheckpoint:
     low_water: int
     """No waiting message is below this instant (ms)."""
     put: Entries = field(default_factory=lambda: NO_ENTRIES)
-    """Entries as they are now; state says waiting or leased."""
+    """Entries as they are now; state says waiting, leased or dead."""
     put_of: npt.NDArray[np.uint8] | None = None
     """The class of each, as keys of the index begin (a row of bytes each); None: the index has no classes."""
     unwait: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 3), np.uint64))
     """(wait_at, key, first) of rows that are on disk as waiting and must go (moved, leased or finished)."""
     unwait_of: npt.NDArray[np.uint8] | None = None
     """The class of each."""
+    undie: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 2), np.uint64))
+    """(died_at, key) of rows that are on disk as dead and must go (redriven or discarded)."""
+    remarks: list[tuple[int, str | None]] = field(default_factory=list)
+    """The last reasons of messages, by key; None deletes one."""
     unlease: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     """Keys of rows that are on disk as leased and must go."""
     finished: Entries = field(default_factory=lambda: NO_ENTRIES)
@@ -171,7 +175,7 @@ StoreWrite = (
 
 @dataclass(slots=True)
 class ReadEntries:
-    """Find waiting entries by their whole ids (three columns of one length)."""
+    """Find waiting or dead entries by their whole ids (three columns of one length)."""
 
     token: int
     uid: int
@@ -202,6 +206,8 @@ class ScanIndex:
     """Numbers of jobs whose entries are left out."""
     of: bytes = b""
     """The class to read, as keys of the index begin; empty: the index has no classes."""
+    dead: bool = False
+    """Read dead entries instead, in order of their deaths: positions are (died_at, key)."""
 
 
 @dataclass(slots=True)

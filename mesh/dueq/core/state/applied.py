@@ -43,10 +43,12 @@ class Applied:
     leased: Entries = field(default_factory=lambda: NO_ENTRIES)
     """LEASE: entries that were granted (token = this record). EXTEND: entries whose lease was extended."""
     refused: U64 = field(default_factory=lambda: NO_U64)
-    """LEASE: keys that could not be granted (cancelled or moved meanwhile)."""
+    """LEASE: keys that could not be granted (cancelled or moved meanwhile). LAPSE: keys of what has not expired."""
     ended: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Entries whose lease ended by this record, as they were before (token and consumer included)."""
     settings: TopicSettings | None = None
     """SETTINGS: those in force from now on; None: they were already, or newer ones."""
+    died: int = 0
+    """Messages that are dead from now on."""
     job: Job | None = None
     """JOB: the job as it is now."""

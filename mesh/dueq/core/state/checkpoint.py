@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from dueq.core.ports.entry import State, keys_of
 from dueq.core.ports.persistence import SaveCheckpoint
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.order import Order
-from dueq.core.state.table import OnDisk, Table
+from dueq.core.state.table import OnDisk, Table, places_of
 from dueq.core.state.window import Window
 from dueq_codecs.records import U8, U64
+
+_ON_DISK: Final = np.array([OnDisk.NOTHING, OnDisk.WAITING, OnDisk.LEASED, OnDisk.DEAD], np.uint8)
+"""What a checkpoint makes of each state."""
 
 
 def write_rows(save: SaveCheckpoint, table: Table, order: Order) -> Slots:
@@ -27,6 +32,10 @@ def write_rows(save: SaveCheckpoint, table: Table, order: Order) -> Slots:
     save.put = rows if alive.all() else rows.take(np.flatnonzero(alive))
     old_wait_at = table.disk_wait_at[slots]
     stays = (state == State.WAITING) & (rows["wait_at"] == old_wait_at)
+    undie = np.flatnonzero(
+        (disk == OnDisk.DEAD) & ~((state == State.DEAD) & (places_of(rows) == old_wait_at))
+    )
+    save.undie = np.column_stack((old_wait_at[undie], keys[undie]))
     classes = order.classes(rows)
     if classes is not None:
         old_class = table.disk_class[slots]
@@ -34,9 +43,7 @@ def write_rows(save: SaveCheckpoint, table: Table, order: Order) -> Slots:
     unwait = np.flatnonzero((disk == OnDisk.WAITING) & ~stays)
     save.unwait = np.column_stack((old_wait_at[unwait], keys[unwait], rows["first"][unwait]))
     save.unlease = keys[(disk == OnDisk.LEASED) & (state != State.LEASED)]
-    table.disk[slots] = np.where(
-        alive, np.where(state == State.LEASED, OnDisk.LEASED, OnDisk.WAITING), OnDisk.NOTHING
-    )
+    table.disk[slots] = _ON_DISK[state]
     if classes is not None:
         save.put_of = _as_bytes(classes[alive], order.class_bytes)
         save.unwait_of = _as_bytes(old_class[unwait], order.class_bytes)

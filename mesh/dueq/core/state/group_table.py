@@ -38,7 +38,7 @@ class Group:
     Attributes:
         name: "acme.reports".
         number: in this partition; 0 is that of messages without a group.
-        messages: how many it has, leased ones included.
+        messages: how many it has, leased and dead ones included.
         settings: what is set for it; None: nothing.
         saved: the disk has it.
     """
@@ -154,8 +154,8 @@ class GroupTable:
 
     # ------------------------------------------------------------ messages
 
-    def count(self, rows: Entries, waiting: int, leased: int) -> None:
-        """Count messages that begin (1) or stop (-1) to wait or to be leased."""
+    def count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
+        """Count messages that begin (1) or stop (-1) to wait, to be leased or to be dead."""
         if not is_wide(rows) or not self.by_number:
             return
         column = rows["group"]
@@ -165,7 +165,7 @@ class GroupTable:
             if not number:
                 continue
             group = self.by_number[number]
-            group.messages += (waiting + leased) * count
+            group.messages += (waiting + leased + dead) * count
             invariant(group.messages >= 0, "a group has fewer messages than none", group=group.name)
             self._changed[number] = None
             if not group.messages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, WIDE, Entries, State, block_starts, meta_flags
+from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, FULL, WIDE, Entries, State, block_starts, meta_flags
 from dueq.limits import BLOCK_BYTES
 from dueq_codecs.records import NO_U32, U32, Record
 from dueq_codecs.rules import first_instants
@@ -22,7 +22,8 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entr
     """
     count = record.rows
     wide = len(record.rank) or len(record.group) or len(record.recurrence)
-    rows = np.zeros(count, WIDE if wide else ENTRY)
+    full = len(record.expires) or len(record.attempts_max)
+    rows = np.zeros(count, FULL if full else WIDE if wide else ENTRY)
     rows["wait_at"] = rows["first"] = first_instants(record.due, record.stamp, record.job_until)
     rows["due"] = record.due
     rows["sequence"] = record.sequence
@@ -38,6 +39,10 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entr
         rows["group"] = groups[record.group]
     if len(record.recurrence):
         rows["recurrence"] = record.recurrence
+    if len(record.expires):
+        rows["expires"] = record.expires
+    if len(record.attempts_max):
+        rows["attempts_max"] = record.attempts_max
     _place(record, rows)
     if record.keyed:
         rows["flags"] |= meta_flags(record.keyed)

@@ -11,6 +11,9 @@ from dueq_codecs.records import JobState
 _ROW: Final = struct.Struct("<BBBIQQQQQ")
 """version, state, cleared, number, until, stamp, look at, waiting, leased."""
 _ROW_VERSION: Final = 1
+_WITH_DEAD: Final = struct.Struct("<BBBIQQQQQQ")
+"""The same, and how many are dead."""
+_WITH_DEAD_VERSION: Final = 2
 
 _ENDED: Final = frozenset((JobState.ABORTED, JobState.CANCELLED))
 
@@ -25,23 +28,23 @@ class Job:
         until: the instant (Unix ms) by which it must be committed; 0: it was never hidden.
         stamp: of the last record about it, Unix ms.
         look_at_ms: age of the partition at which to look whether the job may be forgotten.
-        waiting, leased: messages of it that are left.
+        waiting, leased, dead: messages of it that are left.
         saved: it has a row on disk.
     """
 
     __slots__ = (
-        "cleared_flag", "key", "leased", "look_at_ms", "number", "saved", "stamp", "state", "until", "waiting",
+        "cleared_flag", "dead", "key", "leased", "look_at_ms", "number", "saved", "stamp", "state", "until", "waiting",
     )  # fmt: skip
 
     def __init__(self, key: bytes, number: int, state: JobState, until: int) -> None:
         self.key, self.number, self.state, self.until = key, number, state, until
-        self.stamp = self.look_at_ms = self.waiting = self.leased = 0
+        self.stamp = self.look_at_ms = self.waiting = self.leased = self.dead = 0
         self.cleared_flag = self.saved = False
 
     @property
     def messages(self) -> int:
         """Messages that are left."""
-        return self.waiting + self.leased
+        return self.waiting + self.leased + self.dead
 
     @property
     def ended(self) -> bool:
@@ -53,14 +56,22 @@ class Job:
         """Whether the decision is worked off: everything is revealed, or withdrawn."""
         if self.state == JobState.COMMITTED:
             return self.cleared_flag or not self.until or not self.waiting
-        return self.ended and not self.waiting
+        return self.ended and not self.to_withdraw
+
+    @property
+    def to_withdraw(self) -> int:
+        """Messages that are to go when it is aborted or cancelled."""
+        return self.waiting + self.dead
 
     def pack(self) -> bytes:
         """Return the job's row."""
-        return _ROW.pack(
-            _ROW_VERSION, self.state, self.cleared_flag, self.number, self.until, self.stamp, self.look_at_ms,
-            self.waiting, self.leased,
+        values = (
+            self.state, self.cleared_flag, self.number, self.until, self.stamp, self.look_at_ms, self.waiting,
+            self.leased,
         )  # fmt: skip
+        if self.dead:
+            return _WITH_DEAD.pack(_WITH_DEAD_VERSION, *values, self.dead)
+        return _ROW.pack(_ROW_VERSION, *values)
 
     @classmethod
     def unpack(cls, key: bytes, value: bytes) -> Job:
@@ -69,10 +80,12 @@ class Job:
         Raises:
             UnknownVersion: a newer build wrote it.
         """
-        if value[0] != _ROW_VERSION:
-            raise UnknownVersion(f"a job's row of version {value[0]}; this build knows {_ROW_VERSION}")
-        _, state, cleared, number, until, stamp, look_at_ms, waiting, leased = _ROW.unpack(value)
+        if value[0] not in (_ROW_VERSION, _WITH_DEAD_VERSION):
+            raise UnknownVersion(f"a job's row of version {value[0]}; this build knows {_WITH_DEAD_VERSION}")
+        _, state, cleared, number, until, stamp, look_at_ms, waiting, leased = _ROW.unpack_from(value)
         job = cls(key, number, JobState(state), until)
         job.stamp, job.look_at_ms, job.waiting, job.leased = stamp, look_at_ms, waiting, leased
+        if value[0] == _WITH_DEAD_VERSION:
+            job.dead = _WITH_DEAD.unpack(value)[-1]
         job.cleared_flag, job.saved = bool(cleared), True
         return job

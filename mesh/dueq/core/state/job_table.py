@@ -177,8 +177,8 @@ class JobTable:
 
     # ------------------------------------------------------------ messages
 
-    def count(self, rows: Entries, waiting: int, leased: int) -> None:
-        """Count messages that begin (1) or stop (-1) to wait or to be leased."""
+    def count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
+        """Count messages that begin (1) or stop (-1) to wait, to be leased or to be dead."""
         if not self._by_number:
             return
         column = rows["job"]
@@ -190,12 +190,14 @@ class JobTable:
             job = self._by_number[number]
             job.waiting += waiting * count
             job.leased += leased * count
+            job.dead += dead * count
             invariant(
-                job.waiting >= 0 and job.leased >= 0,
+                min(job.waiting, job.leased, job.dead) >= 0,
                 "a job has fewer messages than none",
                 job=job.key.hex(),
                 waiting=job.waiting,
                 leased=job.leased,
+                dead=job.dead,
             )
             self._changed[job.key] = None
             if job.ended:
@@ -236,7 +238,7 @@ class JobTable:
             done = job.cleared_flag or not job.until
         else:
             self.closed[job.number] = job
-            done = not job.ended or not job.waiting
+            done = not job.ended or not job.to_withdraw
         self._unfinished.pop(job.number, None)
         if not done:
             self._unfinished[job.number] = job
@@ -268,7 +270,7 @@ class JobTable:
 
     @property
     def to_withdraw(self) -> Job | None:
-        """The oldest aborted or cancelled job of which messages wait; None when there is none."""
+        """The oldest aborted or cancelled job of which messages wait or are dead; None when there is none."""
         return next((job for job in self._unfinished.values() if job.ended), None)
 
     # ------------------------------------------------------------ checkpoints

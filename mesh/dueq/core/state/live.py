@@ -9,8 +9,12 @@
     LEASED   ACK                 finished
     LEASED   NACK                WAITING at max(due, stamp + delay)
     LEASED   EXTEND              LEASED with another length
-    LEASED   RELEASE             WAITING at max(due, stamp), attempt - 1
-    LEASED   EXPIRE              WAITING at max(due, stamp)
+    LEASED   RELEASE             WAITING at max(due, stamp + delay), attempt - 1
+    LEASED   EXPIRE              WAITING at max(due, stamp + delay)
+    LEASED   NACK, EXPIRE        DEAD instead, if that was its last attempt or the row says so
+    WAITING  LAPSE               finished or DEAD, as the topic says, if its `expires` is over
+    DEAD     DISCARD             finished
+    DEAD     REDRIVE             WAITING at max(due, stamp), as if it had never been tried
     WAITING  REVEAL              WAITING at max(due, stamp), if it was hidden until its job, now committed, was decided
 
 What is of a job that is open waits until the job's `until` at the earliest and is not leased. What is of a job that
@@ -27,17 +31,29 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import Entries, State, joined, keys_of, narrowed, widened
+from dueq.core.ports.entry import FULL, Entries, State, is_full, joined, keys_of, narrowed, widened
 from dueq.core.state.applied import Applied
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.insertion import inserted_entries
+from dueq.core.state.remarks import Remarks
 from dueq.core.state.residency import keys_named
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.table import OnDisk, Table
 from dueq.core.state.window import Window
 from dueq.errors import UnknownVersion
-from dueq.limits import DELAY_MS_MAX
-from dueq_codecs.records import LEVEL_OF_KINDS, NO_U32, U8, U32, U64, JobState, Outcome, Record, RecordKind
+from dueq.limits import DELAY_MS_MAX, RELEASE_AGE_MS_MAX, RELEASE_DELAY_MS_MAX
+from dueq_codecs.records import (
+    LEVEL_OF_KINDS,
+    NO_U32,
+    U8,
+    U32,
+    U64,
+    Fate,
+    JobState,
+    Outcome,
+    Record,
+    RecordKind,
+)
 
 Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.intp]
@@ -54,11 +70,14 @@ class LiveMessages:
     Attributes:
         scheduled: messages that wait, on disk and in memory.
         leased: messages with a consumer; all of them are in memory.
+        dead: messages that are not tried again, on disk and in memory.
+        settings: the topic's, as they are in force.
+        remarks: why messages were given back, where the disk may not know it yet.
         finished: messages that ended since the last checkpoint, in batches.
         finished_count: how many they are.
     """
 
-    def __init__(self, table: Table, window: Window, tables: SideTables, scheduled: int) -> None:
+    def __init__(self, table: Table, window: Window, tables: SideTables, scheduled: int, dead: int) -> None:
         self.table = table
         self.window = window
         self.forecast = tables.forecast
@@ -67,6 +86,9 @@ class LiveMessages:
         self._counting = tables.counting
         self.scheduled = scheduled
         self.leased = 0
+        self.dead = dead
+        self.remarks = Remarks()
+        self.settings = tables.settings
         self.finished: list[Entries] = []
         self.finished_count = 0
         self._change_of: dict[RecordKind, Callable[[Record, Index, Slots, Entries, Applied], U8]] = {
@@ -80,6 +102,9 @@ class LiveMessages:
             RecordKind.RELEASE: self._settle,
             RecordKind.EXPIRE: self._settle,
             RecordKind.REVEAL: self._reveal,
+            RecordKind.LAPSE: self._lapse,
+            RecordKind.DISCARD: self._discard,
+            RecordKind.REDRIVE: self._redrive,
         }
 
     # ------------------------------------------------------------ records
@@ -215,6 +240,7 @@ class LiveMessages:
         revoked = leased & (token != 0) & (rows["token"] == token)
         outcomes = np.full(len(at), Outcome.NOT_FOUND, np.uint8)
         outcomes[leased] = Outcome.LEASED
+        outcomes[same & (state == State.DEAD)] = Outcome.DEAD
         if waiting.any():
             stopped = _pick(rows, waiting)
             self._stop_waiting(stopped)
@@ -263,16 +289,97 @@ class LiveMessages:
         if kind == RecordKind.ACK:
             self._finish(slots, rows)
             return outcomes
-        rows = self.table.take(slots)
-        not_before = rows["due"]
-        if kind == RecordKind.NACK:
-            # Never before due, even if this leader's clock is behind that of the one who pushed it.
-            delay = np.minimum(record.amount_ms[at], DELAY_MS_MAX)
-            not_before = np.maximum(not_before, delay + np.uint64(max(record.stamp, 0)))
-        elif kind == RecordKind.RELEASE:
-            rows["attempt"] -= rows["attempt"] > 0
-        self._wait(record, slots, rows, not_before, applied)
+        self._given_back(record, at, slots, self.table.take(slots), applied)
         return outcomes
+
+    def _given_back(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> None:
+        """Let messages wait again that their consumers do not have any more, or be dead."""
+        counts = np.ones(len(rows), np.bool_)
+        if record.kind == RecordKind.RELEASE:
+            counts[:] = False
+            if len(record.amount_ms):
+                old = rows["first"] + np.uint64(RELEASE_AGE_MS_MAX) < np.uint64(max(record.stamp, 0))
+                counts = (record.amount_ms[at] > 0) & old
+            rows["attempt"] -= ~counts & (rows["attempt"] > 0)
+        rows = self._remarked(record, at, rows)
+        dies = self._dying(record, at, rows, counts)
+        if dies.any():
+            self._bury(record, slots[dies], _pick(rows, dies), applied)
+            at, slots, rows = at[~dies], slots[~dies], _pick(rows, ~dies)
+            if not len(at):
+                return
+        not_before = rows["due"]
+        if len(record.amount_ms):
+            # Never before due, even if this leader's clock is behind that of the one who pushed it.
+            longest = RELEASE_DELAY_MS_MAX if record.kind == RecordKind.RELEASE else DELAY_MS_MAX
+            delay = np.minimum(record.amount_ms[at], longest)
+            not_before = np.maximum(not_before, delay + np.uint64(max(record.stamp, 0)))
+        self._wait(record, slots, rows, not_before, applied)
+
+    def _remarked(self, record: Record, at: Index, rows: Entries) -> Entries:
+        """Note why messages are given back; returns the rows, which name the record's row then."""
+        if not len(record.reason) or not any(record.reasons):
+            return rows
+        rows = widened(rows, FULL.itemsize)
+        for row, key in enumerate(keys_of(rows).tolist()):
+            text = record.reasons[record.reason[at[row]]]
+            if text:
+                rows["remark"][row] = record.sequence << 16 | int(at[row])
+                self.remarks.note(key, text)
+        return rows
+
+    def _dying(self, record: Record, at: Index, rows: Entries, counts: Mask) -> Mask:
+        """Return which messages are not tried again: it was their last attempt, or the record says so."""
+        if record.version < LEVEL_OF_KINDS:
+            return np.zeros(len(rows), np.bool_)
+        most = np.full(len(rows), self.settings.current.max_attempts, np.uint64)
+        if is_full(rows):
+            most = np.where(rows["attempts_max"] > 0, rows["attempts_max"], most)
+        dies: Mask = counts & (most > 0) & (rows["attempt"] >= most)
+        if len(record.fate):
+            dies |= record.fate[at] == Fate.DEAD
+        return dies
+
+    def _lapse(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
+        """Finish or bury what waits and is not to be delivered any more."""
+        outcomes = np.full(len(at), Outcome.STALE, np.uint8)
+        waiting = (rows["state"] == State.WAITING) & (rows["first"] == record.first[at])
+        over = np.zeros(len(at), np.bool_)
+        if is_full(rows):
+            over = waiting & (rows["expires"] > 0) & (rows["expires"] <= np.uint64(max(record.stamp, 0)))
+        applied.refused = np.concatenate((applied.refused, keys_named(record)[at[waiting & ~over]]))
+        if not over.any():
+            return outcomes
+        outcomes[over] = Outcome.DONE
+        at, slots, rows = at[over], slots[over], _pick(rows, over)
+        self._stop_waiting(rows)
+        if self.settings.current.expired == "dead":
+            self._bury(record, slots, self._remarked(record, at, rows), applied)
+        else:
+            self._finish(slots, rows)
+        return outcomes
+
+    def _discard(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
+        """Let dead messages go."""
+        dead = (rows["state"] == State.DEAD) & (rows["first"] == record.first[at])
+        rows = _pick(rows, dead)
+        self._count_dead(rows, -1)
+        self._finish(slots[dead], rows)
+        return np.where(dead, Outcome.DONE, Outcome.NOT_FOUND).astype(np.uint8)
+
+    def _redrive(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
+        """Let dead messages wait again, as if they had never been tried."""
+        dead = (rows["state"] == State.DEAD) & (rows["first"] == record.first[at])
+        if dead.any():
+            rows, slots = _pick(rows, dead), slots[dead]
+            self._count_dead(rows, -1)
+            rows["due"] = np.maximum(record.due[at[dead]], np.uint64(max(record.stamp, 0)))
+            rows["version"] = record.sequence
+            rows["expires"] *= rows["expires"] > rows["due"]  # else it would end where it begins
+            for name in ("died_at", "attempt"):
+                rows[name] = 0
+            self._wait(record, slots, rows, rows["due"], applied)
+        return np.where(dead, Outcome.DONE, Outcome.NOT_FOUND).astype(np.uint8)
 
     def _reveal(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
         """Let what was hidden until its job was decided wait for its own instant."""
@@ -321,6 +428,29 @@ class LiveMessages:
         self._count(rows, 1, 0)
         applied.waiting = _joined(applied.waiting, self.window.begin(rows))
 
+    def _bury(self, record: Record, slots: Slots, rows: Entries, applied: Applied) -> None:
+        """Let messages be dead that neither wait nor are leased; what is of a job that has ended goes instead."""
+        ended = self.jobs.ended(rows)
+        if ended is not None:
+            self._finish(slots[ended], _pick(rows, ended))
+            slots, rows = slots[~ended], _pick(rows, ~ended)
+        if not len(rows):
+            return
+        rows = widened(rows, FULL.itemsize)
+        rows["state"] = State.DEAD
+        rows["died_at"] = max(record.stamp, 0)
+        for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
+            rows[name] = 0
+        self.table.put(slots, rows)
+        self.table.mark(slots)
+        self._count_dead(rows, 1)
+        applied.died += len(rows)
+
+    def _count_dead(self, rows: Entries, sign: int) -> None:
+        """Count messages that are dead (1), or are no longer (-1)."""
+        self.dead += sign * len(rows)
+        self._count(rows, 0, 0, sign)
+
     def _stop_waiting(self, rows: Entries) -> None:
         self.forecast.end(rows)
         self.window.leave(rows)
@@ -332,10 +462,10 @@ class LiveMessages:
         self._count(rows, 0, -1)
         applied.ended = _joined(applied.ended, rows)
 
-    def _count(self, rows: Entries, waiting: int, leased: int) -> None:
-        """Tell the side tables of messages that begin (1) or stop (-1) to wait, or to be leased."""
+    def _count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
+        """Tell the side tables of messages that begin (1) or stop (-1) to wait, to be leased, or to be dead."""
         for count in self._counting:
-            count(rows, waiting, leased)
+            count(rows, waiting, leased, dead)
 
     def _finish(self, slots: Slots, rows: Entries) -> None:
         """Let messages go: those that the disk has become tombstones, the others are forgotten at once."""
@@ -355,6 +485,7 @@ class LiveMessages:
     def note_finished(self, rows: Entries) -> None:
         """Note messages that have ended: their payloads are garbage."""
         if len(rows):
+            self.remarks.forget(rows)
             self.finished.append(narrowed(rows))
             self.finished_count += len(rows)
 

@@ -185,8 +185,8 @@ class RecurrenceTable:
 
     # ------------------------------------------------------------ messages
 
-    def count(self, rows: Entries, waiting: int, leased: int) -> None:
-        """Count messages that begin (1) or stop (-1) to wait or to be leased."""
+    def count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
+        """Count messages that begin (1) or stop (-1) to wait or to be leased; dead ones are finished."""
         if not self.by_number or not is_wide(rows):
             return
         column = rows["recurrence"]

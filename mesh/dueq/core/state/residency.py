@@ -12,7 +12,7 @@ What belongs to a job that is not committed is no part of the window (see `windo
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,9 +39,12 @@ NAMES_WAITING: Final = frozenset(
         RecordKind.CHANGE,
         RecordKind.REVEAL,
         RecordKind.RECURRENCE,
+        RecordKind.LAPSE,
+        RecordKind.DISCARD,
+        RecordKind.REDRIVE,
     )
 )
-"""Kinds that concern waiting messages, which may be on disk only. The other kinds concern leases, and those
+"""Kinds that concern waiting or dead messages, which may be on disk only. The other kinds concern leases, and those
 are in memory: a key that is not there then is not leased, whatever the disk has."""
 
 
@@ -57,6 +60,15 @@ class ScanWanted(NamedTuple):
     """The class to read, as keys of the index begin; empty: there is only one."""
 
 
+class Counted(Protocol):
+    """The messages' counts."""
+
+    @property
+    def dead(self) -> int:
+        """Dead messages; any of them may be on the disk only."""
+        ...
+
+
 class Residency:
     """Brings rows of one partition into memory and lets them go again.
 
@@ -64,8 +76,11 @@ class Residency:
         hot_rows_max: how many waiting messages to keep in memory.
     """
 
-    def __init__(self, table: Table, window: Window, order: Order, jobs: JobTable, hot_rows_max: int) -> None:
+    def __init__(
+        self, table: Table, window: Window, order: Order, jobs: JobTable, live: Counted, hot_rows_max: int
+    ) -> None:
         self.table = table
+        self._live = live
         self.window = window
         self._order = order
         self._asked: tuple[int, Position] = (0, (0, 0))  # class and position of the scan under way
@@ -132,7 +147,8 @@ class Residency:
     def _ask(self, ids: ColdIds, hold: Hold) -> ColdIds | None:
         """Give every key that is not in memory a placeholder; return what is not being read yet.
 
-        Nothing has to be read while the window is endless: what is not in memory then does not exist.
+        Nothing has to be read while the window is endless and nobody is dead: what is not in memory then does not
+        exist.
         """
         endless = self.window.endless
         table, slots = self.table, hold.slots
@@ -146,7 +162,7 @@ class Residency:
                 continue
             slot = table.slot_of.get(key)
             slots[at] = table.add_placeholder(key >> 16, key & 0xFFFF) if slot is None else slot
-            if endless:
+            if endless and not (self._live.dead and len(ids.first)):
                 continue
             first = int(ids.first[at])
             if first <= DUE_MS_MAX and self.reads.wait(hold, (first, key)):
@@ -198,7 +214,7 @@ class Residency:
             self._loose.append(clean)
 
     def _take_in(self, entries: Entries) -> None:
-        """Bring waiting entries of the disk into memory, each once, but for keys that memory knows."""
+        """Bring waiting or dead entries of the disk into memory, each once, but for keys that memory knows."""
         if not len(entries):
             return
         table = self.table
@@ -206,7 +222,11 @@ class Residency:
         unknown = np.flatnonzero(table.disk[slots] == OnDisk.UNKNOWN)
         if len(unknown):
             unknown = unknown[np.unique(slots[unknown], return_index=True)[1]]
-            table.fill(slots[unknown], entries.take(unknown), OnDisk.WAITING)
+            slots, entries = slots[unknown], entries.take(unknown)
+            dead = entries["state"] == State.DEAD
+            for some, disk in ((np.flatnonzero(~dead), OnDisk.WAITING), (np.flatnonzero(dead), OnDisk.DEAD)):
+                if len(some):
+                    table.fill(slots[some], entries.take(some), disk)
 
     def take_hold(self, record: Record) -> Hold | None:
         """Take the hold off a record that is being applied; what it named may go once `loosen` is called.
@@ -396,6 +416,7 @@ class Residency:
         slots = slots[idle]
         gone = (table.state[slots] == State.ABSENT) & (table.disk[slots] == OnDisk.NOTHING)
         waits = (table.state[slots] == State.WAITING) & (table.disk[slots] == OnDisk.WAITING)
+        gone |= (table.state[slots] == State.DEAD) & (table.disk[slots] == OnDisk.DEAD)
         rows = table.take(slots)
         inside = self.window.mask(rows)
         if inside is not None:

@@ -73,5 +73,5 @@ class RecordTable(SideTable, Protocol):
         ...
 
 
-Count = Callable[[Entries, int, int], None]
-"""Told of messages that begin (1) or stop (-1) to wait, and to be leased."""
+Count = Callable[[Entries, int, int, int], None]
+"""Told of messages that begin (1) or stop (-1) to wait, to be leased, and to be dead."""

@@ -5,8 +5,8 @@ unpacked into a list, changed as Python changes things, and packed again. At a f
 records have one row, so this is what a broker mostly does; the rules are those of `live`, and a test holds the two
 together: the same histories, each applied by both.
 
-What is out of the ordinary (jobs, groups, recurrences, uploads, several payload blocks, a message named twice, or one
-that is not in memory) is left to `live`: `apply` says so before it has changed anything.
+What is out of the ordinary (jobs, groups, recurrences, dead messages, uploads, several payload blocks, a message named
+twice, or one that is not in memory) is left to `live`: `apply` says so before it has changed anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_FAR, WIDE, Entries, State, meta_flags, of_width
+from dueq.core.ports.entry import ENTRY, FLAG_FAR, FULL, WIDE, Entries, State, meta_flags, of_width
 from dueq.core.state.applied import Applied
 from dueq.core.state.live import ATTEMPT_MAX, LEASE_MAX_U32, LiveMessages
 from dueq.core.state.table import FEW, OnDisk, Table
@@ -47,6 +47,12 @@ assert WIDE.fields["version"][1] == _VERSION_AT
 _RECURRENCE: Final = Struct("<Q")
 _RECURRENCE_AT: Final = 104
 assert WIDE.fields["recurrence"][1] == _RECURRENCE_AT
+_ENDS: Final = Struct("<QQ")
+_ENDS_AT: Final = 152
+assert FULL.fields is not None
+assert FULL.fields["remark"][1] == _ENDS_AT
+assert FULL.fields["attempts_max"][1] == _ENDS_AT + 8
+_GIVING_BACK: Final = (RecordKind.NACK, RecordKind.EXPIRE, RecordKind.RELEASE)
 _DONE: Final = tuple(np.zeros(rows, np.uint8) for rows in range(FEW + 1))
 for _outcomes in _DONE:
     _outcomes.setflags(write=False)
@@ -68,6 +74,7 @@ class SmallRecords:
         self._live, self._window, self._rows_max = live, window, rows_max
         self._table: Table = live.table
         self._forecast = live.forecast
+        self._settings = live.settings
         self._seen: Entries | None = None  # the table's rows of which we have the views
         self._change_of: dict[RecordKind, Callable[[Record, list[int], list[Row]], list[int]]] = {
             RecordKind.LEASE: self._lease,
@@ -103,7 +110,13 @@ class SmallRecords:
         if record.kind == RecordKind.MOVE and record.version >= LEVEL_OF_KINDS and self._width == _BYTES:
             return None  # which makes the table wide
         rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * self._width)) for slot in slots]
-        if not rows or any(row[_JOB] for row in rows) or self._are_counted(slots):
+        if (
+            not rows
+            or any(row[_JOB] or row[_STATE] == State.DEAD for row in rows)
+            or self._are_counted(slots)
+        ):
+            return None
+        if record.kind in _GIVING_BACK and self._is_special(record, rows):
             return None
         outcomes = change(record, slots, rows)
         if self._waiting:
@@ -118,10 +131,25 @@ class SmallRecords:
             return NO_U8
         return np.array(outcomes, np.uint8) if any(outcomes) else _DONE[count]
 
+    def _is_special(self, record: Record, rows: list[Row]) -> bool:
+        """Whether messages are given back with more than a NACK's delay, or may have had their last attempt."""
+        if (
+            len(record.fate)
+            or len(record.reason)
+            or (record.kind != RecordKind.NACK and len(record.amount_ms))
+        ):
+            return True
+        most = int(self._settings.current.max_attempts)
+        return 0 < most <= max(int(row[_ATTEMPT]) for row in rows)
+
     def _are_counted(self, slots: list[int]) -> bool:
-        """Whether a message has a group or is of a recurrence, which count theirs."""
+        """Whether a message has a group or is of a recurrence, which count theirs, or a limit of its own."""
         if self._width == _BYTES:
             return False
+        if self._width == FULL.itemsize and any(
+            any(_ENDS.unpack_from(self._cells, slot * self._width + _ENDS_AT)) for slot in slots
+        ):
+            return True
         starts = [slot * self._width for slot in slots]
         return any(
             _GROUP.unpack_from(self._cells, at + _GROUP_AT)[0]
@@ -148,6 +176,8 @@ class SmallRecords:
             or len(record.upload)
             or len(record.rank)
             or len(record.group)
+            or len(record.expires)
+            or len(record.attempts_max)
             or (count > 1 and sum(sizes) > BLOCK_BYTES)
         ):
             return None

@@ -10,7 +10,7 @@ from dueq.errors import UnknownVersion
 _SUMMARY = struct.Struct("<BQQQQQ")
 _SUMMARY_VERSION = 3
 """What a partition of level 1 has: a build that knows no levels reads it."""
-_WITH_LEVEL = struct.Struct("<BQQQQQH")
+_WITH_LEVEL = struct.Struct("<BQQQQQHQ")
 _WITH_LEVEL_VERSION = 4
 
 
@@ -28,11 +28,13 @@ class Summary(NamedTuple):
     """Numbers of jobs that were given out (see `job_table`)."""
     level: int = 1
     """The feature level that the partition has reached."""
+    dead: int = 0
+    """Messages that are dead."""
 
     def pack(self) -> bytes:
         """Return the summary's bytes."""
         if self.level == 1:
-            return _SUMMARY.pack(_SUMMARY_VERSION, *self[:-1])
+            return _SUMMARY.pack(_SUMMARY_VERSION, *self[:5])
         return _WITH_LEVEL.pack(_WITH_LEVEL_VERSION, *self)
 
     @classmethod
@@ -47,7 +49,7 @@ class Summary(NamedTuple):
         if value[0] == _SUMMARY_VERSION:
             return cls(*_SUMMARY.unpack(value)[1:])
         if value[0] == _WITH_LEVEL_VERSION:
-            return cls(*_WITH_LEVEL.unpack(value)[1:])
+            return cls(*_WITH_LEVEL.unpack(value.ljust(_WITH_LEVEL.size, b"\0"))[1:])
         raise UnknownVersion(
             f"a summary of version {value[0]}; this build knows {_SUMMARY_VERSION} and {_WITH_LEVEL_VERSION}"
         )

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import ENTRY, Entries, State, keys_of
+from dueq.core.ports.entry import ENTRY, Entries, State, is_full, keys_of
 from dueq.core.state.entry_rows import EntryRows, Slots
 from dueq.core.state.order import TIMELINE, Order
 from dueq.errors import invariant
@@ -39,6 +39,8 @@ class OnDisk(IntEnum):
     """A waiting row at `disk_wait_at`."""
     LEASED = 2
     NOTHING = 3
+    DEAD = 5
+    """A dead row, under the instant of its death."""
     UNKNOWN = 4
     """A placeholder: the key is pinned, and whether it has an entry is not known (yet)."""
 
@@ -48,7 +50,7 @@ class Table:
 
     Attributes:
         rows: the entries; free slots are ABSENT.
-        disk, disk_wait_at: what the disk holds (OnDisk; instant of the waiting row).
+        disk, disk_wait_at: what the disk holds (OnDisk; instant of the waiting row, or of the death of the dead one).
         disk_class: the class of the waiting row; without rows where the order has no classes.
         pins: why the row must stay: log records that name it and are not applied yet, a checkpoint in flight.
         dirty: the row differs from the disk; the next checkpoint writes it.
@@ -156,7 +158,7 @@ class Table:
         slots = self._take(count)
         self.put(slots, rows)
         self.disk[slots] = disk
-        if disk == OnDisk.WAITING:
+        if disk in (OnDisk.WAITING, OnDisk.DEAD):
             self.note_place(slots, rows)
         elif disk == OnDisk.UNKNOWN:
             self.placeholders += count
@@ -180,7 +182,7 @@ class Table:
 
     def note_place(self, slots: Slots, rows: Entries) -> None:
         """Note where the disk's index has rows."""
-        self.disk_wait_at[slots] = rows["wait_at"]
+        self.disk_wait_at[slots] = places_of(rows)
         if self._classes is not None:
             self.disk_class[slots] = self._classes(rows)
 
@@ -239,6 +241,14 @@ class Table:
     def slots_in(self, state: State) -> Slots:
         """Return the slots of all rows in a state (not ABSENT), ascending."""
         return np.flatnonzero(self.state == state)
+
+
+def places_of(rows: Entries) -> U64:
+    """Return the instant under which the disk has each row: of its death, or that at which it is ready."""
+    if not is_full(rows):
+        return rows["wait_at"]
+    found: U64 = np.where(rows["state"] == State.DEAD, rows["died_at"], rows["wait_at"])
+    return found
 
 
 def _longer(column: Column, more: int) -> Column:

@@ -35,6 +35,7 @@ from dueq.core.state.live import Index, LiveMessages
 from dueq.core.state.matching import matching
 from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.pass_table import PassTable
+from dueq.core.state.remarks import BYTES_PER_DIRTY
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.small import SmallRecords
@@ -132,13 +133,13 @@ class Timeline:
         self.recurrences = self._tables.recurrences
         self.order = order
         self._window = order.window(self.jobs, self.low_water if summary.scheduled else None)
-        self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled)
+        self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled, summary.dead)
         self._small = (
             SmallRecords(self._live, self._window, small_rows_max)
             if isinstance(self._window, HotWindow)
             else None
         )
-        self._residency = Residency(self._table, self._window, order, self.jobs, hot_rows_max)
+        self._residency = Residency(self._table, self._window, order, self.jobs, self._live, hot_rows_max)
         self._messages = _Messages(self._live, self._residency)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
@@ -191,9 +192,18 @@ class Timeline:
         return self._tables.passes
 
     @property
+    def dead_count(self) -> int:
+        """Messages that are dead, in memory or not."""
+        return self._live.dead
+
+    def remark_of(self, key: int) -> str | None:
+        """Return the last reason of a message where the disk may not have it yet; None: it has it, if there is one."""
+        return self._live.remarks.get(key)
+
+    @property
     def live_count(self) -> int:
         """All messages."""
-        return self._live.scheduled + self._live.leased
+        return self._live.scheduled + self._live.leased + self._live.dead
 
     @property
     def hot_count(self) -> int:
@@ -225,7 +235,8 @@ class Timeline:
     @property
     def dirty_rows(self) -> int:
         """Rows that the next checkpoint writes; finished messages weigh a quarter."""
-        return self._table.dirty_count + self._live.finished_count // FINISHED_PER_DIRTY
+        texts = self._live.remarks.size // BYTES_PER_DIRTY
+        return self._table.dirty_count + self._live.finished_count // FINISHED_PER_DIRTY + texts
 
     def hidden_jobs(self) -> frozenset[int]:
         """The numbers of the jobs whose messages nobody is shown: they are open, or being withdrawn."""
@@ -530,10 +541,11 @@ class Timeline:
             save.finished = joined(self._live.finished)
             self._live.finished = []
             self._live.finished_count = 0
+        save.remarks = self._live.remarks.take()
         save.tables = self._tables.changed_rows()
         save.summary = Summary(
             self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given,
-            self.level,
+            self.level, self._live.dead,
         ).pack()  # fmt: skip
         self._saving = (self.applied, slots)
         self._checkpointed = self.applied
@@ -551,6 +563,7 @@ class Timeline:
         assert self._saving is not None
         slots = self._saving[1]
         self._saving = None
+        self._live.remarks.saved()
         self._residency.checkpoint_saved(slots)
 
     # ------------------------------------------------------------ comparing replicas
@@ -560,7 +573,7 @@ class Timeline:
 
         "entries" (sorted tuples of all fields) and "tombstones" (keys that ended, though the disk
         may still hold them) say what memory knows; entries that only the disk has are to be added from there.
-        "tombstones" and "window" differ between replicas; all the rest, entries completed, must not.
+        "tombstones", "remarks" and "window" differ between replicas; all the rest, entries completed, must not.
         """
         alive = self._table.rows[self._table.state != State.ABSENT]
         ended = (self._table.state == State.ABSENT) & (self._table.disk != OnDisk.FREE)
@@ -572,6 +585,8 @@ class Timeline:
             "age": self._age_ms,
             "scheduled": self._live.scheduled,
             "leased": self._live.leased,
+            "dead": self._live.dead,
+            "remarks": self._live.remarks.export(),
             "entries": canonical(alive),
             "tombstones": sorted(keys_of(self._table.rows[ended]).tolist()),
             "window": self._window.export(),

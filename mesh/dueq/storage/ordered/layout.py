@@ -8,10 +8,13 @@ timeline/                                            payload/
     uid T              log's start, what went before it
     uid L sequence(5)  CRC chain(4) + record
     uid i class wait_at(6) sequence(5) row(2)   waiting entry; the class has no bytes in a timeline
-    uid o sequence(5) row(2)              class, wait_at(6), where the place does not follow from the id
+    uid x died_at(6) sequence(5) row(2)   dead entry
+    uid o sequence(5) row(2)              class, wait_at(6), where the place does not follow from the id;
+                                          of a dead entry "x", died_at(6)
     uid l sequence(5) row(2)              leased entry
     uid n sequence(5) block_row(2)        rows of a block that are still live
     uid g sequence(5) …payload key        garbage: to go from payload/ once the log is past `sequence`
+    uid t sequence(5) row(2)              why the message was given back last
     uid v upload(8)                       the upload is named by a live entry of `sequence`
 
 Every other lower-case letter is the tag of a side table, of which the store knows nothing: its rows are `uid tag key`,
@@ -44,7 +47,7 @@ INSTALLING: Final = b"1"
 UNPROVEN: Final = b"2"
 """Value of the row X: it holds a whole snapshot, perhaps not yet all that was committed after it."""
 
-STATE_TAGS: Final = frozenset((b"g", b"i", b"l", b"n", b"o", b"v"))
+STATE_TAGS: Final = frozenset((b"g", b"i", b"l", b"n", b"o", b"t", b"v", b"x"))
 """Lower-case tags of rows in timeline/ that the store makes and reads itself."""
 TABLE_TAGS: Final = frozenset(bytes([letter]) for letter in range(ord("a"), ord("z") + 1)) - STATE_TAGS
 """Tags of side tables."""
@@ -149,6 +152,18 @@ def index_keys(
     rows[:, 4 + width : 10 + width] = wait_at.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 2:]
     rows[:, 10 + width :] = key.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 1:]
     return _sliced(rows)
+
+
+def dead_keys(uid: int, died_at: npt.NDArray[np.uint64], key: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return the keys of dead entries: in order of their deaths."""
+    keys = index_keys(uid, died_at, key)
+    head_of_dead = head(uid, b"x")
+    return [head_of_dead + each[4:] for each in keys]
+
+
+def dead_places(died_at: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return where dead entries are, as rows `o` say it: no class has one byte, so no other place is so long."""
+    return [b"x" + each for each in places(died_at, None)]
 
 
 def places(wait_at: npt.NDArray[np.uint64], of: npt.NDArray[np.uint8] | None) -> list[bytes]:

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, Entries, keys_of, unpacked
+from dueq.core.ports.entry import ENTRY, Entries, State, keys_of, unpacked
 from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
@@ -33,6 +33,9 @@ assert ENTRY.fields is not None
 _JOB_AT: Final = ENTRY.fields["job"][1]
 _JOB_BYTES: Final = 4
 """Of an entry's row: the number of its job, little-endian."""
+
+_DEAD_PLACE: Final = 7
+"""Length of the place of a dead entry: its tag and an instant."""
 
 
 class Reading:
@@ -83,9 +86,10 @@ class Reading:
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
         """Many rows are looked at for few that are wanted, so that jobs are passed by in a few reads."""
-        prefix = layout.head(request.uid, b"i") + request.of
+        tag = b"x" if request.dead else b"i"
+        prefix = layout.head(request.uid, tag) + request.of
         stop = layout.after(prefix)
-        start = index_after(request.uid, request.after_wait_at, request.after_key, request.of)
+        start = index_after(request.uid, request.after_wait_at, request.after_key, request.of, tag)
         looks = max(request.limit, HOT_SCAN_ROWS) if request.hidden else request.limit
         hidden = {number.to_bytes(_JOB_BYTES, "little"): number for number in request.hidden}
         rows: list[bytes] = []
@@ -102,7 +106,7 @@ class Reading:
             else:
                 left_out.add(number)
         return IndexScanned(
-            request.token, request.uid, unpacked(rows), exhausted, _place(last), frozenset(left_out),
+            request.token, request.uid, unpacked(rows), exhausted, place_of(last), frozenset(left_out),
             next_class(self._timeline, request.uid, request.of),
         )  # fmt: skip
 
@@ -187,21 +191,26 @@ def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None
     if row is None:
         place = reader.get(override_key)
         if place is not None:
-            row = reader.get(index_key[:4] + place + index_key[10:])
+            row = reader.get(
+                index_key[:3] + place + index_key[10:]
+                if len(place) == _DEAD_PLACE
+                else index_key[:4] + place + index_key[10:]
+            )
     return row
 
 
-def _place(row: bytes) -> tuple[int, int] | None:
-    """(wait_at, key) of an entry's row; None of no row."""
+def place_of(row: bytes) -> tuple[int, int] | None:
+    """(wait_at, key) of an entry's row, (died_at, key) of a dead one's; None of no row."""
     if not row:
         return None
     entry = unpacked([row])
-    return int(entry["wait_at"][0]), int(keys_of(entry)[0])
+    at = "died_at" if entry["state"][0] == State.DEAD else "wait_at"
+    return int(entry[at][0]), int(keys_of(entry)[0])
 
 
-def index_after(uid: int, wait_at: int, key: int, of: bytes) -> bytes:
+def index_after(uid: int, wait_at: int, key: int, of: bytes, tag: bytes = b"i") -> bytes:
     """Return the first index key behind a position in a class; key -1: behind all of it that waits before `wait_at`."""
-    prefix = layout.head(uid, b"i") + of
+    prefix = layout.head(uid, tag) + of
     if key < 0:
         return prefix + wait_at.to_bytes(6, "big")
     at = wait_at << 56 | key

@@ -369,6 +369,14 @@ class OrderedStore:
             moved = key[wait_at != first] if write.unwait_of is None else key
             batch.extend((gone, None) for gone in layout.message_keys(uid, b"o", moved))
         batch.extend((gone, None) for gone in layout.message_keys(uid, b"l", write.unlease))
+        if len(write.undie):
+            died_at, key = write.undie[:, 0], write.undie[:, 1]
+            batch.extend((gone, None) for gone in layout.dead_keys(uid, died_at, key))
+            batch.extend((gone, None) for gone in layout.message_keys(uid, b"o", key))
+        if write.remarks:
+            names = layout.message_keys(uid, b"t", np.array([key for key, _ in write.remarks], np.uint64))
+            texts = [text.encode() if text is not None else None for _, text in write.remarks]
+            batch.extend(zip(names, texts, strict=True))
         self._put_entries(uid, write.put, write.put_of)
         self._garbage.ended(uid, write.finished, self._logs[uid].start, batch)
         for tag, rows in write.tables.items():
@@ -392,6 +400,11 @@ class OrderedStore:
             moved = at != waiting["first"]
             keys, at = keys[moved], at[moved]
         batch.extend(zip(layout.message_keys(uid, b"o", keys), layout.places(at, of), strict=True))
+        dead = put[put["state"] == State.DEAD]
+        if len(dead):
+            keys, at = keys_of(dead), np.ascontiguousarray(dead["died_at"])
+            batch.extend(zip(layout.dead_keys(uid, at, keys), packed(dead), strict=True))
+            batch.extend(zip(layout.message_keys(uid, b"o", keys), layout.dead_places(at), strict=True))
         for upload, sequence in uploads_of(put):
             batch.append((layout.named_key(uid, upload), sequence.to_bytes(5, "big")))
 

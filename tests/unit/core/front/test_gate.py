@@ -60,7 +60,7 @@ ANSWERS: dict[type, tuple[type, set[Operation]]] = {
         ChangeReply,
         {
             Operation.SCHEDULE, Operation.CHANGE, Operation.LOAD, Operation.CONSUME, Operation.UPDATE_TOPIC,
-            Operation.PURGE, Operation.RECUR, Operation.SET_GROUP,
+            Operation.PURGE, Operation.RECUR, Operation.SET_GROUP, Operation.DEAD_LETTERS,
         },
     ),
     ChunkRequest: (ChunkReply, {Operation.SCHEDULE}),
@@ -162,6 +162,7 @@ def test_the_gate_is_told_how_many_messages_and_what_kind_of_change() -> None:
                 "INSERT": Operation.SCHEDULE, "MOVE": Operation.CHANGE, "CANCEL": Operation.CHANGE,
                 "JOB": Operation.LOAD, "SETTINGS": Operation.UPDATE_TOPIC, "PASS": Operation.PURGE,
                 "RECURRENCE": Operation.RECUR, "CHANGE": Operation.CHANGE, "GROUP": Operation.SET_GROUP,
+                "DISCARD": Operation.DEAD_LETTERS, "REDRIVE": Operation.DEAD_LETTERS,
             }.get(message.kind.name, Operation.CONSUME)  # fmt: skip
             assert gate.asked == [
                 ("", Passage(wanted, message.topic, message.rows, sum(map(len, bodies))))
