@@ -238,8 +238,8 @@ class Record:
     groups: tuple[str, ...] = ()
     """INSERT: names of groups; the empty one is that of messages without a group."""
     name: str = ""
-    """PASS, and CANCEL by the leader: the pass that it belongs to. RECURRENCE, and FIRE at a client's request: the
-    recurrence. GROUP: the group."""
+    """PASS, and CANCEL, MOVE and CHANGE by the leader: the pass that it belongs to. RECURRENCE, and FIRE at a client's
+    request: the recurrence. GROUP: the group."""
     document: str = ""
     """SETTINGS: JSON in canonical form. PASS and RECURRENCE: JSON, what is done. GROUP: JSON, what is set."""
     recurrence: U64 = field(default_factory=lambda: NO_U64)

@@ -105,7 +105,7 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.LAPSE: ("reason",),
 }
 """Columns that are empty, or have one item per row."""
-_BY_PASSES: Final = (RecordKind.CANCEL, RecordKind.DISCARD, RecordKind.REDRIVE)
+_BY_PASSES: Final = (*REVOKING, RecordKind.DISCARD, RecordKind.REDRIVE)
 """Kinds of what the leader does for a pass, whose name such a record has."""
 _WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 

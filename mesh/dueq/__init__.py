@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncMessage, AsyncProducer
     from dueq.client.aio.passes import AsyncPass
     from dueq.client.browsing import BrowsePage, ScheduledMessage
+    from dueq.client.filters import Filter
     from dueq.client.groups import GroupInfo
     from dueq.client.jobs import Job, JobInfo
     from dueq.client.message_state import MessageState
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         NotYetApplied,
         OutcomeUnknown,
         PartialFailure,
+        PassExists,
         PayloadTooLarge,
         RecurrenceExists,
         RecurrenceNotFound,
@@ -75,6 +77,7 @@ _HOMES = {
     "dueq.client.sync.passes": ("Pass",),
     "dueq.client.passes": ("Progress",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
+    "dueq.client.filters": ("Filter",),
     "dueq.client.message_state": ("MessageState",),
     "dueq.client.groups": ("GroupInfo",),
     "dueq.client.jobs": ("Job", "JobInfo"),
@@ -100,6 +103,7 @@ _HOMES = {
         "NotYetApplied",
         "OutcomeUnknown",
         "PartialFailure",
+        "PassExists",
         "PayloadTooLarge",
         "RecurrenceExists",
         "RecurrenceNotFound",
@@ -131,6 +135,7 @@ __all__ = [
     "Disconnected",
     "DiskFull",
     "DueqError",
+    "Filter",
     "GroupInfo",
     "InvalidRequest",
     "Job",
@@ -150,6 +155,7 @@ __all__ = [
     "PartialFailure",
     "PartitionInfo",
     "Pass",
+    "PassExists",
     "PayloadTooLarge",
     "Producer",
     "Progress",

@@ -15,6 +15,7 @@ DueqError
 │   ├── RecurrenceExists
 │   ├── RecurrenceNotFound
 │   ├── TooManyRecurrences    their home partition has room for no more of them
+│   ├── PassExists            its name is that of another pass
 │   ├── NotAllowed
 │   └── ClientClosed
 ├── Unavailable           a retry can help; nothing was changed
@@ -110,6 +111,10 @@ class RecurrenceNotFound(Refused):
 
 class TooManyRecurrences(Refused):
     """The partition where the recurrence would be at home has room for no more of them, or of their payloads."""
+
+
+class PassExists(Refused):
+    """There is a pass of this name in the topic that does something else."""
 
 
 class NotAllowed(Refused):

@@ -150,6 +150,10 @@ PASS_NAME_MAX: Final = 64
 """Longest name of a pass, in characters."""
 PASS_ROWS_MAX: Final = 512
 """Messages that a pass finishes by one record: consumers are served in between."""
+PASS_WALKS_MAX: Final = 3
+"""Ways through the index that a pass makes at most: one more while messages that were leased come back."""
+COUNT_ROWS: Final = 65_536
+"""Messages that are looked at for one answer to a count."""
 PASS_MEMORY_MS: Final = 24 * 3600 * 1000
 """Memory of a pass after its end, in the age of the partition."""
 

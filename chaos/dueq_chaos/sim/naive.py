@@ -105,9 +105,10 @@ class NaivePass:
     """One pass, as this partition knows it."""
 
     sequence: int
+    work: dict[str, Any]
     total: int
     done: int = 0
-    skipped: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
     state: PassState = PassState.RUNNING
     ended: int = 0
 
@@ -334,16 +335,18 @@ class Naive:
 
     def _act_on_pass(self, record: Record) -> Outcome:
         document, known = json.loads(record.document), self.passes.get(record.name)
-        if document["do"] == "purge":
+        if "filter" in document:
             if known is None:
                 waiting = len(self.waiting())
-                self.passes[record.name] = NaivePass(record.sequence, waiting)
+                self.passes[record.name] = NaivePass(record.sequence, document, waiting)
+            elif known.work != document:
+                return Outcome.EXISTS
         elif known is None:
             return Outcome.NOT_FOUND
         elif known.state == PassState.RUNNING:
             known.state = PassState.ENDED if document["do"] == "end" else PassState.STOPPED
             known.ended = self.age
-            known.skipped = sum(self._untouched(self.live[key], known.sequence) for key in self.leased)
+            known.skipped = document.get("skipped", {})
         return Outcome.DONE
 
     def _forget_passes(self) -> None:
@@ -355,16 +358,16 @@ class Naive:
     def _untouched(entry: NaiveEntry, since: int) -> bool:
         return max(entry.sequence, entry.version) < since
 
-    def _purge(self, record: Record, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+    def _work(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
+        """A row of a pass."""
         known = self.passes.get(record.name)
         if entry is None or known is None or known.state != PassState.RUNNING:
             return Outcome.UNKNOWN
         if entry.state != State.WAITING or not self._untouched(entry, known.sequence):
             return Outcome.UNKNOWN
-        told.gone.append(key)
-        known.done += 1
-        self._finish(key)
-        return Outcome.DONE
+        outcome = self._withdraw(record, at, key, entry, told)
+        known.done += outcome == Outcome.DONE
+        return outcome
 
     # ---------------------------------------------------------------- rows
 
@@ -388,7 +391,7 @@ class Naive:
         entry = self.live.get(key)
         same = entry is not None and entry.first == int(record.first[at])
         if record.name:
-            return self._purge(record, key, entry if same else None, told)
+            return self._work(record, at, key, entry if same else None, told)
         if kind == RecordKind.LEASE:
             return self._lease(record, at, key, entry if same else None, told)
         if kind == RecordKind.REVEAL:

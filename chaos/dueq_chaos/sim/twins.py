@@ -127,7 +127,7 @@ def _passes(naive: Naive) -> list[tuple[str, dict[str, Any]]]:
         (
             name,
             {
-                "sequence": known.sequence, "filter": {"state": "waiting"}, "total": known.total,
+                "sequence": known.sequence, "work": known.work, "total": known.total,
                 "done": known.done, "skipped": known.skipped, "state": int(known.state), "ended_ms": known.ended,
             },
         )

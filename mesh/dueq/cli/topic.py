@@ -231,7 +231,7 @@ def purge(name: str, state: str, yes: bool, endpoint: tuple[str, ...], timeout: 
             count = (info.scheduled or 0) + (info.ready or 0)
             click.confirm(f"Cancel all messages of {name} that wait, about {count:,}?", abort=True)
         done = client.purge(name, state)
-    click.echo(f"purged {name}: {done.done:,} cancelled, {done.skipped:,} with a consumer")
+    click.echo(f"purged {name}: {done.done:,} cancelled, {done.skipped.get('leased', 0):,} with a consumer")
 
 
 def _document(info: TopicInfo) -> dict[str, Any]:

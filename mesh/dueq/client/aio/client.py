@@ -17,13 +17,16 @@ from dueq.client.aio.producer import AsyncProducer
 from dueq.client.aio.read_calls import AsyncReadCalls
 from dueq.client.aio.recurrence_calls import AsyncRecurrenceCalls
 from dueq.client.aio.topic_changes import AsyncTopicChanges
+from dueq.client.aio.where_calls import AsyncWhereCalls
 from dueq.client.arguments import Seconds
 from dueq.client.topics import TopicInfo
 
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncReadCalls, AsyncJobCalls, AsyncTopicChanges, AsyncRecurrenceCalls, AsyncGroupCalls):
+class AsyncClient(
+    AsyncReadCalls, AsyncJobCalls, AsyncTopicChanges, AsyncWhereCalls, AsyncRecurrenceCalls, AsyncGroupCalls
+):
     """A connection to a mesh of brokers. Any loop may use it, and several; use it with `async with`, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a

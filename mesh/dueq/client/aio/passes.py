@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dueq.client import passes
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.waiting import sleep
@@ -28,8 +30,8 @@ class AsyncPass:
         return self.progress.done
 
     @property
-    def skipped(self) -> int:
-        """Messages that a consumer had when it ended, as last asked for."""
+    def skipped(self) -> Mapping[str, int]:
+        """Messages that matched and were left as they are, by reason, as last asked for."""
         return self.progress.skipped
 
     @property

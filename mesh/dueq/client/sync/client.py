@@ -19,12 +19,13 @@ from dueq.client.sync.producer import Producer
 from dueq.client.sync.read_calls import ReadCalls
 from dueq.client.sync.recurrence_calls import RecurrenceCalls
 from dueq.client.sync.topic_changes import TopicChanges
+from dueq.client.sync.where_calls import WhereCalls
 from dueq.client.topics import TopicInfo
 
 T = TypeVar("T")
 
 
-class Client(ReadCalls, JobCalls, TopicChanges, RecurrenceCalls, GroupCalls):
+class Client(ReadCalls, JobCalls, TopicChanges, WhereCalls, RecurrenceCalls, GroupCalls):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a

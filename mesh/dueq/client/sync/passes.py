@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dueq.client import passes
 from dueq.client.passes import Progress
 from dueq.client.sync.connection import Connection
@@ -29,8 +31,8 @@ class Pass:
         return self.progress.done
 
     @property
-    def skipped(self) -> int:
-        """Messages that a consumer had when it ended, as last asked for."""
+    def skipped(self) -> Mapping[str, int]:
+        """Messages that matched and were left as they are, by reason, as last asked for."""
         return self.progress.skipped
 
     @property

@@ -22,6 +22,7 @@ from dueq.core.ports.entry import FLAG_UPLOAD, Entries
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
 from dueq.core.state.cold import ColdIds
+from dueq.core.state.matching import FilterRefused, filter_of
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq_codecs.messages import Code, LookReply, LookRequest
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 Body = bytes | memoryview
 _RETRY_MS: Final = 50
+_CLASS_BYTES: Final = 8
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class Looking:
         self._ctx = ctx
         self._asked: dict[tuple[Route, int], None] = {}
         self._unconfirmed: list[_Look] = []
+        self._saving: dict[tuple[Route, int], _Look] = {}  # counts that wait for a checkpoint
 
     def requested(self, route: Route, request: LookRequest, partition: Partition, now: Now) -> Refusal | None:
         """Answer, sooner or later; or refuse."""
@@ -81,6 +84,8 @@ class Looking:
             self._read_chunk(
                 look, request.upload, request.chunk, lambda answer: self._answer_chunk(look, answer)
             )
+        elif request.what == "count":
+            self._count(look, now)
         elif request.current and not partition.confirmed_since(look.since_us, now):
             self._unconfirmed.append(look)
         else:
@@ -89,6 +94,9 @@ class Looking:
 
     def work(self, now: Now) -> None:
         """Answer those whose leadership is confirmed by now; ask for the others."""
+        for look in [look for look in self._saving.values() if not look.led]:
+            del self._saving[look.route, look.request.request_id]
+            self._no_leader(look)
         if not self._unconfirmed:
             return
         waiting, self._unconfirmed = self._unconfirmed, []
@@ -169,6 +177,40 @@ class Looking:
         reply = LookReply(look.request.request_id, Code.OK, document=json.dumps(document))
         self._reply(look, reply, body)
 
+    # -------------------------------------------------------------- counts
+
+    def _count(self, look: _Look, now: Now) -> None:
+        """Count what matches a filter, in the next `COUNT_ROWS` messages of the index."""
+        request, partition = look.request, look.partition
+        asked = json.loads(request.document)
+        walk = partition.filtered_walk(filter_of(asked["filter"]))
+        if asked["after"] is not None:
+            wait_at, key, of = asked["after"]
+            walk.walk.go_to(wait_at, key, bytes.fromhex(of))
+        matched = 0
+
+        def page(entries: Entries, then: Now) -> None:
+            nonlocal matched
+            matched += len(entries)
+            if not look.led:
+                self._no_leader(look)
+            elif walk.ended or walk.looked >= limits.COUNT_ROWS:
+                wait_at, key, of = walk.walk.place
+                after = None if walk.ended else [wait_at, key, of.hex()]
+                self._answer(look, {"matched": matched, "after": after}, b"")
+            else:
+                walk.read(page)
+
+        def saved(hidden: frozenset[int], then: Now) -> None:
+            if self._saving.pop((look.route, request.request_id), None) is not None:
+                walk.read(page)
+
+        if asked["after"] is not None:
+            walk.read(page)
+        else:
+            self._saving[look.route, request.request_id] = look
+            partition.once_saved(saved, now)
+
     # -------------------------------------------------------------- chunks
 
     def _read_chunk(self, look: _Look, upload: int, chunk: int, then: Callable[[ChunkRead], None]) -> None:
@@ -205,8 +247,31 @@ class Looking:
 
 
 def _malformed(request: LookRequest) -> Refusal | None:
+    if request.what == "count":
+        return _malformed_count(request.document)
     if request.what != "message":
-        return invalid(f'a look is at a "message", not at {request.what!r:.80}')
+        return invalid(f'a look is at a "message" or a "count", not at {request.what!r:.80}')
     if request.sequence > limits.SEQUENCE_MAX:
         return invalid(f"sequence {request.sequence} is beyond {limits.SEQUENCE_MAX}")
+    return None
+
+
+def _malformed_count(document: str) -> Refusal | None:
+    try:
+        asked = json.loads(document)
+        filter_of(asked["filter"])
+        if asked["after"] is not None:
+            wait_at, key, of = asked["after"]
+            well = (
+                0 <= wait_at <= limits.DUE_MS_MAX
+                and -1 <= key < 1 << 56
+                and len(bytes.fromhex(of)) <= _CLASS_BYTES
+            )
+            return (
+                None if well else invalid(f"a count goes on after a place, not after {asked['after']!r:.80}")
+            )
+    except FilterRefused as refused:
+        return invalid(str(refused))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return invalid(f'a count is {{"filter":…,"after":…}}, not {document:.200}')
     return None

@@ -225,8 +225,8 @@ def _pass(partition: Partition, name: str) -> dict[str, Any]:
         "sequence": partition.applied,
         "state": found.state.name.lower() if found is not None else "unknown",
         "done": found.done if found is not None else 0,
-        "skipped": found.skipped if found is not None else 0,
-        "left": found.left if found is not None else 0,
+        "skipped": found.skipped if found is not None else {},
+        "left": partition.left_of_pass(found) if found is not None else 0,
     }
 
 

@@ -15,6 +15,7 @@ from dueq.core.state.applied import Applied
 from dueq.core.state.timeline import Timeline
 from dueq.instant import Now
 from dueq_codecs.records import Record
+from dueq_codecs.topic_settings import TopicSettings
 
 
 class CaredPartition(Protocol):
@@ -37,6 +38,11 @@ class CaredPartition(Protocol):
     @property
     def log_end(self) -> int:
         """Sequence of the last record."""
+        ...
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The newest settings of the topic that are known here."""
         ...
 
     @property

@@ -25,6 +25,15 @@ class IndexWalk:
         self._after = from_ms, -1
         self.ended = False
 
+    @property
+    def place(self) -> tuple[int, int, bytes]:
+        """Behind what it goes on: (wait_at, key) in a class."""
+        return *self._after, self._of
+
+    def go_to(self, wait_at: int, key: int, of: bytes) -> None:
+        """Go on where an earlier walk was."""
+        self._after, self._of = (wait_at, key), of
+
     def request(self, token: int) -> ScanIndex:
         """Return the order to read the next page."""
         return ScanIndex(token, self._uid, *self._after, HOT_SCAN_ROWS, of=self._of)

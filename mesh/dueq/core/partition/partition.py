@@ -19,6 +19,7 @@ from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.filling import Filling
+from dueq.core.partition.filtered_walk import FilteredWalk
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
 from dueq.core.partition.lookups import Lookups, Then, message_document
@@ -50,6 +51,7 @@ from dueq.core.state.applied import Applied
 from dueq.core.state.cold import ColdIds
 from dueq.core.state.group_table import Group
 from dueq.core.state.job import Job
+from dueq.core.state.matching import RowFilter
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import Pass
 from dueq.core.state.recurrence import Recurrence
@@ -104,7 +106,8 @@ class Partition:
         self.jobs = Jobs(ctx, self)
         self.recurrences = Recurrences(ctx, self)
         self._settings = SettingsCare(ctx, self)
-        self._cares: tuple[Care, ...] = (self.jobs, self._settings, Passes(ctx, self), self.recurrences)
+        self._passes = Passes(ctx, self)
+        self._cares: tuple[Care, ...] = (self.jobs, self._settings, self._passes, self.recurrences)
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
@@ -215,6 +218,14 @@ class Partition:
     def pass_named(self, name: str) -> Pass | None:
         """Return what is known of a pass here; None: nothing."""
         return self.timeline.passes.by_name.get(name)
+
+    def filtered_walk(self, wanted: RowFilter) -> FilteredWalk:
+        """Return a way through what waits and matches a filter, as the last checkpoint has it."""
+        return FilteredWalk(self.ctx, self, wanted, self.applied + 1)
+
+    def left_of_pass(self, run: Pass) -> int:
+        """Return how many messages are still to be looked at by a pass, at most."""
+        return max(run.left - max(self._passes.looked(run) - run.done, 0), 0)
 
     def full_of_groups(self, names: Sequence[str]) -> int:
         """Return how many groups there are where those of these names that are new would be too many; else 0."""

@@ -1,30 +1,39 @@
 """Care for passes: what the leader of a partition does so that each is worked off.
 
-    RUNNING ──checkpoint──► the index, page by page ──► CANCEL with the pass's name … ──► PASS end
+    RUNNING ──checkpoint──► the index, page by page ──► CANCEL, MOVE or CHANGE with the pass's name … ──► PASS end
 
-Nothing here is replicated. A new leader begins the running pass anew: what is done is gone from the index, so nothing
-is done twice. Messages are found by reading the index from a checkpoint that contains the pass's first record: what it
-is about waits there, or is leased, or was changed since. One record of at most `PASS_ROWS_MAX` rows is under way at a
-time, so that consumers are served in between, and memory holds one page.
+Nothing here is replicated. A new leader begins the running pass anew: what is done is gone from the index, or has the
+version of its record, so nothing is done twice. Messages are found by reading the index from a checkpoint that contains
+the pass's first record: what it is about waits there, or is leased, or was changed since. One record of at most
+`PASS_ROWS_MAX` rows is under way at a time, so that consumers are served in between, and memory holds one page.
+
+What a consumer gives back while the pass goes on may wait behind the place that it has reached. Then it goes through
+the index once more. What is still leased in the end is skipped, and counted.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.partition.care import CaredPartition
-from dueq.core.partition.index_walk import IndexWalk
-from dueq.core.ports.entry import NO_ENTRIES, Entries
-from dueq.core.ports.persistence import IndexScanned
+from dueq.core.partition.filtered_walk import FilteredWalk
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, is_full
 from dueq.core.state.applied import Applied
-from dueq.core.state.matching import filter_of, matching
+from dueq.core.state.matching import filter_of
 from dueq.core.state.pass_table import Pass, PassState
 from dueq.core.turn.context import Context
 from dueq.instant import Now
-from dueq.limits import PASS_ROWS_MAX
-from dueq_codecs.records import Record, RecordKind
+from dueq.limits import DUE_MS_MAX, PASS_ROWS_MAX, PASS_WALKS_MAX
+from dueq_codecs.records import U64, Record, RecordKind
+
+_GIVING_BACK = (RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE)
+_GOLDEN = 0.6180339887498949
+"""Multiples of it, without their whole parts, fill an interval evenly, however many there are (Weyl)."""
 
 
 @dataclass(slots=True)
@@ -36,13 +45,23 @@ class _Work:
         reading: a page, or the checkpoint, is on its way.
         chosen: messages of the last page that no record names yet.
         last: sequence of the last record proposed.
+        placed: messages that have got an instant in the spread.
+        skipped: by reason, of this way.
+        ways: how many were begun.
+        returned: a consumer gave something back since this way was begun.
+        counted: what is leased was counted.
     """
 
     run: Pass
-    walk: IndexWalk | None = None
+    walk: FilteredWalk | None = None
     reading: bool = True
     chosen: Entries = field(default_factory=lambda: NO_ENTRIES)
     last: int = 0
+    placed: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    ways: int = 0
+    returned: bool = False
+    counted: bool = False
 
 
 class Passes:
@@ -66,8 +85,12 @@ class Passes:
         """A record was applied: go on if it was waited for."""
         if record.kind == RecordKind.PASS:
             self._ctx.attend(self._partition.uid)
-        if self._work is not None and record.sequence == self._work.last:
-            self._go_on(self._work, now)
+        work = self._work
+        if work is None:
+            return
+        work.returned |= record.kind in _GIVING_BACK
+        if record.sequence == work.last:
+            self._go_on(work, now)
 
     def tick(self, now: Now) -> bool:
         """Go on; returns whether any pass is left."""
@@ -79,64 +102,135 @@ class Passes:
         if running is None:
             return False
         if self._work is None:
-            self._start(running, now)
+            self._work = _Work(running, placed=running.done)
+            self._start(self._work, now)
         else:
             self._go_on(self._work, now)
         return True
 
-    def _start(self, run: Pass, now: Now) -> None:
-        work = self._work = _Work(run)
+    def looked(self, run: Pass) -> int:
+        """Return how many messages of a pass were looked at, as far as this leader knows."""
+        work = self._work
+        return work.walk.looked if work is not None and work.run is run and work.walk is not None else 0
+
+    def _start(self, work: _Work, now: Now) -> None:
+        """Begin a way through the index."""
+        work.ways += 1
+        work.reading, work.returned, work.walk = True, False, None
+        work.skipped.clear()
 
         def durable(hidden: frozenset[int], then: Now) -> None:
             if self._work is work:
-                timeline = self._partition.timeline
-                work.walk = IndexWalk(self._partition.uid, timeline.order.class_bytes, timeline.low_water)
+                work.walk = self._walk_of(work.run, State.WAITING)
                 self._read(work, work.walk)
 
         self._partition.checkpoints.after(durable, now)
 
-    def _read(self, work: _Work, walk: IndexWalk) -> None:
+    def _walk_of(self, run: Pass, state: State) -> FilteredWalk:
+        wanted = filter_of(run.work["filter"])._replace(state=state)
+        return FilteredWalk(self._ctx, self._partition, wanted, run.sequence)
+
+    def _read(self, work: _Work, walk: FilteredWalk) -> None:
         work.reading = True
 
-        def read(answer: object, now: Now) -> None:
-            assert isinstance(answer, IndexScanned)
+        def read(entries: Entries, now: Now) -> None:
             if self._work is work:
                 work.reading = False
-                work.chosen = self._matching(work.run, walk.take(answer))
+                work.chosen = self._changeable(work, entries, now)
                 self._go_on(work, now)
 
-        self._ctx.read(walk.request, read)
-
-    def _matching(self, run: Pass, entries: Entries) -> Entries:
-        """Return those that the pass is about; messages of a job that is not committed are not."""
-        wanted = matching(entries, filter_of(run.filter), run.sequence)
-        barred = self._partition.timeline.jobs.barred(entries)
-        if barred is not None:
-            wanted &= ~barred
-        return entries.take(np.flatnonzero(wanted))
+        walk.read(read)
 
     def _go_on(self, work: _Work, now: Now) -> None:
         """Do the next step, if nothing is on its way."""
-        partition = self._partition
+        partition, walk = self._partition, work.walk
         if work.reading or work.run.state != PassState.RUNNING or partition.timeline.applied < work.last:
             return
         if len(work.chosen):
-            sequence = partition.propose(self._cancel(work.run, work.chosen[:PASS_ROWS_MAX]), now)
+            some = work.chosen[:PASS_ROWS_MAX]
+            sequence = partition.propose(self._record(work, some), now)
             if sequence:
                 work.last = sequence
+                work.placed += len(some)
                 work.chosen = work.chosen[PASS_ROWS_MAX:]
-        elif work.walk is not None and not work.walk.ended:
-            self._read(work, work.walk)
+        elif walk is not None and not walk.ended:
+            self._read(work, walk)
+        elif work.returned and work.ways < PASS_WALKS_MAX:
+            self._start(work, now)
+        elif not work.counted:
+            self._count_leased(work, now)
         else:
             record = Record(RecordKind.PASS, partition.uid, 0, 0, 0)
-            record.name, record.document = work.run.name, '{"do":"end"}'
+            skipped = {
+                reason: work.skipped[reason] for reason in sorted(work.skipped) if work.skipped[reason]
+            }
+            record.name, record.document = work.run.name, json.dumps({"do": "end", "skipped": skipped})
             work.last = partition.propose(record, now)
 
-    def _cancel(self, run: Pass, entries: Entries) -> Record:
-        record = Record(RecordKind.CANCEL, self._partition.uid, 0, 0, 0)
-        record.name = run.name
+    def _count_leased(self, work: _Work, now: Now) -> None:
+        """What a consumer has now is left as it is."""
+        work.reading = True
+
+        def counted(entries: Entries, then: Now) -> None:
+            if self._work is work:
+                work.reading, work.counted = False, True
+                work.skipped["leased"] = len(entries)
+                self._go_on(work, then)
+
+        self._walk_of(work.run, State.LEASED).choose(self._partition.timeline.leased(), counted, now)
+
+    # -------------------------------------------------------------- what is done
+
+    def _changeable(self, work: _Work, entries: Entries, now: Now) -> Entries:
+        """Return what may be changed so; the rest is skipped, and counted."""
+        due = self._dues(work, entries)
+        if due is None or not len(entries):
+            return entries
+        beyond, latest_ms = due > DUE_MS_MAX, self._latest_ms(now)
+        if latest_ms is not None:
+            beyond |= due > latest_ms
+        work.skipped["horizon"] += int(np.count_nonzero(beyond))
+        fine = ~beyond
+        if is_full(entries):
+            expires = entries["expires"].astype(np.int64)
+            expired = fine & (expires != 0) & (due >= expires)
+            work.skipped["expiry"] += int(np.count_nonzero(expired))
+            fine &= ~expired
+        return entries.take(np.flatnonzero(fine))
+
+    def _latest_ms(self, now: Now) -> int | None:
+        """Return the latest instant that the topic allows; None: it has no horizon."""
+        horizon_ms = self._partition.settings.horizon_ms
+        return self._ctx.clock.mesh_now_us(now) // 1000 + horizon_ms if horizon_ms else None
+
+    def _dues(self, work: _Work, entries: Entries) -> npt.NDArray[np.int64] | None:
+        """Return the new due of each, Unix ms; None: it stays."""
+        asked = work.run.work
+        if asked["do"] == "shift":
+            due: npt.NDArray[np.int64] = np.maximum(entries["due"].astype(np.int64) + asked["by_ms"], 0)
+            return due
+        if asked["do"] == "move":
+            places = (work.placed + np.arange(len(entries))) * _GOLDEN % 1.0
+            to_ms, spread_ms = int(asked["to_ms"]), int(asked["spread_ms"])
+            moved: npt.NDArray[np.int64] = to_ms + (places * spread_ms).astype(np.int64)
+            return moved
+        return None
+
+    def _record(self, work: _Work, entries: Entries) -> Record:
+        asked = work.run.work
+        kind = {"shift": RecordKind.MOVE, "move": RecordKind.MOVE, "change": RecordKind.CHANGE}.get(
+            asked["do"], RecordKind.CANCEL
+        )
+        record = Record(kind, self._partition.uid, 0, 0, 0)
+        record.name = work.run.name
         record.first = np.ascontiguousarray(entries["first"])
         record.target_sequence = np.ascontiguousarray(entries["sequence"])
         record.target_row = np.ascontiguousarray(entries["row"])
         record.token = np.zeros(len(entries), np.uint64)
+        due = self._dues(work, entries)
+        if due is not None:
+            column: U64 = due.astype(np.uint64)
+            record.due = column
+        if kind == RecordKind.CHANGE:
+            record.rank = np.full(len(entries), asked["rank"], np.uint16)
         return record

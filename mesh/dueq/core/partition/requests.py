@@ -6,6 +6,7 @@ a client sends is trusted: the codec has only made sure that the columns have eq
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import NamedTuple
 from zlib import crc32
@@ -93,6 +94,9 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
             f"topic {topic.name!r} has got more partitions: a job's home is one of the first {topic.home_partitions}, "
             f"not of {request.home_partitions or len(topic.partitions)}; use a client of this version"
         )
+    ranks = request.kind == RecordKind.PASS and json.loads(request.document)["do"] == "change"
+    if ranks and not order_of(topic.kind).has_ranks:
+        return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
     sets = request.kind == RecordKind.GROUP
     return _check_groups(request, topic) if sets or len(request.group) else None
 

@@ -1,33 +1,45 @@
 """The passes of one partition: work on all messages that match a filter, done by the leader batch by batch.
 
-    PASS purge ──► RUNNING ──CANCEL … (by the leader, with the pass's name)──► PASS end ──► ENDED
-                      └─────────────────────── PASS stop ────────────────────────────────► STOPPED
+    PASS cancel, shift, … ──► RUNNING ──CANCEL, MOVE, CHANGE … (by the leader, with its name)──► PASS end ──► ENDED
+                                 └─────────────────────── PASS stop ───────────────────────────► STOPPED
 
 A pass is about the messages that were inserted before its first record and have not been changed since. Apply looks at
-that again for each row, so nothing is shifted or cancelled that somebody has changed meanwhile, whoever leads. What a
-consumer holds when the pass ends was skipped, and is counted.
+that again for each row, so nothing is shifted or cancelled that somebody has changed meanwhile, whoever leads. What the
+pass itself has changed has the version of its record, so nothing is shifted twice. What matched and was left as it is
+was skipped: the leader counts it, by reasons, when the pass ends.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import Entries, State
+from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.tables import TableRow
 from dueq.core.state.applied import Applied
 from dueq.core.state.matching import FilterRefused, filter_of, matching
 from dueq.core.state.side_table import Messages
 from dueq.errors import UnknownVersion
-from dueq.limits import PASS_MEMORY_MS
+from dueq.limits import DELAY_MS_MAX, DUE_MS_MAX, PASS_MEMORY_MS, RANK_MAX
 from dueq_codecs.records import U8, Outcome, Record
 
 _ROW_VERSION: Final = 1
+BEGINNING: Final[dict[str, tuple[str, ...]]] = {
+    "purge": (),
+    "cancel": (),
+    "shift": ("by_ms",),
+    "move": ("to_ms", "spread_ms"),
+    "change": ("rank",),
+}
+"""What can be done to messages, and what else the document says of it."""
+_BOUNDS: Final = {
+    "by_ms": (-DUE_MS_MAX, DUE_MS_MAX), "to_ms": (0, DUE_MS_MAX), "spread_ms": (0, DELAY_MS_MAX), "rank": (0, RANK_MAX),
+}  # fmt: skip
 
 
 class PassState(IntEnum):
@@ -45,20 +57,20 @@ class Pass:
     Attributes:
         name: that its owner has chosen.
         sequence: of its first record: it is about what was inserted before.
-        filter: whose messages, as its owner wrote it.
+        work: what is done to whose messages, as its owner wrote it.
         total: messages that waited then.
-        done: messages that it has finished.
-        skipped: messages that matched, and that a consumer had when it ended.
+        done: messages that it has finished or changed.
+        skipped: messages that matched and were left as they are, by reason, when it ended.
         state: how far it is.
         ended_ms: age of the partition when it ended.
     """
 
     name: str
     sequence: int
-    filter: dict[str, Any]
+    work: dict[str, Any]
     total: int
     done: int = 0
-    skipped: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
     state: PassState = PassState.RUNNING
     ended_ms: int = 0
 
@@ -70,7 +82,7 @@ class Pass:
     def fields(self) -> dict[str, Any]:
         """Return the pass as plain JSON values."""
         return {
-            "sequence": self.sequence, "filter": self.filter, "total": self.total, "done": self.done,
+            "sequence": self.sequence, "work": self.work, "total": self.total, "done": self.done,
             "skipped": self.skipped, "state": int(self.state), "ended_ms": self.ended_ms,
         }  # fmt: skip
 
@@ -114,30 +126,34 @@ class PassTable:
         """Begin, end or stop a pass; what is known already stays as it is."""
         document, work = json.loads(record.document), self.by_name.get(record.name)
         outcome = Outcome.DONE
-        if document["do"] == "purge":
+        if document["do"] in BEGINNING:
             if work is None:
-                self.by_name[record.name] = Pass(
-                    record.name, record.sequence, document["filter"], messages.waiting
-                )
+                self.by_name[record.name] = Pass(record.name, record.sequence, document, messages.waiting)
                 self._changed[record.name] = None
+            elif work.work != document:
+                outcome = Outcome.EXISTS
         elif work is None:
             outcome = Outcome.NOT_FOUND
         elif work.state == PassState.RUNNING:
             work.state = PassState.ENDED if document["do"] == "end" else PassState.STOPPED
-            work.skipped = messages.leased_before(work.sequence)
+            work.skipped = document.get("skipped", {})
             work.ended_ms = age_ms
             self._changed[record.name] = None
         return np.array([outcome], np.uint8)
 
     def effective(self, name: str, rows: Entries) -> npt.NDArray[np.intp]:
-        """Return which rows of a CANCEL of a pass take effect."""
+        """Return which rows of a record of a pass take effect."""
         work = self.by_name.get(name)
         if work is None or work.state != PassState.RUNNING:
             return np.empty(0, np.intp)
-        return np.flatnonzero(matching(rows, State.WAITING, work.sequence))
+        found = np.flatnonzero(matching(rows, filter_of(work.work["filter"]).state, work.sequence))
+        if len(found) < 2:
+            return found
+        # A message that is named twice is changed by its first row, and is newer than the pass for the second.
+        return found[np.sort(np.unique(keys_of(rows)[found], return_index=True)[1])]
 
     def worked(self, name: str, outcomes: U8) -> None:
-        """Count what a CANCEL of a pass has done."""
+        """Count what a record of a pass has done."""
         work = self.by_name.get(name)
         done = int(np.count_nonzero(outcomes == Outcome.DONE))
         if work is not None and done:
@@ -176,8 +192,13 @@ def fault_of_pass(document: str) -> str | None:
         return f"a pass is asked for in JSON, not {document[:80]!r}: {error}"
     if found == {"do": "stop"}:
         return None
-    if not isinstance(found, dict) or found.get("do") != "purge" or set(found) != {"do", "filter"}:
-        return f'a pass is {{"do":"purge","filter":…}} or {{"do":"stop"}}, not {document:.200}'
+    do = found.get("do") if isinstance(found, dict) else None
+    if do not in BEGINNING or set(found) != {"do", "filter", *BEGINNING[do]}:
+        return f'a pass is {{"do":…,"filter":…}} of {", ".join(BEGINNING)} with what it needs, not {document:.200}'
+    for name in BEGINNING[do]:
+        (low, high), value = _BOUNDS[name], found[name]
+        if type(value) is not int or not low <= value <= high:
+            return f"{name} is {low} to {high}, not {value!r:.80}"
     try:
         filter_of(found["filter"] if isinstance(found["filter"], dict) else {})
     except FilterRefused as refused:

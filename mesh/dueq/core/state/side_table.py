@@ -49,10 +49,6 @@ class Messages(Protocol):
         """How many wait."""
         ...
 
-    def leased_before(self, sequence: int) -> int:
-        """Return how many are leased that were neither inserted nor changed by this record or a later one."""
-        ...
-
     def decided(self, job: Job) -> Entries:
         """Let a job's messages be delivered, or no more, after its state has changed; returns those to deliver."""
         ...

@@ -32,7 +32,6 @@ from dueq.core.state.entry_rows import Slots
 from dueq.core.state.group_table import GroupTable
 from dueq.core.state.job import Job
 from dueq.core.state.live import Index, LiveMessages
-from dueq.core.state.matching import matching
 from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.pass_table import PassTable
 from dueq.core.state.remarks import BYTES_PER_DIRTY
@@ -64,11 +63,6 @@ class _Messages:
     @property
     def waiting(self) -> int:
         return self._live.scheduled
-
-    def leased_before(self, sequence: int) -> int:
-        table = self._live.table
-        leased = table.take(table.slots_in(State.LEASED))
-        return int(np.count_nonzero(matching(leased, State.LEASED, sequence)))
 
     def decided(self, job: Job) -> Entries:
         return self._residency.decided(job)

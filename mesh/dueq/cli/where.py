@@ -1,0 +1,168 @@
+"""`dueq where`: all messages of a topic that match a filter."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import click
+
+from dueq import Client, Filter, Pass
+from dueq.cli.instants import chosen_due, due_options, parse_duration, parse_instant
+from dueq.cli.options import connect, mesh_options
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _filter_options(function: _Function) -> _Function:
+    for option in (
+        click.option("--job", metavar="KEY", help="Of this job: its key, 32 hex digits."),
+        click.option("--key-prefix", metavar="TEXT", help="Whose keys begin so."),
+        click.option("--group", metavar="NAME", help="Of this group, or of one below it."),
+        click.option(
+            "--due-from", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--due-from"),
+            help="Due at this instant or later: ISO 8601 with a zone, or Unix milliseconds.",
+        ),
+        click.option(
+            "--due-until", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--due-until"),
+            help="Due before this instant.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def _work_options(function: _Function) -> _Function:
+    function = click.option("--yes", "-y", is_flag=True, help="Do not ask.")(function)
+    return click.option("--name", metavar="NAME", help="Of the pass: the same command goes on with it.")(
+        function
+    )
+
+
+@click.group()
+def where() -> None:
+    """Count, cancel, move or change all messages that match a filter."""
+
+
+@where.command()
+@click.argument("topic")
+@_filter_options
+@mesh_options
+def count(topic: str, endpoint: tuple[str, ...], timeout: float, **wanted: Any) -> None:
+    """Count the messages of TOPIC that wait and match."""
+    with connect(endpoint, timeout) as client:
+        click.echo(f"{client.count_where(topic, Filter(**wanted))}")
+
+
+@where.command()
+@click.argument("topic")
+@_filter_options
+@_work_options
+@mesh_options
+def cancel(
+    topic: str, yes: bool, name: str | None, endpoint: tuple[str, ...], timeout: float, **wanted: Any
+) -> None:
+    """Cancel the messages of TOPIC that match."""
+    chosen = Filter(**wanted)
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, chosen, "Cancel", yes)
+        _report(client.cancel_where(topic, chosen, name=name), "cancelled")
+
+
+@where.command()
+@click.argument("topic")
+@click.option(
+    "--by", required=True, metavar="DURATION", callback=lambda _c, _p, text: _signed(text),
+    help="How much later: 1h, 30m; sooner with a minus sign: --by=-1h.",
+)  # fmt: skip
+@_filter_options
+@_work_options
+@mesh_options
+def shift(
+    topic: str,
+    by: timedelta,
+    yes: bool,
+    name: str | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+    **wanted: Any,
+) -> None:
+    """Move the messages of TOPIC that match by a length of time."""
+    chosen = Filter(**wanted)
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, chosen, "Shift", yes)
+        _report(client.shift_where(topic, chosen, by=by, name=name), "shifted")
+
+
+@where.command()
+@click.argument("topic")
+@due_options
+@click.option(
+    "--spread", default="0s", metavar="DURATION", callback=lambda _c, _p, text: parse_duration(text, "--spread"),
+    help="Spread them evenly over this time from then on.",
+)  # fmt: skip
+@_filter_options
+@_work_options
+@mesh_options
+def move(
+    topic: str,
+    at: Any,
+    after: timedelta | None,
+    spread: timedelta,
+    yes: bool,
+    name: str | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+    **wanted: Any,
+) -> None:
+    """Move the messages of TOPIC that match to an instant."""
+    due, chosen = chosen_due(at, after), Filter(**wanted)
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, chosen, "Move", yes)
+        _report(client.move_where(topic, chosen, to=due, spread=spread, name=name), "moved")
+
+
+@where.command()
+@click.argument("topic")
+@click.option("--rank", required=True, type=click.IntRange(0, 65_535), help="Their new rank.")
+@_filter_options
+@_work_options
+@mesh_options
+def change(
+    topic: str,
+    rank: int,
+    yes: bool,
+    name: str | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+    **wanted: Any,
+) -> None:
+    """Give the messages of TOPIC that match another rank."""
+    chosen = Filter(**wanted)
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, chosen, "Change", yes)
+        _report(client.change_where(topic, chosen, rank=rank, name=name), "changed")
+
+
+def _signed(text: str) -> timedelta:
+    if text.startswith("-"):
+        return -parse_duration(text[1:], "--by")
+    return parse_duration(text.removeprefix("+"), "--by")
+
+
+def _ask(client: Client, topic: str, wanted: Filter, verb: str, yes: bool) -> None:
+    """Show how many it is about, and ask."""
+    if not yes:
+        found = client.count_where(topic, wanted)
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{found:,} messages of {topic} match; say --yes.")
+        click.confirm(f"{verb} {found:,} messages of {topic}?", abort=True)
+
+
+def _report(work: Pass, done: str) -> None:
+    work.wait()
+    click.echo(
+        f"{work.done:,} {done}" + "".join(f", {n:,} skipped: {why}" for why, n in work.skipped.items())
+    )
