@@ -124,5 +124,21 @@ RULES: Final = (
         seeds=24,
         finders=(5,),
     ),
+    Bug(
+        "headers-taken-for-a-key",
+        "A message with headers is noted as one with a key only.",
+        "A header block that a proxy forwards as a part of the body",
+        (
+            change(
+                f"{_SMALL}._insert", "keyed = meta_flags(record.keyed)", "keyed = 4 if record.keyed else 0"
+            ),
+            change(
+                "core.state.insertion:inserted_entries",
+                'rows["flags"] |= meta_flags(record.keyed)',
+                'rows["flags"] |= 4',
+            ),
+        ),
+        seeds=24,
+        finders=(1,),
+    ),
 )
-"""All of them."""

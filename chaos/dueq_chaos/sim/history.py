@@ -121,6 +121,7 @@ class History:
         acked_in_time: (token, weather) of acks whose outcome is not told, sent long before their lease is over.
         unacknowledged: payloads of inserts whose outcome was never learnt.
         refused: payloads of inserts that were refused: they must never be seen.
+        headed: payloads that were scheduled with headers (see `headings`).
         strangers: deliveries of messages of which no client has been told (yet).
         row_differs: says what is wrong with an acknowledged insert (key, payload, due), for who knows the log.
     """
@@ -130,6 +131,7 @@ class History:
         self.acked_in_time: dict[MessageKey, tuple[int, object]] = {}
         self.unacknowledged: dict[bytes, None] = {}
         self.refused: dict[bytes, str] = {}
+        self.headed: dict[bytes, None] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
         self.row_differs: Callable[[MessageKey, bytes, int], str] = lambda key, payload, due_ms: ""
         self._early_acks: dict[MessageKey, tuple[int, int]] = {}

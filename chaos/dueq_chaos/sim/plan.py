@@ -241,6 +241,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
         options, steps = _long_times(Random(seed * 0x165667B1 + 11), options, steps, at_us)
     if turn and place in _CONFIGURED:
         steps += _configuring(Random(seed * 0x9FB21C65 + 29), at_us)
+    steps += _headed(Random(seed * 0x5851F42D + 43), at_us)
     steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
     careless = Random(seed * 0x2545F491 + 11)
     if careless.random() < _CARELESS and not directed:
@@ -321,6 +322,16 @@ def _recurrences(random: Random, until_us: int) -> list[Step]:
     return [
         Step(random.randint(0, until_us), "recur", random.getrandbits(32))
         for _ in range(random.randint(2, 24))
+    ]
+
+
+def _headed(random: Random, until_us: int) -> list[Step]:
+    """Messages with headers, in every fourth seed; from a stream of their own, too."""
+    if random.random() < 0.75:
+        return []
+    return [
+        Step(random.randint(0, until_us), "schedule headed", random.getrandbits(32))
+        for _ in range(random.randint(2, 12))
     ]
 
 

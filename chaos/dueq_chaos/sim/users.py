@@ -17,6 +17,7 @@ from dueq.client.core import Delivery, PartsCall
 from dueq.client.core.ports import effects, events
 from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
 from dueq_chaos.sim import history as told
+from dueq_chaos.sim.headings import headings_of
 from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.naming import Named, misanswered
 from dueq_chaos.sim.sdk import ConsumerEffect, SimClient
@@ -55,12 +56,16 @@ class ProducingUser:
 
     def schedule(
         self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US,
-        ranks: list[int] | None = None,
+        ranks: list[int] | None = None, headed: bool = False,
     ) -> None:  # fmt: skip
         """Schedule rows; noted one by one when they are answered."""
         for payload in payloads:
             self.history.unacknowledged[payload] = None
-        call = calls.schedule_many(topic, payloads, dues_ms, lambda: self.client.world.wall_us, ranks=ranks)
+        headers = [headings_of(payload) for payload in payloads] if headed else None
+        self.history.headed.update(dict.fromkeys(payloads if headed else ()))
+        call = calls.schedule_many(
+            topic, payloads, dues_ms, lambda: self.client.world.wall_us, ranks=ranks, headers=headers
+        )
         rows = list(zip(payloads, dues_ms, ranks or [0] * len(payloads), strict=True))
         answer = partial(self._scheduled, rows, timeout_us, self.patience)
         self.client.call(call.build, timeout_us, answer)
@@ -435,11 +440,20 @@ class ConsumingUser:
             world.wall_us, f"{self.client.name}#{self._id[:3].hex()}", delivery.token, delivery.attempt,
             bytes(delivery.payload), world.wall_us + delivery.deadline_us - world.now_us, rank=delivery.rank,
         )  # fmt: skip
+        self._check_headers(key, delivery)
         self._held[delivery] = noted
         world.tell(self.client.name, f"got {name_of(key)} token {delivery.token} attempt {delivery.attempt}")
         self.history.delivered(key, noted)
         self._comes_again(key, delivery.token)
         self._later(self.random.randint(*self.habits.work_us), partial(self._decide, self._id, key, delivery))
+
+    def _check_headers(self, key: MessageKey, delivery: Delivery) -> None:
+        """Nobody gets other headers than were scheduled."""
+        payload = bytes(delivery.payload)
+        expected = headings_of(payload) if payload in self.history.headed else {}
+        if dict(delivery.headers) != expected:
+            found = f"{dict(delivery.headers)!r:.200}, not {expected!r:.200}"
+            self.history.wrong.append(f"{name_of(key)} came with the headers {found}")
 
     # -------------------------------------------------------------- what it does with it
 

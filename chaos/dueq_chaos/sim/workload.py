@@ -23,7 +23,8 @@ _MORE_CONSUMER = (64, 5_000)
 _CALL_US = 20_000_000
 _YEAR_AFTER_NEXT_MS = 401 * 86_400_000
 _PRODUCING = (
-    "schedule", "schedule far", "schedule long", "impatient schedule", "alter", "time-outs", "backlog",
+    "schedule", "schedule far", "schedule long", "schedule headed", "impatient schedule", "alter", "time-outs",
+    "backlog",
 )  # fmt: skip
 
 
@@ -74,6 +75,7 @@ class Workload:
             "schedule": lambda random: self._schedule(random, -200, 4_000),
             "schedule far": lambda random: self._schedule(random, 3_600_000, 90_000_000),
             "schedule long": self._schedule_long,
+            "schedule headed": self._schedule_headed,
             "impatient schedule": self._schedule_impatiently,
             "alter": self._alter,
             "reopen consumer": self._reopen,
@@ -218,6 +220,13 @@ class Workload:
         else:
             dues = [now_ms + random.randint(soon_ms, late_ms) for _ in payloads]
         self.schedule(self._topic(random), payloads, dues)
+
+    def _schedule_headed(self, random: Random) -> None:
+        """Schedule messages whose headers follow from their payloads."""
+        now_ms = self.mesh.world.wall_us // 1000
+        payloads = self._payloads(random.choice([1, random.randint(1, 12), random.randint(10, 80)]))
+        dues = [now_ms + random.randint(-200, 4_000) for _ in payloads]
+        self.producer.schedule(self._topic(random), payloads, dues, _CALL_US, headed=True)
 
     def burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         """Schedule a message or two, several times over."""
