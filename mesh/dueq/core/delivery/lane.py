@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from heapq import heappop, heappush
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,15 @@ from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, ha
 from dueq.core.delivery.prepared import Piece, Prepared
 from dueq.core.delivery.token_bucket import TokenBucket
 from dueq.core.delivery.turns import Turns
-from dueq.core.ports.entry import Entries, State
+from dueq.core.ports.entry import Entries, State, is_full
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job import Job
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
+
+EXPIRED_REASON: Final = "it was not delivered before it expired"
+"""Why a message is dead that nobody has given back."""
 
 
 class LedTimeline(HotMessages, Protocol):
@@ -162,7 +165,8 @@ class Lane:
         """Push these leases, which were just granted, at their instants; what is not due yet is laid out."""
         waits = np.ascontiguousarray(entries["wait_at"])
         ahead = waits > np.uint64(mesh_ms)
-        if has_uploads(entries) or not ahead.any():
+        expire = is_full(entries) and entries["expires"].any()
+        if expire or has_uploads(entries) or not ahead.any():
             self.schedule(slots, waits)
         elif ahead.all():
             self.prepared.add(slots, entries)
@@ -212,7 +216,37 @@ class Lane:
         if len(pieces) > 1:
             slots = np.concatenate([piece[0] for piece in pieces])
             tokens = np.concatenate([piece[1] for piece in pieces])
-        return self._pushable(slots, tokens, now)
+        return self._in_time(self._pushable(slots, tokens, now), mesh_ms, now)
+
+    def _in_time(self, slots: Slots, mesh_ms: int, now: Now) -> Slots:
+        """Return those that may still be delivered; the leases of all others are ended."""
+        if not is_full(self.leases.entry):
+            return slots
+        over = self.over(self.leases.entry.take(slots), mesh_ms)
+        if not over.any():
+            return slots
+        self.end_now(slots[over], now)
+        return slots[~over]
+
+    @staticmethod
+    def over(entries: Entries, mesh_ms: int) -> npt.NDArray[np.bool_]:
+        """Return which messages are not to be delivered any more."""
+        if not is_full(entries):
+            return np.zeros(len(entries), np.bool_)
+        found: npt.NDArray[np.bool_] = (entries["expires"] > 0) & (
+            entries["expires"] <= np.uint64(max(mesh_ms, 0))
+        )
+        return found
+
+    def lapse(self, entries: Entries, now: Now) -> bool:
+        """Propose that messages end which are not to be delivered any more; returns whether that was taken."""
+        record = Record(RecordKind.LAPSE, self.uid, 0, 0, 0)
+        record.first = np.ascontiguousarray(entries["first"])
+        record.target_sequence = np.ascontiguousarray(entries["sequence"])
+        record.target_row = np.ascontiguousarray(entries["row"])
+        if self.partition.settings.expired == "dead":
+            record.reasons, record.reason = (EXPIRED_REASON,), np.zeros(len(entries), np.uint16)
+        return self.partition.propose(record, now) > 0
 
     def _pushable(self, slots: Slots, tokens: U64, now: Now) -> Slots:
         leases = self.leases

@@ -95,6 +95,16 @@ class Leasing:
         Returns:
             How many were leased.
         """
+        over = lane.over(entries, mesh_ms)
+        if over.any():
+            gone, entries = entries[over], entries[~over]
+            if lane.lapse(gone, now):
+                self.is_cut = True
+            else:
+                lane.queue.put_back(gone)
+                self.retry_us = now.mono_us + RETRY_US
+            if not len(entries):
+                return 0
         count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
         if count < len(entries):
             lane.queue.put_back(entries[count:])

@@ -198,6 +198,10 @@ class Partition:
             refusal = self._proposals.request(route, request, bodies[0] if bodies else b"", now)
         return refusal
 
+    def named(self, record: Record) -> Entries:
+        """Return the messages that a record names, as they are now; state ABSENT for those not in memory."""
+        return self.timeline.rows((record.target_sequence << np.uint64(16)) | record.target_row)
+
     def known_jobs(self) -> Iterable[Job]:
         """Return the jobs that are known here, the latest first."""
         return reversed(self.timeline.jobs.by_key.values())

@@ -17,10 +17,12 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.back_off import decide, delays
 from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_store, invalid
 from dueq.core.partition.uploads import Uploads
 from dueq.core.partition.windows import Waiting, Windows
+from dueq.core.ports.entry import Entries
 from dueq.core.ports.events import Route
 from dueq.core.ports.membership import Topic
 from dueq.core.replication.log import resident_bytes
@@ -30,9 +32,10 @@ from dueq.core.turn.context import Context, EndOfTurn
 from dueq.instant import Now
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
-from dueq_codecs.records import ONE_ROW, Record, RecordKind, RequestRef
+from dueq_codecs.records import LEVEL_OF_KINDS, ONE_ROW, Record, RecordKind, RequestRef
 from dueq_codecs.rules import batch_key, level_of
 from dueq_codecs.shape import REVOKING
+from dueq_codecs.topic_settings import TopicSettings
 
 _OPERATIONS = {
     RecordKind.INSERT: "schedule",
@@ -48,6 +51,8 @@ _OPERATIONS = {
     RecordKind.GROUP: "group",
     RecordKind.RECURRENCE: "recurrence",
     RecordKind.FIRE: "trigger",
+    RecordKind.DISCARD: "discard",
+    RecordKind.REDRIVE: "redrive",
 }
 
 
@@ -70,6 +75,15 @@ class ProposingPartition(EndOfTurn, Waiting, Protocol):
     @property
     def level(self) -> int:
         """The feature level: no record is of an older version."""
+        ...
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The newest settings that are known here."""
+        ...
+
+    def named(self, record: Record) -> Entries:
+        """Return the messages that a record names, as they are now; state ABSENT for those not in memory."""
         ...
 
     def full_of_passes(self, name: str) -> bool:
@@ -202,6 +216,10 @@ class Proposals:
         self._ctx.touch(self._partition)
         self._ctx.gathering.end(self._uid)
         self._append_queue(now)  # acks come before an EXPIRE of the very leases that they end
+        if record.kind == RecordKind.EXPIRE and self._partition.level >= LEVEL_OF_KINDS:
+            settings = self._partition.settings
+            if settings.backoff is not None:
+                record.amount_ms = delays(self._uid, settings, self._partition.named(record))
         return self._append(record, body, now)
 
     def _append_queue(self, now: Now) -> None:
@@ -255,6 +273,14 @@ class Proposals:
                     [r.rank if len(r.rank) else np.zeros(r.rows, np.uint16) for r in requests]
                 )
             record.groups, record.group = joined_groups(requests)
+            if any(len(r.expires) for r in requests):
+                record.expires = _joined(
+                    [r.expires if len(r.expires) else np.zeros(r.rows, np.uint64) for r in requests]
+                )
+            if any(len(r.attempts_max) for r in requests):
+                record.attempts_max = _joined(
+                    [r.attempts_max if len(r.attempts_max) else np.zeros(r.rows, np.uint16) for r in requests]
+                )
             if any(len(r.window) for r in requests):
                 self._choose(record, requests, now)
             return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
@@ -264,14 +290,20 @@ class Proposals:
         if record.kind in REVOKING:
             keys = (record.target_sequence << np.uint64(16)) | record.target_row
             record.token = self._dispatcher.withhold(self._uid, keys)
-        else:
+        elif record.kind not in (RecordKind.DISCARD, RecordKind.REDRIVE):
             record.token = _joined([r.token for r in requests])
-        if record.kind == RecordKind.MOVE:
+        if record.kind in (RecordKind.MOVE, RecordKind.REDRIVE):
             record.due = _joined([r.due for r in requests])
         if record.kind == RecordKind.CHANGE:
             record.rank = _joined([r.rank for r in requests])
         if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
             record.amount_ms = _joined([r.amount_ms for r in requests])
+        if record.kind == RecordKind.NACK:
+            decide(record, requests, self._partition.settings, self._partition.named(record))
+        if record.kind == RecordKind.RELEASE and any(len(r.amount_ms) for r in requests):
+            record.amount_ms = _joined(
+                [r.amount_ms if len(r.amount_ms) else np.zeros(r.rows, np.uint64) for r in requests]
+            )
         if record.kind == RecordKind.EXTEND:
             keys = (record.target_sequence << np.uint64(16)) | record.target_row
             self._dispatcher.extending(self._uid, keys, record.token, record.amount_ms, now)

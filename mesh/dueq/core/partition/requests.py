@@ -21,7 +21,7 @@ from dueq.instant import Now
 from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, fault_of_meta, prefix_bytes
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import REASON_BYTES_MAX, Fate, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, first_too_long
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -255,12 +255,24 @@ def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) ->
         return invalid(
             f"row {row}: sequence {int(request.target_sequence[row])} is beyond {limits.SEQUENCE_MAX}"
         )
-    if request.kind == RecordKind.MOVE:
+    if request.kind in (RecordKind.MOVE, RecordKind.REDRIVE):
         return _check_due(request, settings, now)
     if request.kind == RecordKind.NACK:
-        return _check_amount(request, 0, limits.DELAY_MS_MAX, "delay")
+        return _check_amount(request, 0, limits.DELAY_MS_MAX, "delay") or _check_reasons(request)
+    if request.kind == RecordKind.RELEASE:
+        return _check_amount(request, 0, limits.RELEASE_DELAY_MS_MAX, "delay of a release")
     if request.kind == RecordKind.EXTEND:
         return _check_amount(request, limits.LEASE_MS_MIN, limits.LEASE_MS_MAX, "lease")
+    return None
+
+
+def _check_reasons(request: ChangeRequest) -> Refusal | None:
+    row = _first_row(request.fate > max(Fate))
+    if row is not None:
+        return invalid(f"row {row}: a fate is 0 to {max(Fate):d}, not {int(request.fate[row])}")
+    longest = max((len(reason.encode()) for reason in request.reasons), default=0)
+    if longest > REASON_BYTES_MAX:
+        return invalid(f"a reason has at most {REASON_BYTES_MAX} bytes, not {longest}")
     return None
 
 
