@@ -78,8 +78,12 @@ class Ledger:
         return found
 
     def opened(self, uid: int, place: tuple[int, int], order: Order) -> None:
-        """A replica was seen: this is the partition's place in its topic, how many that has, and the topic's order."""
-        if uid not in self._partitions:
+        """A replica was seen: this is the partition's place in its topic, how many that has, and the topic's order.
+
+        Somebody may have asked about the partition before any replica of it was there.
+        """
+        known = self._partitions.get(uid)
+        if known is None or (not known.records and (known.place, known.order) != (place, order)):
             self._partitions[uid] = _Partition(uid, place, order)
 
     def epochs(self, uid: int) -> dict[int, int]:

@@ -135,7 +135,8 @@ class Course:
     @staticmethod
     def _waits_wrongly(record: Record, known: NaiveRecurrence) -> str:
         terms = _terms_of(known)
-        soonest = next_tick(terms, known.anchor, max(record.stamp, known.last))
+        # A leader whose clock is behind takes back what was made ahead: no tick was before it began.
+        soonest = next_tick(terms, known.anchor, max(record.stamp, known.last, known.anchor))
         if not known.next:
             return f"{record.name} waits for nothing, and {soonest} comes" if soonest else ""
         if next_tick(terms, known.anchor, known.next - 1) != known.next:
