@@ -68,7 +68,7 @@ prepared() {
 }
 
 prepare() {
-    local packages=(-e '.[demo]')
+    local packages=(-e '.[demo,gateway]')
     say "preparing .venv ($1) with $python …"
     if ! "$venv/bin/python" -c 'import pip' 2>/dev/null \
         || [ "$("$venv/bin/python" -c 'import sys; print(sys.version)')" != "$("$python" -c 'import sys; print(sys.version)')" ]; then

@@ -259,6 +259,26 @@ BROWSE_ROWS_MAX: Final = 1024
 BROWSE_BYTES_MAX: Final = 1 << 20
 """Payload bytes of one page, unless its one row has more."""
 
+# The gateway
+GATEWAY_HEAD_BYTES_MAX: Final = 64 << 10
+"""Longest head of an HTTP request: its line and headers."""
+GATEWAY_JSON_BYTES_MAX: Final = 1 << 20
+"""Longest JSON body of an HTTP request, and longest line of NDJSON."""
+GATEWAY_JSON_DEPTH_MAX: Final = 64
+"""Deepest nesting of arrays and objects in JSON."""
+GATEWAY_ITEMS_MAX: Final = 1000
+"""Most items of an array in an HTTP request, of a page of a list, and failures that one answer shows."""
+GATEWAY_BODIES_BYTES_MAX: Final = 256 << 20
+"""Bodies of HTTP requests that one gateway holds at once; beyond that requests get Busy."""
+GATEWAY_LOOKED_AT_MAX: Final = 16_384
+"""Messages that one request for a list looks at; it then ends with a cursor, also if few of them are in the list."""
+GATEWAY_PAUSE_MS: Final = 30_000
+"""Longest pause of a client while it sends a request; and while it takes nothing of an answer, before it is cut off."""
+GATEWAY_CONNECTIONS_MAX: Final = 16_384
+"""Most connections of one gateway."""
+GATEWAY_STOP_MS: Final = 10_000
+"""Time that requests under way get when a gateway stops."""
+
 # The timeline in memory
 HOT_ROWS_MAX: Final = 16_384
 """Waiting messages of one partition that are kept in memory, soonest first."""
@@ -311,6 +331,9 @@ assert FAIR_WAKES_MAX >= 2 * RECORD_ROWS_MAX, "groups begin to be ready faster t
 assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAME_BYTES_MAX
 assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
 assert APPEND_BYTES < FRAME_BYTES_MAX
+assert GATEWAY_ITEMS_MAX <= REQUEST_ROWS_MAX
+assert GATEWAY_JSON_BYTES_MAX <= REQUEST_BYTES_MAX
+assert PAYLOAD_BYTES_MAX < GATEWAY_BODIES_BYTES_MAX
 assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS
 assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert LOOK_AHEAD_MS_MAX + LEASE_GATHER_MS < FIRE_AHEAD_MS < MISSED_AFTER_MS

@@ -31,6 +31,7 @@ _COMMANDS = {
     "where": ("dueq.cli.where:where", "Count, cancel, move or change all messages that match."),
     "job": ("dueq.cli.job:job", "List, show and cancel messages that were loaded together."),
     "group": ("dueq.cli.groups:group", "Set weights and limits for groups, and list them."),
+    "gateway": ("dueq.cli.gateway:gateway", "Serve the mesh by HTTP."),
     "cron": ("dueq.cli.cron:cron", "Create, show, change and delete recurrences."),
     "campaign": ("dueq.cli.campaign:campaign", "Plan, load and take back campaigns, by Spark."),
     "forecast": ("dueq.cli.forecast:forecast", "Show how many messages fall due, second by second."),

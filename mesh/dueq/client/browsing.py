@@ -127,6 +127,8 @@ class Walk:
         start, end: messages that wait until an instant with start ≤ instant < end; Unix ms or aware
             datetimes, None: no bound.
         payloads: whether to read the payloads too.
+        after: (`waits_until`, `id`) of the message behind which to begin; None: at the beginning.
+        limit: messages of a page at most; None: the broker's choice.
 
     Raises:
         InvalidRequest: an argument is not of these.
@@ -139,12 +141,16 @@ class Walk:
         start: int | datetime | None = None,
         end: int | datetime | None = None,
         payloads: bool = False,
+        after: tuple[int, str] | None = None,
+        limit: int | None = None,
     ) -> None:
         self._topic = arguments.topic_name(topic)
         self._partition = arguments.count(partition, "partition", 0, limits.PARTITIONS_MAX - 1)
         self._from_ms = 0 if start is None else arguments.instant_ms(start, "start")
         self._until_ms = 0 if end is None else arguments.instant_ms(end, "end")
         self._payloads = payloads
+        self._begin_after = (0, 0) if after is None else _place(after)
+        self._limit = 0 if limit is None else arguments.count(limit, "limit", 1, limits.BROWSE_ROWS_MAX)
         self._yielded = False
         self.done = end is not None and self._until_ms <= self._from_ms
         self._begin()
@@ -152,7 +158,7 @@ class Walk:
     def _begin(self) -> None:
         self._answer: PageAnswer | None = None
         self._snapshot, self._keeper, self._uid = 0, "", 0
-        self._after = (0, 0)
+        self._after = self._begin_after
         self._missing: list[tuple[int, int, int]] = []  # (row, upload, chunk) still to be read, last first
         self._long: dict[int, list[bytes]] = {}
 
@@ -167,7 +173,7 @@ class Walk:
         def build(number: int, deadline_us: int) -> events.Event:
             return events.Browse(
                 number, deadline_us, self._topic, self._partition, self._snapshot, self._keeper, self._from_ms,
-                self._until_ms, self._after, payloads=self._payloads, upload=upload, chunk=chunk,
+                self._until_ms, self._after, self._limit, payloads=self._payloads, upload=upload, chunk=chunk,
             )  # fmt: skip
 
         return Call(build, _same)
@@ -269,6 +275,13 @@ class Walk:
                 keys[row], headers[row], payloads[row] = split_meta(int(reply.keyed[row]), stored)
                 size[row] -= len(stored) - len(payloads[row] or b"")
         return keys, headers, payloads, size
+
+
+def _place(after: tuple[int, str]) -> tuple[int, int]:
+    """The place in the index of a message that waits until an instant."""
+    waits_until, message_id = after
+    columns = arguments.id_columns([message_id])
+    return arguments.instant_ms(waits_until, "after"), int(columns.sequence[0]) << 16 | int(columns.row[0])
 
 
 def _same(value: Any) -> Any:

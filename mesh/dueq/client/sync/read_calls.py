@@ -66,13 +66,21 @@ class ReadCalls:
         start: int | datetime | None = None,
         end: int | datetime | None = None,
         payloads: bool = False,
+        after: tuple[int, str] | None = None,
+        limit: int | None = None,
         timeout: float | None = None,
     ) -> Iterator[BrowsePage]:
         """Yield one partition's pages, as columns; all are of one snapshot, and there is at least one, maybe empty.
 
         Arguments and errors are those of `browse`. With `payloads` a page has about 1 MiB of them, or one message.
+
+        Args:
+            topic, partition, start, end, payloads, timeout: as there.
+            after: (`waits_until`, `id`) of the message behind which to begin, so that a walk can go on without its
+                snapshot.
+            limit: messages of a page at most, up to 1,024.
         """
-        return self._pages(Walk(topic, partition, start, end, payloads), timeout)
+        return self._pages(Walk(topic, partition, start, end, payloads, after, limit), timeout)
 
     def get(
         self,

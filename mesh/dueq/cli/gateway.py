@@ -1,0 +1,47 @@
+"""`dueq gateway`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from dueq.cli.options import endpoints
+from dueq.errors import DueqError
+
+EXTRA: Final = "pip install 'dueq[gateway]'"
+
+
+class GatewayMissing(DueqError):
+    """The packages of the gateway are not installed."""
+
+
+@click.command()
+@click.option(
+    "--listen", default="127.0.0.1:7480", show_default=True, metavar="HOST:PORT",
+    help="On the loopback. Port 0: any that is free.",
+)  # fmt: skip
+@click.option(
+    "--endpoint", "-e", "given", multiple=True, metavar="tcp://HOST:PORT",
+    help="A broker; may be given several times. Default: DUEQ_ENDPOINTS, else tcp://127.0.0.1:7400.",
+)  # fmt: skip
+@click.option(
+    "--host", "hosts", multiple=True, metavar="NAME",
+    help="A name by which clients may call it, besides localhost; may be given several times.",
+)  # fmt: skip
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+def gateway(listen: str, given: tuple[str, ...], hosts: tuple[str, ...], log_level: str) -> int:
+    """Serve the mesh by HTTP until SIGINT or SIGTERM: the API at /v1, its description at /docs.
+
+    Prints `ready` and its address. It refuses to listen anywhere but on the loopback, since nobody who reaches it is
+    asked who they are.
+    """
+    chosen = endpoints(given)
+    try:
+        from dueq.gateway import serving
+    except ModuleNotFoundError as error:
+        raise GatewayMissing(f"the gateway needs the package {error.name}: {EXTRA}") from error
+    listener = serving.listening(listen)
+    return serving.run(listener, chosen, hosts, log_level, lambda url: click.echo(f"ready {url}"))

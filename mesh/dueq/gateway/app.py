@@ -1,0 +1,85 @@
+"""The application: what every request passes, and the faces that answer.
+
+    socket ─► guards ─► routes: probes, /docs, /v1 (and other faces) ─► service ─► AsyncClient ─► mesh
+
+A face is a router over the service; it is added to `_ROUTERS`, and nothing of it is elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+
+from dueq import AsyncClient, __version__
+from dueq.gateway import manual, probes, problems
+from dueq.gateway.bodies import BodyRoom
+from dueq.gateway.guards import Guards
+from dueq.gateway.service import Service
+from dueq.gateway.v1 import brokers, groups, jobs, messages, recurrences, topics
+from dueq.gateway.v1.messages import Summary
+from dueq.gateway.v1.model import PROBLEM
+
+_ROUTERS: Final[tuple[APIRouter, ...]] = (
+    topics.router,
+    messages.router,
+    jobs.router,
+    recurrences.router,
+    groups.router,
+    brokers.router,
+)
+_ABOUT: Final = """Deliver these bytes at this millisecond, to exactly one consumer, never before.
+
+Instants are RFC 3339 with a zone, Unix milliseconds, or durations from now; ids and versions are strings. Errors are
+`application/problem+json`."""
+
+
+def create_app(connect: Callable[[], AsyncClient], hosts: Iterable[str] = ()) -> FastAPI:
+    """Return the application.
+
+    Args:
+        connect: makes the client, once the application starts.
+        hosts: names by which it may be called, besides those of the loopback.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
+        async with connect() as client:
+            app.state.service = Service(client)
+            yield
+
+    app = FastAPI(
+        title="dueq",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.room = BodyRoom()
+    problems.install(app)
+    app.include_router(probes.router)
+    for router in _ROUTERS:
+        app.include_router(router, responses=PROBLEM)
+    manual.install(app)
+    app.add_middleware(Guards, hosts=tuple(hosts))
+    _describe_more(app)
+    return app
+
+
+def _describe_more(app: FastAPI) -> None:
+    """Add the models that only `$ref`s name."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schemas = made()["components"]["schemas"]
+            for model in (problems.Problem, Summary):
+                found = model.model_json_schema(ref_template="#/components/schemas/{model}")
+                schemas |= found.pop("$defs", {}) | {model.__name__: found}
+        assert app.openapi_schema is not None
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

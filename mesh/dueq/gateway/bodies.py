@@ -1,0 +1,191 @@
+"""Bodies of requests, within limits: bytes of one and of all together, pauses between their pieces, depth of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import numpy as np
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from dueq import limits
+from dueq.errors import Busy
+from dueq.gateway.problems import Refusal
+
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_RETRY_S: Final = 0.5
+
+
+class BodyRoom:
+    """The memory that bodies of all requests share.
+
+    Attributes:
+        taken: bytes, as of now.
+    """
+
+    def __init__(self, most: int = limits.GATEWAY_BODIES_BYTES_MAX) -> None:
+        self._most = most
+        self.taken = 0
+
+    def take(self, count: int) -> None:
+        """Take room for so many bytes.
+
+        Raises:
+            Busy: there is not so much just now; nothing was taken.
+        """
+        if self.taken + count > self._most:
+            raise Busy(
+                f"{self.taken} bytes of bodies are being read, and {self._most} are the limit", _RETRY_S
+            )
+        self.taken += count
+
+    def give(self, count: int) -> None:
+        """Give room back."""
+        self.taken -= count
+
+
+class JsonRoute(APIRoute):
+    """A route whose body, if it has one, is JSON: its content type says so, and it is read within the limits."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+        body_field = self.body_field
+
+        async def handler(request: Request) -> Response:
+            if body_field is None:
+                return await answer(request)
+            async with whole(request, limits.GATEWAY_JSON_BYTES_MAX) as body:
+                if body or body_field.field_info.is_required():
+                    demand(request, "application/json")
+                    request._json = parsed(body)
+                # The model is made of what was read here.
+                request._body = body
+                return await answer(request)
+
+        return handler
+
+
+def content_type(request: Request) -> str:
+    """Return the media type of the request's body, without parameters; "" if it says none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def demand(request: Request, wanted: str) -> None:
+    """Refuse a body of another type.
+
+    Raises:
+        Refusal: its content type is not the wanted one.
+    """
+    if content_type(request) != wanted:
+        given = request.headers.get("content-type", "")
+        raise Refusal(
+            415, f"the body is {wanted}, and its content-type says so, not {given!r:.80}", given, wanted
+        )
+
+
+@asynccontextmanager
+async def whole(request: Request, most: int) -> AsyncGenerator[bytes, None]:
+    """Read a body; the room that it takes is given back afterwards.
+
+    Args:
+        request: whose body.
+        most: bytes at most.
+
+    Raises:
+        Refusal: it is longer, comes too slowly, or is compressed.
+        Busy: all requests together hold too much.
+    """
+    room: BodyRoom = request.app.state.room
+    announced = _announced(request, most)
+    held = 0
+    parts: list[bytes] = []
+    try:
+        room.take(announced)
+        held = announced
+        size = 0
+        async for part in pieces(request):
+            size += len(part)
+            if size > most:
+                raise _too_long(size, most)
+            if size > held:
+                room.take(size - held)
+                held = size
+            parts.append(part)
+        yield b"".join(parts)
+    finally:
+        room.give(held)
+
+
+async def pieces(request: Request) -> AsyncGenerator[bytes, None]:
+    """Yield a body as it comes.
+
+    Raises:
+        Refusal: nothing came for too long, or it is compressed.
+    """
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        given = request.headers["content-encoding"]
+        raise Refusal(415, f"a body is sent as it is, not as {given!r:.80}", given, "identity")
+    stream = request.stream()
+    pause_s = limits.GATEWAY_PAUSE_MS / 1000
+    while True:
+        try:
+            async with asyncio.timeout(pause_s):
+                part = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Refusal(
+                408, f"nothing of the body came for {pause_s:g} seconds", None, pause_s, True
+            ) from None
+        if part:
+            yield part
+
+
+def parsed(body: bytes) -> Any:
+    """Read JSON.
+
+    Raises:
+        Refusal: it is none, or nested too deeply.
+    """
+    if _deeper_than(body, limits.GATEWAY_JSON_DEPTH_MAX):
+        depth = limits.GATEWAY_JSON_DEPTH_MAX
+        raise Refusal(400, f"arrays and objects are nested more than {depth} deep", None, depth)
+    try:
+        return json.loads(body, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise Refusal(400, f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except ValueError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from None
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _deeper_than(body: bytes, depth: int) -> bool:
+    if body.count(b"[") + body.count(b"{") <= depth:
+        return False
+    letters = np.frombuffer(_STRING.sub(b"", body), np.uint8)
+    opens = (letters == ord("[")) | (letters == ord("{"))
+    closes = (letters == ord("]")) | (letters == ord("}"))
+    steps = opens.astype(np.int32) - closes.astype(np.int32)
+    return len(steps) > 0 and int(np.cumsum(steps).max()) > depth
+
+
+def _announced(request: Request, most: int) -> int:
+    length = request.headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit():
+        raise Refusal(400, f"content-length is a number, not {length!r:.80}", length)
+    if int(length) > most:
+        raise _too_long(int(length), most)
+    return int(length)
+
+
+def _too_long(size: int, most: int) -> Refusal:
+    return Refusal(413, f"the body has at most {most} bytes, not {size}", size, most)

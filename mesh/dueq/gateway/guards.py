@@ -1,0 +1,113 @@
+"""Guards against web pages: a browser that shows somebody else's page must not act here for it.
+
+Nothing on the loopback asks who one is, so any page that a browser on this machine shows could otherwise send
+requests here. Three checks are made of every request, WebSockets included, before anything else sees it:
+
+* `Host` is one of the allowed names. A page whose name was made to point at this machine (DNS rebinding) has its own.
+* `Sec-Fetch-Site`, which browsers send and pages cannot forge, is `same-origin` or `none` (typed by the user).
+* `Origin`, if there is one, is this gateway itself.
+
+Programs such as curl send neither of the last two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, MutableMapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dueq.gateway import problems
+
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""What a page of the gateway may load: its own files."""
+
+_HEADERS: Final = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_UNCACHED: Final = (b"cache-control", b"no-store")
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+_OWN_SITE: Final = (b"same-origin", b"none")
+
+
+class Guards:
+    """Refuses what a foreign page may have sent, and adds the headers that keep our own pages apart.
+
+    Args:
+        app: what comes after.
+        hosts: names that `Host` may have, besides those of the loopback; without ports.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
+        self._app = app
+        self._hosts = {name.lower() for name in (*LOOPBACK_NAMES, *hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(message)
+            await send(message)
+
+        if refusal is None:
+            await self._app(scope, receive, guarded)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal["detail"][:100]})
+        else:
+            await problems.response(refusal)(scope, receive, guarded)
+
+    def _refusal(self, scope: Scope) -> problems.Document | None:
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
+        host = hosts[0] if len(hosts) == 1 else ""
+        found = _HOST.fullmatch(host)
+        if found is None or found["name"].lower() not in self._hosts:
+            allowed = ", ".join(sorted(self._hosts))
+            text = f"this gateway is not {host!r:.80}: it answers to {allowed} (dueq gateway --host NAME adds one)"
+            return problems.of_status(421, text, host, allowed)
+        for name, value in headers:
+            if name == b"sec-fetch-site" and value.strip().lower() not in _OWN_SITE:
+                return _foreign("Sec-Fetch-Site", value)
+            if name == b"origin" and not _same_origin(value.decode("latin-1"), found):
+                return _foreign("Origin", value)
+        return None
+
+
+def _foreign(name: str, value: bytes) -> problems.Document:
+    text = f"{name} is {value.decode('latin-1')!r:.80}: the request was made by a page of another site"
+    return problems.of_status(403, text, value.decode("latin-1"), "same-origin")
+
+
+def _same_origin(origin: str, host: re.Match[str]) -> bool:
+    try:
+        parts = urlsplit(origin)
+        port = str(parts.port) if parts.port is not None else _DEFAULT_PORTS.get(parts.scheme, "")
+    except ValueError:
+        return False
+    if parts.scheme not in _DEFAULT_PORTS or parts.path or parts.username is not None:
+        return False
+    name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return name == host["name"].lower() and port == (host["port"] or _DEFAULT_PORTS[parts.scheme])
+
+
+def _add_headers(message: MutableMapping[str, Any]) -> None:
+    headers = list(message.get("headers", ()))
+    present = {name.lower() for name, _ in headers}
+    added = [(name, value) for name, value in (*_HEADERS, _UNCACHED) if name not in present]
+    message["headers"] = headers + added

@@ -1,0 +1,166 @@
+"""NDJSON of any length: a message a line, scheduled while later lines are read, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from dueq import limits
+from dueq.errors import DueqError, InvalidRequest, PayloadTooLarge
+from dueq.gateway import bodies, problems
+from dueq.gateway.problems import Refusal
+from dueq.gateway.service import NewMessage, Service
+
+_ROW_FAULTS: Final = (InvalidRequest, PayloadTooLarge)
+"""Refusals that may be the fault of one row, while the others are sound."""
+
+
+class Answers(StreamingResponse):
+    """An answer that is sent while the request is still being read: nobody else waits for what the client sends."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        await self.stream_response(send)
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line, and what it asks for; or what is wrong with it."""
+
+    number: int
+    message: NewMessage | None
+    problem: problems.Document | None = None
+    message_id: str = ""
+
+    def outcome(self) -> dict[str, Any]:
+        """What a client is told of it."""
+        if self.problem is not None:
+            return {"line": self.number, "status": self.problem["status"], "problem": self.problem}
+        return {"line": self.number, "status": 201, "id": self.message_id}
+
+
+class Loading:
+    """One request of NDJSON.
+
+    Args:
+        service: of the gateway.
+        topic: its name.
+        read: makes a message of a line's JSON; the second argument is mesh time, Unix µs.
+    """
+
+    def __init__(self, service: Service, topic: str, read: Callable[[Any, int], NewMessage]) -> None:
+        self._service, self._topic, self._read = service, topic, read
+        self._lines = self._accepted = self._failed = 0
+        self._stopped: problems.Document | None = None
+
+    async def summary(self, request: Request) -> dict[str, Any]:
+        """Schedule all lines and return the counts, and the first failures."""
+        failures: list[dict[str, Any]] = []
+        async for batch in self._batches(request):
+            await self._schedule(batch)
+            room = limits.GATEWAY_ITEMS_MAX - len(failures)
+            failed = [line for line in batch if line.problem is not None]
+            failures += [{"line": line.number, "problem": line.problem} for line in failed[:room]]
+            if self._stopped is not None:
+                break
+        counts = {
+            "lines": self._lines,
+            "accepted": self._accepted,
+            "failed": self._failed,
+            "failures": failures,
+        }
+        return counts if self._stopped is None else counts | {"problem": self._stopped}
+
+    async def each(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """Schedule all lines; yield an answer for each, and the counts at the end."""
+        async for batch in self._batches(request):
+            await self._schedule(batch)
+            yield b"".join(_row(line.outcome()) for line in batch)
+            if self._stopped is not None:
+                break
+        end: dict[str, Any] = {
+            "done": self._stopped is None,
+            "accepted": self._accepted,
+            "failed": self._failed,
+        }
+        yield _row(end if self._stopped is None else end | {"problem": self._stopped})
+
+    # -------------------------------------------------------------- reading
+
+    async def _batches(self, request: Request) -> AsyncGenerator[list[_Line], None]:
+        """Yield what has come, as soon as it has: up to 1,000 lines and about 1 MiB."""
+        rest = b""
+        try:
+            async for piece in bodies.pieces(request):
+                *whole, rest = (rest + piece).split(b"\n")
+                if len(rest) > limits.GATEWAY_JSON_BYTES_MAX:
+                    most = limits.GATEWAY_JSON_BYTES_MAX
+                    raise Refusal(413, f"line {self._lines + 1} is longer than {most} bytes", len(rest), most)
+                for start in range(0, len(whole), limits.GATEWAY_ITEMS_MAX):
+                    if batch := await self._parsed(whole[start : start + limits.GATEWAY_ITEMS_MAX]):
+                        yield batch
+        except HTTPException as error:
+            self._stopped = problems.of_status(error.status_code, error.detail)
+            return
+        if batch := await self._parsed([rest]):
+            yield batch
+
+    async def _parsed(self, raw: list[bytes]) -> list[_Line]:
+        now_us = await self._service.now_us()
+        found = []
+        for text in raw:
+            if text.strip():
+                self._lines += 1
+                found.append(self._line(text, now_us))
+        return found
+
+    def _line(self, text: bytes, now_us: int) -> _Line:
+        number = self._lines
+        try:
+            return _Line(number, self._read(bodies.parsed(text), now_us))
+        except ValidationError as error:
+            return _Line(number, None, problems.of_validation(error.errors()))
+        except HTTPException as error:
+            return _Line(number, None, problems.of_status(error.status_code, error.detail))
+        except DueqError as error:
+            return _Line(number, None, problems.of_error(error))
+
+    # -------------------------------------------------------------- scheduling
+
+    async def _schedule(self, batch: list[_Line]) -> None:
+        await self._sound([line for line in batch if line.message is not None])
+        failed = sum(line.problem is not None for line in batch)
+        self._failed += failed
+        self._accepted += len(batch) - failed
+
+    async def _sound(self, lines: list[_Line]) -> None:
+        """Schedule lines that look sound; those that the mesh refuses are found by halves."""
+        if not lines:
+            return
+        try:
+            ids = await self._service.schedule(self._topic, [line.message for line in lines if line.message])
+        except DueqError as error:
+            if isinstance(error, _ROW_FAULTS) and len(lines) > 1:
+                await self._sound(lines[: len(lines) // 2])
+                await self._sound(lines[len(lines) // 2 :])
+                return
+            problem = problems.of_error(error)
+            for line in lines:
+                line.problem = problem
+            if not isinstance(error, _ROW_FAULTS):
+                self._stopped = problem
+            return
+        for line, message_id in zip(lines, ids, strict=True):
+            line.message_id = message_id
+
+
+def _row(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,105 @@
+"""Lists of waiting messages, page by page, without anything kept in between.
+
+The cursor says behind which message the next page begins: (partition, waits_until, id). Each page is a look of its own
+at the mesh, so any gateway can answer it, at any time.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+from dueq import AsyncClient, BrowsePage, ScheduledMessage, limits
+from dueq.gateway.problems import Unfit
+
+
+class Place(NamedTuple):
+    """Behind which message a page begins; without an id at the beginning of a partition."""
+
+    partition: int
+    waits_until: int
+    id: str
+
+    def text(self) -> str:
+        """The place as a cursor."""
+        return (
+            urlsafe_b64encode(f"{self.partition}:{self.waits_until}:{self.id}".encode()).decode().rstrip("=")
+        )
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        """Read a cursor.
+
+        Raises:
+            Unfit: it is none.
+        """
+        try:
+            partition, waits_until, message_id = (
+                urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(":")
+            )
+            return cls(int(partition), int(waits_until), message_id)
+        except ValueError:
+            raise Unfit(
+                f"query.cursor is what the page before said, not {text!r:.80}", text, None, "query.cursor"
+            ) from None
+
+
+@dataclass(slots=True)
+class Page:
+    """Some messages, and the cursor of the next page; None: there is none."""
+
+    messages: list[ScheduledMessage] = field(default_factory=list)
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which messages of a topic are listed.
+
+    Attributes:
+        topic: its name.
+        begin_ms, end_ms: those that wait until an instant in between; None: no bound.
+        key_prefix: those whose key begins like this.
+        payloads: with their payloads.
+        limit: of a page.
+    """
+
+    topic: str
+    begin_ms: int | None
+    end_ms: int | None
+    key_prefix: str
+    payloads: bool
+    limit: int
+
+    async def page(self, client: AsyncClient, cursor: str) -> Page:
+        """Read one page."""
+        place = Place.of(cursor) if cursor else Place(0, 0, "")
+        partitions = (await client.describe(self.topic)).partitions
+        page, looked_at = Page(), 0
+        for partition in range(place.partition, partitions):
+            if partition != place.partition:
+                place = Place(partition, 0, "")
+            async with aclosing(self._messages(client, place)) as messages:
+                async for message in messages:
+                    if len(page.messages) == self.limit or looked_at == limits.GATEWAY_LOOKED_AT_MAX:
+                        page.cursor = place.text()
+                        return page
+                    place, looked_at = Place(partition, message.waits_until, message.id), looked_at + 1
+                    if message.key.startswith(self.key_prefix):
+                        page.messages.append(message)
+        return page
+
+    async def _messages(self, client: AsyncClient, place: Place) -> AsyncGenerator[ScheduledMessage, None]:
+        """The messages of one partition behind a place."""
+        pages = client.browse_pages(
+            self.topic, place.partition, start=self.begin_ms, end=self.end_ms, payloads=self.payloads,
+            after=(place.waits_until, place.id) if place.id else None,
+            limit=None if self.key_prefix else self.limit + 1,
+        )  # fmt: skip
+        async with aclosing(cast("AsyncGenerator[BrowsePage, None]", pages)) as found:
+            async for each in found:
+                for message in each.messages():
+                    yield message

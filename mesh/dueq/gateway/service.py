@@ -1,0 +1,181 @@
+"""The verbs that every face calls, in the product's words.
+
+What the SDK does by one call is called on `client`. Here is what takes several, and what all faces must do alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from dueq import AsyncClient, GroupInfo, JobInfo, RecurrenceInfo, limits
+from dueq.client import groups, recurrences
+from dueq.client.aio.passes import AsyncPass
+from dueq.client.calls import Steps, connect
+from dueq.client.jobs import Job
+from dueq.client.passes import Progress
+from dueq.errors import DueqError, JobNotFound
+from dueq.gateway.instants import Duration, Instant, chosen_ms
+from dueq.gateway.problems import Unfit
+
+_READY_S = 2.0
+
+
+class _Paged(Protocol):
+    """A part of a list by name."""
+
+    after: str
+
+
+_Page = TypeVar("_Page", bound=_Paged)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to be scheduled; `due_ms` is Unix ms."""
+
+    payload: bytes
+    due_ms: int
+    key: str | None = None
+    rank: int | None = None
+    group: str | None = None
+
+
+class Service:
+    """One gateway's access to its mesh.
+
+    Attributes:
+        client: the SDK.
+        stopping: set when the gateway is about to end: who waits for something answers with what there is.
+    """
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.client = client
+        self.stopping = asyncio.Event()
+
+    async def ready(self) -> bool:
+        """Return whether a broker answers."""
+        try:
+            await self.client.connection.run(connect(), _READY_S)
+        except DueqError:
+            return False
+        return not self.stopping.is_set()
+
+    async def now_us(self) -> int:
+        """Return mesh time, Unix µs."""
+        return (await self.client.connection.clock(True, None))()
+
+    async def due_ms(self, due: Instant | None, delay: Duration | None, where: str = "body") -> int:
+        """Return the instant that one of two arguments names, as Unix ms; now, if neither is given.
+
+        Raises:
+            Unfit: both are given, or what is given is no instant or duration.
+        """
+        return chosen_ms(due, delay, await self.now_us(), where)
+
+    async def schedule(self, topic: str, messages: Sequence[NewMessage], job: Job | None = None) -> list[str]:
+        """Schedule messages: all or none of them, if they are at most 1,000 of together 1 MiB.
+
+        Returns:
+            Their ids, in order.
+        """
+        producer = self.client.producer(topic)
+        if len(messages) == 1 and job is None:
+            # Requests of many callers travel together.
+            (one,) = messages
+            return [
+                await producer.schedule(one.payload, one.due_ms, key=one.key, rank=one.rank, group=one.group)
+            ]
+        ranked = any(message.rank is not None for message in messages)
+        return list(
+            await producer.schedule_many(
+                [message.payload for message in messages],
+                [message.due_ms for message in messages],
+                keys=[message.key for message in messages],
+                ranks=[message.rank or 0 for message in messages] if ranked else None,
+                groups=[message.group for message in messages],
+                job=job,
+            )
+        )
+
+    async def forecast(self, topic: str, begin_ms: int, end_ms: int, step_ms: int) -> list[tuple[int, int]]:
+        """Return (begin of a step as Unix ms, messages due in it), empty steps left out.
+
+        Args:
+            topic: its name.
+            begin_ms, end_ms: from when until when, Unix ms; at most an hour ahead.
+            step_ms: length of a step, whole seconds.
+
+        Raises:
+            Unfit: the end is not after the beginning, or too far ahead.
+        """
+        now_ms = await self.now_us() // 1000
+        ahead = -(-(end_ms - now_ms) // 1000)
+        if end_ms <= begin_ms or not 1 <= ahead <= limits.FORECAST_SECONDS_MAX:
+            most = limits.FORECAST_SECONDS_MAX
+            text = f"a forecast ends after it begins, and 1 to {most} seconds from now, not {ahead}"
+            raise Unfit(text, ahead, most, "query.until")
+        first = begin_ms // 1000 * 1000
+        totals: dict[int, int] = {}
+        for second, count in await self.client.forecast(topic, ahead):
+            if first <= second < end_ms:
+                at = first + (second - first) // step_ms * step_ms
+                totals[at] = totals.get(at, 0) + count
+        return sorted(totals.items())
+
+    async def progress(self, topic: str, name: str) -> Progress:
+        """Return how far a pass is."""
+        return await AsyncPass(self.client.connection, topic, name).refresh()
+
+    async def stop_pass(self, topic: str, name: str) -> Progress:
+        """Stop a pass; what it has done stays done."""
+        return await AsyncPass(self.client.connection, topic, name).stop()
+
+    async def job(self, topic: str, name: str) -> JobInfo:
+        """Return a job.
+
+        Raises:
+            JobNotFound: nothing is known of it.
+        """
+        info = await self.client.job(topic, name)
+        if info is None:
+            raise JobNotFound(f"topic {topic!r} knows of no job {name!r}")
+        return info
+
+    async def end_job(self, topic: str, name: str, commit: bool) -> JobInfo:
+        """Commit a hidden job, or abort it; raises as `commit_job` and `abort_job`."""
+        info = await self.job(topic, name)
+        job = Job(topic, name, bytes.fromhex(info.key), info.until_ms, "open")
+        await (self.client.commit_job(job) if commit else self.client.abort_job(job))
+        return await self.job(topic, name)
+
+    async def groups(self, topic: str, after: str, limit: int) -> tuple[list[GroupInfo], bool]:
+        """Return the next groups after a name, and whether there are more."""
+        return await self._some(
+            lambda at: groups.page(topic, at, self.client.connection.timeout),
+            lambda page: page.groups,
+            after,
+            limit,
+        )
+
+    async def recurrences(self, topic: str, after: str, limit: int) -> tuple[list[RecurrenceInfo], bool]:
+        """Return the next recurrences after a name, and whether there are more."""
+        timeout = self.client.connection.timeout
+        return await self._some(
+            lambda at: recurrences.page(topic, at, timeout), lambda page: page.recurrences, after, limit
+        )
+
+    async def _some(
+        self, ask: Callable[[str], Steps[_Page]], of: Callable[[_Page], list[T]], after: str, limit: int
+    ) -> tuple[list[T], bool]:
+        found: list[T] = []
+        while len(found) <= limit:
+            page = await self.client.connection.follow(ask(after), None)
+            found += of(page)
+            after = page.after
+            if not after:
+                break
+        return found[:limit], len(found) > limit

@@ -1,0 +1,126 @@
+"""The gateway as a process: where it listens, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+import signal
+import socket
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final
+
+import uvicorn
+
+from dueq import AsyncClient, limits
+from dueq.errors import InvalidRequest
+from dueq.gateway.app import create_app
+from dueq.gateway.connections import HttpConnection, SocketConnection
+from dueq.gateway.logs import configure, log
+from dueq.gateway.service import Service
+
+_LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>\d{1,5})")
+
+
+def listening(text: str) -> socket.socket:
+    """Return a socket that listens at `HOST:PORT`.
+
+    Raises:
+        InvalidRequest: it is no address, it is not on the loopback, or the port cannot be used.
+    """
+    found = _LISTEN.fullmatch(text)
+    if found is None or int(found["port"]) > 65_535:
+        raise InvalidRequest(f"a gateway listens at HOST:PORT, such as 127.0.0.1:7480, not at {text!r:.80}")
+    host = "127.0.0.1" if found["host"] == "localhost" else found["host"].strip("[]")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise InvalidRequest(
+            f"a gateway listens at an IP address or localhost, not at {host!r:.80}"
+        ) from None
+    if not address.is_loopback:
+        raise InvalidRequest(
+            f"{host} is not on the loopback: anybody who reaches the gateway may do everything, since nobody is "
+            "authenticated; let it listen at 127.0.0.1 or [::1]"
+        )
+    made = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, int(found["port"])))
+    except OSError as error:
+        made.close()
+        raise InvalidRequest(f"{text} cannot be listened at: {error.strerror}") from error
+    return made
+
+
+def url_of(made: socket.socket) -> str:
+    """Return where a socket is reached."""
+    host, port = made.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run(
+    listener: socket.socket,
+    endpoints: Sequence[str] | None,
+    hosts: Iterable[str],
+    level: str,
+    announce: Callable[[str], object],
+) -> int:
+    """Serve until SIGINT or SIGTERM; return the exit code.
+
+    Args:
+        listener: of `listening`.
+        endpoints: of brokers; None: those of DUEQ_ENDPOINTS.
+        hosts: names by which it may be called, besides those of the loopback.
+        level: of the log.
+        announce: called with the gateway's address once it serves.
+    """
+    configure(level)
+    app = create_app(lambda: AsyncClient(endpoints), hosts)
+    config = uvicorn.Config(
+        app, http=HttpConnection, ws=SocketConnection, loop="asyncio", lifespan="on", log_config=None,
+        access_log=False, proxy_headers=False, server_header=False,
+        limit_concurrency=limits.GATEWAY_CONNECTIONS_MAX,
+        h11_max_incomplete_event_size=limits.GATEWAY_HEAD_BYTES_MAX,
+        timeout_graceful_shutdown=limits.GATEWAY_STOP_MS // 1000,
+        ws_max_size=limits.GATEWAY_JSON_BYTES_MAX, ws_per_message_deflate=False,
+    )  # fmt: skip
+    asyncio.run(_Server(config, url_of(listener), announce, lambda: app.state.service).serve([listener]))
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """Tells who waits that the end has come, before it waits for them."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        url: str,
+        announce: Callable[[str], object],
+        service: Callable[[], Service],
+    ) -> None:
+        super().__init__(config)
+        self._url, self._announce, self._service = url, announce, service
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._told)
+        await super().startup(sockets)
+        log.info("gateway.started", url=self._url)
+        self._announce(self._url)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to the loop: the process ends in order, with exit code 0."""
+        yield
+
+    def _told(self) -> None:
+        if self.should_exit:
+            self.force_exit = True
+            return
+        self._service().stopping.set()
+        self.should_exit = True
+        log.info("gateway.stopping", url=self._url)

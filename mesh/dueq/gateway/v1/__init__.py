@@ -1,0 +1,1 @@
+"""The native API: routes and models, one module a resource."""

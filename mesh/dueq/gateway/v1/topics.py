@@ -1,0 +1,251 @@
+"""/v1/topics"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response, status
+from pydantic import Field
+
+from dueq import TopicInfo
+from dueq.gateway import instants
+from dueq.gateway.access import TheService
+from dueq.gateway.bodies import JsonRoute
+from dueq.gateway.problems import Unfit
+from dueq.gateway.v1.model import Answer, Asked, Count, Cursor, Duration, Instant, Said, Topic
+
+router = APIRouter(prefix="/v1/topics", tags=["topics"], route_class=JsonRoute)
+
+Kind = Literal["timeline", "priority", "fair"]
+
+
+class NewTopic(Asked):
+    """A topic to be created. What is left out is as the mesh chooses."""
+
+    name: str = Field(description="1–255 of `A-Z a-z 0-9 . _ -`.", examples=["mail"])
+    kind: Kind = Field(default="timeline", description="Which of the messages that are due goes first.")
+    partitions: int = Field(default=1, ge=1, description="They work in parallel.")
+    replicas: int | None = Field(
+        default=None, ge=1, description="Copies of each; three, or as many as brokers."
+    )
+    min_isr: int | None = Field(
+        default=None, ge=1, description="Replicas that must hold a record before it counts."
+    )
+    payload_bytes_max: int | None = Field(default=None, ge=1, description="The longest payload; 64 MiB.")
+    horizon: Duration | None = Field(default=None, description="How far ahead a message may be due; no cap.")
+    exist_ok: bool = Field(default=False, description="A topic of this name may exist already.")
+
+
+class TopicChanges(Asked):
+    """Changes of a topic; what is left out stays as it is."""
+
+    payload_bytes_max: int | None = Field(default=None, ge=1)
+    horizon: Duration | None = Field(default=None, description="0: no cap.")
+    partitions: int | None = Field(default=None, ge=1, description="Never fewer than there are.")
+    rate: int | None = Field(default=None, ge=0, description="Messages a second at most; 0: no limit.")
+    burst: int | None = Field(
+        default=None, ge=0, description="How many of them at once; 0: as many as in a second."
+    )
+
+
+class Partition(Answer):
+    """One partition of a topic."""
+
+    uid: int
+    index: int
+    leader: str | None
+    epoch: int
+    serving: bool
+    replicas: list[str]
+    isr: list[str]
+    scheduled: int | None
+    ready: int | None
+    leased: int | None
+
+
+class TopicAnswer(Answer):
+    """A topic. Counts are None where no leader answered, and in lists."""
+
+    name: str
+    kind: Kind
+    partitions: int
+    replicas: int
+    min_isr: int
+    payload_bytes_max: int
+    horizon_seconds: float | None
+    paused: bool
+    paused_until: Said | None
+    rate: int
+    burst: int
+    settings_version: int
+    scheduled: int | None = Field(description="Messages that are not due yet.")
+    ready: int | None = Field(description="Messages that are due and wait.")
+    leased: int | None = Field(description="Messages with consumers.")
+    placement: list[Partition] | None = Field(description="Left out of lists.")
+
+
+class TopicList(Answer):
+    """A page of topics, by name."""
+
+    topics: list[TopicAnswer]
+    cursor: str | None
+
+
+class Pause(Asked):
+    """How long to pause."""
+
+    until: Instant | None = Field(
+        default=None, description="When the pause ends by itself; never, if left out."
+    )
+
+
+class Purge(Asked):
+    """Which messages to finish."""
+
+    state: Literal["waiting"] = "waiting"
+
+
+class PassAnswer(Answer):
+    """Work that the mesh does on all messages of a topic that match: how far it is."""
+
+    name: str
+    done: int
+    skipped: int = Field(description="Messages that a consumer had.")
+    left: int = Field(description="At most so many are still to be looked at.")
+    ended: bool
+
+
+@router.post("", status_code=status.HTTP_201_CREATED, summary="Create a topic")
+async def create(asked: NewTopic, service: TheService, response: Response) -> TopicAnswer:
+    horizon = None if asked.horizon is None else instants.duration(asked.horizon, "body.horizon")
+    await service.client.create_topic(
+        asked.name, asked.kind, asked.partitions, asked.replicas, min_isr=asked.min_isr,
+        payload_bytes_max=asked.payload_bytes_max, horizon=horizon, exist_ok=asked.exist_ok,
+    )  # fmt: skip
+    response.headers["location"] = f"/v1/topics/{asked.name}"
+    return answer(await service.client.describe(asked.name))
+
+
+@router.get("", summary="List the topics, by name")
+async def listed(service: TheService, limit: Count = 1000, cursor: Cursor = "") -> TopicList:
+    found = [info for info in await service.client.topics() if info.name > cursor]
+    shown = [answer(info, placement=False) for info in found[:limit]]
+    return TopicList(topics=shown, cursor=shown[-1].name if len(found) > limit else None)
+
+
+@router.get("/{topic}", summary="Show a topic, with counts")
+async def described(topic: Topic, service: TheService) -> TopicAnswer:
+    return answer(await service.client.describe(topic))
+
+
+@router.patch("/{topic}", summary="Change a topic")
+async def changed(topic: Topic, asked: TopicChanges, service: TheService) -> TopicAnswer:
+    await service.client.update_topic(
+        topic,
+        payload_bytes_max=asked.payload_bytes_max,
+        horizon=None if asked.horizon is None else instants.duration(asked.horizon, "body.horizon"),
+        partitions=asked.partitions,
+        rate=asked.rate,
+        burst=asked.burst,
+    )
+    return answer(await service.client.describe(topic))
+
+
+@router.delete("/{topic}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a topic and its messages")
+async def deleted(topic: Topic, service: TheService) -> None:
+    await service.client.delete_topic(topic)
+
+
+@router.post("/{topic}/pause", summary="Deliver nothing more until it is resumed")
+async def paused(topic: Topic, service: TheService, asked: Pause | None = None) -> TopicAnswer:
+    if asked is None or asked.until is None:
+        await service.client.pause(topic)
+    else:
+        until = instants.instant_ms(asked.until, await service.now_us(), "body.until")
+        await service.client.pause(topic, until)
+    return answer(await service.client.describe(topic))
+
+
+@router.post("/{topic}/resume", summary="End a pause")
+async def resumed(topic: Topic, service: TheService) -> TopicAnswer:
+    await service.client.resume(topic)
+    return answer(await service.client.describe(topic))
+
+
+@router.post("/{topic}/purge", status_code=status.HTTP_202_ACCEPTED, summary="Finish all messages in a state")
+async def purged(topic: Topic, service: TheService, asked: Purge | None = None) -> PassAnswer:
+    begun = await service.client.purge(topic, (asked or Purge()).state, wait=False)
+    return await progress(topic, begun.name, service)
+
+
+@router.get("/{topic}/passes/{name}", summary="How far a purge, or another pass, is")
+async def progress(topic: Topic, name: str, service: TheService) -> PassAnswer:
+    found = await service.progress(topic, name)
+    return PassAnswer(name=name, done=found.done, skipped=found.skipped, left=found.left, ended=found.ended)
+
+
+@router.delete("/{topic}/passes/{name}", summary="Stop a pass; what it has done stays done")
+async def stopped(topic: Topic, name: str, service: TheService) -> PassAnswer:
+    await service.stop_pass(topic, name)
+    return await progress(topic, name, service)
+
+
+class Second(Answer):
+    """Messages that fall due within a step."""
+
+    at: Said
+    messages: int
+
+
+class Forecast(Answer):
+    """What falls due, step by step; empty steps are left out."""
+
+    seconds: list[Second]
+
+
+@router.get("/{topic}/forecast", summary="What falls due, and when")
+async def forecast(
+    topic: Topic,
+    service: TheService,
+    from_: Annotated[str, Query(alias="from", description="From this instant on; now.")] = "0s",
+    until: Annotated[str, Query(description="Until this instant; at most an hour ahead.")] = "60s",
+    step: Annotated[str, Query(description="Length of a step: whole seconds.")] = "1s",
+) -> Forecast:
+    now_us = await service.now_us()
+    begin = instants.instant_ms(from_, now_us, "query.from")
+    end = instants.instant_ms(until, now_us, "query.until")
+    step_ms = int(instants.seconds(step, "query.step") * 1000)
+    if step_ms < 1000 or step_ms % 1000:
+        raise Unfit(f"query.step is a whole number of seconds, not {step!r:.80}", step, 1, "query.step")
+    counts = await service.forecast(topic, begin, end, step_ms)
+    return Forecast(seconds=[Second(at=instants.text(at), messages=count) for at, count in counts])
+
+
+def answer(info: TopicInfo, placement: bool = True) -> TopicAnswer:
+    """Return a topic as answers have it."""
+    return TopicAnswer(
+        name=info.name,
+        kind=info.kind,  # type: ignore[arg-type]
+        partitions=info.partitions,
+        replicas=info.replicas,
+        min_isr=info.min_isr,
+        payload_bytes_max=info.payload_bytes_max,
+        horizon_seconds=info.horizon.total_seconds() if info.horizon is not None else None,
+        paused=info.paused,
+        paused_until=instants.text(int(info.paused_until.timestamp() * 1000)) if info.paused_until else None,
+        rate=info.rate,
+        burst=info.burst,
+        settings_version=info.settings_version,
+        scheduled=info.scheduled,
+        ready=info.ready,
+        leased=info.leased,
+        placement=[_partition(each) for each in info.placement] if placement else None,
+    )
+
+
+def _partition(info: Any) -> Partition:
+    return Partition(
+        uid=info.uid, index=info.index, leader=info.leader or None, epoch=info.epoch, serving=info.serving,
+        replicas=list(info.replicas), isr=list(info.isr), scheduled=info.scheduled, ready=info.ready,
+        leased=info.leased,
+    )  # fmt: skip

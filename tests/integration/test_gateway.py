@@ -1,0 +1,177 @@
+"""A real gateway before a real broker, as programs without an SDK see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq import Client
+from dueq.lifeline import child_environment
+from dueq.local import LocalMesh
+
+pytestmark = pytest.mark.integration
+
+JSON = {"content-type": "application/json"}
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+class Caller:
+    """Sends requests to one gateway."""
+
+    def __init__(self, url: str) -> None:
+        self.address = urlsplit(url).netloc
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> Any:
+        """Return (status, document)."""
+        connection = HTTPConnection(self.address, timeout=60)
+        encoded = body if isinstance(body, bytes | None) else json.dumps(body)
+        connection.request(
+            method, path, encoded, headers if headers is not None else JSON if body is not None else {}
+        )
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        if answer.headers.get_content_type() == "application/x-ndjson":
+            return answer.status, [json.loads(line) for line in text.splitlines()]
+        return answer.status, json.loads(text) if text else None
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalMesh]:
+    with LocalMesh(brokers=1, zookeeper=False, store="memory") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def gateway(local: LocalMesh) -> Iterator[Caller]:
+    words = [
+        sys.executable,
+        "-m",
+        "dueq.cli.main",
+        "gateway",
+        "--listen",
+        "127.0.0.1:0",
+        "-e",
+        local.endpoints[0],
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=child_environment())
+    assert process.stdout is not None
+    yield Caller(process.stdout.readline().split()[1])
+    process.terminate()
+    assert process.wait(60) == 0
+    process.stdout.close()
+
+
+@pytest.fixture
+def topic(gateway: Caller, request: pytest.FixtureRequest) -> Iterator[str]:
+    name = request.node.name[:80]
+    assert gateway("POST", "/v1/topics", {"name": name, "partitions": 2})[0] == 201
+    yield f"/v1/topics/{name}"
+    assert gateway("DELETE", f"/v1/topics/{name}")[0] == 204
+
+
+def test_it_is_healthy_and_ready(gateway: Caller) -> None:
+    assert gateway("GET", "/healthz") == gateway("GET", "/readyz") == (200, {"status": "ok"})
+
+
+def test_what_is_scheduled_by_http_is_delivered_to_the_sdk(
+    gateway: Caller, topic: str, local: LocalMesh
+) -> None:
+    status, said = gateway("POST", f"{topic}/messages", {"json": {"a": 1}, "key": "k"})
+    assert status == 201
+    with Client(local.endpoints) as client, client.consumer(topic.rpartition("/")[2]) as consumer:
+        (message,) = consumer.receive(1)
+        assert (message.id, message.payload, message.key) == (said["id"], b'{"a":1}', "k")
+        message.ack(wait=True)
+
+
+def test_every_form_of_a_payload_can_be_listed_page_by_page(gateway: Caller, topic: str) -> None:
+    messages = f"{topic}/messages"
+    gateway("POST", messages, [{"payload": "é", "delay": "1h"}, {"base64": "/w==", "delay": 3600}])
+    gateway("POST", messages, b"raw", {"dueq-delay": "1h", "dueq-key": "r"})
+    shown, cursor = [], ""
+    while cursor is not None:
+        status, page = gateway("GET", f"{messages}?payloads=true&limit=1&cursor={cursor}")
+        assert (status, len(page["messages"]) <= 1) == (200, True)
+        shown += [each["payload"] or each["base64"] for each in page["messages"]]
+        cursor = page["cursor"]
+    assert sorted(shown) == ["/w==", "raw", "é"]
+
+
+def test_a_message_is_moved_and_cancelled(gateway: Caller, topic: str) -> None:
+    message_id = gateway("POST", f"{topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
+    status, said = gateway("POST", f"{topic}/messages/{message_id}/move", {"due": "2030-01-31T09:00:00Z"})
+    assert (status, said["due"]) == (200, "2030-01-31T09:00:00.000Z")
+    assert gateway("DELETE", f"{topic}/messages/{message_id}")[0] == 204
+    status, problem = gateway("DELETE", f"{topic}/messages/{message_id}")
+    assert (status, problem["error"], problem["retry"]) == (404, "MessageNotFound", False)
+
+
+LINES = b'{"payload":"a","delay":"1h"}\nno\n\n{"payload":"b","due":1896080400}\n{"payload":"c","delay":"1h"}'
+
+
+def test_ndjson_is_answered_by_a_summary_or_line_by_line(gateway: Caller, topic: str) -> None:
+    status, said = gateway("POST", f"{topic}/messages", LINES, NDJSON)
+    assert (status, said["lines"], said["accepted"], said["failed"]) == (200, 4, 2, 2)
+    assert [each["line"] for each in said["failures"]] == [2, 3]
+    status, lines = gateway("POST", f"{topic}/messages?answers=each", LINES, NDJSON)
+    assert [each["status"] for each in lines[:-1]] == [201, 400, 422, 201]
+    assert lines[-1] == {"done": True, "accepted": 2, "failed": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "error"),
+    [
+        (b'{"payload":"x","due":1896080400}', JSON, 422, "InvalidRequest"),
+        (b'{"payload":"x","due":"2030-01-31"}', JSON, 422, "InvalidRequest"),
+        (b'{"payload":"x","dealy":"1h"}', JSON, 422, "InvalidRequest"),
+        (b'{"payload":"x","json":1}', JSON, 422, "InvalidRequest"),
+        (b"[" * 900_000, JSON, 400, "InvalidRequest"),
+        (b" " * 1_100_000, JSON, 413, "PayloadTooLarge"),
+        (b"raw", {"dueq-dealy": "1h"}, 400, "InvalidRequest"),
+        (b"raw", {"idempotency-key": "1"}, 501, "NotImplemented"),
+        (b"raw", {"content-encoding": "gzip"}, 415, "UnsupportedMediaType"),
+        (b"raw", {"origin": "http://evil.example"}, 403, "NotAllowed"),
+    ],
+)
+def test_bad_requests_are_problems_and_change_nothing(
+    gateway: Caller, local: LocalMesh, body: bytes, headers: dict[str, str], status: int, error: str
+) -> None:
+    with Client(local.endpoints) as client:
+        client.create_topic("bad", exist_ok=True)
+        got, problem = gateway("POST", "/v1/topics/bad/messages", body, headers)
+        assert (got, problem["status"], problem["error"]) == (status, status, error)
+        assert not list(client.browse("bad"))
+
+
+def test_a_broken_chunk_is_a_problem(gateway: Caller, topic: str) -> None:
+    connection = HTTPConnection(gateway.address, timeout=60)
+    connection.putrequest("POST", f"{topic}/messages")
+    connection.putheader("transfer-encoding", "chunked")
+    connection.endheaders(b"zz\r\nnothing\r\n")
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers.get_content_type()) == (400, "application/problem+json")
+    connection.close()
+
+
+def test_recurrences_topics_and_brokers_are_there(gateway: Caller, topic: str) -> None:
+    assert gateway("PUT", f"{topic}/recurrences/r", {"every": "1h", "payload": "x"})[0] == 201
+    assert (
+        gateway("PUT", f"{topic}/recurrences/r", {"cron": "0 9 * * *", "payload": "y"})[1]["cron"]
+        == "0 9 * * *"
+    )
+    assert [each["name"] for each in gateway("GET", f"{topic}/recurrences")[1]["recurrences"]] == ["r"]
+    assert gateway("POST", f"{topic}/pause", {"until": "1h"})[1]["paused"]
+    assert not gateway("POST", f"{topic}/resume")[1]["paused"]
+    assert gateway("GET", "/v1/brokers")[1]["brokers"][0]["alive"]

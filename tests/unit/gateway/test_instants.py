@@ -1,0 +1,57 @@
+"""Instants and durations of HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq.errors import InvalidRequest
+from dueq.gateway import instants
+
+pytest.importorskip("fastapi")
+
+NOW_US = 1_700_000_000_000_500
+
+
+@pytest.mark.parametrize(
+    ("said", "ms"),
+    [
+        ("2030-01-31T09:00:00Z", 1_896_080_400_000),
+        ("2030-01-31T10:00:00.0001+01:00", 1_896_080_400_001),
+        (1_896_080_400_000, 1_896_080_400_000),
+        ("1896080400000", 1_896_080_400_000),
+        ("90s", 1_700_000_090_001),
+        (0, 0),
+    ],
+)
+def test_an_instant_has_three_forms_and_is_never_early(said: int | str, ms: int) -> None:
+    assert instants.instant_ms(said, NOW_US, "due") == ms
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        1_896_080_400,
+        1_896_080_400_000_000,
+        -1,
+        "2030-01-31T09:00:00",
+        "2030-W05",
+        "soon",
+        "",
+        "2030-02-31T00:00:00Z",
+    ],
+)
+def test_what_is_no_instant_is_refused_by_name(said: int | str) -> None:
+    """Seconds and microseconds too: a message must not be delivered at once, or never, because of its unit."""
+    with pytest.raises(InvalidRequest, match="due"):
+        instants.instant_ms(said, NOW_US, "due")
+
+
+def test_answers_are_rfc_3339_as_long_as_that_can_say_it() -> None:
+    assert instants.text(1_896_080_400_001) == "2030-01-31T09:00:00.001Z"
+    assert instants.text((1 << 48) - 1) == str((1 << 48) - 1)
+
+
+def test_a_duration_is_a_text_or_seconds() -> None:
+    assert instants.seconds("1h30m", "delay") == instants.seconds(5400, "delay") == 5400
+    with pytest.raises(InvalidRequest, match="delay"):
+        instants.seconds("1 hour", "delay")
