@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
@@ -15,7 +13,6 @@ import pytest
 pytest.importorskip("fastapi")
 
 from dueq import Client
-from dueq.lifeline import child_environment
 from dueq.local import LocalMesh
 
 pytestmark = pytest.mark.integration
@@ -49,28 +46,13 @@ class Caller:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalMesh]:
-    with LocalMesh(brokers=1, zookeeper=False, store="memory") as found:
+    with LocalMesh(brokers=1, zookeeper=False, store="memory", gateway=True) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def gateway(local: LocalMesh) -> Iterator[Caller]:
-    words = [
-        sys.executable,
-        "-m",
-        "dueq.cli.main",
-        "gateway",
-        "--listen",
-        "127.0.0.1:0",
-        "-e",
-        local.endpoints[0],
-    ]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=child_environment())
-    assert process.stdout is not None
-    yield Caller(process.stdout.readline().split()[1])
-    process.terminate()
-    assert process.wait(60) == 0
-    process.stdout.close()
+def gateway(local: LocalMesh) -> Caller:
+    return Caller(local.description()["gateway"]["url"])
 
 
 @pytest.fixture
@@ -175,3 +157,10 @@ def test_recurrences_topics_and_brokers_are_there(gateway: Caller, topic: str) -
     assert gateway("POST", f"{topic}/pause", {"until": "1h"})[1]["paused"]
     assert not gateway("POST", f"{topic}/resume")[1]["paused"]
     assert gateway("GET", "/v1/brokers")[1]["brokers"][0]["alive"]
+
+
+def test_it_ends_in_order(gateway: Caller) -> None:
+    with LocalMesh(brokers=1, zookeeper=False, store="memory", gateway=True) as found:
+        assert found.gateway is not None
+        assert found.gateway.running
+    assert not found.gateway.running

@@ -15,6 +15,7 @@ import click
 
 from dueq.errors import DueqError, InvalidRequest
 from dueq.local import BrokerChild, LocalMesh
+from dueq.local.gateway import installed
 from dueq.storage.kinds import DEFAULT, is_durable
 
 _WATCH_S = 0.2
@@ -40,6 +41,7 @@ _RESTART_S_MAX = 30.0
     help="leveldb, or memory: nothing is kept.  [default: leveldb]",
 )
 @click.option("--store-memory-bytes", type=int, help="How much a store in memory holds.  [default: 1 GiB]")
+@click.option("--no-gateway", is_flag=True, help="Leave the HTTP gateway out.")
 @click.option("--restart", is_flag=True, help="Start a broker again when it dies.")
 def up(
     brokers: int | None,
@@ -48,11 +50,13 @@ def up(
     no_zookeeper: bool,
     store: str,
     store_memory_bytes: int | None,
+    no_gateway: bool,
     restart: bool,
 ) -> int:
     """Run a local mesh in the foreground, its own ZooKeeper included.
 
-    Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. Ctrl-C
+    Prints `ready` and the endpoints once all brokers serve, and writes mesh.json into its data folder. An HTTP gateway
+    is started beside them (port 7480), if its packages are installed (pip install 'dueq[gateway]'). Ctrl-C
     or SIGTERM ends it cleanly, a second one at once. Started again on the same folder, it goes on where it
     was.
 
@@ -65,11 +69,16 @@ def up(
     count = brokers or (1 if no_zookeeper else 3)
     arguments = () if store_memory_bytes is None else ("--store-memory-bytes", str(store_memory_bytes))
     folder = _folder(data, store, zookeeper=not no_zookeeper)
-    mesh = LocalMesh(folder, count, port, zookeeper=not no_zookeeper, arguments=arguments, store=store)
+    gateway = not no_gateway and installed()
+    mesh = LocalMesh(
+        folder, count, port, zookeeper=not no_zookeeper, arguments=arguments, store=store, gateway=gateway
+    )
     with _signals(mesh) as stop:
         try:
             mesh.start()
             click.echo(" ".join(["ready", *mesh.endpoints]))
+            if mesh.gateway is not None:
+                click.echo(f"gateway {mesh.gateway.url}")
             return _Supervisor(mesh, restart).run(stop)
         except _Interrupted:
             return 0

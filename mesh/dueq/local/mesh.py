@@ -18,11 +18,13 @@ from dueq import Client
 from dueq.cluster.server import ZooKeeperServer
 from dueq.errors import DueqError
 from dueq.local.child import BrokerChild
+from dueq.local.gateway import GatewayChild
 from dueq.ports import free_ports, is_free
 from dueq.storage.kinds import DEFAULT, is_durable
 
 _HOST = "127.0.0.1"
 _METRICS_OFFSET = 100
+_GATEWAY_OFFSET = 80
 _POLL_S = 0.05
 _ATTEMPT_S = 1.0
 
@@ -41,6 +43,7 @@ class LocalMesh:
         folder: holds `zookeeper/`, `brokers/<id>/`, `logs/<id>.log` and, while the mesh is up, `mesh.json`.
         brokers: one BrokerChild per broker; broker `i` has the id `b<i + 1>`.
         zookeeper: the server, None without ZooKeeper or while it is stopped.
+        gateway: the HTTP gateway, None without one.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class LocalMesh:
         arguments: Sequence[str] = (),
         ready_timeout: float = 120.0,
         store: str = DEFAULT,
+        gateway: bool = False,
     ) -> None:
         """Choose ports and folders; nothing is started yet.
 
@@ -64,6 +68,7 @@ class LocalMesh:
             arguments: further arguments of each `dueq broker`.
             ready_timeout: seconds within which the mesh must serve.
             store: the kind of store of each broker, as in `dueq broker --store`.
+            gateway: whether an HTTP gateway is started, too; its port is the first broker's and 80, or a free one.
 
         Raises:
             LocalMeshError: the numbers do not fit, or a port is taken.
@@ -83,6 +88,13 @@ class LocalMesh:
         self._temporary = folder is None
         self.folder = Path(folder or tempfile.mkdtemp(prefix="dueq-")).absolute()
         self.brokers = [self._child(f"b{i + 1}", ports[i], metrics[i], arguments) for i in range(brokers)]
+        self.gateway: GatewayChild | None = None
+        if gateway:
+            used = [*ports, *metrics, self._zookeeper_port]
+            wanted = ports[0] + _GATEWAY_OFFSET if port else 0
+            if wanted in used or not 0 < wanted <= 65_535 or not is_free(wanted):
+                (wanted,) = free_ports(1, avoid=used)
+            self.gateway = GatewayChild(f"{_HOST}:{wanted}", self.folder / "logs" / "gateway.log")
 
     # ------------------------------------------------------------ what is there
 
@@ -107,10 +119,11 @@ class LocalMesh:
         return self.folder / "mesh.json"
 
     def description(self) -> dict[str, Any]:
-        """The content of `mesh.json`: ZooKeeper's address and pid (None without), and every broker."""
+        """The content of `mesh.json`: ZooKeeper's address and pid, the gateway's (None without), and every broker."""
         server = self.zookeeper
         return {
             "zookeeper": {"address": server.address, "pid": server.pid} if server else None,
+            "gateway": {"url": self.gateway.url, "pid": self.gateway.pid} if self.gateway else None,
             "brokers": [
                 {"id": b.broker_id, "endpoint": b.endpoint, "metrics": b.metrics, "pid": b.pid}
                 for b in self.brokers
@@ -143,6 +156,10 @@ class LocalMesh:
             for broker in self.brokers:
                 broker.start()
             self.wait_ready()
+            if self.gateway is not None and not self.gateway.start(self.endpoints, self._ready_timeout):
+                raise LocalMeshError(
+                    f"the gateway at {self.gateway.url} does not answer, see {self.gateway.log}"
+                )
             self.write_description()
         except BaseException:
             self.stop(timeout=2.0)
@@ -164,6 +181,8 @@ class LocalMesh:
     def _stop_all(self, timeout: float) -> None:
         self.description_path.unlink(missing_ok=True)
         self._known_dead = set(range(len(self.brokers)))
+        if self.gateway is not None:
+            self.gateway.stop(timeout)
         for broker in self.brokers:
             broker.send(signal.SIGTERM)
             broker.send(signal.SIGCONT)
@@ -176,6 +195,8 @@ class LocalMesh:
     def kill_all(self) -> None:
         """End everything with SIGKILL; fit for a signal handler."""
         self.description_path.unlink(missing_ok=True)
+        if self.gateway is not None:
+            self.gateway.kill()
         for broker in self.brokers:
             broker.send(signal.SIGKILL)
         if self.zookeeper is not None:
