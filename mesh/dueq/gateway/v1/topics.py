@@ -110,7 +110,7 @@ class PassAnswer(Answer):
 
     name: str
     done: int
-    skipped: int = Field(description="Messages that a consumer had.")
+    skipped: dict[str, int] = Field(description="Messages that were left alone, by the reason.")
     left: int = Field(description="At most so many are still to be looked at.")
     ended: bool
 
@@ -181,7 +181,9 @@ async def purged(topic: Topic, service: TheService, asked: Purge | None = None) 
 @router.get("/{topic}/passes/{name}", summary="How far a purge, or another pass, is")
 async def progress(topic: Topic, name: str, service: TheService) -> PassAnswer:
     found = await service.progress(topic, name)
-    return PassAnswer(name=name, done=found.done, skipped=found.skipped, left=found.left, ended=found.ended)
+    return PassAnswer(
+        name=name, done=found.done, skipped=dict(found.skipped), left=found.left, ended=found.ended
+    )
 
 
 @router.delete("/{topic}/passes/{name}", summary="Stop a pass; what it has done stays done")
