@@ -103,6 +103,16 @@ def test_a_message_is_moved_and_cancelled(gateway: Caller, topic: str) -> None:
 LINES = b'{"payload":"a","delay":"1h"}\nno\n\n{"payload":"b","due":1896080400}\n{"payload":"c","delay":"1h"}'
 
 
+def test_one_message_is_shown_with_its_version(gateway: Caller, topic: str) -> None:
+    path = (
+        f"{topic}/messages/" + gateway("POST", f"{topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
+    )
+    before = gateway("GET", path)[1]
+    assert (before["payload"], before["state"], before["holder"]) == ("x", "waiting", None)
+    gateway("POST", f"{path}/move", {"delay": "2h"})
+    assert int(gateway("GET", f"{path}?linearizable=true")[1]["version"]) > int(before["version"])
+
+
 def test_ndjson_is_answered_by_a_summary_or_line_by_line(gateway: Caller, topic: str) -> None:
     status, said = gateway("POST", f"{topic}/messages", LINES, NDJSON)
     assert (status, said["lines"], said["accepted"], said["failed"]) == (200, 4, 2, 2)

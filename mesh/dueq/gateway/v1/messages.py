@@ -83,6 +83,17 @@ class Waiting(Shown):
     version: str = Field(description="Grows whenever the message is moved or changed.")
 
 
+class MessageAnswer(Waiting):
+    """A message as its leader knows it."""
+
+    state: Literal["waiting", "leased"]
+    group: str | None
+    headers: dict[str, str]
+    hidden: bool = Field(description="Its job is not committed yet: it is not delivered before that.")
+    holder: str | None = Field(description="The consumer that has it.")
+    lease_ends: Said | None
+
+
 class WaitingList(Answer):
     """A page of messages: partition by partition, each in the order in which its messages are delivered."""
 
@@ -229,6 +240,29 @@ async def listed(
         for found in page.messages
     ]  # fmt: skip
     return WaitingList(messages=shown, cursor=page.cursor)
+
+
+@router.get("/{message_id}", summary="Show a message as it is now")
+async def shown(
+    topic: Topic,
+    message_id: str,
+    service: TheService,
+    response: Response,
+    payload: Annotated[bool, Query(description="Show the payload too.")] = True,
+    linearizable: Annotated[
+        bool, Query(description="See every change that was confirmed before, whoever made it.")
+    ] = False,
+) -> MessageAnswer:
+    """The ETag is the id and the version."""
+    found = await service.client.get(topic, message_id, payload=payload, linearizable=linearizable)
+    response.headers["etag"] = f'"{found.id}.{found.version}"'
+    return MessageAnswer(
+        id=found.id, topic=found.topic, partition=found.partition, key=found.key or None, state=found.state,
+        due=instants.text(found.due), waits_until=instants.text(found.waits_until), size=found.size,
+        attempt=found.attempt, rank=found.rank, version=str(found.version), group=found.group or None,
+        headers=dict(found.headers), hidden=found.hidden, holder=found.holder or None,
+        lease_ends=instants.text_or_none(found.lease_ends or 0), **contents.shown(found.payload),
+    )  # fmt: skip
 
 
 @router.delete("/{message_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Cancel a message")
