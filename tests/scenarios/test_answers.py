@@ -71,6 +71,31 @@ def test_a_retry_gets_the_same_answer_from_the_next_leader() -> None:
     stage.finish()
 
 
+def test_a_retry_gets_the_same_instants_of_its_windows_from_the_next_leader() -> None:
+    """B12. What the first leader chose is in its record: the next one tells it, and does not choose again."""
+    stage = Stage()
+    producer = stage.hand("producer")
+    stage.network.cut("b1", "producer", both=False)
+    dues = [stage.now_ms + FAR_MS] * 5
+    insert = producer.insert("b1", [b"%d" % row for row in range(5)], dues, window_ms=60_000)
+    stage.run_ms(100)
+    stage.expect(not insert.replies, "the answer is lost")
+    log = stage.replica("b1").replica.log
+    entries_of_log = [log.get(sequence) for sequence in range(1, log.end + 1)]
+    [chosen] = [
+        entry.record.window.tolist() for entry in entries_of_log if entry and len(entry.record.window)
+    ]
+    stage.nodes["b1"].crash()
+    stage.settled(producer, insert)
+    told = insert.replies[-1].window.tolist()
+    stage.expect(told == chosen, f"told {told}, chosen {chosen}")
+    stage.expect(len(set(told)) == 5 and max(told) <= 60_000, "five instants of one window")
+    entries = stage.replica(stage.leader).timeline.waiting_hot()
+    found = sorted(entries["wait_at"].tolist())[-5:]
+    stage.expect(found == sorted(dues[0] + each for each in told), "where they wait")
+    stage.finish()
+
+
 def test_a_retry_that_overtakes_the_commit_of_the_first_attempt_takes_effect_once() -> None:
     """B12. First attempt and retry are both appended before either is applied: only apply can tell."""
     stage = Stage()

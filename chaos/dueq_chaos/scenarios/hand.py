@@ -213,7 +213,7 @@ class Hand:
     def insert(
         self, broker: str, payloads: list[bytes], dues: list[int], *, uid: int = 0, sequence: int = 0,
         topic: str = "", keyed: Meta = Meta.NONE, job: bytes = b"", until: int = 0, ranks: list[int] | None = None,
-        groups: tuple[str, ...] = (),
+        groups: tuple[str, ...] = (), window_ms: int = 0,
     ) -> Request:  # fmt: skip
         """Schedule rows, one attempt.
 
@@ -227,12 +227,14 @@ class Hand:
             job, until: what they belong to, and the instant (Unix ms) by which that must be committed.
             ranks: of the rows; None: the request has none.
             groups: of the rows, each named once; empty: the request has none.
+            window_ms: each row may be due up to so much later.
         """
         change = self._change(RecordKind.INSERT, uid, topic)
         change.keyed, change.job, change.job_until = keyed, job, until
         change.rank = np.array(ranks or [], np.uint16)
         change.groups, change.group = groups, np.arange(len(groups), dtype=np.uint16)
         change.due = np.array(dues, np.uint64)
+        change.window = np.full(len(dues) if window_ms else 0, window_ms, np.uint32)
         change.size = np.array([len(payload) for payload in payloads], np.uint32)
         change.crc = np.array([crc32(payload) for payload in payloads], np.uint32)
         return self._ask(broker, change, [b"".join(payloads)], payloads, sequence)
