@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncMessage, AsyncProducer
     from dueq.client.aio.passes import AsyncPass
+    from dueq.client.backoff import Backoff
     from dueq.client.browsing import BrowsePage, ScheduledMessage
     from dueq.client.filters import Filter
     from dueq.client.groups import GroupInfo
@@ -76,6 +77,7 @@ _HOMES = {
     "dueq.client.aio.passes": ("AsyncPass",),
     "dueq.client.sync.passes": ("Pass",),
     "dueq.client.passes": ("Progress",),
+    "dueq.client.backoff": ("Backoff",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
     "dueq.client.filters": ("Filter",),
     "dueq.client.message_state": ("MessageState",),
@@ -126,6 +128,7 @@ __all__ = [
     "AsyncMessage",
     "AsyncPass",
     "AsyncProducer",
+    "Backoff",
     "Broken",
     "BrowsePage",
     "Busy",

@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from dueq.client import calls
+from dueq.client.arguments import Ending
 from dueq.client.core import Delivery
 from dueq.client.core.ports import effects
 from dueq_chaos.sim.history import History, MessageKey, name_of
@@ -221,7 +222,7 @@ class CarelessUsers:
         judge: Callable[[list[Outcome]], None],
     ) -> None:
         amount_ms = {RecordKind.NACK: 500, RecordKind.EXTEND: user.lease_ms}.get(kind, 0)
-        call = calls.settle(user.consumer_id, kind, deliveries, amount_ms)
+        call = calls.settle(user.consumer_id, kind, deliveries, Ending(amount_ms))
 
         def answered(outcomes: list[Outcome] | None, failed: effects.Failed | None) -> None:
             if outcomes is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dueq import ids, limits
 from dueq.client import calls
+from dueq.client.arguments import Ending
 from dueq.client.core import Delivery, PartsCall
 from dueq.client.core.ports import effects, events
 from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
@@ -485,7 +486,7 @@ class ConsumingUser:
         weather = self.weather(key[0]) if left_us > _IN_TIME_US else None
         self._end(delivery)
         self._unsure.append((key, delivery))
-        call = calls.settle(self._id, RecordKind.ACK, [delivery], 0)
+        call = calls.settle(self._id, RecordKind.ACK, [delivery], Ending())
         self.client.call(call.build, _TIMEOUT_US, partial(self._acked, key, delivery, weather))
 
     def _ack_without_waiting(self, key: MessageKey, delivery: Delivery) -> None:
@@ -545,7 +546,7 @@ class ConsumingUser:
             self._extend_anyhow(key, delivery)
             return
         noted, consumer_id = self._held[delivery], self._id
-        call = calls.settle(self._id, RecordKind.EXTEND, [delivery], amount_ms)
+        call = calls.settle(self._id, RecordKind.EXTEND, [delivery], Ending(amount_ms))
 
         def extended(outcomes: list[Outcome] | None, failed: effects.Failed | None) -> None:
             if failed is None and outcomes == [Outcome.DONE] and not delivery.lost:
@@ -609,7 +610,7 @@ class ConsumingUser:
             if delivery in self._held and not (delivery.lost or delivery.settling) and since_us >= _TOLD_US:
                 self.history.misanswered(f"{name_of(key)}: its holder is not told that its lease is over")
 
-        call = calls.settle(consumer_id, RecordKind.EXTEND, [delivery], length_ms)
+        call = calls.settle(consumer_id, RecordKind.EXTEND, [delivery], Ending(length_ms))
         self.client.call(call.build, _TIMEOUT_US, look)
         self._later(_SETTLED_US, rely)
         self._later(length_ms * 1000 + _SETTLED_US + _TOLD_US, over)

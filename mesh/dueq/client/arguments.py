@@ -18,7 +18,7 @@ from dueq.client.core.changing.joined import Joined
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX, PREFIX_BYTES_MAX, Meta, MetaRefused, packed_headers, prefix_of
-from dueq_codecs.records import NO_U16, NO_U32, U16, U32, U64
+from dueq_codecs.records import NO_U16, NO_U32, REASON_BYTES_MAX, U16, U32, U64, Fate
 
 Payload = bytes | bytearray | memoryview
 Due = int | datetime | timedelta
@@ -489,6 +489,42 @@ def count(value: int, what: str, low: int, high: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidRequest(f"{what} is a whole number from {low} to {high}, not {value!r}")
     return int(value)
+
+
+class Ending(NamedTuple):
+    """How a lease is to end, or to go on: see `events.Settle`."""
+
+    amount_ms: int = 0
+    fate: Fate = Fate.DELAY
+    reason: str = ""
+
+
+def nack(delay: Seconds | None, reason: str, dead: bool) -> Ending:
+    """Check how messages are given back.
+
+    Raises:
+        InvalidRequest: the delay is no number or outside its limits, the reason is too long, or a dead message has a
+            delay.
+    """
+    length = len(reason.encode())
+    if length > REASON_BYTES_MAX:
+        raise InvalidRequest(f"a reason has at most {REASON_BYTES_MAX} bytes of UTF-8, not {length}")
+    if dead and delay is not None:
+        raise InvalidRequest(f"a message that is dead has no delay, not {delay!r}")
+    if dead:
+        return Ending(0, Fate.DEAD, reason)
+    if delay is None:
+        return Ending(0, Fate.BACK_OFF, reason)
+    return Ending(duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX), Fate.DELAY, reason)
+
+
+def release(delay: Seconds) -> Ending:
+    """Check how messages are given back unhandled.
+
+    Raises:
+        InvalidRequest: the delay is no number, or outside its limits.
+    """
+    return Ending(duration_ms(delay, "delay", 0, limits.RELEASE_DELAY_MS_MAX))
 
 
 def duration_ms(value: Seconds, what: str, low_ms: int, high_ms: int) -> int:

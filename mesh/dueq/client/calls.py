@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, reading
-from dueq.client.arguments import Due, Headers, IdColumns, Payload, PayloadColumns, Seconds
+from dueq.client.arguments import Due, Ending, Headers, IdColumns, Payload, PayloadColumns, Seconds
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
@@ -350,12 +350,14 @@ def open_consumer(
 
 
 def settle(
-    consumer_id: bytes, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int
+    consumer_id: bytes, kind: RecordKind, deliveries: Sequence[Delivery], ending: Ending
 ) -> Call[list[Outcome]]:
     """Settle and wait; a refusal is raised once all are settled."""
 
     def build(number: int, deadline_us: int) -> events.Event:
-        return events.Settle(consumer_id, kind, deliveries, amount_ms, number, deadline_us)
+        return events.Settle(
+            consumer_id, kind, deliveries, ending.amount_ms, number, deadline_us, ending.fate, ending.reason
+        )
 
     def finish(outcomes: list[Outcome]) -> list[Outcome]:
         refused = [d for d, outcome in zip(deliveries, outcomes, strict=True) if outcome is not Outcome.DONE]

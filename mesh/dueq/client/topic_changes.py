@@ -13,10 +13,12 @@ from typing import Any
 from dueq import limits
 from dueq.client import arguments
 from dueq.client.arguments import Seconds
+from dueq.client.backoff import Backoff
 from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.errors import InvalidRequest, NotYetApplied, OutcomeUnknown, PartialFailure, Unavailable
+from dueq_codecs.records import ATTEMPTS_MAX
 from dueq_codecs.topic_settings import RATE_MAX
 
 Document = dict[str, Any]
@@ -40,6 +42,30 @@ def settings(
     for name, value in (("rate", rate), ("burst", burst)):
         if value is not None:
             changes[name] = arguments.count(value, name, 0, RATE_MAX)
+    return changes
+
+
+def endings(
+    max_attempts: int | None, backoff: Backoff | None, expired: str | None, dead_retention: Seconds | None
+) -> Document:
+    """Return the changes of how messages end, by the settings' names.
+
+    Raises:
+        InvalidRequest: a value is outside its limits.
+    """
+    changes: Document = {}
+    if max_attempts is not None:
+        changes["max_attempts"] = arguments.count(max_attempts, "max_attempts", 0, ATTEMPTS_MAX)
+    if backoff is not None:
+        changes["backoff"] = backoff.document()
+    if expired is not None:
+        if expired not in ("finish", "dead"):
+            raise InvalidRequest(f"expired is finish or dead, not {expired!r:.80}")
+        changes["expired"] = expired
+    if dead_retention is not None:
+        changes["dead_retention_ms"] = arguments.duration_ms(
+            dead_retention, "dead_retention", 1000, limits.DUE_MS_MAX
+        )
     return changes
 
 

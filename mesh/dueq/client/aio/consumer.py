@@ -12,7 +12,7 @@ from dueq.client import arguments, calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.waiting import Arrivals, Lock
-from dueq.client.arguments import Seconds
+from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.host import SessionHost
@@ -113,9 +113,24 @@ class AsyncConsumer:
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        return await self._settle(RecordKind.ACK, _deliveries(batch), 0, wait, timeout)
+        return await self._settle(RecordKind.ACK, _deliveries(batch), Ending(), wait, timeout)
 
     async def nack(
+        self,
+        batch: Iterable[AsyncMessage],
+        *,
+        delay: Seconds | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> list[Outcome]:
+        """Give many messages back, as `AsyncMessage.nack` does; waits, returns and raises as `ack`."""
+        return await self._settle(
+            RecordKind.NACK, _deliveries(batch), arguments.nack(delay, reason, dead), wait, timeout
+        )
+
+    async def release(
         self,
         batch: Iterable[AsyncMessage],
         *,
@@ -123,14 +138,10 @@ class AsyncConsumer:
         wait: bool = True,
         timeout: float | None = None,
     ) -> list[Outcome]:
-        """Have many messages delivered again after `delay` seconds; waits, returns and raises as `ack`."""
-        return await self._nack(_deliveries(batch), delay, wait, timeout)
-
-    async def release(
-        self, batch: Iterable[AsyncMessage], *, wait: bool = True, timeout: float | None = None
-    ) -> list[Outcome]:
-        """Give many messages back uncounted; waits, returns and raises as `ack`."""
-        return await self._settle(RecordKind.RELEASE, _deliveries(batch), 0, wait, timeout)
+        """Give many messages back uncounted, as `AsyncMessage.release` does; waits, returns and raises as `ack`."""
+        return await self._settle(
+            RecordKind.RELEASE, _deliveries(batch), arguments.release(delay), wait, timeout
+        )
 
     async def extend(
         self,
@@ -227,23 +238,17 @@ class AsyncConsumer:
             if self.on_lease_lost is not None:
                 self._arrivals.follow(self.on_lease_lost(AsyncMessage(self, delivery)))
 
-    async def _nack(
-        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
-    ) -> list[Outcome]:
-        delay_ms = arguments.duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX)
-        return await self._settle(RecordKind.NACK, deliveries, delay_ms, wait, timeout)
-
     async def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
     ) -> list[Outcome]:
         lease_ms = arguments.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
-        return await self._settle(RecordKind.EXTEND, deliveries, lease_ms, wait, timeout)
+        return await self._settle(RecordKind.EXTEND, deliveries, Ending(lease_ms), wait, timeout)
 
     async def _settle(
         self,
         kind: RecordKind,
         deliveries: Sequence[Delivery],
-        amount_ms: int,
+        ending: Ending,
         wait: bool,
         timeout: float | None,
     ) -> list[Outcome]:
@@ -251,12 +256,16 @@ class AsyncConsumer:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
             return await self._connection.run(
-                calls.settle(self.consumer_id, kind, deliveries, amount_ms), timeout
+                calls.settle(self.consumer_id, kind, deliveries, ending), timeout
             )
         runtime = self._runtime
         if runtime is None or runtime.forked:
             runtime = await self._live()
-        runtime.submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
+        runtime.submit_lazily(
+            events.Settle(
+                self.consumer_id, kind, deliveries, ending.amount_ms, fate=ending.fate, reason=ending.reason
+            )
+        )
         return []
 
 

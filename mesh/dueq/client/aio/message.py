@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dueq.client.arguments import Seconds
+from dueq.client import arguments
+from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.message import BaseMessage
 from dueq_codecs.records import RecordKind
@@ -20,12 +21,9 @@ class _Holder(Protocol):
         self,
         kind: RecordKind,
         deliveries: Sequence[Delivery],
-        amount_ms: int,
+        ending: Ending,
         wait: bool,
         timeout: float | None,
-    ) -> object: ...
-    async def _nack(
-        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
     ) -> object: ...
     async def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
@@ -57,15 +55,38 @@ class AsyncMessage(BaseMessage):
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        await self._consumer._settle(RecordKind.ACK, (self._delivery,), 0, wait, timeout)
+        await self._consumer._settle(RecordKind.ACK, (self._delivery,), Ending(), wait, timeout)
 
-    async def nack(self, *, delay: Seconds = 0.0, wait: bool = False, timeout: float | None = None) -> None:
-        """Deliver it again, after `delay` seconds at the earliest. Raises as `ack`, and InvalidRequest."""
-        await self._consumer._nack((self._delivery,), delay, wait, timeout)
+    async def nack(
+        self,
+        *,
+        delay: Seconds | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Deliver it again; after its last attempt it is dead instead. Raises as `ack`, and InvalidRequest.
 
-    async def release(self, *, wait: bool = False, timeout: float | None = None) -> None:
-        """Give it back unhandled: at once to another consumer, and this attempt does not count."""
-        await self._consumer._settle(RecordKind.RELEASE, (self._delivery,), 0, wait, timeout)
+        Args:
+            delay: seconds until then, at least; None: as the topic's back-off says.
+            reason: why, up to 1,024 bytes of UTF-8; kept with the message.
+            dead: never deliver it again.
+            wait: return only when committed on the in-sync replicas.
+            timeout: seconds to wait; None for the client's default.
+        """
+        ending = arguments.nack(delay, reason, dead)
+        await self._consumer._settle(RecordKind.NACK, (self._delivery,), ending, wait, timeout)
+
+    async def release(
+        self, *, delay: Seconds = 0.0, wait: bool = False, timeout: float | None = None
+    ) -> None:
+        """Give it back unhandled, for `delay` seconds (a day at most): this attempt does not count.
+
+        With a delay it counts once the message has waited for seven days since its first instant.
+        """
+        ending = arguments.release(delay)
+        await self._consumer._settle(RecordKind.RELEASE, (self._delivery,), ending, wait, timeout)
 
     async def extend(self, seconds: Seconds, *, wait: bool = False, timeout: float | None = None) -> None:
         """Let the lease end `seconds` from now. Raises as `ack`, and InvalidRequest."""

@@ -6,6 +6,7 @@ from dueq.client import arguments, passes, topic_changes
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.passes import AsyncPass
 from dueq.client.arguments import Due, Seconds
+from dueq.client.backoff import Backoff
 
 
 class AsyncTopicChanges:
@@ -33,6 +34,10 @@ class AsyncTopicChanges:
         partitions: int | None = None,
         rate: int | None = None,
         burst: int | None = None,
+        max_attempts: int | None = None,
+        backoff: Backoff | None = None,
+        expired: str | None = None,
+        dead_retention: Seconds | None = None,
         timeout: float | None = None,
     ) -> None:
         """Change a topic; what is None stays as it is. Messages that are there already stay where they are.
@@ -46,9 +51,14 @@ class AsyncTopicChanges:
             rate: messages a second that are delivered at most, up to 1,000,000; 0: no limit. Only a topic of one
                 partition has one.
             burst: how many of them may be delivered at once; 0: as many as in a second.
+            max_attempts: how often a message is delivered before it is dead; 0: as often as it takes.
+            backoff: how long a message waits that is given back without a delay, or whose lease ran out.
+            expired: what becomes of a message that is not delivered in time: "finish" or "dead".
+            dead_retention: how long a dead message stays, seconds or timedelta.
             timeout: seconds for each request.
         """
         changes = topic_changes.settings(payload_bytes_max, horizon, rate, burst)
+        changes |= topic_changes.endings(max_attempts, backoff, expired, dead_retention)
         count = topic_changes.partition_count(partitions, changes)
         await self.connection.follow(topic_changes.change(topic, changes, count), timeout)
 

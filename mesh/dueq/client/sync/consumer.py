@@ -10,7 +10,7 @@ from typing import Final, Self
 
 from dueq import limits
 from dueq.client import arguments, calls
-from dueq.client.arguments import Seconds
+from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.host import SessionHost
@@ -114,9 +114,24 @@ class Consumer:
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        return self._settle(RecordKind.ACK, _deliveries(batch), 0, wait, timeout)
+        return self._settle(RecordKind.ACK, _deliveries(batch), Ending(), wait, timeout)
 
     def nack(
+        self,
+        batch: Iterable[Message],
+        *,
+        delay: Seconds | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool = True,
+        timeout: float | None = None,
+    ) -> list[Outcome]:
+        """Give many messages back, as `Message.nack` does; waits, returns and raises as `ack`."""
+        return self._settle(
+            RecordKind.NACK, _deliveries(batch), arguments.nack(delay, reason, dead), wait, timeout
+        )
+
+    def release(
         self,
         batch: Iterable[Message],
         *,
@@ -124,14 +139,8 @@ class Consumer:
         wait: bool = True,
         timeout: float | None = None,
     ) -> list[Outcome]:
-        """Have many messages delivered again after `delay` seconds; waits, returns and raises as `ack`."""
-        return self._nack(_deliveries(batch), delay, wait, timeout)
-
-    def release(
-        self, batch: Iterable[Message], *, wait: bool = True, timeout: float | None = None
-    ) -> list[Outcome]:
-        """Give many messages back uncounted; waits, returns and raises as `ack`."""
-        return self._settle(RecordKind.RELEASE, _deliveries(batch), 0, wait, timeout)
+        """Give many messages back uncounted, as `Message.release` does; waits, returns and raises as `ack`."""
+        return self._settle(RecordKind.RELEASE, _deliveries(batch), arguments.release(delay), wait, timeout)
 
     def extend(
         self,
@@ -228,34 +237,32 @@ class Consumer:
             if self.on_lease_lost is not None:
                 self._arrivals.follow(self.on_lease_lost(Message(self, delivery)))
 
-    def _nack(
-        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
-    ) -> list[Outcome]:
-        delay_ms = arguments.duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX)
-        return self._settle(RecordKind.NACK, deliveries, delay_ms, wait, timeout)
-
     def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
     ) -> list[Outcome]:
         lease_ms = arguments.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
-        return self._settle(RecordKind.EXTEND, deliveries, lease_ms, wait, timeout)
+        return self._settle(RecordKind.EXTEND, deliveries, Ending(lease_ms), wait, timeout)
 
     def _settle(
         self,
         kind: RecordKind,
         deliveries: Sequence[Delivery],
-        amount_ms: int,
+        ending: Ending,
         wait: bool,
         timeout: float | None,
     ) -> list[Outcome]:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed: its leases were given back")
         if wait:
-            return self._connection.run(calls.settle(self.consumer_id, kind, deliveries, amount_ms), timeout)
+            return self._connection.run(calls.settle(self.consumer_id, kind, deliveries, ending), timeout)
         runtime = self._runtime
         if runtime is None or runtime.forked:
             runtime = self._live()
-        runtime.submit_lazily(events.Settle(self.consumer_id, kind, deliveries, amount_ms))
+        runtime.submit_lazily(
+            events.Settle(
+                self.consumer_id, kind, deliveries, ending.amount_ms, fate=ending.fate, reason=ending.reason
+            )
+        )
         return []
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dueq.client.arguments import Seconds
+from dueq.client import arguments
+from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.message import BaseMessage
 from dueq_codecs.records import RecordKind
@@ -21,12 +22,9 @@ class _Holder(Protocol):
         self,
         kind: RecordKind,
         deliveries: Sequence[Delivery],
-        amount_ms: int,
+        ending: Ending,
         wait: bool,
         timeout: float | None,
-    ) -> object: ...
-    def _nack(
-        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
     ) -> object: ...
     def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
@@ -58,15 +56,36 @@ class Message(BaseMessage):
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        self._consumer._settle(RecordKind.ACK, (self._delivery,), 0, wait, timeout)
+        self._consumer._settle(RecordKind.ACK, (self._delivery,), Ending(), wait, timeout)
 
-    def nack(self, *, delay: Seconds = 0.0, wait: bool = False, timeout: float | None = None) -> None:
-        """Deliver it again, after `delay` seconds at the earliest. Raises as `ack`, and InvalidRequest."""
-        self._consumer._nack((self._delivery,), delay, wait, timeout)
+    def nack(
+        self,
+        *,
+        delay: Seconds | None = None,
+        reason: str = "",
+        dead: bool = False,
+        wait: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        """Deliver it again; after its last attempt it is dead instead. Raises as `ack`, and InvalidRequest.
 
-    def release(self, *, wait: bool = False, timeout: float | None = None) -> None:
-        """Give it back unhandled: at once to another consumer, and this attempt does not count."""
-        self._consumer._settle(RecordKind.RELEASE, (self._delivery,), 0, wait, timeout)
+        Args:
+            delay: seconds until then, at least; None: as the topic's back-off says.
+            reason: why, up to 1,024 bytes of UTF-8; kept with the message.
+            dead: never deliver it again.
+            wait: return only when committed on the in-sync replicas.
+            timeout: seconds to wait; None for the client's default.
+        """
+        ending = arguments.nack(delay, reason, dead)
+        self._consumer._settle(RecordKind.NACK, (self._delivery,), ending, wait, timeout)
+
+    def release(self, *, delay: Seconds = 0.0, wait: bool = False, timeout: float | None = None) -> None:
+        """Give it back unhandled, for `delay` seconds (a day at most): this attempt does not count.
+
+        With a delay it counts once the message has waited for seven days since its first instant.
+        """
+        ending = arguments.release(delay)
+        self._consumer._settle(RecordKind.RELEASE, (self._delivery,), ending, wait, timeout)
 
     def extend(self, seconds: Seconds, *, wait: bool = False, timeout: float | None = None) -> None:
         """Let the lease end `seconds` from now. Raises as `ack`, and InvalidRequest."""

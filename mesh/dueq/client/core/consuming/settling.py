@@ -16,13 +16,13 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Settle
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import OutcomeUnknown
-from dueq_codecs.records import Outcome, RecordKind
+from dueq_codecs.records import Fate, Outcome, RecordKind
 
 LINGER_US: Final = 2_000
 """Delay where somebody waits for the outcome, for the message, or for the credit."""
 PATIENT_US: Final = limits.ACK_LINGER_MS * 1000
 """A decision that has waited this long may wait at the leader, too; with shorter leases it waits less."""
-_WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.EXTEND)
+_WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXTEND)
 
 
 class Waiter:
@@ -39,18 +39,21 @@ class Batch:
 
     Attributes:
         deliveries: in the order of the decisions.
-        amounts_ms: of a NACK or EXTEND, one each; empty for other kinds.
+        amounts_ms: of a NACK, RELEASE or EXTEND, one each; empty for other kinds.
+        fates, reasons: of a NACK, one each; empty for other kinds.
         until_us: of an EXTEND, the end that each lease may have from now on, one each; empty for other kinds.
         waiters: whom to tell about the row of this index: a waiter and its place there.
     """
 
-    __slots__ = ("amounts_ms", "deliveries", "kind", "uid", "until_us", "waiters")
+    __slots__ = ("amounts_ms", "deliveries", "fates", "kind", "reasons", "uid", "until_us", "waiters")
 
     def __init__(self, kind: RecordKind, uid: int) -> None:
         self.kind = kind
         self.uid = uid
         self.deliveries: list[Delivery] = []
         self.amounts_ms: list[int] = []
+        self.fates: list[Fate] = []
+        self.reasons: list[str] = []
         self.until_us: list[int] = []
         self.waiters: dict[int, tuple[Waiter, int]] = {}
 
@@ -116,6 +119,9 @@ class Settling:
                 batch.waiters[len(batch.deliveries)] = (waiter, place)
             if kind in _WITH_AMOUNT:
                 batch.amounts_ms.append(event.amount_ms)
+            if kind is RecordKind.NACK:
+                batch.fates.append(event.fate)
+                batch.reasons.append(event.reason)
             if not final:
                 until_us = self._context.mono_us + event.amount_ms * 1000
                 delivery.ask(until_us)
@@ -180,6 +186,7 @@ class Settling:
         deliveries = batch.deliveries
         # Where much of the credit is unconfirmed, the leader's next messages may need it.
         patient = patient and not batch.waiters and len(self.finishing) < self._rows_patient
+        fixed = batch.kind is not RecordKind.RELEASE  # which has a column of delays only if there are any
         part = Part(
             batch.kind,
             self._topic,
@@ -191,7 +198,9 @@ class Settling:
             target_sequence=np.array([delivery.sequence for delivery in deliveries], np.uint64),
             target_row=np.array([delivery.row for delivery in deliveries], np.uint16),
             token=np.array([delivery.token for delivery in deliveries], np.uint64),
-            amount_ms=np.array(batch.amounts_ms, np.uint64),
+            amount_ms=np.array(batch.amounts_ms if any(batch.amounts_ms) or fixed else [], np.uint64),
+            fate=np.array(batch.fates if any(batch.fates) else [], np.uint8),
+            reasons=batch.reasons if any(batch.reasons) else (),
             patient=patient and batch.kind is RecordKind.ACK,
             send_by_us=self._context.mono_us + self._linger_us,
         )

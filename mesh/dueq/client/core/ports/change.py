@@ -21,10 +21,12 @@ from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
+    NO_U8,
     NO_U16,
     NO_U32,
     NO_U64,
     ONE_ROW,
+    U8,
     U16,
     U32,
     U64,
@@ -94,6 +96,7 @@ class Part:
         keyed: what each payload begins with.
         patient: an ACK that nobody waits for.
         window: of each row of an INSERT, how much later it may be due, ms.
+        fate, reasons: of each row of a NACK; empty: all are DELAY, and none has a reason.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
         key_high, key_low, on_duplicate, retry: likewise; they go with the hashes of unique keys.
@@ -116,6 +119,7 @@ class Part:
         "done",
         "due",
         "error",
+        "fate",
         "first",
         "group",
         "groups",
@@ -134,6 +138,7 @@ class Part:
         "on_duplicate",
         "patient",
         "rank",
+        "reasons",
         "reply",
         "retry",
         "rows",
@@ -185,6 +190,8 @@ class Part:
         on_duplicate: OnDuplicate = OnDuplicate.NONE,
         retry: bool = False,
         window: U32 = NO_U32,
+        fate: U8 = NO_U8,
+        reasons: Sequence[str] = (),
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -199,7 +206,7 @@ class Part:
         self.inline, self.long, self.keyed = inline, long, keyed
         self.key_high, self.key_low, self.on_duplicate, self.retry = key_high, key_low, on_duplicate, retry
         self.job, self.job_until, self.job_action = job, job_until, job_action
-        self.window = window
+        self.window, self.fate, self.reasons = window, fate, reasons
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind in ONE_ROW
@@ -299,12 +306,14 @@ class Change:
         self.waiting = dict.fromkeys(parts)
         self.anywhere = head.anywhere
         groups, group = joined_groups(parts)
+        reasons, reason = _reasons(parts)
         self.request = ChangeRequest(
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
             patient=all(part.patient for part in parts), rank=_ranks(parts), window=_windows(parts),
             group=group, groups=groups, name=head.name, document=head.document,
             home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
+            fate=_fates(parts), reason=reason, reasons=reasons,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
@@ -455,6 +464,23 @@ def _ranks(parts: Sequence[Part]) -> U16:
     if not any(len(part.rank) for part in parts):
         return NO_U16
     return _joined([part.rank if len(part.rank) else np.zeros(part.rows, np.uint16) for part in parts])
+
+
+def _fates(parts: Sequence[Part]) -> U8:
+    """The fates of all rows; those of parts without any are DELAY."""
+    if not any(len(part.fate) for part in parts):
+        return NO_U8
+    return _joined([part.fate if len(part.fate) else np.zeros(part.rows, np.uint8) for part in parts])
+
+
+def _reasons(parts: Sequence[Part]) -> tuple[tuple[str, ...], U16]:
+    """All reasons, each once, and the place of each row's; empty: there are none."""
+    if not any(part.reasons for part in parts):
+        return (), NO_U16
+    places: dict[str, int] = {}
+    texts = [text for part in parts for text in part.reasons or [""] * part.rows]
+    column = [places.setdefault(text, len(places)) for text in texts]
+    return tuple(places), np.array(column, np.uint16)
 
 
 def _windows(parts: Sequence[Part]) -> U32:

@@ -13,7 +13,7 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.parts import PartsCall
 from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import NO_U16, NO_U32, U16, U32, U64, JobAction, RecordKind
+from dueq_codecs.records import NO_U16, NO_U32, U16, U32, U64, Fate, JobAction, RecordKind
 
 # ---------------------------------------------------------------- the network
 
@@ -341,7 +341,7 @@ class Settle:
     the consumer's `linger_us`), repeated until confirmed.
 
     With a `call` above 0: Completed(list of Outcome, one per delivery) once confirmed. `amount_ms` is the
-    delay of a NACK, the new length of an EXTEND.
+    delay of a NACK or RELEASE, the new length of an EXTEND. `fate` and `reason` are a NACK's.
     """
 
     consumer_id: bytes
@@ -350,6 +350,8 @@ class Settle:
     amount_ms: int = 0
     call: int = 0
     deadline_us: int = 0
+    fate: Fate = Fate.DELAY
+    reason: str = ""
 
 
 @dataclass(slots=True)

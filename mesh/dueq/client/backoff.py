@@ -1,0 +1,51 @@
+"""Back-off: how long a message waits after an attempt that came to nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dueq import limits
+from dueq.client import arguments
+from dueq.client.arguments import Seconds
+from dueq.errors import InvalidRequest
+from dueq_codecs.backoff import fault_of_backoff
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Delays that grow from attempt to attempt.
+
+    Attributes:
+        first: the delay after the first attempt, seconds or timedelta.
+        factor: how much longer each further delay is, 1 to 1,000; 1: all are the same.
+        longest: no delay is longer.
+        jitter: up to this part of each delay is added or taken away, 0 to 1.
+        doublings: after so many steps the delay grows by equal steps; None: it goes on as it began.
+    """
+
+    first: Seconds = 1.0
+    factor: float = 2.0
+    longest: Seconds = 3600.0
+    jitter: float = 0.1
+    doublings: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the value of the setting.
+
+        Raises:
+            InvalidRequest: a value is outside its limits.
+        """
+        found = {
+            "first_ms": arguments.duration_ms(self.first, "first of the back-off", 0, limits.DELAY_MS_MAX),
+            "factor": self.factor,
+            "longest_ms": arguments.duration_ms(
+                self.longest, "longest of the back-off", 0, limits.DELAY_MS_MAX
+            ),
+            "jitter": self.jitter,
+            "doublings": self.doublings,
+        }
+        fault = fault_of_backoff(found)
+        if fault is not None:
+            raise InvalidRequest(fault)
+        return found
