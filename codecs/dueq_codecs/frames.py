@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from dueq_codecs.envelope import seal, unseal
+from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.frame_error import FrameError
 from dueq_codecs.layouts import KINDS, LAYOUTS, Kind
 from dueq_codecs.log import decode_record, encode_record
@@ -30,6 +31,7 @@ from dueq_codecs.messages import (
     ChangeReply,
     ChangeRequest,
     Code,
+    ConsumerAction,
     ConsumerFrame,
     Message,
     PeerFrame,
@@ -211,4 +213,10 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
             return "the columns of messages that are there already do not fit the outcomes of a ChangeReply"
     if isinstance(message, ConsumerFrame) and len(set(map(len, _held(message)))) != 1:
         return "the held columns of a ConsumerFrame are not of one length"
+    if isinstance(message, ConsumerFrame):
+        pulls = message.action == ConsumerAction.PULL
+        if len(message.holder) != (ID_BYTES if pulls else 0):
+            return f"a {message.action.name} has a holder of {len(message.holder)} bytes"
+        if message.wait_ms and not pulls:
+            return f"a {message.action.name} waits for {message.wait_ms} ms"
     return None

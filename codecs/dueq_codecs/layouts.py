@@ -226,6 +226,9 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("held_sequence", "Q"),
         Column("held_row", "H"),
         Column("held_token", "Q"),
+        Octets("holder"),
+        Scalar("wait_ms", "Q"),
+        Scalar("life", "Q"),
     ),
     Kind.CONSUMER_REPLY: Layout(
         m.ConsumerReply,
@@ -241,6 +244,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("coming", "I"),
         Scalar("incarnation", "Q"),
         Scalar("mono_us", "Q"),
+        Scalar("ended", "?"),
     ),
     Kind.PUSH: Layout(
         m.Push,

@@ -73,6 +73,7 @@ RECORD: Final = Layout(
     Column("fate", "B"),
     Column("reason", "H"),
     Texts("reasons"),
+    Column("detached", "B"),
     vectors=_vectors_of,
 )
 

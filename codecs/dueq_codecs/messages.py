@@ -356,14 +356,19 @@ class ConsumerAction(IntEnum):
     ATTACH = 0
     BEAT = 1
     GOODBYE = 2
+    PULL = 3
 
 
 @dataclass(slots=True)
 class ConsumerFrame:
-    """A consumer's attach, beat or goodbye to one leader of one topic.
+    """A consumer's attach, beat or goodbye to one leader of one topic; or a pull, which is a consumer for one answer.
 
     Credit is a limit, restated every time with a growing `number`. ATTACH lists what the consumer holds or
     is acking (four columns of one length); leases of its own that are missing there are pushed again.
+
+    PULL leases up to `credit` messages to `holder`, detached, and pushes them to `consumer_id`, which names the pull.
+    It ends when all of them have left, or after `wait_ms` without any; GOODBYE ends it at once. Detached leases of
+    `holder` that are missing among those listed are pushed first, under the tokens that they have.
     """
 
     action: ConsumerAction
@@ -384,6 +389,12 @@ class ConsumerFrame:
     held_sequence: U64 = field(default_factory=lambda: NO_U64)
     held_row: U16 = field(default_factory=lambda: NO_U16)
     held_token: U64 = field(default_factory=lambda: NO_U64)
+    holder: bytes = b""
+    """PULL: to whom the messages are leased, 16 bytes."""
+    wait_ms: int = 0
+    """PULL: how long to wait for a message that is ready."""
+    life: int = 0
+    """Of a consumer with a name: when this process opened it, Unix µs; 0: it has no name."""
 
 
 @dataclass(slots=True)
@@ -409,6 +420,8 @@ class ConsumerReply:
     """The life of the broker that `mono_us` is of."""
     mono_us: int = 0
     """The leader's monotonic clock when the answer left, µs."""
+    ended: bool = False
+    """To a PULL: it is over, and has brought the pushes up to `push_sent`."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,8 @@ Which columns a kind has (n rows; every other column is empty):
               window*                         (ms that `due` is later than was asked for)
               group*, expires*, attempts_max*  + groups (their names)
               key_high*, key_low*             (both or neither: hashes of unique keys; 0, 0: the row has none)
-    LEASE     first, sequence, row, consumer  + consumers, lease_ms (one per consumer)
+    LEASE     first, sequence, row, consumer  + consumers, lease_ms, detached* (one per consumer)
+              token*                          (the lease that it renews; 0: the message waits)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
     CANCEL    first, sequence, row, token        (likewise)
     CHANGE    first, sequence, row, rank, token  (likewise)
@@ -269,6 +270,8 @@ class Record:
     """NACK, EXPIRE, LAPSE: index into `reasons` per row."""
     reasons: tuple[str, ...] = ()
     """Why messages were given back, each text once; the empty one says nothing."""
+    detached: U8 = field(default_factory=lambda: NO_U8)
+    """LEASE: 1 where the leases of this entry of `consumers` do not end with its session; empty: nowhere."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

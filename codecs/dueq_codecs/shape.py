@@ -48,7 +48,7 @@ _LAST_COLUMNS: Final = (
     "recurrence", "tick", "following", "key_high", "key_low", "window", "expires", "attempts_max", "fate", "reason",
 )  # fmt: skip
 RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", *_LAST_COLUMNS)
-LAST_VECTORS: Final = ("rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons")
+LAST_VECTORS: Final = ("rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons", "detached")
 """Of a record, those that come last on the wire."""
 
 _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
@@ -114,6 +114,8 @@ def _rule(kind: RecordKind, column: str, in_request: bool) -> _Rule:
     if column in _EITHER.get(kind, ()):
         return _Rule.EITHER
     if in_request and column == "token" and kind in REVOKING:
+        return _Rule.EITHER
+    if kind == RecordKind.LEASE and column == "token":
         return _Rule.EITHER
     if kind == RecordKind.RECURRENCE and column in _TARGETS and not in_request:
         return _Rule.FREE
@@ -190,6 +192,8 @@ def fault_of_record(record: Record) -> str | None:
         return (
             f"a {record.kind.name} record has {consumers} consumers and {len(record.lease_ms)} lease lengths"
         )
+    if len(record.detached) not in (0, consumers):
+        return f"a {record.kind.name} record has {consumers} consumers, {len(record.detached)} marks of detached ones"
     if len(record.consumer):
         named = record.consumer
         largest = max(named.tolist()) if len(named) <= _FEW else int(named.max())

@@ -123,6 +123,17 @@ def records() -> dict[str, Record]:
             consumers=(CONSUMER, OTHER_CONSUMER),
             lease_ms=u64(30_000, 43_200_000),
         ),
+        "record_lease_detached": _record(
+            kind.LEASE,
+            first=u64(AT, AT),
+            target_sequence=u64(40, 39),
+            target_row=u16(0, 7),
+            token=u64(0, 38),
+            consumer=u16(1, 0),
+            consumers=(CONSUMER, OTHER_CONSUMER),
+            lease_ms=u64(30_000, 5_000),
+            detached=np.array([0, 1], np.uint8),
+        ),
         "record_move": _record(kind.MOVE, 2, **_targets(0), due=u64(AT + 9, AT + 8)),
         "record_insert_ranks": _record(kind.INSERT, 3, **_insert(), rank=u16(0, 7, 65_535)),
         "record_insert_groups": _record(
@@ -428,8 +439,36 @@ def _consumers() -> dict[str, tuple[m.Message, list[bytes]]]:
             ),
             [],
         ),
+        "consumer_pull": (
+            m.ConsumerFrame(
+                m.ConsumerAction.PULL,
+                "flights",
+                CONSUMER,
+                2,
+                9,
+                100,
+                1 << 26,
+                30_000,
+                0,
+                "north",
+                held_uid=u32(12),
+                held_sequence=u64(40),
+                held_row=u16(3),
+                held_token=u64(70),
+                holder=OTHER_CONSUMER,
+                wait_ms=5_000,
+                life=AT * 1000,
+            ),
+            [],
+        ),
         "consumer_reply": (
             m.ConsumerReply("flights", CONSUMER, 2, 9, m.Code.OK, "", 1234, 18, "north"),
+            [],
+        ),
+        "consumer_reply_ended": (
+            m.ConsumerReply(
+                "flights", CONSUMER, 2, 9, m.Code.OK, "", 0, 1, "north", incarnation=4, mono_us=77, ended=True
+            ),
             [],
         ),
         "push": (

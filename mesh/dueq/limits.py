@@ -175,6 +175,12 @@ CONSUMER_SESSION_MS: Final = 10_000
 CONSUMER_BEAT_MS: Final = CONSUMER_SESSION_MS // 4
 CONSUMER_LOST_US: Final = CONSUMER_SESSION_MS * 1000 * 2 // 3
 """Silence after which a leader grants a consumer nothing new, and a consumer gives up what it has of a leader."""
+PULL_ROWS_MAX: Final = 1_000
+"""Most messages of one pull."""
+PULL_WAIT_MS: Final = 5_000
+"""Longest time that one pull waits at a leader; the SDK asks again."""
+PULLS_MAX: Final = 1_024
+"""Most pulls of a topic that wait at one leader."""
 SESSIONS_MAX: Final = 8192
 """Most consumers of a topic at one leader."""
 LOOK_AHEAD_MS_MIN: Final = 30
@@ -347,6 +353,7 @@ assert 4 * MAX_CLOCK_OFFSET_MS <= JOB_ABORT_AFTER_MS < JOB_ANSWERED_MS < JOB_MEM
 assert JOB_LOOK_AGAIN_MS <= JOB_MEMORY_MS
 assert HEARTBEAT_MS * 2 < PUSH_CONFIRM_MS < LEADER_SILENCE_MS <= REPLICA_LAG_MS
 assert CONSUMER_BEAT_MS * 3 < CONSUMER_SESSION_MS
+assert PULL_WAIT_MS * 1000 < CONSUMER_LOST_US
 assert CONSUMER_BEAT_MS * 2 < CONSUMER_LOST_US // 1000 < CONSUMER_SESSION_MS
 assert CLIENT_HELLO_MS * 2 < CLIENT_SILENCE_MS < CONSUMER_LOST_US // 1000
 assert PUSH_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX

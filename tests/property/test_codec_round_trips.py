@@ -180,6 +180,10 @@ def records(draw: st.DrawFn) -> LogEntry:
         values["consumers"] = tuple(consumers)
         values["lease_ms"] = draw(column("u8", len(consumers)))
         values["consumer"] = draw(column("u2", length, largest=len(consumers) - 1))
+        if draw(st.booleans()):
+            values["detached"] = draw(column("u1", len(consumers), largest=1))
+        if draw(st.booleans()):
+            values["token"] = draw(column("u8", length))
     requests: tuple[RequestRef, ...] = ()
     if draw(st.booleans()):
         first = draw(st.integers(0, length))
@@ -205,13 +209,18 @@ def changes(draw: st.DrawFn) -> tuple[m.Message, list[bytes]]:
 @st.composite
 def consumer_frames(draw: st.DrawFn) -> m.ConsumerFrame:
     held = {"held_uid": "u4", "held_sequence": "u8", "held_row": "u2", "held_token": "u8"}
+    action = draw(st.sampled_from(m.ConsumerAction))
+    pulls = action == m.ConsumerAction.PULL
     return m.ConsumerFrame(
-        draw(st.sampled_from(m.ConsumerAction)),
+        action,
         draw(texts),
         draw(ids),
         *[draw(field) for field in (u64, u64, u32, u64, u64, u64)],
         leader=draw(texts),
         **draw(columns(held, draw(rows))),
+        holder=draw(ids) if pulls else b"",
+        wait_ms=draw(u64) if pulls else 0,
+        life=draw(u64),
     )
 
 

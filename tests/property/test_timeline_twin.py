@@ -328,6 +328,10 @@ class World:
             record.consumers = tuple(CONSUMERS)
             record.consumer = np.array([rng.randrange(3) for _ in ids], np.uint16)
             record.lease_ms = np.array([1000, 2000, 3000], np.uint64)
+            if rng.random() < 0.3:
+                record.detached = np.array([0, 1, rng.randrange(2)], np.uint8)
+            if rng.random() < 0.3:
+                record.token = np.array(tokens, np.uint64)
             return
         record.token = np.array(tokens, np.uint64)
         if record.kind == RecordKind.MOVE:

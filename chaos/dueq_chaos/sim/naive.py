@@ -13,7 +13,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from dueq import limits
-from dueq.core.ports.entry import FLAG_FAR, FLAG_KEYED, FLAG_META, FLAG_UPLOAD, State
+from dueq.core.ports.entry import FLAG_DETACHED, FLAG_FAR, FLAG_KEYED, FLAG_META, FLAG_UPLOAD, State
 from dueq.core.state import dedup
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
@@ -445,10 +445,14 @@ class Naive:
         return self.recurrences.act(record, withdrawn)
 
     def _lease(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
-        if entry is None or entry.state != State.WAITING:
+        token = int(record.token[at]) if len(record.token) else 0
+        if token and (entry is None or entry.state != State.LEASED or entry.token != token):
             told.refused.append(key)
             return Outcome.NOT_FOUND
-        if self.state_of(entry) != JobState.COMMITTED:
+        if entry is None or (not token and entry.state != State.WAITING):
+            told.refused.append(key)
+            return Outcome.NOT_FOUND
+        if not token and self.state_of(entry) != JobState.COMMITTED:
             told.refused.append(key)
             if self.state_of(entry) in ENDED:
                 told.gone.append(key)
@@ -459,6 +463,8 @@ class Naive:
         consumer = int(record.consumer[at])
         entry.consumer = record.consumers[consumer]
         entry.lease_ms = min(int(record.lease_ms[consumer]), LEASE_MS_MAX)
+        if len(record.detached) and record.detached[consumer]:
+            entry.flags |= FLAG_DETACHED
         self.leased.add(key)
         told.leased.append(key)
         return Outcome.DONE
@@ -550,6 +556,7 @@ class Naive:
             return
         entry.state, entry.died_at = State.DEAD, self.stamp
         entry.token, entry.lease_ms, entry.consumer = 0, 0, bytes(16)
+        entry.flags &= ~FLAG_DETACHED
         self.leased.discard(key)
 
     def _lapse(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
@@ -591,7 +598,7 @@ class Naive:
             if state == JobState.OPEN:
                 entry.wait_at = max(entry.wait_at, self.by_number[entry.job].until)
         entry.state, entry.token, entry.lease_ms, entry.consumer = State.WAITING, 0, 0, bytes(16)
-        entry.flags &= ~FLAG_FAR
+        entry.flags &= ~(FLAG_FAR | FLAG_DETACHED)
         if entry.wait_at > self.stamp + FAR_MS:
             entry.flags |= FLAG_FAR
         self.leased.discard(key)

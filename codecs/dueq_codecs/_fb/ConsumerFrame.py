@@ -6,7 +6,7 @@ import flatbuffers
 from flatbuffers.compat import import_numpy
 np = import_numpy()
 
-# Attach, beat or goodbye. action: messages.ConsumerAction. Kind 8.
+# Attach, beat, goodbye or pull. action: messages.ConsumerAction. Kind 8.
 class ConsumerFrame(object):
     __slots__ = ['_tab']
 
@@ -223,8 +223,49 @@ class ConsumerFrame(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(30))
         return o == 0
 
+    # ConsumerFrame
+    def Holder(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # ConsumerFrame
+    def HolderAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # ConsumerFrame
+    def HolderLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ConsumerFrame
+    def HolderIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        return o == 0
+
+    # ConsumerFrame
+    def WaitMs(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
+    # ConsumerFrame
+    def Life(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
 def ConsumerFrameStart(builder):
-    builder.StartObject(14)
+    builder.StartObject(17)
 
 def Start(builder):
     ConsumerFrameStart(builder)
@@ -343,6 +384,30 @@ def ConsumerFrameStartHeldTokenVector(builder, numElems):
 def StartHeldTokenVector(builder, numElems):
     return ConsumerFrameStartHeldTokenVector(builder, numElems)
 
+def ConsumerFrameAddHolder(builder, holder):
+    builder.PrependUOffsetTRelativeSlot(14, flatbuffers.number_types.UOffsetTFlags.py_type(holder), 0)
+
+def AddHolder(builder, holder):
+    ConsumerFrameAddHolder(builder, holder)
+
+def ConsumerFrameStartHolderVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartHolderVector(builder, numElems):
+    return ConsumerFrameStartHolderVector(builder, numElems)
+
+def ConsumerFrameAddWaitMs(builder, waitMs):
+    builder.PrependUint64Slot(15, waitMs, 0)
+
+def AddWaitMs(builder, waitMs):
+    ConsumerFrameAddWaitMs(builder, waitMs)
+
+def ConsumerFrameAddLife(builder, life):
+    builder.PrependUint64Slot(16, life, 0)
+
+def AddLife(builder, life):
+    ConsumerFrameAddLife(builder, life)
+
 def ConsumerFrameEnd(builder):
     return builder.EndObject()
 
@@ -373,6 +438,9 @@ class ConsumerFrameT(object):
         heldSequence = None,
         heldRow = None,
         heldToken = None,
+        holder = None,
+        waitMs = 0,
+        life = 0,
     ):
         self.action = action  # type: int
         self.topic = topic  # type: Optional[str]
@@ -388,6 +456,9 @@ class ConsumerFrameT(object):
         self.heldSequence = heldSequence  # type: Optional[List[int]]
         self.heldRow = heldRow  # type: Optional[List[int]]
         self.heldToken = heldToken  # type: Optional[List[int]]
+        self.holder = holder  # type: Optional[List[int]]
+        self.waitMs = waitMs  # type: int
+        self.life = life  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -454,6 +525,15 @@ class ConsumerFrameT(object):
                     self.heldToken.append(consumerFrame.HeldToken(i))
             else:
                 self.heldToken = consumerFrame.HeldTokenAsNumpy()
+        if not consumerFrame.HolderIsNone():
+            if np is None:
+                self.holder = []
+                for i in range(consumerFrame.HolderLength()):
+                    self.holder.append(consumerFrame.Holder(i))
+            else:
+                self.holder = consumerFrame.HolderAsNumpy()
+        self.waitMs = consumerFrame.WaitMs()
+        self.life = consumerFrame.Life()
 
     # ConsumerFrameT
     def Pack(self, builder):
@@ -501,6 +581,14 @@ class ConsumerFrameT(object):
                 for i in reversed(range(len(self.heldToken))):
                     builder.PrependUint64(self.heldToken[i])
                 heldToken = builder.EndVector()
+        if self.holder is not None:
+            if np is not None and type(self.holder) is np.ndarray:
+                holder = builder.CreateNumpyVector(self.holder)
+            else:
+                ConsumerFrameStartHolderVector(builder, len(self.holder))
+                for i in reversed(range(len(self.holder))):
+                    builder.PrependUint8(self.holder[i])
+                holder = builder.EndVector()
         ConsumerFrameStart(builder)
         ConsumerFrameAddAction(builder, self.action)
         if self.topic is not None:
@@ -523,5 +611,9 @@ class ConsumerFrameT(object):
             ConsumerFrameAddHeldRow(builder, heldRow)
         if self.heldToken is not None:
             ConsumerFrameAddHeldToken(builder, heldToken)
+        if self.holder is not None:
+            ConsumerFrameAddHolder(builder, holder)
+        ConsumerFrameAddWaitMs(builder, self.waitMs)
+        ConsumerFrameAddLife(builder, self.life)
         consumerFrame = ConsumerFrameEnd(builder)
         return consumerFrame

@@ -129,8 +129,15 @@ class ConsumerReply(object):
             return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
         return 0
 
+    # ConsumerReply
+    def Ended(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def ConsumerReplyStart(builder):
-    builder.StartObject(12)
+    builder.StartObject(13)
 
 def Start(builder):
     ConsumerReplyStart(builder)
@@ -213,6 +220,12 @@ def ConsumerReplyAddMonoUs(builder, monoUs):
 def AddMonoUs(builder, monoUs):
     ConsumerReplyAddMonoUs(builder, monoUs)
 
+def ConsumerReplyAddEnded(builder, ended):
+    builder.PrependBoolSlot(12, ended, 0)
+
+def AddEnded(builder, ended):
+    ConsumerReplyAddEnded(builder, ended)
+
 def ConsumerReplyEnd(builder):
     return builder.EndObject()
 
@@ -241,6 +254,7 @@ class ConsumerReplyT(object):
         coming = 0,
         incarnation = 0,
         monoUs = 0,
+        ended = False,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -254,6 +268,7 @@ class ConsumerReplyT(object):
         self.coming = coming  # type: int
         self.incarnation = incarnation  # type: int
         self.monoUs = monoUs  # type: int
+        self.ended = ended  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -294,6 +309,7 @@ class ConsumerReplyT(object):
         self.coming = consumerReply.Coming()
         self.incarnation = consumerReply.Incarnation()
         self.monoUs = consumerReply.MonoUs()
+        self.ended = consumerReply.Ended()
 
     # ConsumerReplyT
     def Pack(self, builder):
@@ -328,5 +344,6 @@ class ConsumerReplyT(object):
         ConsumerReplyAddComing(builder, self.coming)
         ConsumerReplyAddIncarnation(builder, self.incarnation)
         ConsumerReplyAddMonoUs(builder, self.monoUs)
+        ConsumerReplyAddEnded(builder, self.ended)
         consumerReply = ConsumerReplyEnd(builder)
         return consumerReply

@@ -939,8 +939,35 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(90))
         return o == 0
 
+    # Record
+    def Detached(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # Record
+    def DetachedAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # Record
+    def DetachedLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def DetachedIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
+        return o == 0
+
 def RecordStart(builder):
-    builder.StartObject(44)
+    builder.StartObject(45)
 
 def Start(builder):
     RecordStart(builder)
@@ -1395,6 +1422,18 @@ def RecordStartReasonsVector(builder, numElems):
 def StartReasonsVector(builder, numElems):
     return RecordStartReasonsVector(builder, numElems)
 
+def RecordAddDetached(builder, detached):
+    builder.PrependUOffsetTRelativeSlot(44, flatbuffers.number_types.UOffsetTFlags.py_type(detached), 0)
+
+def AddDetached(builder, detached):
+    RecordAddDetached(builder, detached)
+
+def RecordStartDetachedVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartDetachedVector(builder, numElems):
+    return RecordStartDetachedVector(builder, numElems)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -1455,6 +1494,7 @@ class RecordT(object):
         fate = None,
         reason = None,
         reasons = None,
+        detached = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1500,6 +1540,7 @@ class RecordT(object):
         self.fate = fate  # type: Optional[List[int]]
         self.reason = reason  # type: Optional[List[int]]
         self.reasons = reasons  # type: Optional[List[Optional[str]]]
+        self.detached = detached  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1746,6 +1787,13 @@ class RecordT(object):
             self.reasons = []
             for i in range(record.ReasonsLength()):
                 self.reasons.append(record.Reasons(i))
+        if not record.DetachedIsNone():
+            if np is None:
+                self.detached = []
+                for i in range(record.DetachedLength()):
+                    self.detached.append(record.Detached(i))
+            else:
+                self.detached = record.DetachedAsNumpy()
 
     # RecordT
     def Pack(self, builder):
@@ -2001,6 +2049,14 @@ class RecordT(object):
             for i in reversed(range(len(self.reasons))):
                 builder.PrependUOffsetTRelative(reasonslist[i])
             reasons = builder.EndVector()
+        if self.detached is not None:
+            if np is not None and type(self.detached) is np.ndarray:
+                detached = builder.CreateNumpyVector(self.detached)
+            else:
+                RecordStartDetachedVector(builder, len(self.detached))
+                for i in reversed(range(len(self.detached))):
+                    builder.PrependUint8(self.detached[i])
+                detached = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -2079,5 +2135,7 @@ class RecordT(object):
             RecordAddReason(builder, reason)
         if self.reasons is not None:
             RecordAddReasons(builder, reasons)
+        if self.detached is not None:
+            RecordAddDetached(builder, detached)
         record = RecordEnd(builder)
         return record

@@ -53,6 +53,10 @@ class Led:
     def settings(self) -> TopicSettings:
         return self.timeline.settings
 
+    @property
+    def level(self) -> int:
+        return self.timeline.level
+
     def propose(self, record: Record, now: Now) -> int:
         return 0 if self.full else self.append(record, now)
 

@@ -81,9 +81,22 @@ class ConsumerSession:
     """Rows dealt to it, as the line counts them."""
     push_number: int = 0
     unseen: deque[SentPush] = field(default_factory=deque)
+    pull: bytes = b""
+    """Names a pull, to which its answer goes; what is leased to it is detached. Empty: it is a consumer's session."""
+    dealt_ms: int | None = None
+    """Of a pull: the instant of all that was dealt to it; None: nothing was."""
     told_round: int = 0
     """Number of the last time of waiting that it was told of."""
     told_us: int = -SESSION_US
+
+    @property
+    def address(self) -> bytes:
+        """What its frames are named by."""
+        return self.pull or self.consumer_id
+
+    def joins(self, instant_ms: int) -> bool:
+        """Whether it may be dealt what is due at this instant: a pull is answered at one instant."""
+        return not self.pull or self.dealt_ms is None or self.dealt_ms == instant_ms
 
     @property
     def is_muted(self) -> bool:
@@ -188,6 +201,8 @@ class Consumers:
     def __init__(self) -> None:
         self.by_id: dict[bytes, ConsumerSession] = {}
         self.by_number: dict[int, ConsumerSession] = {}
+        self.dealt_pulls: dict[int, ConsumerSession] = {}
+        """Pulls that something was dealt to, by number."""
         # A heap with one place for each session in line; whoever was served since is put right when it comes up.
         self._line: list[_Place] = []
         self._places = 0
@@ -203,12 +218,21 @@ class Consumers:
         self.by_number[self._numbers] = session
         return session
 
+    def open_pull(self, pull: bytes, holder: bytes, now: Now) -> ConsumerSession:
+        """Return the session of a pull for a consumer, which may have others."""
+        self._numbers += 1
+        session = ConsumerSession(self._numbers, holder, now.mono_us, pull=pull)
+        self.by_number[self._numbers] = session
+        return session
+
     def drop(self, session: ConsumerSession) -> None:
         """Forget a session; its leases find nobody any more."""
         session.reachable = False
         session.credit = 0
-        self.by_id.pop(session.consumer_id, None)
+        if not session.pull:
+            self.by_id.pop(session.consumer_id, None)
         self.by_number.pop(session.number_here, None)
+        self.dealt_pulls.pop(session.number_here, None)
         if session.in_line:
             self._left += 1
             if 2 * self._left > len(self._line):
@@ -294,7 +318,7 @@ class Consumers:
                 run = runs.get(instants[at])
                 free = run.session.free_rows(now) if run is not None and run.left > 0 else 0
                 if run is None or free <= 0:
-                    session, free = self._next(now)
+                    session, free = self._next(instants[at], now)
                     if session is None:
                         return hand.deal(count)
                     self._level = session.served
@@ -304,23 +328,29 @@ class Consumers:
                 if session.bytes_out + upto[-1] - upto[at] > session.credit_bytes:
                     self._deal_by_bytes(hand, sizes.tolist(), instants, at, runs, now, strict=strict)
                     return hand.deal(count)
-                alone = len(self._line) == 1
+                alone = len(self._line) == 1 and not session.pull
                 rows = min(count - at if alone else min(run.left, end - at), free)
                 hand.take(session, at, rows, upto[at + rows] - upto[at])
+                self._note_pull(session, instants[at])
                 run.left -= rows
                 at += rows
                 if alone:  # who joins later has no claim to what nobody else could take
                     self._level = session.served
         return hand.deal(count)
 
-    def _next(self, now: Now) -> tuple[ConsumerSession | None, int]:
-        """Return who was served least of those who can take a row, and how many; who can take none leaves."""
+    def _note_pull(self, session: ConsumerSession, instant_ms: int) -> None:
+        if session.pull:
+            session.dealt_ms = instant_ms
+            self.dealt_pulls[session.number_here] = session
+
+    def _next(self, instant_ms: int, now: Now) -> tuple[ConsumerSession | None, int]:
+        """Return who was served least of those who can take a row due at an instant, and how many; others leave."""
         line = self._line
         while line:
             served, _, session = line[0]
             if served < session.served:
                 heapreplace(line, self._place(session))
-            elif (free := session.free_rows(now)) > 0:
+            elif (free := session.free_rows(now)) > 0 and session.joins(instant_ms):
                 return session, free
             else:
                 heappop(line)
@@ -343,14 +373,14 @@ class Consumers:
         A row that fits nobody keeps its claim: the emptiest session is left out from then on, so that it
         drains until the row fits, and smaller rows behind do not starve a large one.
         """
-        turn = self._in_turn(len(sizes) - first, now)
+        turn = self._in_turn(len(sizes) - first, waits[first], now)
         order = [session for _, _, session in turn]
         left_out: set[ConsumerSession] = set()
         for row in range(first, len(sizes)):
             size = sizes[row]
             run = runs.get(waits[row])
             if run is None or run.left <= 0 or run.session in left_out or not run.session.takes(size, now):
-                taker = self._first_to_take(turn, size, now)
+                taker = self._first_to_take(turn, size, waits[row], now)
                 if taker is None:
                     if strict or not turn:
                         break
@@ -362,16 +392,17 @@ class Consumers:
                 self._level = taker.served
                 run = runs[waits[row]] = Run(taker, RUN_ROWS)
             hand.take(run.session, row, 1, size)
+            self._note_pull(run.session, waits[row])
             run.left -= 1
         for session in order:
             self.offer(session, now)
 
-    def _in_turn(self, count: int, now: Now) -> list[_Place]:
+    def _in_turn(self, count: int, instant_ms: int, now: Now) -> list[_Place]:
         """Take sessions from the line that can hold `count` rows between them, at most one per row: a heap."""
         turn: list[_Place] = []
         free = 0
         while len(turn) < count or free < count:
-            session, rows = self._next(now)
+            session, rows = self._next(instant_ms, now)
             if session is None:
                 break
             turn.append(heappop(self._line))
@@ -379,13 +410,15 @@ class Consumers:
             free += rows
         return turn
 
-    def _first_to_take(self, turn: list[_Place], size: int, now: Now) -> ConsumerSession | None:
+    def _first_to_take(
+        self, turn: list[_Place], size: int, instant_ms: int, now: Now
+    ) -> ConsumerSession | None:
         """Return who was served least of those in turn whom a message of this size fits."""
         too_full: list[_Place] = []
         taker: ConsumerSession | None = None
         while turn and taker is None:
             served, _, session = turn[0]
-            if session.free_rows(now) <= 0:
+            if session.free_rows(now) <= 0 or not session.joins(instant_ms):
                 heappop(turn)
             elif served < session.served:
                 heapreplace(turn, self._place(session))

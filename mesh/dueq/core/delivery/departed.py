@@ -17,16 +17,21 @@ KEPT_MAX: Final = 4_096
 
 
 class Departed:
-    """The last goodbyes to one leader."""
+    """The last goodbyes to one leader.
 
-    def __init__(self) -> None:
+    Args:
+        kept: how many are remembered at most; the oldest go first.
+    """
+
+    def __init__(self, kept: int = KEPT_MAX) -> None:
+        self._kept = kept
         self._ended: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
 
     def note(self, consumer_id: bytes, attach: int, now_us: int) -> None:
         """A consumer has ended this attach of its and all before it."""
         known, _ = self._ended.pop(consumer_id, (0, 0))
         self._ended[consumer_id] = max(attach, known), now_us
-        while len(self._ended) > KEPT_MAX or next(iter(self._ended.values()))[1] < now_us - KEPT_US:
+        while len(self._ended) > self._kept or next(iter(self._ended.values()))[1] < now_us - KEPT_US:
             self._ended.popitem(last=False)
 
     def has_ended(self, consumer_id: bytes, attach: int, now_us: int) -> bool:

@@ -30,6 +30,7 @@ from dueq.core.delivery.lease_changes import LEASED_AHEAD_US, LeaseChanges
 from dueq.core.delivery.leases import NEVER_US, Body, Phase
 from dueq.core.delivery.leasing import RETRY_US, Leasing
 from dueq.core.delivery.lifetimes import Lifetimes, SessionStatus
+from dueq.core.delivery.pulls import Pulls
 from dueq.core.delivery.pushing import Pushing
 from dueq.core.delivery.replies import Replies
 from dueq.core.delivery.resending import Resending
@@ -45,7 +46,7 @@ from dueq.core.state.applied import Applied
 from dueq.core.turn.mesh_time import MeshTime
 from dueq.core.turn.metrics import CoreMetrics
 from dueq.instant import Now
-from dueq_codecs.messages import BrokerMessage, ConsumerFrame, Push, PushChunk
+from dueq_codecs.messages import BrokerMessage, ConsumerAction, ConsumerFrame, Push, PushChunk
 from dueq_codecs.records import U64, Record
 
 LOOK_US: Final = 20_000
@@ -113,6 +114,9 @@ class TopicDispatcher:
         self._sessions = Sessions(
             self._consumers, self._lanes, self._replies, self._resending, self._lifetimes
         )
+        self._pulls = Pulls(
+            topic, broker_id, incarnation, self._consumers, self._lanes, self._resending, self._send
+        )
         self._leasing = Leasing(self._lanes, self._consumers, self._stager, turns)
         self._changes = LeaseChanges(
             topic, metrics, self._consumers, self._stager, self._clock, self._lifetimes.ran_out
@@ -164,11 +168,14 @@ class TopicDispatcher:
             self._consumers.give_back(leases.owner[slots], leases.entry["size"][slots], now)
         self._lifetimes.unled(uid, lane.leases.owner[slots])
         self._lifetimes.drop_idle()
+        if not self._lanes:
+            self._pulls.moved(now)
 
     def served_by(self, uid: int, broker_id: str, now: Now) -> None:
         """Another broker serves a partition: if this one led it, its consumers are told to look for who leads."""
         if self._successors.is_news(uid, broker_id, now):
             self._replies.tell_moved()
+            self._pulls.moved(now)
 
     @property
     def leads(self) -> bool:
@@ -216,14 +223,20 @@ class TopicDispatcher:
     # -------------------------------------------------------------- consumers
 
     def consumer_frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
-        """A consumer attaches, beats or says goodbye; it is answered with a ConsumerReply."""
+        """A consumer attaches, beats, says goodbye or pulls; it is answered with a ConsumerReply."""
         self._dirty = True
-        self._sessions.frame(route, frame, now)
+        if frame.action == ConsumerAction.PULL:
+            self._pulls.frame(route, frame, now)
+            return
+        ends = frame.action == ConsumerAction.GOODBYE and frame.consumer_id not in self._consumers.by_id
+        if not ends or not self._pulls.goodbye(frame, now):
+            self._sessions.frame(route, frame, now)
 
     def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
         """A frame could not be sent to this route: nothing is pushed there until its consumers attach again."""
         self._dirty = True
         self._sessions.route_lost(route, unsent, now)
+        self._pulls.route_lost(route, unsent, now)
 
     def shift(self, gap_us: int, now: Now) -> None:
         """The process was paused: leases and sessions have lived shorter than the clock says."""
@@ -232,6 +245,7 @@ class TopicDispatcher:
             if lane.act_us < NEVER_US:
                 lane.act_us += gap_us
         self._lifetimes.shift(gap_us)
+        self._pulls.shift(gap_us)
 
     # -------------------------------------------------------------- payloads
 
@@ -270,6 +284,7 @@ class TopicDispatcher:
             self._pushing.push(now, mesh_us)
             self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
             self._leasing.stage_again(self._resending.again)
+        self._pulls.step(now)
         self._replies.tell_waiting(now)
         self._replies.answer_late(now)
         self._dirty = False
@@ -283,7 +298,9 @@ class TopicDispatcher:
         """
         if self._dirty or (self._leasing.is_cut and not self._paused):
             return now.mono_us
-        best_us = min(self._lifetimes.next_us, self._replies.next_us, self._leasing.retry_us)
+        best_us = min(
+            self._lifetimes.next_us, self._replies.next_us, self._leasing.retry_us, self._pulls.next_us
+        )
         mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000
         soonest_ms = NEVER_MS

@@ -80,6 +80,11 @@ class LedPartition(Protocol):
         ...
 
     @property
+    def level(self) -> int:
+        """Its feature level: no later rules may be relied on."""
+        ...
+
+    @property
     def leases_from_us(self) -> int:
         """(mono) Inherited leases count from no earlier instant."""
         ...

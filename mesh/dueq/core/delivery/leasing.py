@@ -166,4 +166,6 @@ def _lease_record(uid: int, entries: Entries, owners: list[ConsumerSession], col
     record.consumer = column
     record.consumers = tuple(session.consumer_id for session in owners)
     record.lease_ms = np.array([session.lease_ms for session in owners], np.uint64)
+    if any(session.pull for session in owners):
+        record.detached = np.array([bool(session.pull) for session in owners], np.uint8)
     return record

@@ -14,9 +14,11 @@ from dueq.core.delivery.consumers import SESSION_US, Consumers, ConsumerSession
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import I64, NEVER_US, Phase
 from dueq.core.delivery.replies import Replies
-from dueq.core.ports.entry import Entries
+from dueq.core.ports.entry import FLAG_DETACHED, Entries
 from dueq.instant import Now
 
+NOBODY: Final = 0
+"""In place of a session's number."""
 CHECK_US: Final = 100_000
 """Least time between two looks for silent sessions."""
 
@@ -65,7 +67,7 @@ class Lifetimes:
         """
         for number in set(owners.tolist()):
             session = self._consumers.by_number.get(number)
-            if session is not None and session.reachable:
+            if session is not None and session.reachable and not session.pull:
                 session.lapsed_us = now.mono_us
                 session.must_attach |= session.is_muted
                 self._replies.answer(session, now)
@@ -80,14 +82,21 @@ class Lifetimes:
     # -------------------------------------------------------------- changes of leader
 
     def inherit(self, leased: Entries, now: Now) -> I64:
-        """Find or open the sessions of inherited leases; returns the session number per row."""
+        """Find or open the sessions of inherited leases; returns the session number per row.
+
+        Detached ones are nobody's: they end by their length.
+        """
         ids = np.empty((len(leased), 2), ">u8")
         ids[:, 0] = leased["consumer_high"]
         ids[:, 1] = leased["consumer_low"]
         packed = ids.tobytes()
         owners = np.empty(len(leased), np.int64)
         touched: dict[bytes, ConsumerSession] = {}
+        detached = (leased["flags"] & FLAG_DETACHED).tolist()
         for row, size in enumerate(leased["size"].tolist()):
+            if detached[row]:
+                owners[row] = NOBODY
+                continue
             consumer_id = packed[16 * row : 16 * row + 16]
             session = self._consumers.by_id.get(consumer_id) or self._consumers.open(consumer_id, now)
             session.rows_out += 1

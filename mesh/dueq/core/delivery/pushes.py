@@ -124,7 +124,7 @@ def build(
     entries = leaving.entries
     push = Push(
         topic=topic,
-        consumer_id=session.consumer_id,
+        consumer_id=session.address,
         attach=session.attach,
         number=session.push_number,
         epoch=max(lane.partition.epoch for lane in leaving.lanes),

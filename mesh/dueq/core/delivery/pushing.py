@@ -107,7 +107,7 @@ class Pushing:
         if order is not None:
             bodies = [bodies[at] for at in order]
         push = Push(
-            self._topic, session.consumer_id, session.attach, session.push_number, epoch, mesh_us,
+            self._topic, session.address, session.attach, session.push_number, epoch, mesh_us,
             self._broker_id, rows, self._incarnation, now.mono_us, *more,
         )  # fmt: skip
         self._send(route, push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)])

@@ -66,12 +66,7 @@ class Resending:
 
     def settle_held(self, session: ConsumerSession, frame: ConsumerFrame) -> None:
         """Compare what a consumer holds with its leases here: what it lacks is to be pushed again."""
-        held: dict[int, dict[int, int]] = {}
-        keys = (frame.held_sequence << np.uint64(16)) | frame.held_row
-        for uid, key, token in zip(
-            frame.held_uid.tolist(), keys.tolist(), frame.held_token.tolist(), strict=True
-        ):
-            held.setdefault(uid, {})[key] = token
+        held = held_by(frame)
         for lane in self._lanes.values():
             leases = lane.leases
             slots = leases.of_owner(session.number_here)
@@ -88,7 +83,7 @@ class Resending:
             ]
             missing = np.array(lacks, np.bool_)
             leases.phase[pushed[~missing]] = Phase.PUSHED
-            self._push_again(lane, pushed[missing])
+            self.push_again(lane, pushed[missing])
             granted = slots[phase == Phase.GRANTED]
             self._stager.send_ahead(lane, granted, leases.entry.take(granted))
 
@@ -117,7 +112,7 @@ class Resending:
                 lane = self._lanes.get(uid)
                 if lane is not None:
                     still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
-                    self._push_again(lane, slots[still])
+                    self.push_again(lane, slots[still])
             self._send(route, filler(number, session, self._topic, self._broker_id, now.wall_us))
         sent_again = {push.number for push in late}
         session.unseen = deque(
@@ -125,7 +120,8 @@ class Resending:
             for push in session.unseen
         )
 
-    def _push_again(self, lane: Lane, slots: Slots) -> None:
+    def push_again(self, lane: Lane, slots: Slots) -> None:
+        """Have leases pushed once more, as soon as their payloads are at hand."""
         if not len(slots):
             return
         entries = lane.leases.entry.take(slots)
@@ -154,3 +150,14 @@ class Resending:
                         still = lane.leases.same(slots, tokens) & (lane.leases.phase[slots] == Phase.PUSHED)
                         lane.leases.phase[slots[still]] = Phase.RETURNED
                         lane.end_now(slots[still], now)
+
+
+def held_by(frame: ConsumerFrame) -> dict[int, dict[int, int]]:
+    """Return the leases that a frame lists: the token of each message, by partition and key."""
+    held: dict[int, dict[int, int]] = {}
+    keys = (frame.held_sequence << np.uint64(16)) | frame.held_row
+    for uid, key, token in zip(
+        frame.held_uid.tolist(), keys.tolist(), frame.held_token.tolist(), strict=True
+    ):
+        held.setdefault(uid, {})[key] = token
+    return held

@@ -187,7 +187,7 @@ class Stager:
         leases = upload.lane.leases
         entry = leases.entry[upload.slot]
         message = PushChunk(
-            self._topic, session.consumer_id, session.attach, upload.lane.uid, int(entry["sequence"]),
+            self._topic, session.address, session.attach, upload.lane.uid, int(entry["sequence"]),
             int(entry["row"]), upload.token, chunk, upload.chunks,
         )  # fmt: skip
         self._send(session, message, data)

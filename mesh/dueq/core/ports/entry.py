@@ -39,6 +39,8 @@ FLAG_KEYED: Final = 4
 FLAG_META: Final = 8
 """The payload begins with its key and its headers (`dueq_codecs.meta`)."""
 _META_SHIFT: Final = 2
+FLAG_DETACHED: Final = 128
+"""Its lease does not end with a consumer's session; 0 while waiting."""
 
 _FIELDS: Final = (
     ("wait_at", "<u8"),  # instant (ms) at which it becomes ready: max(due, stamp) of when it began to wait

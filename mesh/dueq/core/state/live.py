@@ -3,6 +3,7 @@
     state    record              becomes
     -        INSERT              WAITING at max(due, stamp)
     WAITING  LEASE               LEASED, token = this record, attempt + 1
+    LEASED   LEASE               the same, if the row names its token: a renewal
     WAITING  MOVE / CANCEL       WAITING at the new due / finished
     WAITING  CHANGE              WAITING since when it did, with another rank
     LEASED   MOVE / CANCEL / CHANGE   the same, its lease taken back, if the row's token revokes it; else "leased"
@@ -31,7 +32,17 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import FULL, Entries, State, is_full, joined, keys_of, narrowed, widened
+from dueq.core.ports.entry import (
+    FLAG_DETACHED,
+    FULL,
+    Entries,
+    State,
+    is_full,
+    joined,
+    keys_of,
+    narrowed,
+    widened,
+)
 from dueq.core.state.applied import Applied
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.insertion import inserted_entries
@@ -183,6 +194,12 @@ class LiveMessages:
 
     def _grant(self, record: Record, at: Index, slots: Slots, applied: Applied) -> None:
         rows = self.table.take(slots)
+        if len(record.token) and record.token[at].any():
+            named = record.token[at] != 0
+            self._renew(record, at[named], slots[named], _pick(rows, named), applied)
+            at, slots, rows = at[~named], slots[~named], _pick(rows, ~named)
+            if not len(at):
+                return
         free = rows["state"] == State.WAITING
         if len(record.first):
             free &= rows["first"] == record.first[at]
@@ -199,6 +216,21 @@ class LiveMessages:
             if not len(at):
                 return
         self._stop_waiting(rows)
+        self._hold(record, at, slots, rows, applied)
+        self.leased += len(rows)
+        self._count(rows, 0, 1)
+
+    def _renew(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> None:
+        """Give leases that are not over another token: their holder has come back."""
+        held = (rows["state"] == State.LEASED) & (rows["token"] == record.token[at])
+        held &= rows["first"] == record.first[at]
+        if not _all(held):
+            applied.refused = np.concatenate((applied.refused, keys_named(record)[at[~held]]))
+            at, slots, rows = at[held], slots[held], _pick(rows, held)
+        if len(at):
+            self._hold(record, at, slots, rows, applied)
+
+    def _hold(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> None:
         consumer = record.consumer[at]
         ids = np.frombuffer(b"".join(record.consumers), ">u8").reshape(-1, 2)
         rows["state"] = State.LEASED
@@ -207,10 +239,10 @@ class LiveMessages:
         rows["consumer_high"] = ids[consumer, 0]
         rows["consumer_low"] = ids[consumer, 1]
         rows["lease_ms"] = np.minimum(record.lease_ms, LEASE_MAX_U32)[consumer]
+        if len(record.detached):
+            rows["flags"] |= np.where(record.detached[consumer] != 0, FLAG_DETACHED, 0).astype(np.uint8)
         self.table.put(slots, rows)
         self.table.mark(slots)
-        self.leased += len(rows)
-        self._count(rows, 0, 1)
         applied.leased = _joined(applied.leased, rows)
 
     def _refuse(self, keys: U64, slots: Slots, rows: Entries, applied: Applied) -> None:
@@ -419,6 +451,7 @@ class LiveMessages:
                 not_before = np.maximum(not_before, hidden_until)
             rows["wait_at"] = np.maximum(not_before, np.uint64(max(record.stamp, 0)))
         rows["state"] = State.WAITING
+        rows["flags"] &= ~np.uint8(FLAG_DETACHED)
         for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
             rows[name] = 0
         self.forecast.begin(rows, record.stamp)
@@ -438,6 +471,7 @@ class LiveMessages:
             return
         rows = widened(rows, FULL.itemsize)
         rows["state"] = State.DEAD
+        rows["flags"] &= ~np.uint8(FLAG_DETACHED)
         rows["died_at"] = max(record.stamp, 0)
         for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
             rows[name] = 0

@@ -18,7 +18,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, FLAG_FAR, FULL, WIDE, Entries, State, meta_flags, of_width
+from dueq.core.ports.entry import (
+    ENTRY,
+    FLAG_DETACHED,
+    FLAG_FAR,
+    FULL,
+    WIDE,
+    Entries,
+    State,
+    meta_flags,
+    of_width,
+)
 from dueq.core.state.applied import Applied
 from dueq.core.state.live import ATTEMPT_MAX, LEASE_MAX_U32, LiveMessages
 from dueq.core.state.table import FEW, OnDisk, Table
@@ -107,6 +117,8 @@ class SmallRecords:
         if change is None or len(record.first) != count:
             return None
         slots = self._table.find_few(record.target_sequence, record.target_row)
+        if record.kind == RecordKind.LEASE and len(record.token):
+            return None  # it renews
         if record.kind == RecordKind.MOVE and record.version >= LEVEL_OF_KINDS and self._width == _BYTES:
             return None  # which makes the table wide
         rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * self._width)) for slot in slots]
@@ -213,7 +225,7 @@ class SmallRecords:
     def _lease(self, record: Record, slots: list[int], rows: list[Row]) -> list[int]:
         """LEASE; returns the keys of what could not be leased."""
         refused: list[int] = []
-        lengths = record.lease_ms.tolist()
+        lengths, detached = record.lease_ms.tolist(), record.detached.tolist()
         columns = zip(slots, rows, record.first.tolist(), record.consumer.tolist(), strict=True)
         for slot, row, first, consumer in columns:
             if row[_STATE] != State.WAITING or row[_FIRST] != first:
@@ -224,6 +236,8 @@ class SmallRecords:
             row[_ATTEMPT] = min(row[_ATTEMPT] + 1, ATTEMPT_MAX)
             row[_CONSUMER] = record.consumers[consumer]
             row[_LEASE_MS] = min(lengths[consumer], LEASE_MAX_U32)
+            if detached and detached[consumer]:
+                row[_FLAGS] |= FLAG_DETACHED
             self._put(slot, row)
             self._live.leased += 1
             self._leased.append(self._packed(slot))
@@ -291,7 +305,9 @@ class SmallRecords:
         """Let a row wait from now on, at max(not_before, stamp)."""
         row[_WAIT_AT] = wait_at = max(not_before, record.stamp, 0)
         row[_STATE], row[_TOKEN], row[_CONSUMER], row[_LEASE_MS] = State.WAITING, 0, _NOBODY, 0
-        row[_FLAGS] = row[_FLAGS] & ~FLAG_FAR | self._forecast.begin_one(wait_at, record.stamp)
+        row[_FLAGS] = row[_FLAGS] & ~(FLAG_FAR | FLAG_DETACHED) | self._forecast.begin_one(
+            wait_at, record.stamp
+        )
         self._put(slot, row)
         self._live.scheduled += 1
         self._hot(slot, wait_at, _key(row))

@@ -1,0 +1,352 @@
+"""Pulls: a consumer for one answer, whose leases last without it.
+
+    PULL ──► credit stands in line ──► leased, detached ──► pushed at one instant ──► answered: ended
+                  │ nothing is ready for `wait_ms`                                        ▲
+                  └───────────────────────────────────────────────────────────────────────┘
+
+A pull stands in line with the consumers, and its pushes go the same way. What is dealt to it is due at one instant, so
+that its answer need not wait. It is over when all of that has left; what cannot leave soon goes back, uncounted. From
+then on its leases belong to no session, so neither silence nor a goodbye ends them.
+
+A lost answer is repaired as for consumers: the pull is repeated with a larger `attach` and the leases that have
+arrived. What the holder has beyond these is pushed again under the same token. A pull with a name gets what an earlier
+one of that name had in the same way.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.delivery.consumers import Consumers, ConsumerSession
+from dueq.core.delivery.departed import Departed
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import NEVER_US, Phase
+from dueq.core.delivery.resending import Resending, held_by
+from dueq.core.ports.entry import FLAG_DETACHED, keys_of
+from dueq.core.ports.events import Route
+from dueq.core.state.entry_rows import Slots
+from dueq.instant import Now
+from dueq_codecs.messages import BrokerMessage, Code, ConsumerFrame, ConsumerReply, Push
+from dueq_codecs.records import LEVEL_OF_KINDS
+
+GATHER_US: Final = 50_000
+"""How long the rest of an answer may follow its first push."""
+GRACE_US: Final = 1_000_000
+"""How long after its time what was dealt to a pull may still be committed and pushed."""
+HEARD_US: Final = 200_000
+"""A pull that waits is told after this time that it has arrived."""
+KEPT_US: Final = 2_000_000
+"""How long it is remembered where the pushes of a pull went, since they may come back unsent."""
+ENDED_MAX: Final = 65_536
+"""Ended pulls that are remembered, so that a late frame opens none of them again."""
+
+
+class Pull:
+    """One pull that is not over.
+
+    Attributes:
+        session: what is dealt to it, and where its pushes go.
+        number: of its last frame.
+        until_us: (mono) how long it waits for a message.
+        heard_us: (mono) when it is to be told that it has arrived; NEVER_US: it was.
+        first_us: (mono) when its first push left; NEVER_US: none has.
+    """
+
+    __slots__ = ("first_us", "heard_us", "number", "session", "until_us")
+
+    def __init__(self, session: ConsumerSession) -> None:
+        self.session = session
+        self.number = 0
+        self.until_us = self.heard_us = self.first_us = NEVER_US
+
+    @property
+    def next_us(self) -> int:
+        """(mono) when to look at it though nothing has happened."""
+        end_us = self.until_us if self.first_us == NEVER_US else self.first_us + GATHER_US
+        return min(end_us, self.heard_us)
+
+
+class Pulls:
+    """The pulls of one topic at this leader.
+
+    Args:
+        topic, broker_id, incarnation: named in every reply.
+        lanes: the led partitions, by uid; the dispatcher's own.
+        send: takes a reply on its way.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        broker_id: str,
+        incarnation: int,
+        consumers: Consumers,
+        lanes: dict[int, Lane],
+        resending: Resending,
+        send: Callable[[Route, BrokerMessage], None],
+    ) -> None:
+        self._topic = topic
+        self._broker_id, self._incarnation = broker_id, incarnation
+        self._consumers, self._lanes, self._resending = consumers, lanes, resending
+        self._send = send
+        self._open: dict[bytes, Pull] = {}
+        self._over = Departed(ENDED_MAX)
+        # Sessions of pulls that ended lately, and when.
+        self._recent: OrderedDict[bytes, tuple[int, ConsumerSession]] = OrderedDict()
+        self._timers: list[tuple[int, bytes]] = []
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def next_us(self) -> int:
+        """(mono) when `step` has something to do."""
+        return self._timers[0][0] if self._timers else NEVER_US
+
+    # -------------------------------------------------------------- frames
+
+    def frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
+        """Begin a pull, or begin it anew; it is answered when it is over."""
+        code, text = self._fault(frame)
+        if code is not Code.OK:
+            self._reply(route, frame.consumer_id, frame.attach, frame.number, code, text, now=now)
+            return
+        if self._over.has_ended(frame.consumer_id, frame.attach, now.mono_us):
+            return
+        pull = self._open.get(frame.consumer_id)
+        if pull is not None and frame.attach <= pull.session.attach:
+            return
+        if pull is None:
+            pull = self._begin(frame, now)
+        session = pull.session
+        session.route = route
+        session.begin_attach(frame)
+        session.heard_us = now.mono_us
+        session.restate(frame)
+        pull.number = frame.number
+        pull.until_us = now.mono_us + frame.wait_ms * 1000
+        pull.heard_us = now.mono_us + HEARD_US
+        pull.first_us = NEVER_US
+        session.dealt_ms = None
+        self._bring_back(session, frame)
+        self._consumers.offer(session, now)
+        self._arm(pull)
+
+    def _fault(self, frame: ConsumerFrame) -> tuple[Code, str]:
+        most = limits.PULL_ROWS_MAX
+        if not self._lanes:
+            return Code.NOT_LEADER, f"no partition of {self._topic!r} is led here"
+        if frame.credit > most:
+            return Code.INVALID_REQUEST, f"a pull is of at most {most} messages, not {frame.credit}"
+        if len(frame.held_uid) > limits.CONSUMER_LEASES_MAX:
+            text = f"{len(frame.held_uid)} leases are held: more than {limits.CONSUMER_LEASES_MAX}"
+            return Code.INVALID_REQUEST, text
+        if frame.wait_ms > limits.PULL_WAIT_MS:
+            return Code.INVALID_REQUEST, f"a pull waits {limits.PULL_WAIT_MS} ms, not {frame.wait_ms}"
+        if any(lane.partition.level < LEVEL_OF_KINDS for lane in self._lanes.values()):
+            return Code.BUSY, "some replica runs an older version, which knows no detached leases"
+        if len(self._open) >= limits.PULLS_MAX and frame.consumer_id not in self._open:
+            return Code.BUSY, f"{limits.PULLS_MAX} pulls of the topic wait at this leader"
+        return Code.OK, ""
+
+    def _begin(self, frame: ConsumerFrame, now: Now) -> Pull:
+        if frame.holder != frame.consumer_id:
+            for other in [pull for pull in self._open.values() if pull.session.consumer_id == frame.holder]:
+                self._end(other, now, Code.UNKNOWN_SESSION, "another pull of this name has followed")
+        pull = Pull(self._consumers.open_pull(frame.consumer_id, frame.holder, now))
+        self._open[frame.consumer_id] = pull
+        return pull
+
+    def _bring_back(self, session: ConsumerSession, frame: ConsumerFrame) -> None:
+        """Push what the holder has of earlier answers, and did not list: under the same tokens."""
+        held = held_by(frame)
+        high, low = np.frombuffer(session.consumer_id, ">u8").tolist()
+        for lane in self._lanes.values():
+            leases = lane.leases
+            if not len(leases):
+                continue
+            rows, phase = leases.entry[: leases.high], leases.phase[: leases.high]
+            mine = (rows["consumer_high"] == high) & (rows["consumer_low"] == low)
+            mine &= ((phase == Phase.PUSHED) | (phase == Phase.AGAIN)) & (rows["flags"] & FLAG_DETACHED != 0)
+            slots = np.flatnonzero(mine)
+            if not len(slots):
+                continue
+            pairs = held.get(lane.uid, {})
+            keys, tokens = keys_of(rows.take(slots)).tolist(), leases.token[slots].tolist()
+            lacks = np.array([pairs.get(key) != token for key, token in zip(keys, tokens, strict=True)])
+            leases.phase[slots[~lacks]] = Phase.PUSHED
+            self._take_over(lane, slots[lacks], session)
+
+    def _take_over(self, lane: Lane, slots: Slots, session: ConsumerSession) -> None:
+        leases = lane.leases
+        others = slots[leases.owner[slots] != session.number_here]
+        if len(others):
+            leases.owner[others] = session.number_here
+            session.rows_out += len(others)
+            session.bytes_out += int(leases.entry["size"][others].sum(dtype=np.int64))
+        if len(slots):
+            self._consumers.dealt_pulls[session.number_here] = session
+            self._resending.push_again(lane, slots)
+
+    def goodbye(self, frame: ConsumerFrame, now: Now) -> bool:
+        """Nobody waits for this pull any more; what it has pushed stays leased. Returns whether it was open."""
+        pull = self._open.get(frame.consumer_id)
+        ends = pull is not None and pull.session.attach <= frame.attach
+        if pull is not None and ends:
+            pull.number = frame.number
+            self._end(pull, now)
+        self._over.note(frame.consumer_id, frame.attach, now.mono_us)
+        return ends
+
+    # -------------------------------------------------------------- what happens
+
+    def route_lost(self, route: Route, unsent: BrokerMessage, now: Now) -> None:
+        """Nothing arrives there: what has not left is for others, and so is a push that came back."""
+        for pull in [pull for pull in self._open.values() if pull.session.route == route]:
+            self._close(pull, now)
+        if not isinstance(unsent, Push):
+            return
+        _, session = self._recent.get(unsent.consumer_id, (0, None))
+        if session is not None and unsent.attach == session.attach:
+            self._resending.return_unsent(session, unsent.number, now)
+
+    def moved(self, now: Now) -> None:
+        """Another broker leads what this one has led: pulls without an answer are to look for it."""
+        for pull in list(self._open.values()):
+            if not pull.session.rows_out or not self._lanes:
+                self._end(pull, now, Code.NOT_LEADER, "a partition has another leader")
+
+    def shift(self, gap_us: int) -> None:
+        """The process was paused."""
+        for pull in self._open.values():
+            pull.session.shift(gap_us)
+            for name in ("until_us", "heard_us", "first_us"):
+                if (at_us := getattr(pull, name)) < NEVER_US:
+                    setattr(pull, name, at_us + gap_us)
+        self._timers = [(at_us + gap_us, name) for at_us, name in self._timers]
+
+    # -------------------------------------------------------------- work
+
+    def step(self, now: Now) -> None:
+        """Answer the pulls that are over: to be called when all has been leased and pushed that can be now."""
+        for session in list(self._consumers.dealt_pulls.values()):
+            pull = self._open.get(session.pull)
+            if pull is not None:
+                self._look(pull, now)
+        while self._timers and self._timers[0][0] <= now.mono_us:
+            pull = self._open.get(heappop(self._timers)[1])
+            if pull is not None:
+                self._look(pull, now)
+                if pull.session.pull in self._open:
+                    self._arm(pull, now)
+
+    def _look(self, pull: Pull, now: Now) -> None:
+        session = pull.session
+        if pull.first_us == NEVER_US and session.push_number:
+            pull.first_us = now.mono_us
+            self._arm(pull)
+        coming = self._coming(session)
+        if session.push_number:
+            if not coming or now.mono_us >= pull.first_us + GATHER_US:
+                self._end(pull, now)
+        elif coming:
+            if now.mono_us >= pull.until_us:
+                session.credit = 0
+            if now.mono_us >= pull.until_us + GRACE_US:
+                self._end(pull, now)
+        elif now.mono_us >= pull.until_us:
+            self._end(pull, now)
+        else:
+            self._wait_on(pull, now)
+
+    def _wait_on(self, pull: Pull, now: Now) -> None:
+        """Nothing is on its way to it, perhaps not any more: it stands in line again."""
+        session = pull.session
+        session.dealt_ms = None
+        self._consumers.dealt_pulls.pop(session.number_here, None)
+        self._consumers.offer(session, now)
+        if now.mono_us >= pull.heard_us:
+            pull.heard_us = NEVER_US
+            session.heard_us = now.mono_us
+            assert session.route is not None
+            self._reply(session.route, session.pull, session.attach, pull.number, Code.OK, "", now=now)
+
+    def _coming(self, session: ConsumerSession) -> int:
+        """Return how many leases of a pull have not been pushed."""
+        if not session.rows_out:
+            return 0
+        return sum(len(_unpushed(lane, session)) for lane in self._lanes.values() if len(lane.leases))
+
+    def _arm(self, pull: Pull, now: Now | None = None) -> None:
+        """Look at it in time; `now`: after that, since it was looked at."""
+        at_us = pull.next_us
+        if now is not None and at_us <= now.mono_us:
+            at_us = now.mono_us + GATHER_US
+        heappush(self._timers, (at_us, pull.session.pull))
+
+    # -------------------------------------------------------------- ends
+
+    def _end(self, pull: Pull, now: Now, code: Code = Code.OK, text: str = "") -> None:
+        """Answer; what has not left goes back."""
+        session = pull.session
+        route, sent = session.route, session.push_number
+        self._close(pull, now)
+        if route is not None:
+            number = pull.number
+            self._reply(
+                route, session.pull, session.attach, number, code, text, sent=sent, ended=True, now=now
+            )
+
+    def _close(self, pull: Pull, now: Now) -> None:
+        session = pull.session
+        del self._open[session.pull]
+        for lane in self._lanes.values():
+            slots = _unpushed(lane, session)
+            again = lane.leases.phase[slots] == Phase.AGAIN
+            lane.leases.phase[slots[again]] = Phase.PUSHED
+            if len(slots) > int(again.sum()):
+                lane.end_now(slots[~again], now)
+        self._consumers.drop(session)
+        self._over.note(session.pull, session.attach, now.mono_us)
+        self._recent[session.pull] = now.mono_us, session
+        while len(self._recent) > limits.PULLS_MAX or self._is_old(now):
+            self._recent.popitem(last=False)
+
+    def _is_old(self, now: Now) -> bool:
+        return bool(self._recent) and next(iter(self._recent.values()))[0] < now.mono_us - KEPT_US
+
+    def _reply(
+        self,
+        route: Route,
+        name: bytes,
+        attach: int,
+        number: int,
+        code: Code,
+        text: str,
+        *,
+        sent: int = 0,
+        ended: bool = False,
+        now: Now,
+    ) -> None:
+        self._send(
+            route,
+            ConsumerReply(
+                self._topic, name, attach, number, code, text, 0, sent, self._broker_id, 0, self._incarnation,
+                now.mono_us, ended,
+            ),
+        )  # fmt: skip
+
+
+def _unpushed(lane: Lane, session: ConsumerSession) -> Slots:
+    """Return the slots of a pull's leases that have not been pushed (again)."""
+    slots = lane.leases.of_owner(session.number_here)
+    phase = lane.leases.phase[slots]
+    waits = ((phase >= Phase.PROPOSED) & (phase <= Phase.WITHHELD)) | (phase == Phase.AGAIN)
+    found: Slots = slots[waits]
+    return found

@@ -1,0 +1,198 @@
+"""Pulls: detached leases for one answer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq import limits
+from dueq.core.ports.entry import FLAG_DETACHED
+from dueq.core.ports.events import Route
+from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push
+from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
+from tests.unit.core.led import ALICE, Stage, at, keys_in, kinds
+
+PULL = b"p" * 16
+NAME = b"n" * 16
+
+
+def staged(count: int = 3, level: int = LEVEL_OF_KINDS) -> tuple[Stage, list[int]]:
+    """Messages that are due at 10 ms."""
+    stage = Stage()
+    stage.leds[1].timeline.level = level
+    return stage, stage.insert([10] * count)
+
+
+def pull(
+    stage: Stage,
+    ms: float,
+    name: bytes = PULL,
+    holder: bytes = b"",
+    attach: int = 1,
+    credit: int = 10,
+    wait_ms: int = 0,
+    held: tuple[tuple[int, int], ...] = (),
+) -> None:
+    """Hand in a pull; `held` are (key, token)."""
+    frame = ConsumerFrame(
+        ConsumerAction.PULL,
+        "t",
+        name,
+        attach,
+        attach,
+        credit,
+        1 << 20,
+        20_000,
+        holder=holder or name,
+        wait_ms=wait_ms,
+    )
+    frame.held_uid = np.array([1 for _ in held], np.uint32)
+    frame.held_sequence = np.array([key >> 16 for key, _ in held], np.uint64)
+    frame.held_row = np.array([key & 0xFFFF for key, _ in held], np.uint16)
+    frame.held_token = np.array([token for _, token in held], np.uint64)
+    stage.dispatcher.consumer_frame(Route(b"c" * 16), frame, at(ms))
+
+
+def ends(stage: Stage) -> list[ConsumerReply]:
+    return [message for _, message, _ in stage.sent if isinstance(message, ConsumerReply) and message.ended]
+
+
+def test_a_pull_gets_what_is_ready_and_is_over() -> None:
+    stage, keys = staged()
+    pull(stage, 20, credit=2)
+    (push,) = stage.run(20)
+    assert keys_in(push) == keys[:2]
+    assert push.consumer_id == PULL
+    (end,) = ends(stage)
+    assert (end.consumer_id, end.push_sent, end.code) == (PULL, 1, Code.OK)
+    assert stage.leds[1].timeline.leased()["flags"].tolist() == [FLAG_DETACHED] * 2
+    assert stage.run(21) == []
+
+
+def test_with_nothing_ready_it_is_answered_when_its_time_is_over() -> None:
+    stage, _ = staged(0)
+    pull(stage, 20)
+    assert stage.run(20) == []
+    assert [end.push_sent for end in ends(stage)] == [0]
+    pull(stage, 30, b"q" * 16, wait_ms=1_000)
+    stage.run(1_029)
+    assert len(ends(stage)) == 1
+    stage.run(1_030)
+    assert len(ends(stage)) == 2
+
+
+def test_a_pull_that_waits_is_answered_at_the_instant() -> None:
+    stage, keys = staged(2)
+    later = stage.insert([15])
+    pull(stage, 0, wait_ms=1_000)
+    assert stage.run(9.9) == []
+    (push,) = stage.run(10)
+    assert keys_in(push) == keys
+    assert len(ends(stage)) == 1
+    assert stage.run(15) == []
+    assert stage.leds[1].timeline.rows(np.array(later, np.uint64))["attempt"].tolist() == [0]
+
+
+def test_neither_a_goodbye_nor_silence_nor_another_leader_ends_what_was_pulled() -> None:
+    stage, keys = staged(1)
+    pull(stage, 20)
+    (push,) = stage.run(20)
+    stage.frame(ConsumerAction.GOODBYE, 21, PULL, attach=2)
+    stage.run(15_000)
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.dispatcher.unlead(1, at(15_000))
+    stage.dispatcher.lead(stage.leds[1], at(15_000))
+    stage.run(34_000)
+    assert kinds(stage) == [RecordKind.LEASE]
+    stage.run(35_001)  # counted from the take-over
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE]
+    row = stage.leds[1].timeline.rows(np.array(keys, np.uint64))
+    assert row["flags"].tolist() == [0]
+    assert push.token.tolist() == [stage.leds[1].log[1].sequence]
+
+
+def test_a_lost_answer_is_pushed_again_under_the_same_token() -> None:
+    stage, keys = staged(2)
+    pull(stage, 20, credit=2)
+    (push,) = stage.run(20)
+    tokens = push.token.tolist()
+    pull(stage, 30, credit=0, attach=2, held=((keys[0], tokens[0]),))
+    (again,) = stage.run(30)
+    assert (keys_in(again), again.token.tolist()) == ([keys[1]], [tokens[1]])
+    assert again.lease_left_ms.tolist() == [19_990]
+    assert [end.attach for end in ends(stage)] == [1, 2]
+    assert kinds(stage) == [RecordKind.LEASE]
+
+
+def test_a_name_gets_back_what_its_earlier_pull_had_at_a_new_leader_too() -> None:
+    stage, keys = staged(1)
+    pull(stage, 20, holder=NAME)
+    (push,) = stage.run(20)
+    stage.dispatcher.unlead(1, at(30))
+    stage.dispatcher.lead(stage.leds[1], at(30))
+    pull(stage, 40, b"q" * 16, holder=NAME)
+    (again,) = stage.run(40)
+    assert (keys_in(again), again.token.tolist()) == (keys, push.token.tolist())
+
+
+def test_a_later_pull_of_a_name_ends_the_one_that_waits() -> None:
+    stage, _ = staged(0)
+    pull(stage, 20, holder=NAME, wait_ms=1_000)
+    stage.run(20)
+    pull(stage, 30, b"q" * 16, holder=NAME, wait_ms=1_000)
+    stage.run(30)
+    assert [(end.consumer_id, end.code) for end in ends(stage)] == [(PULL, Code.UNKNOWN_SESSION)]
+
+
+def test_a_frame_that_comes_late_opens_no_pull_again() -> None:
+    stage, _ = staged(1)
+    stage.frame(ConsumerAction.GOODBYE, 5, PULL, attach=2)
+    pull(stage, 20)
+    assert stage.run(20) == []
+    assert kinds(stage) == []
+
+
+def test_what_could_not_be_sent_is_for_others_at_once() -> None:
+    stage, keys = staged(1)
+    pull(stage, 20)
+    (push,) = stage.run(20)
+    stage.dispatcher.route_lost(Route(b"c" * 16), push, at(21))
+    stage.run(50)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE]
+    assert stage.leds[1].timeline.rows(np.array(keys, np.uint64))["attempt"].tolist() == [0]
+
+
+def test_nothing_is_pushed_to_a_pull_while_the_leadership_is_not_confirmed() -> None:
+    stage, _ = staged(1)
+    pull(stage, 20, wait_ms=1_000)
+    stage.tick(20)
+    stage.commit(20)
+    stage.leds[1].answering = False
+    assert stage.run(21) == []
+    stage.leds[1].answering = True
+    assert len(stage.run(30)) == 1
+
+
+def test_pulls_and_consumers_take_turns() -> None:
+    stage, _ = staged(40)
+    stage.attach(20, ALICE, credit=10)
+    pull(stage, 20, credit=10)
+    pushes: list[Push] = stage.run(20)
+    assert sorted((push.consumer_id, len(push.uid)) for push in pushes) == [(ALICE, 10), (PULL, 10)]
+
+
+def test_an_older_replica_keeps_pulls_away() -> None:
+    stage, _ = staged(1, level=1)
+    pull(stage, 20)
+    stage.run(20)
+    (reply,) = [message for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
+    assert reply.code == Code.BUSY
+
+
+def test_limits_are_named() -> None:
+    stage, _ = staged(0)
+    pull(stage, 20, credit=limits.PULL_ROWS_MAX + 1)
+    pull(stage, 20, wait_ms=limits.PULL_WAIT_MS + 1)
+    stage.run(20)
+    texts = [message.text for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
+    assert "at most 1000 messages, not 1001" in texts[0]
+    assert "5000 ms, not 5001" in texts[1]
