@@ -14,6 +14,7 @@ from dueq.client.aio.group_calls import AsyncGroupCalls
 from dueq.client.aio.job_calls import AsyncJobCalls
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.producer import AsyncProducer
+from dueq.client.aio.pull_calls import AsyncPullCalls
 from dueq.client.aio.read_calls import AsyncReadCalls
 from dueq.client.aio.recurrence_calls import AsyncRecurrenceCalls
 from dueq.client.aio.topic_changes import AsyncTopicChanges
@@ -25,7 +26,13 @@ T = TypeVar("T")
 
 
 class AsyncClient(
-    AsyncReadCalls, AsyncJobCalls, AsyncTopicChanges, AsyncWhereCalls, AsyncRecurrenceCalls, AsyncGroupCalls
+    AsyncReadCalls,
+    AsyncJobCalls,
+    AsyncTopicChanges,
+    AsyncWhereCalls,
+    AsyncRecurrenceCalls,
+    AsyncGroupCalls,
+    AsyncPullCalls,
 ):
     """A connection to a mesh of brokers. Any loop may use it, and several; use it with `async with`, or `close` it.
 

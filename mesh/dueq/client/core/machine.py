@@ -6,7 +6,7 @@
     Browse, EndBrowse, Look
     Insert, Alter, ActOnJob, ActOnRecurrence
     Repeat, Abandon
-    OpenConsumer, Settle, CloseConsumer           Deliver, Reclaim, LeaseLost, ConsumerFailed
+    OpenConsumer, Settle, Pull, Close…            Deliver, Reclaim, LeaseLost, ConsumerFailed
     Close                                         Log
 
 The path of a `schedule`: the face checks its arguments and sends `Insert`. The directory knows the topic
@@ -30,6 +30,7 @@ from dueq.client.core.changing.changing import Changing
 from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.consuming.consumer import Consumer
+from dueq.client.core.consuming.pulling import Pulling
 from dueq.client.core.links.calls import Calls
 from dueq.client.core.links.context import Context, RandomSource
 from dueq.client.core.links.links import Links
@@ -67,6 +68,7 @@ class ClientCore:
         self._inspecting = Inspecting(context, self._calls, self._links, self._topics)
         self._browsing = Browsing(context, self._calls, self._links, self._directory)
         self._looking = Looking(context, self._calls, self._links, self._directory)
+        self._pulling = Pulling(context, self._calls, self._links, self._directory, self._windows)
         self._consumers: dict[bytes, Consumer] = {}
         self._opening: dict[bytes, int] = {}
         """Consumers whose topic is being asked for, and the call that waits for each."""
@@ -83,6 +85,7 @@ class ClientCore:
             happened.Repeat: self._changing.repeat,
             happened.Abandon: self._on_abandon,
             happened.Settle: self._on_settle,
+            happened.Pull: self._pulling.pull,
             happened.OpenConsumer: self._on_open_consumer,
             happened.CloseConsumer: self._on_close_consumer,
             happened.Connect: self._topics.connect,
@@ -129,6 +132,16 @@ class ClientCore:
         message = event.message
         if isinstance(message, HelloReply):
             self._links.hello_received(link, message)
+        elif isinstance(message, ConsumerReply | Push | PushChunk) and self._pulling.knows(
+            message.consumer_id
+        ):
+            body = event.bodies[0] if event.bodies else b""
+            if isinstance(message, ConsumerReply):
+                self._pulling.replied(message, link)
+            elif isinstance(message, Push):
+                self._pulling.pushed(message, body, link)
+            else:
+                self._pulling.chunk_pushed(message, body)
         elif isinstance(message, ConsumerReply | Push | PushChunk):
             consumer = self._consumers.get(message.consumer_id)
             if consumer is None or consumer.closed:
@@ -172,6 +185,7 @@ class ClientCore:
         self._windows.link_down(number)
         self._uploads.link_down(number)
         self._browsing.link_down(number)
+        self._pulling.link_down(number)
         self._looking.link_down(number)
         for consumer in self._consumers.values():
             consumer.link_down(number)
@@ -184,6 +198,7 @@ class ClientCore:
 
     def _topic_gone(self, name: str, error: DueqError) -> None:
         self._windows.topic_gone(name, error)
+        self._pulling.topic_gone(name, error)
         for consumer in self._consumers.values():
             if consumer.topic == name:
                 consumer.gone(error)
@@ -191,6 +206,7 @@ class ClientCore:
     def _on_abandon(self, event: happened.Abandon) -> None:
         self._changing.abandon(event.call)
         self._browsing.abandon(event.call)
+        self._pulling.abandon(event.call)
         self._looking.abandon(event.call)
         for consumer_id, call in self._opening.items():
             if call == event.call:

@@ -16,6 +16,7 @@ from dueq.client.sync.group_calls import GroupCalls
 from dueq.client.sync.job_calls import JobCalls
 from dueq.client.sync.message import Message
 from dueq.client.sync.producer import Producer
+from dueq.client.sync.pull_calls import PullCalls
 from dueq.client.sync.read_calls import ReadCalls
 from dueq.client.sync.recurrence_calls import RecurrenceCalls
 from dueq.client.sync.topic_changes import TopicChanges
@@ -25,7 +26,15 @@ from dueq.client.topics import TopicInfo
 T = TypeVar("T")
 
 
-class Client(ReadCalls, JobCalls, TopicChanges, WhereCalls, RecurrenceCalls, GroupCalls):
+class Client(
+    ReadCalls,
+    JobCalls,
+    TopicChanges,
+    WhereCalls,
+    RecurrenceCalls,
+    GroupCalls,
+    PullCalls,
+):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 
     One thread of its own does all input and output; nothing is connected before the first use. After a

@@ -401,7 +401,7 @@ class Changing:
         """One partition's rows together, in the call's order."""
         parts: list[Part] = []
         places: list[npt.NDArray[np.intp]] = []
-        due, rank = event.due, event.rank
+        due, rank, amount = event.due, event.rank, event.amount_ms
         for uid in dict.fromkeys(event.uid.tolist()):
             rows = np.flatnonzero(event.uid == uid)
             for start in range(0, len(rows), limits.REQUEST_ROWS_MAX):
@@ -420,6 +420,8 @@ class Changing:
                         target_row=event.row[chosen],
                         due=NO_U64 if due is None else due[chosen],
                         rank=NO_U16 if rank is None else rank[chosen],
+                        token=NO_U64 if event.token is None else event.token[chosen],
+                        amount_ms=NO_U64 if amount is None else np.full(len(chosen), amount, np.uint64),
                     )
                 )
         call.places = places

@@ -284,7 +284,7 @@ class SetGroup:
 
 @dataclass(slots=True)
 class Alter:
-    """Move (with `due`), change (with `rank`) or cancel messages: Completed(PartsCall).
+    """Move (with `due`), change (with `rank`) or cancel messages, or settle leases (`token`): Completed(PartsCall).
 
     Its `outcomes()` has one Outcome a row. The columns are of one length; `uid` routes each row.
     """
@@ -299,6 +299,9 @@ class Alter:
     row: U16
     due: U64 | None = None
     rank: U16 | None = None
+    token: U64 | None = None
+    amount_ms: int | None = None
+    """Of each NACK or EXTEND."""
 
 
 @dataclass(slots=True)
@@ -355,6 +358,28 @@ class Settle:
 
 
 @dataclass(slots=True)
+class Pull:
+    """Take messages that are ready, once: Completed(list of Delivery), empty when none came in time.
+
+    Attributes:
+        count: of messages at most.
+        wait_us: how long to wait for one.
+        holder: to whom they are leased, 16 bytes; empty: to this call alone.
+        held: (uid, sequence, row, token) of what the holder has of earlier pulls; all else that it had is brought back.
+    """
+
+    call: int
+    deadline_us: int
+    topic: str
+    count: int
+    wait_us: int
+    lease_ms: int
+    credit_bytes: int
+    holder: bytes = b""
+    held: Sequence[tuple[int, int, int, int]] = ()
+
+
+@dataclass(slots=True)
 class CloseConsumer:
     """Release `unhandled`, confirm what is being settled, say goodbye: Completed(None), at the deadline too."""
 
@@ -392,6 +417,7 @@ Event = (
     | Repeat
     | Abandon
     | OpenConsumer
+    | Pull
     | Settle
     | CloseConsumer
     | Close

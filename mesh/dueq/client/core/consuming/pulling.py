@@ -1,0 +1,392 @@
+"""Pulls: messages for one answer, asked of the leaders of a topic.
+
+First the leaders are asked one after the other for what is ready, from a random one on; the first that has something
+ends the call. If none has, and the caller waits, all of them are asked at once to wait; the first that answers ends the
+call, and the others are told that nobody waits any more. What comes from them all the same is given back, uncounted.
+
+An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
+rest under the same tokens, a new leader too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from dueq import limits
+from dueq.client.core.asking.directory import Directory, Topic
+from dueq.client.core.changing.request_windows import RequestWindows
+from dueq.client.core.consuming.arrivals import Arrivals
+from dueq.client.core.consuming.session import LeaderClock
+from dueq.client.core.links.calls import Calls
+from dueq.client.core.links.context import Context
+from dueq.client.core.links.links import Link, Links
+from dueq.client.core.links.refusals import FINAL, error_of
+from dueq.client.core.ports.change import Part
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.events import Pull
+from dueq.client.core.ports.timers import Timer
+from dueq.errors import Disconnected, DueqError, Superseded
+from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply, Push, PushChunk
+from dueq_codecs.records import RecordKind
+
+SILENCE_US: Final = 1_000_000
+"""A leader that has not answered for so long is asked again, or left out."""
+PATIENCE_US: Final = 3_000_000
+"""The same for one that has said that it waits, after its time."""
+MISSING_US: Final = 50_000
+"""How long pushes may follow the end of an answer."""
+AGAIN_US: Final = 100_000
+TAIL_US: Final = 5_000_000
+"""How long what comes for a pull that is over is given back."""
+DAMAGED_DELAY_MS: Final = 1_000
+
+
+class _Asked:
+    """One leader that was asked.
+
+    Attributes:
+        attach: number of the present question.
+        begun_us: when it left (mono).
+        link: by which it went; 0: by none.
+        wait_us: how long the leader waits for a message.
+        credit: messages that were asked for.
+        pushes: numbers of the pushes of this question that have arrived whole.
+        sent: how many the leader has said that there were; -1: it has not ended.
+    """
+
+    def __init__(self, leader: str, wait_us: int, credit: int) -> None:
+        self.leader, self.wait_us, self.credit = leader, wait_us, credit
+        self.attach = self.begun_us = self.link = 0
+        self.pushes: set[int] = set()
+        self.sent = -1
+        self.timer: Timer | None = None
+
+    def set_timer(self, timer: Timer | None) -> None:
+        """Replace the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = timer
+
+
+class _Pulling:
+    """One call.
+
+    Attributes:
+        name: of the pull, 16 bytes.
+        asked: leaders that have not ended.
+        left: leaders that are still to be asked for what is ready.
+        heard: some leader has answered.
+        over: the call is answered; what comes is given back.
+    """
+
+    def __init__(self, event: Pull, name: bytes, begun_us: int) -> None:
+        self.event, self.name, self.begun_us = event, name, begun_us
+        self.until_us = begun_us + event.wait_us
+        self.arrivals = Arrivals(event.credit_bytes)
+        self.asked: dict[str, _Asked] = {}
+        self.left: list[str] = []
+        self.got: list[Delivery] = []
+        self.attaches = 0
+        self.heard = self.over = False
+        self.refusal: DueqError | None = None
+        self.timer: Timer | None = None
+
+
+class Pulling:
+    """All Pull calls."""
+
+    def __init__(
+        self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
+    ) -> None:
+        self._context, self._calls, self._links = context, calls, links
+        self._directory, self._windows = directory, windows
+        self._open: dict[bytes, _Pulling] = {}
+        self._by_call: dict[int, _Pulling] = {}
+        self._clocks: dict[str, LeaderClock] = {}
+        self._count = 0
+
+    # -------------------------------------------------------------- calls
+
+    def pull(self, event: Pull) -> None:
+        """Begin a call."""
+        self._count += 1
+        seed = self._context.client_id + self._count.to_bytes(8, "big")
+        name = hashlib.blake2b(seed, digest_size=16, person=b"dueq.pull").digest()
+        pulling = _Pulling(event, name, self._context.mono_us)
+        self._open[name] = self._by_call[event.call] = pulling
+        self._calls.begin(event.call, event.deadline_us, lambda: self._expired(pulling))
+        self._directory.ensure(event.topic, lambda topic: self._found(pulling, topic))
+
+    def abandon(self, call: int) -> None:
+        """Nobody waits any more."""
+        pulling = self._by_call.get(call)
+        if pulling is not None:
+            self._calls.forget(call)
+            self._finish(pulling, keep=0)
+
+    def knows(self, name: bytes) -> bool:
+        """Whether frames with this name are of a pull."""
+        return name in self._open
+
+    def _found(self, pulling: _Pulling, topic: Topic | DueqError) -> None:
+        if pulling.over:
+            return
+        if isinstance(topic, DueqError):
+            self._fail(pulling, topic)
+            return
+        leaders = sorted({topic.leader(uid) for uid in topic.uids} - {""})
+        if not leaders:
+            self._look_again(pulling)
+        elif len(leaders) == 1 and not pulling.asked:
+            self._ask_all(pulling, leaders)
+        elif not pulling.asked:
+            turn = self._context.jittered(2 * len(leaders)) % len(leaders)
+            pulling.left = leaders[turn:] + leaders[:turn]
+            self._ask_next(pulling)
+
+    def _look_again(self, pulling: _Pulling) -> None:
+        """Leaders are not as they were thought to be: ask who leads."""
+        if pulling.timer is not None:
+            pulling.timer.cancel()
+
+        def look() -> None:
+            self._directory.refresh(pulling.event.topic, lambda topic: self._found(pulling, topic))
+
+        pulling.timer = self._context.after(self._context.jittered(AGAIN_US), look)
+
+    def _ask_next(self, pulling: _Pulling) -> None:
+        """Ask the next leader for what is ready; once all have nothing, let all of them wait."""
+        if pulling.left:
+            leader = pulling.left.pop(0)
+            self._ask(pulling, _Asked(leader, 0, pulling.event.count))
+        elif not pulling.heard:
+            self._look_again(pulling)
+        elif self._context.mono_us >= pulling.until_us:
+            self._complete(pulling)
+        else:
+            topic = self._directory.get(pulling.event.topic)
+            leaders = sorted({topic.leader(uid) for uid in topic.uids} - {""}) if topic is not None else []
+            if leaders:
+                self._ask_all(pulling, leaders)
+            else:
+                self._look_again(pulling)
+
+    def _ask_all(self, pulling: _Pulling, leaders: Sequence[str]) -> None:
+        left_us = max(pulling.until_us - self._context.mono_us, 0)
+        wait_us = min(left_us, limits.PULL_WAIT_MS * 1000)
+        for leader in leaders:
+            if leader not in pulling.asked:
+                self._ask(pulling, _Asked(leader, wait_us, pulling.event.count))
+
+    # -------------------------------------------------------------- questions
+
+    def _ask(self, pulling: _Pulling, asked: _Asked) -> None:
+        """Ask a leader, or ask it again."""
+        event, now_us = pulling.event, self._context.mono_us
+        pulling.asked[asked.leader] = asked
+        pulling.attaches += 1
+        asked.attach, asked.begun_us = pulling.attaches, now_us
+        asked.pushes.clear()
+        asked.sent = -1
+        link = self._links.route(asked.leader, avoid=asked.link)
+        asked.set_timer(self._context.after(SILENCE_US, lambda: self._silent(pulling, asked)))
+        if link is None:
+            asked.link = 0
+            self._directory.refresh(event.topic)
+            return
+        asked.link = link.number
+        frame = ConsumerFrame(
+            ConsumerAction.PULL, event.topic, pulling.name, asked.attach, asked.attach, asked.credit,
+            event.credit_bytes, event.lease_ms, 0, asked.leader, holder=event.holder or pulling.name,
+            wait_ms=asked.wait_us // 1000,
+        )  # fmt: skip
+        held = [(delivery.uid, delivery.sequence, delivery.row, delivery.token) for delivery in pulling.got]
+        held += event.held
+        frame.held_uid = np.array([row[0] for row in held], np.uint32)
+        frame.held_sequence = np.array([row[1] for row in held], np.uint64)
+        frame.held_row = np.array([row[2] for row in held], np.uint16)
+        frame.held_token = np.array([row[3] for row in held], np.uint64)
+        self._links.send(link, frame)
+
+    def _silent(self, pulling: _Pulling, asked: _Asked) -> None:
+        """No answer: ask again where somebody waits for it, else the next."""
+        if pulling.asked.get(asked.leader) is not asked or pulling.over:
+            return
+        self._directory.refresh(pulling.event.topic)
+        if self._context.mono_us >= pulling.until_us and not asked.pushes and not pulling.got:
+            self._ended(pulling, asked)
+            return
+        asked.wait_us = min(max(pulling.until_us - self._context.mono_us, 0), limits.PULL_WAIT_MS * 1000)
+        self._ask(pulling, asked)
+
+    # -------------------------------------------------------------- answers
+
+    def replied(self, reply: ConsumerReply, link: Link) -> None:
+        """A leader says that the pull waits, or is over, or why there is none."""
+        pulling = self._open[reply.consumer_id]
+        asked = pulling.asked.get(reply.leader or link.broker_id)
+        if pulling.over or asked is None or reply.attach != asked.attach:
+            return
+        code = reply.code
+        if code is Code.OK:
+            pulling.heard = True
+            self._clock(asked.leader).answered(asked.begun_us, reply.incarnation, reply.mono_us)
+            if reply.ended:
+                asked.sent = reply.push_sent
+                self._maybe_ended(pulling, asked)
+            else:
+                after_us = asked.begun_us + asked.wait_us + PATIENCE_US - self._context.mono_us
+                asked.set_timer(self._context.after(max(after_us, 0), lambda: self._silent(pulling, asked)))
+        elif code is Code.UNKNOWN_SESSION:
+            self._fail(
+                pulling, Superseded(f"another pull of this name of {pulling.event.topic!r} has followed")
+            )
+        elif code in FINAL:
+            self._fail(pulling, error_of(code, reply.text))
+        else:
+            pulling.refusal = error_of(code, reply.text)
+            self._drop(pulling, asked)
+            if not pulling.asked:
+                pulling.left = []
+                self._look_again(pulling)
+
+    def pushed(self, push: Push, body: bytes | memoryview, link: Link) -> None:
+        """Messages have come."""
+        pulling = self._open[push.consumer_id]
+        leader = push.leader or link.broker_id
+        asked = pulling.asked.get(leader)
+        present = asked is not None and asked.attach == push.attach
+        since_us = asked.begun_us if asked is not None and present else pulling.begun_us
+        at_us = self._clock(leader).instant_us(push.incarnation, push.mono_us)
+        released_us = since_us if at_us is None else max(at_us, since_us)
+        fresh, damaged, complete = pulling.arrivals.push(push, body, released_us)
+        if damaged:
+            self._settle(pulling, RecordKind.NACK, damaged, DAMAGED_DELAY_MS)
+        if pulling.over:
+            self._settle(pulling, RecordKind.RELEASE, fresh)
+            return
+        pulling.got += fresh
+        if asked is not None and present and complete:
+            asked.pushes.add(push.number)
+            self._maybe_ended(pulling, asked)
+
+    def chunk_pushed(self, chunk: PushChunk, body: bytes | memoryview) -> None:
+        """A part of a long payload has come."""
+        self._open[chunk.consumer_id].arrivals.chunk(chunk, body)
+
+    def link_down(self, number: int) -> None:
+        """Ask by another link what was asked by this one."""
+        for pulling in list(self._open.values()):
+            for asked in [asked for asked in pulling.asked.values() if asked.link == number]:
+                if not pulling.over:
+                    self._ask(pulling, asked)
+
+    def topic_gone(self, name: str, error: DueqError) -> None:
+        """The topic is no more."""
+        for pulling in list(self._open.values()):
+            if pulling.event.topic == name and not pulling.over:
+                self._fail(pulling, error)
+
+    def _clock(self, leader: str) -> LeaderClock:
+        return self._clocks.setdefault(leader, LeaderClock())
+
+    def _maybe_ended(self, pulling: _Pulling, asked: _Asked) -> None:
+        if asked.sent < 0:
+            return
+        if len(asked.pushes) >= asked.sent:
+            self._ended(pulling, asked)
+            return
+
+        def ask_again() -> None:
+            if pulling.asked.get(asked.leader) is asked and not pulling.over:
+                asked.credit = asked.wait_us = 0  # only what is missing
+                self._ask(pulling, asked)
+
+        asked.set_timer(self._context.after(MISSING_US, ask_again))
+
+    def _ended(self, pulling: _Pulling, asked: _Asked) -> None:
+        """A leader has answered, or is given up."""
+        self._drop(pulling, asked)
+        if pulling.got:
+            self._complete(pulling)
+        elif not pulling.asked:
+            self._ask_next(pulling)
+
+    def _drop(self, pulling: _Pulling, asked: _Asked) -> None:
+        asked.set_timer(None)
+        if pulling.asked.get(asked.leader) is asked:
+            del pulling.asked[asked.leader]
+
+    # -------------------------------------------------------------- ends
+
+    def _complete(self, pulling: _Pulling) -> None:
+        got = pulling.got[: pulling.event.count]
+        for delivery in got:
+            delivery.handed = True
+        self._finish(pulling, keep=len(got))
+        self._calls.complete(pulling.event.call, got)
+
+    def _fail(self, pulling: _Pulling, error: DueqError) -> None:
+        self._finish(pulling, keep=0)
+        self._calls.fail(pulling.event.call, error)
+
+    def _expired(self, pulling: _Pulling) -> None:
+        """The caller's time is over: what has come is handed over, and nothing is an answer if anybody gave it."""
+        if pulling.got or pulling.heard:
+            self._complete(pulling)
+            return
+        text = self._links.troubles() or "no leader answered"
+        unreached = Disconnected(f"no leader of {pulling.event.topic!r} could be asked in time ({text})")
+        self._fail(pulling, pulling.refusal or unreached)
+
+    def _finish(self, pulling: _Pulling, keep: int) -> None:
+        """The call is over: leaders that may still bring something are told, and what is too much goes back."""
+        pulling.over = True
+        self._by_call.pop(pulling.event.call, None)
+        if pulling.timer is not None:
+            pulling.timer.cancel()
+        for asked in list(pulling.asked.values()):
+            self._drop(pulling, asked)
+            link = self._links.route(asked.leader)
+            if link is not None:
+                event = pulling.event
+                self._links.send(
+                    link,
+                    ConsumerFrame(
+                        ConsumerAction.GOODBYE, event.topic, pulling.name, asked.attach, asked.attach + 1, 0,
+                        0, event.lease_ms, 0, asked.leader,
+                    ),
+                )  # fmt: skip
+        self._settle(pulling, RecordKind.RELEASE, pulling.got[keep:])
+        pulling.got = []
+        self._context.after(TAIL_US, lambda: self._forget(pulling))
+
+    def _forget(self, pulling: _Pulling) -> None:
+        self._open.pop(pulling.name, None)
+
+    def _settle(
+        self, pulling: _Pulling, kind: RecordKind, deliveries: Sequence[Delivery], amount_ms: int = 0
+    ) -> None:
+        """Give messages back; nobody waits for that."""
+        for uid in dict.fromkeys(delivery.uid for delivery in deliveries):
+            mine = [delivery for delivery in deliveries if delivery.uid == uid]
+            amounts = [amount_ms] * len(mine) if kind is RecordKind.NACK else []
+            part = Part(
+                kind,
+                pulling.event.topic,
+                uid,
+                self._context.settling_id,
+                len(mine),
+                lambda part: None,
+                first=np.array([delivery.first for delivery in mine], np.uint64),
+                target_sequence=np.array([delivery.sequence for delivery in mine], np.uint64),
+                target_row=np.array([delivery.row for delivery in mine], np.uint16),
+                token=np.array([delivery.token for delivery in mine], np.uint64),
+                amount_ms=np.array(amounts, np.uint64),
+            )
+            self._context.after(limits.DEDUP_MS * 1000, lambda part=part: self._windows.expire(part))  # type: ignore[misc]
+            self._windows.submit(part)

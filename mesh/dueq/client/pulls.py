@@ -1,0 +1,129 @@
+"""Pulls and settling by token, as calls (see `calls`)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from dueq import limits
+from dueq.client import arguments
+from dueq.client.arguments import Seconds
+from dueq.client.calls import Call
+from dueq.client.core import PartsCall
+from dueq.client.core.ports import events
+from dueq.client.core.ports.delivery import Delivery
+from dueq.errors import InvalidRequest
+from dueq_codecs.records import Outcome, RecordKind
+
+Lease = tuple[str, int]
+"""(message id, token)"""
+WAIT_S_MAX: Final = 3_600.0
+_KINDS: Final = {
+    "ack": RecordKind.ACK,
+    "nack": RecordKind.NACK,
+    "release": RecordKind.RELEASE,
+    "extend": RecordKind.EXTEND,
+}
+
+
+def pull(
+    topic: str, count: int, wait: Seconds, lease: Seconds, consumer: str | None, held: Iterable[Lease]
+) -> tuple[Call[list[Delivery]], float]:
+    """Take messages once; returns the call, and how many seconds it waits for a message.
+
+    Raises:
+        InvalidRequest: a value is outside its limits.
+    """
+    name = arguments.topic_name(topic)
+    most = arguments.count(count, "max", 1, limits.PULL_ROWS_MAX)
+    wait_ms = arguments.duration_ms(wait, "wait", 0, int(WAIT_S_MAX * 1000))
+    lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+    holder = b"" if consumer is None else holder_of(name, consumer)
+    texts, tokens = _taken_apart(held)
+    known = arguments.id_columns(texts)
+    names = zip(known.uid.tolist(), known.sequence.tolist(), known.row.tolist(), tokens, strict=True)
+    rows = list(names)
+    if rows and consumer is None:
+        raise InvalidRequest("held names leases of a consumer with a name: consumer is missing")
+
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Pull(
+            number,
+            deadline_us,
+            name,
+            most,
+            wait_ms * 1000,
+            lease_ms,
+            limits.CONSUMER_CREDIT_BYTES,
+            holder,
+            rows,
+        )
+
+    return Call(build, list), wait_ms / 1000
+
+
+def holder_of(topic: str, consumer: str) -> bytes:
+    """Return to whom messages of a topic are leased that a consumer of this name pulls.
+
+    Raises:
+        InvalidRequest: it is no name of 1 to 255 bytes.
+    """
+    if not isinstance(consumer, str) or not 1 <= len(consumer.encode()) <= limits.TOPIC_NAME_MAX:
+        raise InvalidRequest(
+            f"a consumer's name is a str of 1 to {limits.TOPIC_NAME_MAX} bytes, not {consumer!r:.300}"
+        )
+    data = f"{topic}\0{consumer}".encode()
+    return hashlib.blake2b(data, digest_size=16, person=b"dueq.holder").digest()
+
+
+def settle(
+    topic: str, leases: Iterable[Lease], how: str, delay: Seconds, seconds: Seconds | None
+) -> Call[list[Outcome]]:
+    """Settle leases by id and token; one outcome each.
+
+    Raises:
+        InvalidRequest: a value is outside its limits.
+    """
+    name = arguments.topic_name(topic)
+    kind = _KINDS.get(how)
+    if kind is None:
+        raise InvalidRequest(f"leases are settled by {', '.join(_KINDS)}, not {how!r}")
+    delay_ms = arguments.duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX)
+    if delay_ms and kind is not RecordKind.NACK:
+        raise InvalidRequest(f"{how} takes no delay")
+    if (seconds is None) == (kind is RecordKind.EXTEND):
+        raise InvalidRequest("extend, and nothing else, takes seconds")
+    amount_ms = delay_ms if kind is RecordKind.NACK else None
+    if seconds is not None:
+        amount_ms = arguments.duration_ms(seconds, "seconds", 0, limits.LEASE_MS_MAX)
+        if not amount_ms:
+            kind = RecordKind.NACK
+        elif amount_ms < limits.LEASE_MS_MIN:
+            raise InvalidRequest(
+                f"a lease has at least {limits.LEASE_MS_MIN} ms, or 0 to end it, not {amount_ms}"
+            )
+    texts, tokens = _taken_apart(leases)
+    columns, token = arguments.id_columns(texts), np.array(tokens, np.uint64)
+
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Alter(number, deadline_us, kind, name, *columns, None, None, token, amount_ms)
+
+    return Call(build, PartsCall.outcomes)
+
+
+def _taken_apart(leases: Iterable[Lease]) -> tuple[list[str], list[int]]:
+    texts: list[str] = []
+    tokens: list[int] = []
+    for lease in leases:
+        try:
+            text, token = lease
+        except (TypeError, ValueError):
+            raise InvalidRequest(f"a lease is a pair of id and token, not {lease!r:.200}") from None
+        if not isinstance(token, int) or not 0 < token < 1 << 63:
+            raise InvalidRequest(f"a token is a positive int, not {token!r:.200}")
+        texts.append(text)
+        tokens.append(token)
+    return texts, tokens
