@@ -204,7 +204,7 @@ DELIVERING: Final = (
         "fencing tokens must grow: fpj.systems 2016-02-10, etcd lock reports",
         (
             change(
-                "core.state.live:LiveMessages._grant",
+                "core.state.live:LiveMessages._hold",
                 'rows["token"] = record.sequence',
                 'rows["token"] = record.sequence % 16',
             ),
@@ -256,11 +256,11 @@ DELIVERING: Final = (
         "ZeroMQ guide: ROUTER drops what it cannot deliver",
         (
             change(
-                "core.delivery.resending:Resending._resend", "self._push_again(lane, slots[still])", "pass"
+                "core.delivery.resending:Resending._resend", "self.push_again(lane, slots[still])", "pass"
             ),
             change(
                 "core.delivery.resending:Resending.settle_held",
-                "self._push_again(lane, pushed[missing])",
+                "self.push_again(lane, pushed[missing])",
                 "pass",
             ),
         ),
