@@ -142,6 +142,10 @@ class Topics:
             settings = AS_CREATED.begun(changes, request.creation_id.hex())
         except SettingsRefused as refused:
             return invalid(str(refused))
+        if settings.keys != AS_CREATED.keys:
+            return invalid(
+                f"keys is {AS_CREATED.keys!r}, not {settings.keys!r}: this build does not keep keys unique"
+            )
         if settings.rate and request.partitions > 1:
             return invalid(
                 f"a topic with a rate has 1 partition, not {request.partitions}: rate is {settings.rate}"

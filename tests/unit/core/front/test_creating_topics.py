@@ -48,11 +48,10 @@ def answered(effects: list[Effect]) -> tuple[Code, str]:
 
 
 def test_its_settings_are_of_version_1() -> None:
-    effects = created('{"keys":"unique","remember_ms":5000}')
+    effects = created('{"horizon_ms":5000}')
     [order] = [effect.order for effect in effects if isinstance(effect, Coordinate)]
     assert isinstance(order, CreateTopic)
-    found = order.settings
-    assert (found.version, found.update, found.keys, found.remember_ms) == (1, MINE.hex(), "unique", 5000)
+    assert (order.settings.version, order.settings.update, order.settings.horizon_ms) == (1, MINE.hex(), 5000)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +59,7 @@ def test_its_settings_are_of_version_1() -> None:
     [
         ("[]", 1, "the settings of a new topic are a JSON object of at most"),
         ('{"keys":"none"}', 1, "keys is one of free, unique, not 'none'"),
+        ('{"keys":"unique"}', 1, "keys is 'free', not 'unique': this build does not keep keys unique"),
         ('{"rate":5}', 2, "a topic with a rate has 1 partition, not 2: rate is 5"),
     ],
 )
@@ -70,5 +70,5 @@ def test_bad_settings_are_refused(document: str, partitions: int, text: str) -> 
 
 
 def test_a_broker_of_an_older_build_is_named() -> None:
-    code, said = answered(created('{"keys":"unique"}', level=1))
+    code, said = answered(created('{"horizon_ms":5000}', level=1))
     assert (code, said.endswith("of an older build: b2")) == (Code.BUSY, True)
