@@ -58,7 +58,7 @@ def request_digest(request: ChangeRequest) -> int:
 def _ends(request: ChangeRequest) -> list[bytes]:
     """Return what a request says of how its messages end, each part behind its name."""
     parts: list[bytes] = []
-    for name in ("expires", "attempts_max", "fate"):
+    for name in ("expires", "attempts_max", "fate", "expected"):
         column: npt.NDArray[Any] = getattr(request, name)
         if len(column):
             parts.append(name.encode() + column.tobytes())

@@ -168,6 +168,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("fate", "B"),
         Column("reason", "H"),
         Texts("reasons"),
+        Column("expected", "Q"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,

@@ -74,6 +74,7 @@ RECORD: Final = Layout(
     Column("reason", "H"),
     Texts("reasons"),
     Column("detached", "B"),
+    Column("expected", "Q"),
     vectors=_vectors_of,
 )
 

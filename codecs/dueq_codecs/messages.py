@@ -276,6 +276,8 @@ class ChangeRequest:
     """NACK: a `Fate` per row; empty: DELAY."""
     reason: U16 = field(default_factory=lambda: NO_U16)
     reasons: tuple[str, ...] = ()
+    expected: U64 = field(default_factory=lambda: NO_U64)
+    """MOVE, CANCEL, CHANGE: the version that each message must have; 0: any."""
 
     @property
     def rows(self) -> int:

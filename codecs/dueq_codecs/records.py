@@ -158,6 +158,8 @@ class Outcome(IntEnum):
     """The key names a message of a job that is not committed yet."""
     DEAD = 10
     """The message is dead: it can be redriven or discarded, and nothing else."""
+    CHANGED = 11
+    """The message has another version than the one that was expected."""
 
 
 class OnDuplicate(IntEnum):
@@ -272,6 +274,8 @@ class Record:
     """Why messages were given back, each text once; the empty one says nothing."""
     detached: U8 = field(default_factory=lambda: NO_U8)
     """LEASE: 1 where the leases of this entry of `consumers` do not end with its session; empty: nowhere."""
+    expected: U64 = field(default_factory=lambda: NO_U64)
+    """MOVE, CANCEL, CHANGE: the version that each message must have; 0: any."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

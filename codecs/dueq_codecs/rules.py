@@ -42,7 +42,7 @@ def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
     columns = (
         change.rank, change.group, change.key_high, change.expires, change.attempts_max, change.reason,
-        change.window,
+        change.window, change.expected,
     )  # fmt: skip
     newer = (
         change.kind in _NEW_KINDS

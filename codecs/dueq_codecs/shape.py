@@ -41,14 +41,17 @@ REQUEST_COLUMNS: Final = (
     "attempts_max",
     "fate",
     "reason",
+    "expected",
 )
 FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[: REQUEST_COLUMNS.index("rank")], "consumer")
 """Of a record, those that come first on the wire."""
 _LAST_COLUMNS: Final = (
     "recurrence", "tick", "following", "key_high", "key_low", "window", "expires", "attempts_max", "fate", "reason",
 )  # fmt: skip
-RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", *_LAST_COLUMNS)
-LAST_VECTORS: Final = ("rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons", "detached")
+RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", *_LAST_COLUMNS, "expected")
+LAST_VECTORS: Final = (
+    "rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons", "detached", "expected",
+)  # fmt: skip
 """Of a record, those that come last on the wire."""
 
 _TARGETS: Final = ("first", "target_sequence", "target_row", "token")
@@ -99,6 +102,9 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
         "expires",
         "attempts_max",
     ),
+    RecordKind.MOVE: ("expected",),
+    RecordKind.CANCEL: ("expected",),
+    RecordKind.CHANGE: ("expected",),
     RecordKind.NACK: ("fate", "reason"),
     RecordKind.RELEASE: ("amount_ms",),
     RecordKind.EXPIRE: ("amount_ms", "reason"),

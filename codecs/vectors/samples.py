@@ -219,6 +219,9 @@ def records() -> dict[str, Record]:
             kind.REVEAL, first=u64(AT, AT + 1), target_sequence=u64(40, 41), target_row=u16(0, 9), job=JOB
         ),
         "record_pass": dataclasses.replace(_record(kind.PASS, 1, name="p1", document=_PURGE), version=2),
+        "record_move_expected": dataclasses.replace(
+            _record(kind.MOVE, **_targets(0), due=u64(AT + 9, AT + 10), expected=u64(41, 0)), version=2
+        ),
         "record_cancel_pass": dataclasses.replace(_record(kind.CANCEL, **_targets(0), name="p1"), version=2),
         "record_settings": dataclasses.replace(_record(kind.SETTINGS, document=_settings()), version=2),
     }

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         TopicNotFound,
         Unavailable,
         UnknownVersion,
+        VersionDiffers,
     )
     from dueq.ids import first_instant
     from dueq_codecs.records import Outcome
@@ -120,6 +121,7 @@ _HOMES = {
         "TopicNotFound",
         "Unavailable",
         "UnknownVersion",
+        "VersionDiffers",
     ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
@@ -180,6 +182,7 @@ __all__ = [
     "TopicNotFound",
     "Unavailable",
     "UnknownVersion",
+    "VersionDiffers",
     "__version__",
     "first_instant",
 ]

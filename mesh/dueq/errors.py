@@ -8,6 +8,7 @@ DueqError
 │   ├── TopicExists
 │   ├── MessageNotFound       done, cancelled, expired, or never was
 │   ├── MessageLeased         too late: a consumer holds it
+│   ├── VersionDiffers        it was moved or changed since; `.present` is its version
 │   ├── StaleLease            the lease ended, or another one followed
 │   ├── SequenceReused        one (client id, sequence) with two different contents
 │   ├── JobEnded              the job is complete, aborted or cancelled, or its time to commit is over
@@ -79,6 +80,18 @@ class MessageNotFound(Refused):
 
 class MessageLeased(Refused):
     """Too late: the message is with a consumer."""
+
+
+class VersionDiffers(Refused):
+    """The message has another version than the one that was expected; nothing was changed.
+
+    Attributes:
+        present: the version that it has, asked for after the refusal.
+    """
+
+    def __init__(self, text: str, present: int = 0) -> None:
+        super().__init__(text)
+        self.present = present
 
 
 class StaleLease(Refused):

@@ -121,7 +121,7 @@ def digest(request: Message, rows: int) -> int:
         data += b"keys" + bytes((request["on_duplicate"],)) + hashes
     if request.get("window"):
         data += b"window" + struct.pack(f"<{rows}I", *request["window"])
-    for name, code in {"expires": "Q", "attempts_max": "H", "fate": "B"}.items():
+    for name, code in {"expires": "Q", "attempts_max": "H", "fate": "B", "expected": "Q"}.items():
         if column := request.get(name, []):
             data += name.encode() + struct.pack(f"<{len(column)}{code}", *column)
     if column := request.get("reason", []):

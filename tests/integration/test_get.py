@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from dueq import AsyncClient, Client, InvalidRequest, MessageNotFound
+from dueq import AsyncClient, Client, InvalidRequest, MessageNotFound, Outcome, VersionDiffers
 from dueq.cli.main import run
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, now_ms
@@ -64,3 +64,22 @@ def _while_it_is_held(client: Client, topic: str) -> None:
         message.ack(wait=True)
         with pytest.raises(MessageNotFound):
             client.get(topic, message_id)
+
+
+def test_a_change_that_expects_another_version_changes_nothing(client: Client, topic: str) -> None:
+    due = now_ms() + _FAR_MS
+    with client.producer(topic) as producer:
+        ids = producer.schedule_many([b"a", b"b"], due)
+        before = client.get(topic, ids[0]).version
+        producer.move(ids[0], due + 1, if_version=before)
+        with pytest.raises(VersionDiffers, match="it has version") as refused:
+            producer.move(ids[0], due + 2, if_version=before)
+        present = client.get(topic, ids[0], linearizable=True)
+        assert (present.due, refused.value.present) == (due + 1, present.version)
+        with pytest.raises(VersionDiffers):
+            producer.cancel(ids[0], if_version=before)
+        found = producer.cancel_many(ids, if_versions=[before, None])
+        assert found == [Outcome.CHANGED, Outcome.DONE]
+        with pytest.raises(InvalidRequest, match="version"):
+            producer.cancel(ids[0], if_version=0)
+        producer.cancel(ids[0], if_version=present.version)

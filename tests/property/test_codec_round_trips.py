@@ -139,6 +139,8 @@ def ends(draw: st.DrawFn, kind: RecordKind, length: int) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if kind in (RecordKind.RELEASE, RecordKind.EXPIRE) and draw(st.booleans()):
         values["amount_ms"] = draw(column("u8", length))
+    if kind in (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE) and draw(st.booleans()):
+        values["expected"] = draw(column("u8", length))
     if kind == RecordKind.NACK and draw(st.booleans()):
         values["fate"] = draw(column("u1", length))
     if length and kind == RecordKind.NACK and draw(st.booleans()):
@@ -344,6 +346,10 @@ BETWEEN_CLIENT_AND_BROKER: dict[Kind, st.SearchStrategy[Any]] = {
         )
     ),
     Kind.BROWSE_REPLY: browse_replies(),
+    Kind.LOOK_REQUEST: alone(
+        st.builds(m.LookRequest, u64, texts, u32, texts, u64, u64, u16, flags, flags, u64, u32, texts)
+    ),
+    Kind.LOOK_REPLY: with_body(st.builds(m.LookReply, u64, codes, texts, u32, texts, texts)),
 }
 
 

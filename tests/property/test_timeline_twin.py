@@ -226,6 +226,11 @@ class World:
             self.fire(record, rows)
         elif kind != RecordKind.JOB and rows:
             self.name(record, rows)
+        if kind in WORKING and rows and self.level >= LEVEL_OF_KINDS and rng.random() < 0.2:
+            versions = [
+                rng.choice([0, int(record.target_sequence[row]), rng.randrange(1, 60)]) for row in range(rows)
+            ]
+            record.expected = np.array(versions, np.uint64)
         by_leader = kind in BY_LEADER or (kind == RecordKind.FIRE and record.tick.any())
         if not by_leader and not (kind in (RecordKind.JOB, *WORKING) and rng.random() < 0.3):
             self.request(record)

@@ -485,6 +485,9 @@ class Naive:
             return Outcome.NOT_FOUND
         if record.kind == RecordKind.RECURRENCE and entry.attempt != (entry.state == State.LEASED):
             return Outcome.NOT_FOUND  # it was delivered once
+        expected = int(record.expected[at]) if len(record.expected) else 0
+        if expected and max(entry.version, entry.sequence) != expected:
+            return Outcome.CHANGED
         if entry.state == State.DEAD:
             return Outcome.DEAD
         if entry.state == State.LEASED:

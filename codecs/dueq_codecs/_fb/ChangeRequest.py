@@ -711,8 +711,35 @@ class ChangeRequest(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(76))
         return o == 0
 
+    # ChangeRequest
+    def Expected(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(78))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeRequest
+    def ExpectedAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(78))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeRequest
+    def ExpectedLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(78))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def ExpectedIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(78))
+        return o == 0
+
 def ChangeRequestStart(builder):
-    builder.StartObject(37)
+    builder.StartObject(38)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -1071,6 +1098,18 @@ def ChangeRequestStartReasonsVector(builder, numElems):
 def StartReasonsVector(builder, numElems):
     return ChangeRequestStartReasonsVector(builder, numElems)
 
+def ChangeRequestAddExpected(builder, expected):
+    builder.PrependUOffsetTRelativeSlot(37, flatbuffers.number_types.UOffsetTFlags.py_type(expected), 0)
+
+def AddExpected(builder, expected):
+    ChangeRequestAddExpected(builder, expected)
+
+def ChangeRequestStartExpectedVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartExpectedVector(builder, numElems):
+    return ChangeRequestStartExpectedVector(builder, numElems)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -1124,6 +1163,7 @@ class ChangeRequestT(object):
         fate = None,
         reason = None,
         reasons = None,
+        expected = None,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -1162,6 +1202,7 @@ class ChangeRequestT(object):
         self.fate = fate  # type: Optional[List[int]]
         self.reason = reason  # type: Optional[List[int]]
         self.reasons = reasons  # type: Optional[List[Optional[str]]]
+        self.expected = expected  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1347,6 +1388,13 @@ class ChangeRequestT(object):
             self.reasons = []
             for i in range(changeRequest.ReasonsLength()):
                 self.reasons.append(changeRequest.Reasons(i))
+        if not changeRequest.ExpectedIsNone():
+            if np is None:
+                self.expected = []
+                for i in range(changeRequest.ExpectedLength()):
+                    self.expected.append(changeRequest.Expected(i))
+            else:
+                self.expected = changeRequest.ExpectedAsNumpy()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1532,6 +1580,14 @@ class ChangeRequestT(object):
             for i in reversed(range(len(self.reasons))):
                 builder.PrependUOffsetTRelative(reasonslist[i])
             reasons = builder.EndVector()
+        if self.expected is not None:
+            if np is not None and type(self.expected) is np.ndarray:
+                expected = builder.CreateNumpyVector(self.expected)
+            else:
+                ChangeRequestStartExpectedVector(builder, len(self.expected))
+                for i in reversed(range(len(self.expected))):
+                    builder.PrependUint64(self.expected[i])
+                expected = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -1595,5 +1651,7 @@ class ChangeRequestT(object):
             ChangeRequestAddReason(builder, reason)
         if self.reasons is not None:
             ChangeRequestAddReasons(builder, reasons)
+        if self.expected is not None:
+            ChangeRequestAddExpected(builder, expected)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

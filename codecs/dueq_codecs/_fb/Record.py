@@ -966,8 +966,35 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(92))
         return o == 0
 
+    # Record
+    def Expected(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def ExpectedAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def ExpectedLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def ExpectedIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
+        return o == 0
+
 def RecordStart(builder):
-    builder.StartObject(45)
+    builder.StartObject(46)
 
 def Start(builder):
     RecordStart(builder)
@@ -1434,6 +1461,18 @@ def RecordStartDetachedVector(builder, numElems):
 def StartDetachedVector(builder, numElems):
     return RecordStartDetachedVector(builder, numElems)
 
+def RecordAddExpected(builder, expected):
+    builder.PrependUOffsetTRelativeSlot(45, flatbuffers.number_types.UOffsetTFlags.py_type(expected), 0)
+
+def AddExpected(builder, expected):
+    RecordAddExpected(builder, expected)
+
+def RecordStartExpectedVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartExpectedVector(builder, numElems):
+    return RecordStartExpectedVector(builder, numElems)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -1495,6 +1534,7 @@ class RecordT(object):
         reason = None,
         reasons = None,
         detached = None,
+        expected = None,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1541,6 +1581,7 @@ class RecordT(object):
         self.reason = reason  # type: Optional[List[int]]
         self.reasons = reasons  # type: Optional[List[Optional[str]]]
         self.detached = detached  # type: Optional[List[int]]
+        self.expected = expected  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1794,6 +1835,13 @@ class RecordT(object):
                     self.detached.append(record.Detached(i))
             else:
                 self.detached = record.DetachedAsNumpy()
+        if not record.ExpectedIsNone():
+            if np is None:
+                self.expected = []
+                for i in range(record.ExpectedLength()):
+                    self.expected.append(record.Expected(i))
+            else:
+                self.expected = record.ExpectedAsNumpy()
 
     # RecordT
     def Pack(self, builder):
@@ -2057,6 +2105,14 @@ class RecordT(object):
                 for i in reversed(range(len(self.detached))):
                     builder.PrependUint8(self.detached[i])
                 detached = builder.EndVector()
+        if self.expected is not None:
+            if np is not None and type(self.expected) is np.ndarray:
+                expected = builder.CreateNumpyVector(self.expected)
+            else:
+                RecordStartExpectedVector(builder, len(self.expected))
+                for i in reversed(range(len(self.expected))):
+                    builder.PrependUint64(self.expected[i])
+                expected = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -2137,5 +2193,7 @@ class RecordT(object):
             RecordAddReasons(builder, reasons)
         if self.detached is not None:
             RecordAddDetached(builder, detached)
+        if self.expected is not None:
+            RecordAddExpected(builder, expected)
         record = RecordEnd(builder)
         return record

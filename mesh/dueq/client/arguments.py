@@ -175,6 +175,25 @@ def rank_column(ranks: int | Iterable[int] | None, rows: int) -> U16:
     return np.array(column, np.uint16)
 
 
+def version_column(versions: int | Iterable[int | None] | None, rows: int) -> U64 | None:
+    """Check the versions that messages must have and return them, 0 for any; None when none is asked for.
+
+    Raises:
+        InvalidRequest: one is no int of 1 or more; or a wrong count.
+    """
+    if versions is None:
+        return None
+    listed = [versions] * rows if isinstance(versions, int) else list(versions)
+    if len(listed) != rows:
+        raise InvalidRequest(f"{rows} rows need {rows} versions, not {len(listed)}")
+    for row, version in enumerate(listed):
+        if version is not None and (type(version) is not int or not 1 <= version <= limits.SEQUENCE_MAX):
+            raise InvalidRequest(
+                f"row {row}: a version is a whole number from 1 to {limits.SEQUENCE_MAX}, not {version!r:.80}"
+            )
+    return np.array([version or 0 for version in listed], np.uint64)
+
+
 def _rank(rank: object) -> int:
     if isinstance(rank, np.integer):
         rank = int(rank)

@@ -29,11 +29,14 @@ from dueq.errors import (
     PartialFailure,
     Refused,
     StaleLease,
+    VersionDiffers,
 )
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import NO_U16, U16, U64, Outcome, RecordKind
 
 T = TypeVar("T")
+
+Versions = int | Iterable[int | None] | None
 
 NO_JOB: Final = (b"", 0)
 
@@ -275,31 +278,46 @@ def schedule_columns(
     return Call(build, Receipt)
 
 
-def cancel(topic: str, message_ids: Iterable[str]) -> Call[list[Outcome]]:
+def cancel(topic: str, message_ids: Iterable[str], if_versions: Versions = None) -> Call[list[Outcome]]:
     """Cancel messages; one outcome per id."""
-    return _alter(topic, RecordKind.CANCEL, arguments.id_columns(message_ids))
+    columns = arguments.id_columns(message_ids)
+    return _alter(topic, RecordKind.CANCEL, columns, if_versions)
 
 
 def move(
-    topic: str, message_ids: Iterable[str], dues: Due | Iterable[Due], mesh_us: Callable[[], int]
+    topic: str,
+    message_ids: Iterable[str],
+    dues: Due | Iterable[Due],
+    mesh_us: Callable[[], int],
+    if_versions: Versions = None,
 ) -> Call[list[Outcome]]:
     """Move messages; one outcome per id."""
     columns = arguments.id_columns(message_ids)
     due = arguments.due_column(dues, len(columns.uid), mesh_us)
-    return _alter(topic, RecordKind.MOVE, columns, due=due)
+    return _alter(topic, RecordKind.MOVE, columns, if_versions, due=due)
 
 
-def change(topic: str, message_ids: Iterable[str], ranks: int | Iterable[int]) -> Call[list[Outcome]]:
+def change(
+    topic: str, message_ids: Iterable[str], ranks: int | Iterable[int], if_versions: Versions = None
+) -> Call[list[Outcome]]:
     """Give messages other ranks; one outcome per id."""
     columns = arguments.id_columns(message_ids)
-    return _alter(topic, RecordKind.CHANGE, columns, rank=arguments.rank_column(ranks, len(columns.uid)))
+    rank = arguments.rank_column(ranks, len(columns.uid))
+    return _alter(topic, RecordKind.CHANGE, columns, if_versions, rank=rank)
 
 
 def _alter(
-    topic: str, kind: RecordKind, columns: IdColumns, due: U64 | None = None, rank: U16 | None = None
+    topic: str,
+    kind: RecordKind,
+    columns: IdColumns,
+    if_versions: Versions,
+    due: U64 | None = None,
+    rank: U16 | None = None,
 ) -> Call[list[Outcome]]:
+    expected = arguments.version_column(if_versions, len(columns.uid))
+
     def build(number: int, deadline_us: int) -> events.Event:
-        return events.Alter(number, deadline_us, kind, topic, *columns, due, rank)
+        return events.Alter(number, deadline_us, kind, topic, *columns, due, rank, expected=expected)
 
     return Call(build, PartsCall.outcomes)
 
@@ -325,6 +343,10 @@ def done(many: Call[list[Outcome]], topic: str, message_id: str) -> Call[None]:
         if outcome is Outcome.NOT_FOUND:
             raise MessageNotFound(
                 f"message {message_id} of {topic!r} is done, cancelled or expired, or never was"
+            )
+        if outcome is Outcome.CHANGED:
+            raise VersionDiffers(
+                f"message {message_id} of {topic!r} has another version: nothing was changed"
             )
         if outcome is not Outcome.DONE:
             raise OutcomeUnknown(f"what became of message {message_id} of {topic!r} is not known any more")

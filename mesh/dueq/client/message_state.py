@@ -13,8 +13,9 @@ from dueq.client import arguments, calls
 from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.looking import LookAnswer
 from dueq.client.core.ports import events
-from dueq.errors import Broken, MessageNotFound
+from dueq.errors import Broken, MessageNotFound, VersionDiffers
 from dueq_codecs.meta import split_meta
+from dueq_codecs.records import Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +120,12 @@ def _state(topic: str, message_id: str, found: dict[str, Any], body: bytes, payl
         headers, found.get("hidden", False), found.get("holder", ""), found.get("lease_ends"),
         rest if payload else None,
     )  # fmt: skip
+
+
+def done(many: Call[list[Outcome]], topic: str, message_id: str) -> Steps[None]:
+    """Change one message; if it has another version than expected, ask for the present one, to say it."""
+    try:
+        yield calls.done(many, topic, message_id)
+    except VersionDiffers as error:
+        present = yield from get(topic, message_id, payload=False, linearizable=True)
+        raise VersionDiffers(f"{error}; it has version {present.version}", present.version) from None

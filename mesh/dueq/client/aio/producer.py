@@ -9,12 +9,13 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, message_state
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.stream import REQUESTS, AsyncStream
 from dueq.client.aio.topic_calls import AsyncTopicCalls
 from dueq.client.arguments import Due, Headers, Payload, Seconds
 from dueq.client.batches import Batch, batches
+from dueq.client.calls import Versions
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
@@ -247,24 +248,31 @@ class AsyncProducer:
                 for message_id in request.ids():
                     yield message_id
 
-    async def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
+    async def cancel(
+        self, message_id: str, *, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
         """Cancel a message: once this returns it is never delivered.
 
         Raises:
             MessageLeased: too late, a consumer has it.
+            VersionDiffers: it was moved or changed, and has not `if_version` any more.
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        many = calls.cancel(self.topic, calls.one_id(message_id))
-        await self._calls.run(calls.done(many, self.topic, message_id), timeout)
+        many = calls.cancel(self.topic, calls.one_id(message_id), if_version)
+        await self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
 
-    async def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
+    async def move(
+        self, message_id: str, due: Due, *, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
-        many = calls.move(self.topic, calls.one_id(message_id), due, clock)
-        await self._calls.run(calls.done(many, self.topic, message_id), timeout)
+        many = calls.move(self.topic, calls.one_id(message_id), due, clock, if_version)
+        await self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
 
-    async def change(self, message_id: str, *, rank: int, timeout: float | None = None) -> None:
+    async def change(
+        self, message_id: str, *, rank: int, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
         """Give a message of a priority or fair topic another rank; its id, and the instant since when it waits, stay.
 
         Args:
@@ -276,33 +284,46 @@ class AsyncProducer:
             MessageLeased, MessageNotFound: as `cancel`.
             InvalidRequest: no message id or rank, or the topic has no ranks.
         """
-        many = calls.change(self.topic, calls.one_id(message_id), rank)
-        await self._calls.run(calls.done(many, self.topic, message_id), timeout)
+        many = calls.change(self.topic, calls.one_id(message_id), rank, if_version)
+        await self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
 
-    async def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
+    async def cancel_many(
+        self, message_ids: Iterable[str], *, if_versions: Versions = None, timeout: float | None = None
+    ) -> list[Outcome]:
         """Cancel many messages.
 
         Returns:
-            One `Outcome` per id: DONE, LEASED (too late), NOT_FOUND or UNKNOWN.
+            One `Outcome` per id: DONE, LEASED (too late), CHANGED (not of its version in `if_versions`), NOT_FOUND or
+            UNKNOWN.
 
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return await self._calls.run(calls.cancel(self.topic, message_ids), timeout)
+        return await self._calls.run(calls.cancel(self.topic, message_ids, if_versions), timeout)
 
     async def move_many(
-        self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
+        self,
+        message_ids: Iterable[str],
+        dues: Due | Iterable[Due],
+        *,
+        if_versions: Versions = None,
+        timeout: float | None = None,
     ) -> list[Outcome]:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
         clock = await self._calls.clock(arguments.is_relative(dues), timeout)
-        return await self._calls.run(calls.move(self.topic, message_ids, dues, clock), timeout)
+        return await self._calls.run(calls.move(self.topic, message_ids, dues, clock, if_versions), timeout)
 
     async def change_many(
-        self, message_ids: Iterable[str], *, ranks: int | Iterable[int], timeout: float | None = None
+        self,
+        message_ids: Iterable[str],
+        *,
+        ranks: int | Iterable[int],
+        if_versions: Versions = None,
+        timeout: float | None = None,
     ) -> list[Outcome]:
         """Give many messages other ranks, one each or all a single one; returns and raises as `cancel_many`."""
-        return await self._calls.run(calls.change(self.topic, message_ids, ranks), timeout)
+        return await self._calls.run(calls.change(self.topic, message_ids, ranks, if_versions), timeout)
 
     async def _schedule_iterated(
         self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None, window: Seconds | None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.waiting import Pending
-from dueq.client.calls import Call
+from dueq.client.calls import Call, Steps
 from dueq.errors import ClientClosed
 
 T = TypeVar("T")
@@ -30,6 +30,11 @@ class AsyncTopicCalls:
         """Send a call and wait for its answer."""
         self._check_open()
         return await self._connection.run(call, timeout)
+
+    async def follow(self, steps: Steps[T], timeout: float | None) -> T:
+        """Run calls one after the other."""
+        self._check_open()
+        return await self._connection.follow(steps, timeout)
 
     def send(self, call: Call[Any], timeout: float | None) -> Pending:
         """Send a call; its answer is waited for later."""

@@ -10,9 +10,10 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, message_state
 from dueq.client.arguments import Due, Headers, Payload, Seconds
 from dueq.client.batches import Batch, batches
+from dueq.client.calls import Versions
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
 from dueq.client.sync.connection import Connection
@@ -248,24 +249,29 @@ class Producer:
                 for message_id in request.ids():
                     yield message_id
 
-    def cancel(self, message_id: str, *, timeout: float | None = None) -> None:
+    def cancel(self, message_id: str, *, if_version: int | None = None, timeout: float | None = None) -> None:
         """Cancel a message: once this returns it is never delivered.
 
         Raises:
             MessageLeased: too late, a consumer has it.
+            VersionDiffers: it was moved or changed, and has not `if_version` any more.
             MessageNotFound: done, cancelled or expired, or never was.
             InvalidRequest: no message id, or not one of this topic.
         """
-        many = calls.cancel(self.topic, calls.one_id(message_id))
-        self._calls.run(calls.done(many, self.topic, message_id), timeout)
+        many = calls.cancel(self.topic, calls.one_id(message_id), if_version)
+        self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
 
-    def move(self, message_id: str, due: Due, *, timeout: float | None = None) -> None:
+    def move(
+        self, message_id: str, due: Due, *, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
         """Give a message another instant; its id stays. Raises as `cancel`."""
         clock = self._calls.clock(arguments.is_relative(due), timeout)
-        many = calls.move(self.topic, calls.one_id(message_id), due, clock)
-        self._calls.run(calls.done(many, self.topic, message_id), timeout)
+        many = calls.move(self.topic, calls.one_id(message_id), due, clock, if_version)
+        self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
 
-    def change(self, message_id: str, *, rank: int, timeout: float | None = None) -> None:
+    def change(
+        self, message_id: str, *, rank: int, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
         """Give a message of a priority or fair topic another rank; its id, and the instant since when it waits, stay.
 
         Args:
@@ -277,33 +283,46 @@ class Producer:
             MessageLeased, MessageNotFound: as `cancel`.
             InvalidRequest: no message id or rank, or the topic has no ranks.
         """
-        many = calls.change(self.topic, calls.one_id(message_id), rank)
-        self._calls.run(calls.done(many, self.topic, message_id), timeout)
+        many = calls.change(self.topic, calls.one_id(message_id), rank, if_version)
+        self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
 
-    def cancel_many(self, message_ids: Iterable[str], *, timeout: float | None = None) -> list[Outcome]:
+    def cancel_many(
+        self, message_ids: Iterable[str], *, if_versions: Versions = None, timeout: float | None = None
+    ) -> list[Outcome]:
         """Cancel many messages.
 
         Returns:
-            One `Outcome` per id: DONE, LEASED (too late), NOT_FOUND or UNKNOWN.
+            One `Outcome` per id: DONE, LEASED (too late), CHANGED (not of its version in `if_versions`), NOT_FOUND or
+            UNKNOWN.
 
         Raises:
             PartialFailure: some of several requests (one per partition) failed.
         """
-        return self._calls.run(calls.cancel(self.topic, message_ids), timeout)
+        return self._calls.run(calls.cancel(self.topic, message_ids, if_versions), timeout)
 
     def move_many(
-        self, message_ids: Iterable[str], dues: Due | Iterable[Due], *, timeout: float | None = None
+        self,
+        message_ids: Iterable[str],
+        dues: Due | Iterable[Due],
+        *,
+        if_versions: Versions = None,
+        timeout: float | None = None,
     ) -> list[Outcome]:
         """Move many messages, to one instant each or all to a single one; returns and raises as `cancel_many`."""
         dues = arguments.held(dues)
         clock = self._calls.clock(arguments.is_relative(dues), timeout)
-        return self._calls.run(calls.move(self.topic, message_ids, dues, clock), timeout)
+        return self._calls.run(calls.move(self.topic, message_ids, dues, clock, if_versions), timeout)
 
     def change_many(
-        self, message_ids: Iterable[str], *, ranks: int | Iterable[int], timeout: float | None = None
+        self,
+        message_ids: Iterable[str],
+        *,
+        ranks: int | Iterable[int],
+        if_versions: Versions = None,
+        timeout: float | None = None,
     ) -> list[Outcome]:
         """Give many messages other ranks, one each or all a single one; returns and raises as `cancel_many`."""
-        return self._calls.run(calls.change(self.topic, message_ids, ranks), timeout)
+        return self._calls.run(calls.change(self.topic, message_ids, ranks, if_versions), timeout)
 
     def _schedule_iterated(
         self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None, window: Seconds | None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dueq.client.calls import Call
+from dueq.client.calls import Call, Steps
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.waiting import Pending
 from dueq.errors import ClientClosed
@@ -31,6 +31,11 @@ class TopicCalls:
         """Send a call and wait for its answer."""
         self._check_open()
         return self._connection.run(call, timeout)
+
+    def follow(self, steps: Steps[T], timeout: float | None) -> T:
+        """Run calls one after the other."""
+        self._check_open()
+        return self._connection.follow(steps, timeout)
 
     def send(self, call: Call[Any], timeout: float | None) -> Pending:
         """Send a call; its answer is waited for later."""

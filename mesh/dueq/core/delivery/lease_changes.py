@@ -28,7 +28,7 @@ from dueq_codecs.records import U64, Record, RecordKind
 
 LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS) * 1000
 """Nothing is leased further ahead of its instant."""
-_WITHHOLDING: Final = (RecordKind.CANCEL, RecordKind.MOVE, RecordKind.RECURRENCE)
+_WITHHOLDING: Final = (RecordKind.CANCEL, RecordKind.MOVE, RecordKind.CHANGE, RecordKind.RECURRENCE)
 
 
 class LeaseChanges:

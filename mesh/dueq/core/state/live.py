@@ -41,6 +41,7 @@ from dueq.core.ports.entry import (
     joined,
     keys_of,
     narrowed,
+    versions_of,
     widened,
 )
 from dueq.core.state.applied import Applied
@@ -262,6 +263,11 @@ class LiveMessages:
             same &= ~ended
         if record.kind == RecordKind.RECURRENCE:  # nobody may ever have been given it
             same &= rows["attempt"] == (state == State.LEASED)
+        changed = same & False
+        if len(record.expected):
+            expected = record.expected[at]
+            changed = same & (state != State.ABSENT) & (expected != 0) & (versions_of(rows) != expected)
+            same &= ~changed
         waiting = same & (state == State.WAITING)
         if _all(waiting):
             self._stop_waiting(rows)
@@ -272,6 +278,7 @@ class LiveMessages:
         revoked = leased & (token != 0) & (rows["token"] == token)
         outcomes = np.full(len(at), Outcome.NOT_FOUND, np.uint8)
         outcomes[leased] = Outcome.LEASED
+        outcomes[changed] = Outcome.CHANGED
         outcomes[same & (state == State.DEAD)] = Outcome.DEAD
         if waiting.any():
             stopped = _pick(rows, waiting)

@@ -121,6 +121,8 @@ class SmallRecords:
             return None  # it renews
         if record.kind == RecordKind.MOVE and record.version >= LEVEL_OF_KINDS and self._width == _BYTES:
             return None  # which makes the table wide
+        if len(record.expected):
+            return None
         rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * self._width)) for slot in slots]
         if (
             not rows

@@ -422,6 +422,7 @@ class Changing:
                         rank=NO_U16 if rank is None else rank[chosen],
                         token=NO_U64 if event.token is None else event.token[chosen],
                         amount_ms=NO_U64 if amount is None else np.full(len(chosen), amount, np.uint64),
+                        expected=NO_U64 if event.expected is None else event.expected[chosen],
                     )
                 )
         call.places = places

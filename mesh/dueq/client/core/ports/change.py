@@ -95,6 +95,7 @@ class Part:
         alone: never shares a request.
         keyed: what each payload begins with.
         patient: an ACK that nobody waits for.
+        expected: the version that each message must have.
         window: of each row of an INSERT, how much later it may be due, ms.
         fate, reasons: of each row of a NACK; empty: all are DELAY, and none has a reason.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
@@ -119,6 +120,7 @@ class Part:
         "done",
         "due",
         "error",
+        "expected",
         "fate",
         "first",
         "group",
@@ -171,6 +173,7 @@ class Part:
         crc: U32 = NO_U32,
         amount_ms: U64 = NO_U64,
         rank: U16 = NO_U16,
+        expected: U64 = NO_U64,
         group: U16 = NO_U16,
         groups: tuple[str, ...] = (),
         inline: Sequence[Body] = (),
@@ -202,6 +205,7 @@ class Part:
             token,
         )
         self.due, self.size, self.crc, self.amount_ms, self.rank = due, size, crc, amount_ms, rank
+        self.expected = expected
         self.group, self.groups = group, groups
         self.inline, self.long, self.keyed = inline, long, keyed
         self.key_high, self.key_low, self.on_duplicate, self.retry = key_high, key_low, on_duplicate, retry
@@ -311,6 +315,7 @@ class Change:
             request_id, head.kind, head.topic, head.uid, head.client_id, sequence, 0, **_columns(parts),
             keyed=head.keyed, job=head.job, job_until=head.job_until, job_action=head.job_action,
             patient=all(part.patient for part in parts), rank=_ranks(parts), window=_windows(parts),
+            expected=_versions(parts),
             group=group, groups=groups, name=head.name, document=head.document,
             home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
             fate=_fates(parts), reason=reason, reasons=reasons,
@@ -481,6 +486,15 @@ def _reasons(parts: Sequence[Part]) -> tuple[tuple[str, ...], U16]:
     texts = [text for part in parts for text in part.reasons or [""] * part.rows]
     column = [places.setdefault(text, len(places)) for text in texts]
     return tuple(places), np.array(column, np.uint16)
+
+
+def _versions(parts: Sequence[Part]) -> U64:
+    """The versions that all rows must have; those of parts without any are 0: any."""
+    if not any(len(part.expected) for part in parts):
+        return NO_U64
+    return _joined(
+        [part.expected if len(part.expected) else np.zeros(part.rows, np.uint64) for part in parts]
+    )
 
 
 def _windows(parts: Sequence[Part]) -> U32:

@@ -302,6 +302,7 @@ class Alter:
     token: U64 | None = None
     amount_ms: int | None = None
     """Of each NACK or EXTEND."""
+    expected: U64 | None = None
 
 
 @dataclass(slots=True)
