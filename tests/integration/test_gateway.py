@@ -103,11 +103,13 @@ def test_a_message_is_moved_and_cancelled(gateway: Caller, topic: str) -> None:
 LINES = b'{"payload":"a","delay":"1h"}\nno\n\n{"payload":"b","due":1896080400}\n{"payload":"c","delay":"1h"}'
 
 
+MOVED = {"payload": "x", "delay": "1h", "headers": {"a": "b"}}
+
+
 def test_one_message_is_shown_with_its_version(gateway: Caller, topic: str) -> None:
-    path = (
-        f"{topic}/messages/" + gateway("POST", f"{topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
-    )
+    path = f"{topic}/messages/" + gateway("POST", f"{topic}/messages", MOVED)[1]["id"]
     before = gateway("GET", path)[1]
+    assert before["headers"] == {"a": "b"}
     assert (before["payload"], before["state"], before["holder"]) == ("x", "waiting", None)
     gateway("POST", f"{path}/move", {"delay": "2h"})
     assert int(gateway("GET", f"{path}?linearizable=true")[1]["version"]) > int(before["version"])

@@ -6,7 +6,7 @@ What the SDK does by one call is called on `client`. Here is what takes several,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -42,6 +42,7 @@ class NewMessage:
     key: str | None = None
     rank: int | None = None
     group: str | None = None
+    headers: Mapping[str, str] | None = None
 
 
 class Service:
@@ -87,7 +88,9 @@ class Service:
             # Requests of many callers travel together.
             (one,) = messages
             return [
-                await producer.schedule(one.payload, one.due_ms, key=one.key, rank=one.rank, group=one.group)
+                await producer.schedule(
+                    one.payload, one.due_ms, key=one.key, rank=one.rank, group=one.group, headers=one.headers
+                )
             ]
         ranked = any(message.rank is not None for message in messages)
         return list(
@@ -97,6 +100,7 @@ class Service:
                 keys=[message.key for message in messages],
                 ranks=[message.rank or 0 for message in messages] if ranked else None,
                 groups=[message.group for message in messages],
+                headers=[message.headers for message in messages],
                 job=job,
             )
         )

@@ -25,6 +25,8 @@ router = APIRouter(prefix="/v1/topics/{topic}/messages", tags=["messages"], rout
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 _HEADER: Final = "dueq-"
+_OF_RAW: Final = ("due", "delay", "key", "rank", "group")
+"""What the headers of raw bytes say."""
 
 
 class AskedMessage(Content):
@@ -35,6 +37,9 @@ class AskedMessage(Content):
     key: str | None = Field(default=None, description="The message's name for its owner; at most 255 bytes.")
     rank: int | None = Field(default=None, ge=0, le=limits.RANK_MAX, description="The smallest goes first.")
     group: str | None = Field(default=None, description="Of a fair topic: whose turn the message takes.")
+    headers: dict[str, str] | None = Field(
+        default=None, description="What is to be known of it beside the payload."
+    )
 
 
 class Scheduled(Answer):
@@ -299,7 +304,7 @@ def message_of(asked: AskedMessage, now_us: int, where: str) -> NewMessage:
     payload = contents.payload_of(asked, where)
     assert payload is not None
     due_ms = instants.chosen_ms(asked.due, asked.delay, now_us, where)
-    return NewMessage(payload, due_ms, asked.key, asked.rank, asked.group)
+    return NewMessage(payload, due_ms, asked.key, asked.rank, asked.group, asked.headers)
 
 
 def _refuse_unknown(request: Request) -> None:
@@ -332,7 +337,7 @@ async def _scheduled_json(topic: str, body: Any, service: Service, request: Requ
 
 
 async def _scheduled_raw(topic: str, body: bytes, service: Service, request: Request) -> Response:
-    given = {name: _header(request, _HEADER + name) for name in ("due", "delay", "key", "rank", "group")}
+    given = {name: _header(request, _HEADER + name) for name in _OF_RAW}
     rank = given["rank"]
     if rank is not None and not (rank.isascii() and rank.isdigit() and len(rank) < 6):
         raise Unfit(
