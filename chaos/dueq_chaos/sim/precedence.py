@@ -12,6 +12,7 @@ from dueq.core.ports.entry import State
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.shares import broken_share
 from dueq_codecs.records import Record, RecordKind
 
 Place = tuple[int, int, int]
@@ -29,7 +30,7 @@ class Precedence:
     def overtaken(self, broker: str, partition: Partition) -> str:
         """Return which message was passed over by a LEASE of this turn of a leader; "" when none was."""
         replica, uid = partition.replica, partition.uid
-        if partition.timeline.order.kind != "priority" or not replica.serving:
+        if partition.timeline.order.kind == "timeline" or not replica.serving:
             return ""
         name, end = (broker, uid, replica.epoch), replica.log.end
         looked_to = self._looked_to.get(name, end)
@@ -45,7 +46,13 @@ class Precedence:
         for record in records:
             named = _named(record)
             if record.kind == RecordKind.LEASE and record.sequence > looked_to:
-                wrong = _passed_over(naive, record, named, taken)
+                earlier = [each for each in records if each.sequence < record.sequence]
+                fair = partition.timeline.order.kind == "fair"
+                wrong = (
+                    broken_share(naive, earlier, record)
+                    if fair
+                    else _passed_over(naive, record, named, taken)
+                )
                 if wrong:
                     return f"p{uid}: {wrong}"
             taken.update(named)

@@ -17,6 +17,7 @@ from dueq.client.browsing import BrowsePage, Walk
 from dueq.client.core.asking.browsing import PageAnswer
 from dueq.client.core.ports import effects, events
 from dueq.core.ports.entry import keys_of, versions_of
+from dueq.core.state.fair import group_classes
 from dueq.core.state.priority import ranks_of
 from dueq.core.state.timeline import Timeline
 from dueq.errors import SnapshotLost
@@ -61,7 +62,7 @@ def shown_of(uid: int, state: Timeline) -> list[Shown]:
     barred = state.jobs.barred(entries)
     if barred is not None:
         entries = entries[~barred]
-    entries = entries[np.lexsort((keys_of(entries), entries["wait_at"], ranks_of(entries)))]
+    entries = entries[np.lexsort((keys_of(entries), entries["wait_at"], group_classes(entries)))]
     columns = [entries[name].tolist() for name in ("first", "sequence", "row", "wait_at", "due", "attempt")]
     columns += [ranks_of(entries).tolist(), versions_of(entries).tolist()]
     return [

@@ -57,7 +57,7 @@ class ProducingUser:
 
     def schedule(
         self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US,
-        ranks: list[int] | None = None, headed: bool = False,
+        ranks: list[int] | None = None, headed: bool = False, groups: list[str | None] | None = None,
     ) -> None:  # fmt: skip
         """Schedule rows; noted one by one when they are answered."""
         for payload in payloads:
@@ -65,7 +65,13 @@ class ProducingUser:
         headers = [headings_of(payload) for payload in payloads] if headed else None
         self.history.headed.update(dict.fromkeys(payloads if headed else ()))
         call = calls.schedule_many(
-            topic, payloads, dues_ms, lambda: self.client.world.wall_us, ranks=ranks, headers=headers
+            topic,
+            payloads,
+            dues_ms,
+            lambda: self.client.world.wall_us,
+            ranks=ranks,
+            headers=headers,
+            groups=groups,
         )
         rows = list(zip(payloads, dues_ms, ranks or [0] * len(payloads), strict=True))
         answer = partial(self._scheduled, rows, timeout_us, self.patience)

@@ -15,6 +15,7 @@ from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
 from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.recurring import RecurringUser
+from dueq_chaos.sim.sharing import Sharing
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
@@ -61,6 +62,8 @@ class Workload:
         shapes = zip(self.topics, options.topology.topics, strict=True)
         self.ranked = {name for name, shape in shapes if shape.kind == "priority"}
         self.ranks = Ranks(mesh.world.seed)
+        kinds = zip(self.topics, options.topology.topics, strict=True)
+        self._sharing = Sharing(mesh, [name for name, shape in kinds if shape.kind == "fair"])
         for index, name in enumerate(self.topics[1:], len(self.consumers)):
             self.consumers.append(self._consumer_of(name, index))
         for client in mesh.sdks.values():
@@ -155,6 +158,7 @@ class Workload:
 
     def calm(self) -> None:
         """From now on all consumers work well; none consumes the topics that come and go."""
+        self._sharing.calm()
         extra = {key[0] for key in self.mesh.history.messages} - set(self.uids)
         self.mesh.history.waive(sorted(extra), "nobody consumes its topic")
         for user in self.consumers:
@@ -192,7 +196,9 @@ class Workload:
     ) -> None:
         """Schedule rows; in a priority topic with ranks, some of which are changed again soon."""
         ranks = self.ranks.draw(len(payloads)) if topic in self.ranked else None
-        self.producer.schedule(topic, payloads, dues, timeout_us, ranks)
+        self.producer.schedule(
+            topic, payloads, dues, timeout_us, ranks, groups=self._sharing.groups_of(topic, len(payloads))
+        )
         if topic in self.ranked and self.ranks.chance(0.3):
             mine = frozenset(payloads)
             self.mesh.world.after(self.ranks.soon_us(), lambda: self._think_again(mine))

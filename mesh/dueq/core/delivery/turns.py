@@ -236,8 +236,24 @@ class FairTurns:
         return FairQueue(messages, leases)
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
-        """Choose ready messages."""
-        _share(lanes, demand.mesh_ms, demand.free, picks)
+        """Choose ready messages.
+
+        Of a queue that gives less than it was asked for, the groups left have no slot: it is not asked again, as it
+        does not count what it has given in this turn.
+        """
+        free, left = demand.free, list(lanes)
+        while free > 0 and left:
+            left = [
+                lane for lane in left if lane.queue.head_ms <= demand.mesh_ms and picks.room(lane.uid) > 0
+            ]
+            left.sort(key=lambda lane: lane.queue.head_ms)
+            share, willing = max(1, free // max(len(left), 1)), []
+            for lane in left[:free]:
+                taken = picks.take(lane, demand.mesh_ms, share)
+                free -= taken
+                if taken == share:
+                    willing.append(lane)
+            left = willing
 
 
 TIMELINE_TURNS: Final = TimelineTurns()

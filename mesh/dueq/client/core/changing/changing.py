@@ -271,6 +271,7 @@ class Changing:
                 inline = payloads.without(rows)
             else:
                 inline = payloads if not rows else [p for p in payloads if len(p) <= limits.CHUNK_BYTES]
+            used, group = np.unique(event.group[start:end], return_inverse=True)
             parts.append(
                 Part(
                     RecordKind.INSERT,
@@ -287,8 +288,8 @@ class Changing:
                     keyed=event.keyed,
                     rank=event.rank[start:end],
                     window=event.window[start:end],
-                    group=event.group[start:end],
-                    groups=event.groups,
+                    group=group.astype(np.uint16),
+                    groups=tuple(event.groups[place] for place in used.tolist()),
                     job=event.job,
                     job_until=event.job_until,
                     anywhere=anywhere,

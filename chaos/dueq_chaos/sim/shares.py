@@ -1,0 +1,56 @@
+"""What is set for groups holds, looked at from outside.
+
+A LEASE names no message of a paused group, and gives no group more than its `max_unacked`; what is set for `a` holds
+for `a.b`, too. Counted are the messages that are leased in the state applied then, and those that LEASE records name
+which are in the log and not applied. The state is the naive reference's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dueq_chaos.sim.naive import Naive
+from dueq_codecs.records import Record, RecordKind
+
+
+def broken_share(naive: Naive, earlier: Iterable[Record], record: Record) -> str:
+    """Return which group's settings a LEASE ignores; "": it ignores none.
+
+    Args:
+        naive: the state that is applied.
+        earlier: the records between that state and this one.
+        record: a LEASE.
+    """
+    if not naive.group_settings:
+        return ""
+    names = {number: name for name, number in naive.groups.items()}
+    out = set(naive.leased)
+    for each in earlier:
+        if each.kind == RecordKind.LEASE:
+            out |= _keys(each)
+    given = _keys(record)
+    held = Counter(level for key in out | given for level in _levels(naive, names, key))
+    named = {level for key in given for level in _levels(naive, names, key)}
+    for level in sorted(named):
+        settings = naive.group_settings.get(level, {})
+        if settings.get("paused"):
+            return f"the LEASE {record.sequence} names a message of {level!r}, which is paused"
+        if 0 < settings.get("max_unacked", 0) < held[level]:
+            return (
+                f"the LEASE {record.sequence} makes {held[level]} messages of {level!r} out, of"
+                f" {settings['max_unacked']} at most"
+            )
+    return ""
+
+
+def _keys(record: Record) -> set[int]:
+    columns = zip(record.target_sequence.tolist(), record.target_row.tolist(), strict=True)
+    return {sequence << 16 | row for sequence, row in columns}
+
+
+def _levels(naive: Naive, names: dict[int, str], key: int) -> list[str]:
+    """Return the group of a message and those above it; none where the message is gone."""
+    entry = naive.live.get(key)
+    parts = names.get(entry.group, "").split(".") if entry is not None and entry.group else []
+    return [".".join(parts[: at + 1]) for at in range(len(parts))]
