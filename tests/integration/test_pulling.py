@@ -104,3 +104,14 @@ def test_bad_input_is_named(client: Client, topic: str) -> None:
         client.settle(topic, [], "eat")
     with pytest.raises(InvalidRequest, match="pair of id and token"):
         client.settle(topic, ["abc"], "ack")  # type: ignore[list-item]
+
+
+def test_what_is_acked_on_receipt_never_comes_again(client: Client, topic: str) -> None:
+    with client.producer(topic) as producer:
+        producer.schedule(b"1", now_ms())
+    with client.consumer(topic, ack="on_receipt") as consumer:
+        (message,) = consumer.receive(timeout=10)
+        assert client.settle(topic, [(message.id, message.token)], "nack") == [Outcome.STALE]
+    assert client.pull(topic) == []
+    with pytest.raises(InvalidRequest, match="manual, on_receipt, not 'never'"):
+        client.consumer(topic, ack="never")

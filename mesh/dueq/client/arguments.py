@@ -486,6 +486,17 @@ def _fault_of_ids(listed: list[str]) -> str:
 # ---------------------------------------------------------------- single values
 
 
+def one_of(value: str, name: str, allowed: Sequence[str]) -> str:
+    """Return a value that is one of these.
+
+    Raises:
+        InvalidRequest: it is none of them.
+    """
+    if value not in allowed:
+        raise InvalidRequest(f"{name} is one of {', '.join(allowed)}, not {value!r:.200}")
+    return value
+
+
 def topic_name(name: str) -> str:
     """Check a topic's name.
 

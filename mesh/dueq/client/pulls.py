@@ -10,7 +10,7 @@ import numpy as np
 
 from dueq import limits
 from dueq.client import arguments
-from dueq.client.arguments import Seconds
+from dueq.client.arguments import Ending, Seconds
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
@@ -80,36 +80,56 @@ def holder_of(topic: str, consumer: str) -> bytes:
 
 
 def settle(
-    topic: str, leases: Iterable[Lease], how: str, delay: Seconds, seconds: Seconds | None
+    topic: str,
+    leases: Iterable[Lease],
+    how: str,
+    delay: Seconds | None,
+    seconds: Seconds | None,
+    reason: str,
+    dead: bool,
 ) -> Call[list[Outcome]]:
     """Settle leases by id and token; one outcome each.
 
     Raises:
         InvalidRequest: a value is outside its limits.
     """
-    name = arguments.topic_name(topic)
     kind = _KINDS.get(how)
     if kind is None:
         raise InvalidRequest(f"leases are settled by {', '.join(_KINDS)}, not {how!r}")
-    delay_ms = arguments.duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX)
-    if delay_ms and kind is not RecordKind.NACK:
-        raise InvalidRequest(f"{how} takes no delay")
     if (seconds is None) == (kind is RecordKind.EXTEND):
         raise InvalidRequest("extend, and nothing else, takes seconds")
-    amount_ms = delay_ms if kind is RecordKind.NACK else None
-    if seconds is not None:
-        amount_ms = arguments.duration_ms(seconds, "seconds", 0, limits.LEASE_MS_MAX)
-        if not amount_ms:
+    if (reason or dead) and kind is not RecordKind.NACK:
+        raise InvalidRequest(f"{how} takes no reason, and leaves nothing dead")
+    if delay is not None and kind in (RecordKind.ACK, RecordKind.EXTEND):
+        raise InvalidRequest(f"{how} takes no delay")
+    ending = Ending()
+    if kind is RecordKind.NACK:
+        ending = arguments.nack(delay, reason, dead)
+    elif kind is RecordKind.RELEASE:
+        ending = arguments.release(delay or 0.0)
+    elif seconds is not None:
+        ending = Ending(arguments.duration_ms(seconds, "seconds", 0, limits.LEASE_MS_MAX))
+        if not ending.amount_ms:
             kind = RecordKind.NACK
-        elif amount_ms < limits.LEASE_MS_MIN:
-            raise InvalidRequest(
-                f"a lease has at least {limits.LEASE_MS_MIN} ms, or 0 to end it, not {amount_ms}"
-            )
+        elif ending.amount_ms < limits.LEASE_MS_MIN:
+            text = f"a lease has at least {limits.LEASE_MS_MIN} ms, or 0 to end it, not {ending.amount_ms}"
+            raise InvalidRequest(text)
+    return ended(topic, leases, kind, ending)
+
+
+def ended(topic: str, leases: Iterable[Lease], kind: RecordKind, ending: Ending) -> Call[list[Outcome]]:
+    """Settle leases in a way that is checked already."""
+    name = arguments.topic_name(topic)
     texts, tokens = _taken_apart(leases)
     columns, token = arguments.id_columns(texts), np.array(tokens, np.uint64)
+    with_amount = kind in (RecordKind.NACK, RecordKind.EXTEND) or ending.amount_ms
+    amount_ms = ending.amount_ms if with_amount else None
 
     def build(number: int, deadline_us: int) -> events.Event:
-        return events.Alter(number, deadline_us, kind, name, *columns, None, None, token, amount_ms)
+        return events.Alter(
+            number, deadline_us, kind, name, *columns, token=token, amount_ms=amount_ms, fate=ending.fate,
+            reason=ending.reason,
+        )  # fmt: skip
 
     return Call(build, PartsCall.outcomes)
 

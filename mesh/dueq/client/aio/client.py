@@ -172,6 +172,7 @@ class AsyncClient(
         *,
         credit_bytes: int = limits.CONSUMER_CREDIT_BYTES,
         on_lease_lost: Callable[[AsyncMessage], object] | None = None,
+        ack: str = "manual",
     ) -> AsyncConsumer:
         """Return a consumer of a topic; messages come once it is entered (`with`) or first asked.
 
@@ -182,5 +183,8 @@ class AsyncClient(
             credit_bytes: the most bytes of payloads that one leader may have out to you.
             on_lease_lost: called with each message whose lease is over before it was settled, or whose settling was
                 refused: in the loop, at once. A coroutine function is run as a task, so that it may cancel a handler.
+            ack: "manual": each message is delivered until it is settled. "on_receipt": a message is acked, and that is
+                committed, before you get it: at most once, so one is lost when you fail. If `receive` raises
+                OutcomeUnknown, it may have acked messages that you never get.
         """
-        return AsyncConsumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost)
+        return AsyncConsumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost, ack)

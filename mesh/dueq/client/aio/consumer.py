@@ -17,7 +17,7 @@ from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
-from dueq.errors import ClientClosed
+from dueq.errors import ClientClosed, StaleLease
 from dueq_codecs.records import Outcome, RecordKind
 
 CLOSE_S: Final = 5.0
@@ -43,8 +43,10 @@ class AsyncConsumer:
         credit: int,
         credit_bytes: int,
         on_lease_lost: Callable[[AsyncMessage], object] | None,
+        ack: str = "manual",
     ) -> None:
         self.topic = arguments.topic_name(topic)
+        self._on_receipt = arguments.one_of(ack, "ack", ("manual", "on_receipt")) == "on_receipt"
         self.consumer_id = os.urandom(16)
         self.on_lease_lost = on_lease_lost
         self._lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
@@ -215,7 +217,18 @@ class AsyncConsumer:
         if inbox.lost:
             self._tell_of_lost()
         taken = inbox.take(number, runtime.mono_us()) or await self._wait(runtime, number, timeout)
+        if self._on_receipt and taken:
+            taken = await self._acked(taken)
         return [AsyncMessage(self, delivery) for delivery in taken]
+
+    async def _acked(self, taken: list[Delivery]) -> list[Delivery]:
+        """Ack messages before anybody sees them; returns those whose ack is committed."""
+        try:
+            await self._settle(RecordKind.ACK, taken, Ending(), True, None)
+        except StaleLease as stale:
+            pairs = zip(taken, stale.outcomes, strict=True)
+            return [delivery for delivery, outcome in pairs if outcome is Outcome.DONE]
+        return taken
 
     async def _wait(self, runtime: SessionHost, number: int, timeout: float | None) -> list[Delivery]:
         """Take at least one message; none when time is over or the consumer was closed."""

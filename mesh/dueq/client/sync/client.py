@@ -173,6 +173,7 @@ class Client(
         *,
         credit_bytes: int = limits.CONSUMER_CREDIT_BYTES,
         on_lease_lost: Callable[[Message], object] | None = None,
+        ack: str = "manual",
     ) -> Consumer:
         """Return a consumer of a topic; messages come once it is entered (`with`) or first asked.
 
@@ -183,5 +184,8 @@ class Client(
             credit_bytes: the most bytes of payloads that one leader may have out to you.
             on_lease_lost: called with each message whose lease is over before it was settled, or whose settling was
                 refused: in your thread, at the next `receive` or step of the `for`.
+            ack: "manual": each message is delivered until it is settled. "on_receipt": a message is acked, and that is
+                committed, before you get it: at most once, so one is lost when you fail. If `receive` raises
+                OutcomeUnknown, it may have acked messages that you never get.
         """
-        return Consumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost)
+        return Consumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost, ack)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dueq import limits
 from dueq.client import arguments, pulls
-from dueq.client.arguments import Seconds
+from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.pulls import Lease
 from dueq.client.sync.connection import Connection
@@ -29,35 +30,23 @@ class Pulled:
         self,
         kind: RecordKind,
         deliveries: Sequence[Delivery],
-        amount_ms: int,
+        ending: Ending,
         wait: bool,
         timeout: float | None,
     ) -> list[Outcome]:
-        return self._do(kind.name.lower(), deliveries, 0.0, None, timeout)
-
-    def _nack(
-        self, deliveries: Sequence[Delivery], delay: Seconds, wait: bool, timeout: float | None
-    ) -> list[Outcome]:
-        return self._do("nack", deliveries, delay, None, timeout)
+        leases = [(delivery.id, delivery.token) for delivery in deliveries]
+        outcomes = self._connection.run(pulls.ended(self.topic, leases, kind, ending), timeout)
+        if any(outcome is not Outcome.DONE for outcome in outcomes):
+            raise StaleLease(
+                f"{kind.name}: the lease is over, or another has followed: {leases[0][0]}", outcomes
+            )
+        return outcomes
 
     def _extend(
         self, deliveries: Sequence[Delivery], seconds: Seconds, wait: bool, timeout: float | None
     ) -> list[Outcome]:
-        return self._do("extend", deliveries, 0.0, seconds, timeout)
-
-    def _do(
-        self,
-        how: str,
-        deliveries: Sequence[Delivery],
-        delay: Seconds,
-        seconds: Seconds | None,
-        timeout: float | None,
-    ) -> list[Outcome]:
-        leases = [(delivery.id, delivery.token) for delivery in deliveries]
-        outcomes = self._connection.run(pulls.settle(self.topic, leases, how, delay, seconds), timeout)
-        if any(outcome is not Outcome.DONE for outcome in outcomes):
-            raise StaleLease(f"{how}: the lease is over, or another has followed: {leases[0][0]}", outcomes)
-        return outcomes
+        lease_ms = arguments.duration_ms(seconds, "the new lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
+        return self._settle(RecordKind.EXTEND, deliveries, Ending(lease_ms), wait, timeout)
 
 
 class PullCalls:
@@ -111,8 +100,10 @@ class PullCalls:
         leases: Iterable[Lease],
         how: str,
         *,
-        delay: Seconds = 0.0,
+        delay: Seconds | None = None,
         seconds: Seconds | None = None,
+        reason: str = "",
+        dead: bool = False,
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Settle leases by their tokens, whoever has taken the messages.
@@ -121,8 +112,11 @@ class PullCalls:
             topic: its name.
             leases: (message id, token) of each.
             how: "ack", "nack", "release" or "extend".
-            delay: of "nack": seconds or timedelta until the message is delivered again, at the earliest.
+            delay: of "nack" and "release": seconds or timedelta until the message is delivered again, at the earliest;
+                None: as the topic's back-off says, and at once.
             seconds: of "extend": how long the lease lasts from now on; 0 ends it at once, counted.
+            reason: of "nack": why, up to 1,024 bytes of UTF-8.
+            dead: of "nack": never deliver it again.
             timeout: seconds.
 
         Returns:
@@ -133,4 +127,4 @@ class PullCalls:
             OutcomeUnknown: no answer in time; `retry()` repeats it safely.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return self.connection.run(pulls.settle(topic, leases, how, delay, seconds), timeout)
+        return self.connection.run(pulls.settle(topic, leases, how, delay, seconds, reason, dead), timeout)

@@ -424,6 +424,8 @@ class Changing:
                         token=NO_U64 if event.token is None else event.token[chosen],
                         amount_ms=NO_U64 if amount is None else np.full(len(chosen), amount, np.uint64),
                         expected=NO_U64 if event.expected is None else event.expected[chosen],
+                        fate=np.full(len(chosen) if event.fate else 0, event.fate, np.uint8),
+                        reasons=[event.reason] * len(chosen) if event.reason else (),
                     )
                 )
         call.places = places

@@ -301,8 +301,11 @@ class Alter:
     rank: U16 | None = None
     token: U64 | None = None
     amount_ms: int | None = None
-    """Of each NACK or EXTEND."""
+    """Of each NACK, EXTEND or RELEASE with a delay."""
     expected: U64 | None = None
+    fate: Fate = Fate.DELAY
+    reason: str = ""
+    """Of each NACK: see `Settle`."""
 
 
 @dataclass(slots=True)
