@@ -38,6 +38,8 @@ RELEASE_AGE_MS_MAX: Final = 7 * 24 * 3600 * 1000
 instant: nobody puts it off for ever."""
 DISCARD_ROWS_MAX: Final = 512
 """Dead messages that one record discards because they have been dead for long enough."""
+DEAD_LOOK_MS: Final = 3600 * 1000
+"""Longest time between two looks at how long the first dead message of a partition has been dead."""
 
 RANK_MAX: Final = (1 << 16) - 1
 """Largest rank of a message; the smallest is 0, and comes first."""

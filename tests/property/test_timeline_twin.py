@@ -37,9 +37,10 @@ PLACE = (0, 2)
 START = 1_700_000_000_000
 
 PASSES = ("p1", "p2", "p3")
-WORKING = (RecordKind.CANCEL, RecordKind.MOVE, RecordKind.CHANGE)
+WORKING = (RecordKind.CANCEL, RecordKind.MOVE, RecordKind.CHANGE, RecordKind.DISCARD, RecordKind.REDRIVE)
 ACTS = (
     *('{"do":"purge","filter":{"state":"waiting"}}',) * 3, '{"do":"shift","filter":{"state":"waiting"},"by_ms":5}',
+    '{"do":"purge","filter":{"state":"dead"}}', '{"do":"redrive","filter":{"state":"dead"},"spread_ms":9}',
     '{"do":"stop"}', '{"do":"end"}', '{"do":"end","skipped":{"horizon":2}}',
 )  # fmt: skip
 BY_LEADER = (

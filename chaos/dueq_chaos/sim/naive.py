@@ -337,8 +337,9 @@ class Naive:
         document, known = json.loads(record.document), self.passes.get(record.name)
         if "filter" in document:
             if known is None:
-                waiting = len(self.waiting())
-                self.passes[record.name] = NaivePass(record.sequence, document, waiting)
+                wanted = State.DEAD if document["filter"]["state"] == "dead" else State.WAITING
+                total = sum(entry.state == wanted for entry in self.live.values())
+                self.passes[record.name] = NaivePass(record.sequence, document, total)
             elif known.work != document:
                 return Outcome.EXISTS
         elif known is None:
@@ -363,9 +364,13 @@ class Naive:
         known = self.passes.get(record.name)
         if entry is None or known is None or known.state != PassState.RUNNING:
             return Outcome.UNKNOWN
-        if entry.state != State.WAITING or not self._untouched(entry, known.sequence):
+        wanted = State.DEAD if known.work["filter"]["state"] == "dead" else State.WAITING
+        if entry.state != wanted or not self._untouched(entry, known.sequence):
             return Outcome.UNKNOWN
-        outcome = self._withdraw(record, at, key, entry, told)
+        if record.kind in (RecordKind.DISCARD, RecordKind.REDRIVE):
+            outcome = self._end_death(record, at, key, entry, told)
+        else:
+            outcome = self._withdraw(record, at, key, entry, told)
         known.done += outcome == Outcome.DONE
         return outcome
 

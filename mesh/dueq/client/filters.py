@@ -13,7 +13,7 @@ from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX
 
-STATES: Final = ("waiting",)
+STATES: Final = ("waiting", "dead")
 _JOB_KEY: Final = re.compile("[0-9a-f]{32}")
 
 
@@ -26,7 +26,7 @@ class Filter:
         key_prefix: how their keys begin, at most 255 bytes of UTF-8. Every key is read: this takes its time.
         group: their group, or one above it: "acme" is "acme.reports" too.
         due_from, due_until: due at an instant with due_from ≤ instant < due_until: Unix ms or aware datetimes.
-        state: "waiting".
+        state: "waiting" or "dead".
 
     Raises:
         InvalidRequest: a value is not one of these.

@@ -21,7 +21,7 @@ from dueq.errors import InvalidRequest, PassExists
 from dueq.limits import DELAY_MS_MAX, DUE_MS_MAX, PASS_NAME_MAX
 from dueq_codecs.records import Outcome
 
-STATES: Final = ("waiting",)
+STATES: Final = ("waiting", "dead")
 POLL_S: Final = 0.1
 _OVER: Final = ("ended", "stopped")
 

@@ -99,6 +99,27 @@ class WhereCalls:
         work = {"do": "change", "rank": int(arguments.rank_column(rank, 1)[0])}
         return self._begin(topic, wanted, work, name, timeout)
 
+    def redrive_where(
+        self,
+        topic: str,
+        wanted: Filter,
+        *,
+        spread: Seconds = 0.0,
+        name: str | None = None,
+        timeout: float | None = None,
+    ) -> Pass:
+        """Let dead messages wait again as if they had never been tried: from now on, or evenly over an interval.
+
+        Args:
+            topic: its name.
+            wanted: which messages, of state "dead".
+            spread: how long the interval is that begins now, seconds or timedelta.
+            name: of the pass; None: a new one.
+            timeout: seconds.
+        """
+        work = {"do": "redrive", "spread_ms": passes.spread_ms(spread)}
+        return self._begin(topic, wanted, work, name, timeout)
+
     def pass_named(self, topic: str, name: str) -> Pass:
         """Return the pass of this name, whoever has begun it: to see how far it is, to wait for it or stop it."""
         return Pass(self.connection, arguments.topic_name(topic), passes.checked_name(name))

@@ -12,7 +12,7 @@ import numpy as np
 
 from dueq.core.partition.care import CaredPartition
 from dueq.core.partition.index_walk import IndexWalk
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, meta_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, meta_of
 from dueq.core.ports.persistence import ChunkRead, IndexScanned, PayloadsRead, ReadChunk, ReadPayloads
 from dueq.core.state.matching import RowFilter, matching
 from dueq.core.turn.context import Context
@@ -37,9 +37,10 @@ class FilteredWalk:
         self._ctx, self._partition = ctx, partition
         self._wanted, self._before = wanted, before
         timeline = partition.timeline
+        dead = wanted.state == State.DEAD
         # Nothing waits for an instant before its due.
-        start_ms = max(timeline.low_water, wanted.due_from)
-        self.walk = IndexWalk(partition.uid, timeline.order.class_bytes, start_ms)
+        start_ms = 0 if dead else max(timeline.low_water, wanted.due_from)
+        self.walk = IndexWalk(partition.uid, timeline.order.class_bytes, start_ms, dead=dead)
         self.looked = 0
 
     @property

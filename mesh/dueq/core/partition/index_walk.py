@@ -14,14 +14,18 @@ class IndexWalk:
         uid: the partition.
         class_bytes: how long a class is in the topic's order; 0: there is only one class.
         from_ms, until_ms: the instants (inclusive) at which messages wait that are looked for; until_ms None: no end.
+        dead: look for dead messages instead, which have one class: these are the instants of their deaths.
 
     Attributes:
         ended: nothing is left to read.
     """
 
-    def __init__(self, uid: int, class_bytes: int, from_ms: int, until_ms: int | None = None) -> None:
+    def __init__(
+        self, uid: int, class_bytes: int, from_ms: int, until_ms: int | None = None, dead: bool = False
+    ) -> None:
+        self._dead = dead
         self._uid, self._from_ms, self._until_ms = uid, from_ms, until_ms
-        self._of = bytes(class_bytes)
+        self._of = b"" if dead else bytes(class_bytes)
         self._after = from_ms, -1
         self.ended = False
 
@@ -36,13 +40,14 @@ class IndexWalk:
 
     def request(self, token: int) -> ScanIndex:
         """Return the order to read the next page."""
-        return ScanIndex(token, self._uid, *self._after, HOT_SCAN_ROWS, of=self._of)
+        return ScanIndex(token, self._uid, *self._after, HOT_SCAN_ROWS, of=self._of, dead=self._dead)
 
     def take(self, page: IndexScanned) -> Entries:
         """Go on behind a page; returns its entries, those behind `until_ms` included."""
         entries = page.entries
         if len(entries):
-            self._after = int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0])
+            at = entries["died_at" if self._dead else "wait_at"][-1]
+            self._after = int(at), int(keys_of(entries[-1:])[0])
         beyond = self._until_ms is not None and self._after[0] > self._until_ms
         if page.exhausted or beyond:
             self.ended = page.following is None

@@ -3,7 +3,7 @@
     OPEN, at home      the time to commit is over ──► JOB abort
     OPEN, elsewhere    home's leader is asked, now and then; what it tells ──► JOB commit, abort or cancel
     COMMITTED          hidden messages that are due sooner ──► REVEAL … ──► JOB cleared
-    ABORTED, CANCELLED waiting messages ──► CANCEL …, until none is left
+    ABORTED, CANCELLED waiting messages ──► CANCEL …, dead ones ──► DISCARD …, until none is left
 
 Nothing here is replicated. All of it follows from the table of jobs, with which a new leader begins. Home answers
 from its table alone. OPEN may change, and every other state is final, so an old answer is never wrong. An abort for
@@ -25,7 +25,7 @@ import numpy as np
 from dueq import limits
 from dueq.core.partition.care import CaredPartition
 from dueq.core.partition.index_walk import IndexWalk
-from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State
 from dueq.core.ports.persistence import IndexScanned
 from dueq.core.state.applied import Applied
 from dueq.core.state.job import Job
@@ -243,7 +243,11 @@ class Jobs:
                 from_ms = timeline.low_water if job.state == JobState.CANCELLED else job.until
                 # What was hidden waits for that instant exactly.
                 until_ms = job.until if work.reveals else None
-                work.walk = IndexWalk(self._partition.uid, timeline.order.class_bytes, from_ms, until_ms)
+                if not work.reveals and not job.waiting:
+                    work.walk = IndexWalk(self._partition.uid, 0, 0, dead=True)
+                else:
+                    class_bytes = timeline.order.class_bytes
+                    work.walk = IndexWalk(self._partition.uid, class_bytes, from_ms, until_ms)
                 self._read(work, work.walk)
 
         self._partition.checkpoints.after(durable, now)
@@ -285,6 +289,8 @@ class Jobs:
         record = Record(RecordKind.REVEAL, self._partition.uid, 0, 0, 0)
         if work.reveals:
             record.job = work.job.key
+        elif (entries["state"] == State.DEAD).all():
+            record.kind = RecordKind.DISCARD
         else:
             record.kind = RecordKind.CANCEL
             record.token = np.zeros(len(entries), np.uint64)

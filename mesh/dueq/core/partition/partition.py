@@ -18,6 +18,7 @@ from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
 from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
+from dueq.core.partition.dead_letters import DeadLetters
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.filtered_walk import FilteredWalk
 from dueq.core.partition.jobs import Jobs
@@ -107,7 +108,9 @@ class Partition:
         self.recurrences = Recurrences(ctx, self)
         self._settings = SettingsCare(ctx, self)
         self._passes = Passes(ctx, self)
-        self._cares: tuple[Care, ...] = (self.jobs, self._settings, self._passes, self.recurrences)
+        self._cares: tuple[Care, ...] = (
+            self.jobs, self._settings, self._passes, self.recurrences, DeadLetters(ctx, self),
+        )  # fmt: skip
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
         self._snapshots = SnapshotService(ctx, self.replica)
@@ -611,6 +614,7 @@ class Partition:
             "scheduled": max(self.timeline.scheduled_count - ready, 0),
             "ready": ready,
             "leased": self.timeline.leased_count,
+            "dead": self.timeline.dead_count,
             "feature_level": self.timeline.level,
             "settings_version": self.timeline.settings.version,
         }

@@ -1,6 +1,7 @@
 """Care for passes: what the leader of a partition does so that each is worked off.
 
     RUNNING ──checkpoint──► the index, page by page ──► CANCEL, MOVE or CHANGE with the pass's name … ──► PASS end
+                                          (of dead messages: DISCARD or REDRIVE)
 
 Nothing here is replicated. A new leader begins the running pass anew: what is done is gone from the index, or has the
 version of its record, so nothing is done twice. Messages are found by reading the index from a checkpoint that contains
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +36,16 @@ from dueq_codecs.records import U64, Record, RecordKind
 _GIVING_BACK = (RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXPIRE)
 _GOLDEN = 0.6180339887498949
 """Multiples of it, without their whole parts, fill an interval evenly, however many there are (Weyl)."""
+
+
+_KINDS: Final = {
+    "shift": RecordKind.MOVE, "move": RecordKind.MOVE, "change": RecordKind.CHANGE, "redrive": RecordKind.REDRIVE,
+}  # fmt: skip
+
+
+def _state_of(run: Pass) -> State:
+    """Return the state of the messages that a pass is about."""
+    return filter_of(run.work["filter"]).state
 
 
 @dataclass(slots=True)
@@ -121,7 +133,7 @@ class Passes:
 
         def durable(hidden: frozenset[int], then: Now) -> None:
             if self._work is work:
-                work.walk = self._walk_of(work.run, State.WAITING)
+                work.walk = self._walk_of(work.run, _state_of(work.run))
                 self._read(work, work.walk)
 
         self._partition.checkpoints.after(durable, now)
@@ -157,7 +169,7 @@ class Passes:
             self._read(work, walk)
         elif work.returned and work.ways < PASS_WALKS_MAX:
             self._start(work, now)
-        elif not work.counted:
+        elif not work.counted and _state_of(work.run) == State.WAITING:
             self._count_leased(work, now)
         else:
             record = Record(RecordKind.PASS, partition.uid, 0, 0, 0)
@@ -184,7 +196,7 @@ class Passes:
     def _changeable(self, work: _Work, entries: Entries, now: Now) -> Entries:
         """Return what may be changed so; the rest is skipped, and counted."""
         due = self._dues(work, entries)
-        if due is None or not len(entries):
+        if due is None or not len(entries) or _state_of(work.run) == State.DEAD:
             return entries
         beyond, latest_ms = due > DUE_MS_MAX, self._latest_ms(now)
         if latest_ms is not None:
@@ -209,24 +221,25 @@ class Passes:
         if asked["do"] == "shift":
             due: npt.NDArray[np.int64] = np.maximum(entries["due"].astype(np.int64) + asked["by_ms"], 0)
             return due
-        if asked["do"] == "move":
+        if asked["do"] in ("move", "redrive"):
             places = (work.placed + np.arange(len(entries))) * _GOLDEN % 1.0
-            to_ms, spread_ms = int(asked["to_ms"]), int(asked["spread_ms"])
+            to_ms = int(asked["to_ms"]) if "to_ms" in asked else self._partition.timeline.stamp
+            spread_ms = int(asked["spread_ms"])
             moved: npt.NDArray[np.int64] = to_ms + (places * spread_ms).astype(np.int64)
             return moved
         return None
 
     def _record(self, work: _Work, entries: Entries) -> Record:
         asked = work.run.work
-        kind = {"shift": RecordKind.MOVE, "move": RecordKind.MOVE, "change": RecordKind.CHANGE}.get(
-            asked["do"], RecordKind.CANCEL
-        )
+        withdrawing = RecordKind.DISCARD if _state_of(work.run) == State.DEAD else RecordKind.CANCEL
+        kind = _KINDS.get(asked["do"], withdrawing)
         record = Record(kind, self._partition.uid, 0, 0, 0)
         record.name = work.run.name
         record.first = np.ascontiguousarray(entries["first"])
         record.target_sequence = np.ascontiguousarray(entries["sequence"])
         record.target_row = np.ascontiguousarray(entries["row"])
-        record.token = np.zeros(len(entries), np.uint64)
+        if _state_of(work.run) == State.WAITING:
+            record.token = np.zeros(len(entries), np.uint64)
         due = self._dues(work, entries)
         if due is not None:
             column: U64 = due.astype(np.uint64)

@@ -22,7 +22,7 @@ from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX
 
 Mask = npt.NDArray[np.bool_]
-STATES: Final = {"waiting": State.WAITING}
+STATES: Final = {"waiting": State.WAITING, "dead": State.DEAD}
 _JOB_BYTES: Final = 16
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import Entries, keys_of
+from dueq.core.ports.entry import Entries, State, keys_of
 from dueq.core.ports.tables import TableRow
 from dueq.core.state.applied import Applied
 from dueq.core.state.matching import FilterRefused, filter_of, matching
@@ -35,6 +35,7 @@ BEGINNING: Final[dict[str, tuple[str, ...]]] = {
     "shift": ("by_ms",),
     "move": ("to_ms", "spread_ms"),
     "change": ("rank",),
+    "redrive": ("spread_ms",),
 }
 """What can be done to messages, and what else the document says of it."""
 _BOUNDS: Final = {
@@ -58,7 +59,7 @@ class Pass:
         name: that its owner has chosen.
         sequence: of its first record: it is about what was inserted before.
         work: what is done to whose messages, as its owner wrote it.
-        total: messages that waited then.
+        total: messages that waited (or were dead, if it is about those) then.
         done: messages that it has finished or changed.
         skipped: messages that matched and were left as they are, by reason, when it ended.
         state: how far it is.
@@ -128,7 +129,9 @@ class PassTable:
         outcome = Outcome.DONE
         if document["do"] in BEGINNING:
             if work is None:
-                self.by_name[record.name] = Pass(record.name, record.sequence, document, messages.waiting)
+                self.by_name[record.name] = Pass(
+                    record.name, record.sequence, document, _counted(document, messages)
+                )
                 self._changed[record.name] = None
             elif work.work != document:
                 outcome = Outcome.EXISTS
@@ -184,6 +187,12 @@ class PassTable:
         return sorted((name, work.fields()) for name, work in self.by_name.items())
 
 
+def _counted(document: dict[str, Any], messages: Messages) -> int:
+    """Return how many messages are in the state that a pass is about."""
+    dead = filter_of(document["filter"]).state == State.DEAD
+    return messages.dead if dead else messages.waiting
+
+
 def fault_of_pass(document: str) -> str | None:
     """Say what is wrong with what a client asks of a pass, or None."""
     try:
@@ -200,7 +209,12 @@ def fault_of_pass(document: str) -> str | None:
         if type(value) is not int or not low <= value <= high:
             return f"{name} is {low} to {high}, not {value!r:.80}"
     try:
-        filter_of(found["filter"] if isinstance(found["filter"], dict) else {})
+        wanted = filter_of(found["filter"] if isinstance(found["filter"], dict) else {})
     except FilterRefused as refused:
         return str(refused)
+    dead = wanted.state == State.DEAD
+    if do != "purge" and dead != (do == "redrive"):
+        return (
+            f"{do} is for messages that {'are dead' if do == 'redrive' else 'wait'}, not for {document:.200}"
+        )
     return None

@@ -49,6 +49,11 @@ class Messages(Protocol):
         """How many wait."""
         ...
 
+    @property
+    def dead(self) -> int:
+        """How many are dead."""
+        ...
+
     def decided(self, job: Job) -> Entries:
         """Let a job's messages be delivered, or no more, after its state has changed; returns those to deliver."""
         ...

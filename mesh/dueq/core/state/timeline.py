@@ -64,6 +64,10 @@ class _Messages:
     def waiting(self) -> int:
         return self._live.scheduled
 
+    @property
+    def dead(self) -> int:
+        return self._live.dead
+
     def decided(self, job: Job) -> Entries:
         return self._residency.decided(job)
 

@@ -1,0 +1,84 @@
+"""A message that fails again and again is dead after its last attempt, also when its leader is killed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dueq import Backoff, Client, Filter
+from dueq.local import LocalMesh
+
+pytestmark = pytest.mark.integration
+
+
+def dead_of(client: Client, topic: str) -> int:
+    return client.count_where(topic, Filter(state="dead"))
+
+
+def fail(client: Client, topic: str, attempts: int, reason: str = "no such card") -> None:
+    """Give the only message back so often."""
+    with client.consumer(topic, credit=1, lease=30.0) as consumer:
+        for attempt in range(1, attempts + 1):
+            [message] = consumer.receive(1, timeout=30.0)
+            assert message.attempt == attempt
+            message.nack(reason=reason, wait=True)
+
+
+def test_after_its_last_attempt_a_message_is_dead_until_it_is_redriven(client: Client) -> None:
+    topic = "dead-redriven"
+    client.create_topic(topic, replicas=3)
+    client.update_topic(topic, max_attempts=3, backoff=Backoff(first=0.02, factor=1.0, jitter=0.0))
+    with client.producer(topic) as producer:
+        producer.schedule(b"pay", 0)
+    fail(client, topic, 3)
+    assert dead_of(client, topic) == 1
+    redriven = client.redrive_where(topic, Filter(state="dead"))
+    assert redriven.wait(timeout=30.0).done == 1
+    assert dead_of(client, topic) == 0
+    with client.consumer(topic, credit=1) as consumer:
+        [message] = consumer.receive(1, timeout=30.0)
+        assert (message.payload, message.attempt) == (b"pay", 1)
+        message.nack(dead=True, reason="fraud", wait=True)
+    assert dead_of(client, topic) == 1
+    client.purge(topic, "dead")
+    assert dead_of(client, topic) == 0
+    client.delete_topic(topic)
+
+
+def test_a_dead_message_goes_when_it_was_kept_for_as_long_as_the_topic_says(client: Client) -> None:
+    topic = "dead-retained"
+    client.create_topic(topic, replicas=3)
+    client.update_topic(topic, dead_retention=1.0)
+    with client.producer(topic) as producer:
+        producer.schedule(b"pay", 0)
+    with client.consumer(topic, credit=1) as consumer:
+        [message] = consumer.receive(1, timeout=30.0)
+        message.nack(dead=True, wait=True)
+    until = time.monotonic() + 30
+    while dead_of(client, topic):
+        assert time.monotonic() < until, "the dead message is kept for longer than the topic says"
+        time.sleep(0.1)
+    client.delete_topic(topic)
+
+
+def test_a_new_leader_counts_attempts_as_the_killed_one_did() -> None:
+    with LocalMesh() as mesh, Client(mesh.endpoints) as client:
+        client.create_topic("poison", replicas=3)
+        client.update_topic("poison", max_attempts=3)
+        with client.producer("poison") as producer:
+            producer.schedule(b"poison", 0)
+        with client.consumer("poison", credit=1, lease=60.0) as consumer:
+            for attempt in (1, 2, 3):
+                [message] = consumer.receive(1, timeout=60.0)
+                assert message.attempt == attempt
+                message.nack(reason="poison", wait=True, timeout=60.0)
+                if attempt == 2:
+                    leader = client.describe("poison").placement[0].leader
+                    names = [broker.broker_id for broker in mesh.brokers]
+                    mesh.kill(names.index(leader))
+        with Client(mesh.endpoints) as other:
+            until = time.monotonic() + 60
+            while dead_of(other, "poison") != 1:
+                assert time.monotonic() < until
+                time.sleep(0.2)
