@@ -15,7 +15,7 @@ from dueq.client import arguments
 from dueq.client.calls import Call
 from dueq.client.core.asking.browsing import PageAnswer
 from dueq.client.core.ports import events
-from dueq.errors import SnapshotLost
+from dueq.errors import InvalidRequest, SnapshotLost
 from dueq_codecs.meta import split_meta
 from dueq_codecs.records import U16, U32, U64
 
@@ -37,6 +37,9 @@ class ScheduledMessage:
         rank: of a priority topic: the message with the smallest goes first. 0 elsewhere.
         version: grows whenever the message is moved or changed.
         headers: what its producer said of it.
+        expires: from this instant on it is not delivered any more, Unix ms; 0: never.
+        died_at: when it died, Unix ms; 0: it waits.
+        reason: why it was given back last, of a dead message.
     """
 
     id: str
@@ -51,6 +54,9 @@ class ScheduledMessage:
     rank: int = 0
     version: int = 0
     headers: dict[str, str] = field(default_factory=dict)
+    expires: int = 0
+    died_at: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +79,8 @@ class BrowsePage:
         rank: all 0 in a topic without ranks.
         version: grows whenever a message is moved or changed.
         headers: of each, empty where it has none.
+        expires, died_at: Unix ms, 0 where there is none.
+        reasons: of dead messages.
     """
 
     topic: str
@@ -90,6 +98,9 @@ class BrowsePage:
     rank: U16
     version: U64
     headers: list[dict[str, str]]
+    expires: U64
+    died_at: U64
+    reasons: list[str]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,9 +110,10 @@ class BrowsePage:
         payloads: Sequence[bytes | None] = self.payloads if self.payloads is not None else [None] * len(self)
         rows = zip(
             self.ids, self.keys, self.due.tolist(), self.waits_until.tolist(), self.size.tolist(),
-            self.attempt.tolist(), payloads, self.rank.tolist(), self.version.tolist(), self.headers, strict=True,
+            self.attempt.tolist(), payloads, self.rank.tolist(), self.version.tolist(), self.headers,
+            self.expires.tolist(), self.died_at.tolist(), self.reasons, strict=True,
         )  # fmt: skip
-        for message_id, key, due, waits_until, size, attempt, payload, rank, version, headers in rows:
+        for message_id, key, due, waits_until, size, attempt, payload, rank, version, headers, *ends in rows:
             yield ScheduledMessage(
                 message_id,
                 self.topic,
@@ -115,6 +127,7 @@ class BrowsePage:
                 rank,
                 version,
                 headers,
+                *ends,
             )
 
 
@@ -129,6 +142,7 @@ class Walk:
         payloads: whether to read the payloads too.
         after: (`waits_until`, `id`) of the message behind which to begin; None: at the beginning.
         limit: messages of a page at most; None: the broker's choice.
+        state: "waiting", or "dead": in order of their deaths, which are then the instants of the bounds.
 
     Raises:
         InvalidRequest: an argument is not of these.
@@ -143,7 +157,11 @@ class Walk:
         payloads: bool = False,
         after: tuple[int, str] | None = None,
         limit: int | None = None,
+        state: str = "waiting",
     ) -> None:
+        if state not in ("waiting", "dead"):
+            raise InvalidRequest(f"state is waiting or dead, not {state!r:.80}")
+        self._dead = state == "dead"
         self._topic = arguments.topic_name(topic)
         self._partition = arguments.count(partition, "partition", 0, limits.PARTITIONS_MAX - 1)
         self._from_ms = 0 if start is None else arguments.instant_ms(start, "start")
@@ -174,6 +192,7 @@ class Walk:
             return events.Browse(
                 number, deadline_us, self._topic, self._partition, self._snapshot, self._keeper, self._from_ms,
                 self._until_ms, self._after, self._limit, payloads=self._payloads, upload=upload, chunk=chunk,
+                dead=self._dead,
             )  # fmt: skip
 
         return Call(build, _same)
@@ -222,13 +241,16 @@ class Walk:
         rows = len(reply.sequence)
         if rows:
             key = int(reply.sequence[-1]) << 16 | int(reply.row[-1])
-            self._after = (int(reply.wait_at[-1]), key)
+            self._after = (int((reply.died_at if len(reply.died_at) else reply.wait_at)[-1]), key)
+        none = np.zeros(rows, np.uint64)
+        reasons = [reply.reasons[place] for place in reply.reason.tolist()] or [""] * rows
         page = BrowsePage(
             self._topic, self._partition, reply.epoch, reply.applied, reply.stamp,
             ids.texts(reply.first, uid, reply.sequence, reply.row) if rows else [],
             keys, reply.due, reply.wait_at, size, reply.attempt, payloads if self._payloads else None,
             reply.rank if len(reply.rank) else np.zeros(rows, np.uint16),
             np.maximum(reply.version, reply.sequence) if len(reply.version) else reply.sequence, headers,
+            reply.expires if len(reply.expires) else none, reply.died_at if len(reply.died_at) else none, reasons,
         )  # fmt: skip
         self.done, self._answer, self._yielded = reply.last, None, True
         self._long.clear()

@@ -28,9 +28,10 @@ class AsyncReadCalls:
         end: int | datetime | None = None,
         payloads: bool = False,
         partitions: Iterable[int] | None = None,
+        state: str = "waiting",
         timeout: float | None = None,
     ) -> AsyncIterator[ScheduledMessage]:
-        """Yield the waiting messages; nothing is leased, moved or counted.
+        """Yield the waiting (or the dead) messages; nothing is leased, moved or counted.
 
         Partition by partition, each in order of the instants until which its messages wait, and each as it was when
         its first message was asked for. Messages that a consumer holds are not shown, nor those of a job that is not
@@ -42,6 +43,7 @@ class AsyncReadCalls:
                 aware datetimes.
             payloads: read the payloads too.
             partitions: places in the topic; None: all.
+            state: "waiting", or "dead": these come in order of their deaths, which `start` and `end` are about then.
             timeout: seconds for each request (a page of up to 1,024 messages).
 
         Raises:
@@ -52,7 +54,7 @@ class AsyncReadCalls:
                 since a message moved in between would show twice or never. Browse that partition again.
             Unavailable: the mesh could not answer in time; Busy: too many are browsing.
         """
-        make = partial(Walk, topic, start=start, end=end, payloads=payloads)
+        make = partial(Walk, topic, start=start, end=end, payloads=payloads, state=state)
         make(0)
         walks = None if partitions is None else [make(partition) for partition in partitions]
         return self._browse(topic, make, walks, timeout)
@@ -67,6 +69,7 @@ class AsyncReadCalls:
         payloads: bool = False,
         after: tuple[int, str] | None = None,
         limit: int | None = None,
+        state: str = "waiting",
         timeout: float | None = None,
     ) -> AsyncIterator[BrowsePage]:
         """Yield one partition's pages, as columns; all are of one snapshot, and there is at least one, maybe empty.
@@ -78,8 +81,9 @@ class AsyncReadCalls:
             after: (`waits_until`, `id`) of the message behind which to begin, so that a walk can go on without its
                 snapshot.
             limit: messages of a page at most, up to 1,024.
+            state: as there.
         """
-        return self._pages(Walk(topic, partition, start, end, payloads, after, limit), timeout)
+        return self._pages(Walk(topic, partition, start, end, payloads, after, limit, state), timeout)
 
     async def get(
         self,

@@ -29,9 +29,10 @@ class ReadCalls:
         end: int | datetime | None = None,
         payloads: bool = False,
         partitions: Iterable[int] | None = None,
+        state: str = "waiting",
         timeout: float | None = None,
     ) -> Iterator[ScheduledMessage]:
-        """Yield the waiting messages; nothing is leased, moved or counted.
+        """Yield the waiting (or the dead) messages; nothing is leased, moved or counted.
 
         Partition by partition, each in order of the instants until which its messages wait, and each as it was when
         its first message was asked for. Messages that a consumer holds are not shown, nor those of a job that is not
@@ -43,6 +44,7 @@ class ReadCalls:
                 aware datetimes.
             payloads: read the payloads too.
             partitions: places in the topic; None: all.
+            state: "waiting", or "dead": these come in order of their deaths, which `start` and `end` are about then.
             timeout: seconds for each request (a page of up to 1,024 messages).
 
         Raises:
@@ -53,7 +55,7 @@ class ReadCalls:
                 since a message moved in between would show twice or never. Browse that partition again.
             Unavailable: the mesh could not answer in time; Busy: too many are browsing.
         """
-        make = partial(Walk, topic, start=start, end=end, payloads=payloads)
+        make = partial(Walk, topic, start=start, end=end, payloads=payloads, state=state)
         make(0)
         walks = None if partitions is None else [make(partition) for partition in partitions]
         return self._browse(topic, make, walks, timeout)
@@ -68,6 +70,7 @@ class ReadCalls:
         payloads: bool = False,
         after: tuple[int, str] | None = None,
         limit: int | None = None,
+        state: str = "waiting",
         timeout: float | None = None,
     ) -> Iterator[BrowsePage]:
         """Yield one partition's pages, as columns; all are of one snapshot, and there is at least one, maybe empty.
@@ -79,8 +82,9 @@ class ReadCalls:
             after: (`waits_until`, `id`) of the message behind which to begin, so that a walk can go on without its
                 snapshot.
             limit: messages of a page at most, up to 1,024.
+            state: as there.
         """
-        return self._pages(Walk(topic, partition, start, end, payloads, after, limit), timeout)
+        return self._pages(Walk(topic, partition, start, end, payloads, after, limit, state), timeout)
 
     def get(
         self,

@@ -13,7 +13,7 @@ other checkpoint may come between that one and the snapshot (`Checkpoints.after`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from dueq import limits
 from dueq.core.delivery.prepared import more_of
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.effects import Read
-from dueq.core.ports.entry import FLAG_UPLOAD, meta_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, meta_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChunk, ReadPage
 from dueq.core.state.summary import Summary
@@ -168,7 +168,7 @@ class Browsing:
             return ReadPage(
                 token, found.partition.uid, number, begin, request.from_ms, request.until_ms, after, limit,
                 limits.BROWSE_BYTES_MAX, request.payloads, found.hidden,
-                found.partition.class_bytes, of,
+                found.partition.class_bytes, of, request.dead,
             )  # fmt: skip
 
         def read(answer: object, now: Now) -> None:
@@ -230,8 +230,23 @@ class Browsing:
             row=np.ascontiguousarray(entries["row"]), size=np.ascontiguousarray(entries["size"]),
             crc=np.ascontiguousarray(entries["crc"]), attempt=np.ascontiguousarray(entries["attempt"]),
             keyed=meta_of(flags), upload=upload.astype(np.uint64),
-            body_size=read.body_size, rank=more.rank, version=more.version,
+            body_size=read.body_size, rank=more.rank, version=more.version, **_ends(entries, read.reasons),
         )  # fmt: skip
+
+
+def _ends(entries: Entries, reasons: list[str]) -> dict[str, Any]:
+    """Return the columns of a reply that say how messages end, or have ended."""
+    if not is_full(entries):
+        return {}
+    found: dict[str, Any] = {}
+    for name in ("expires", "died_at"):
+        if entries[name].any():
+            found[name] = np.ascontiguousarray(entries[name])
+    if any(reasons):
+        places: dict[str, int] = {}
+        found["reason"] = np.array([places.setdefault(text, len(places)) for text in reasons], np.uint16)
+        found["reasons"] = tuple(places)
+    return found
 
 
 def _place(request: BrowseRequest) -> tuple[int, int]:

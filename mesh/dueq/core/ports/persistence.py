@@ -339,6 +339,8 @@ class ReadPage:
     """How long a class is in keys of the index; 0: there is only one."""
     of: bytes = b""
     """Go on at the beginning of this class, wherever `after` lies; empty: in the class of `after`."""
+    dead: bool = False
+    """Read dead entries instead, in order of their deaths: these are the instants of all positions."""
 
 
 @dataclass(slots=True)
@@ -364,6 +366,8 @@ class PageRead:
     """Entries whose payload is missing or damaged."""
     of: bytes = b""
     """… or there were many classes without any in the range: then the class to go on with."""
+    reasons: list[str] = field(default_factory=list)
+    """Of dead entries, why each was given back last; "": nobody has said."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChu
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Snapshot
-from dueq.storage.ordered.reading import index_after, inline_payloads, next_class, payload_row
+from dueq.storage.ordered.reading import index_after, inline_payloads, next_class, payload_row, place_of
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, prefix_bytes
 from dueq_codecs.records import U32
 
@@ -103,11 +103,16 @@ def _page(found: _Pages, request: ReadPage) -> PageRead:
     return PageRead(
         request.token, request.uid, request.pages, found.applied, found.summary, shown,
         b"".join(body for body in bodies if body), sizes, after, last, bodies.count(None), of,
+        _reasons(found, shown) if request.dead else [],
     )  # fmt: skip
 
 
 def _rows(found: _Pages, request: ReadPage, count: int) -> tuple[list[bytes], bytes, bool]:
     """Return up to `count` rows of the index, the class to go on with (see `PageRead.of`), and whether that is all."""
+    if request.dead:
+        scan = found.timeline.scan(*_range_of_dead(found, request), limit=count + 1)
+        dead = [value for _, value in scan]
+        return dead[:count], b"", len(dead) <= count
     after = (0, 0) if request.of else request.after
     of: bytes | None = request.of or _class_of(found, request)
     rows: list[bytes] = []
@@ -143,9 +148,24 @@ def _range(found: _Pages, request: ReadPage, of: bytes, after: tuple[int, int]) 
     return start, stop
 
 
+def _range_of_dead(found: _Pages, request: ReadPage) -> tuple[bytes, bytes]:
+    """The range of the dead to be read."""
+    prefix = layout.head(found.uid, b"x")
+    start = prefix + request.from_ms.to_bytes(6, "big")
+    if request.after != (0, 0):
+        start = max(start, index_after(found.uid, *request.after, b"", b"x"))
+    return start, prefix + request.until_ms.to_bytes(6, "big") if request.until_ms else layout.after(prefix)
+
+
+def _reasons(found: _Pages, entries: Entries) -> list[str]:
+    """Why each was given back last."""
+    rows = [found.timeline.get(name) for name in layout.message_keys(found.uid, b"t", keys_of(entries))]
+    return [row.decode() if row is not None else "" for row in rows]
+
+
 def _place(entries: Entries) -> tuple[int, int] | None:
-    """(wait_at, key) of the last entry."""
-    return (int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0])) if len(entries) else None
+    """(wait_at, key) of the last entry; (died_at, key) of one that is dead."""
+    return place_of(entries[-1:]) if len(entries) else None
 
 
 def _weights(entries: Entries, payloads: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

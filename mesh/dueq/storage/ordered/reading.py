@@ -106,7 +106,8 @@ class Reading:
             else:
                 left_out.add(number)
         return IndexScanned(
-            request.token, request.uid, unpacked(rows), exhausted, place_of(last), frozenset(left_out),
+            request.token, request.uid, unpacked(rows), exhausted,
+            place_of(unpacked([last])) if last else None, frozenset(left_out),
             next_class(self._timeline, request.uid, request.of),
         )  # fmt: skip
 
@@ -199,11 +200,8 @@ def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None
     return row
 
 
-def place_of(row: bytes) -> tuple[int, int] | None:
-    """(wait_at, key) of an entry's row, (died_at, key) of a dead one's; None of no row."""
-    if not row:
-        return None
-    entry = unpacked([row])
+def place_of(entry: Entries) -> tuple[int, int]:
+    """(wait_at, key) of one entry, (died_at, key) of a dead one."""
     at = "died_at" if entry["state"][0] == State.DEAD else "wait_at"
     return int(entry[at][0]), int(keys_of(entry)[0])
 

@@ -43,6 +43,7 @@ class Browsing(LeaderQuestions[Browse]):
         return BrowseRequest(
             self._context.next_request(), event.topic, topic.uids[event.partition], event.snapshot,
             event.from_ms, event.until_ms, *event.after, event.limit, event.payloads, event.upload, event.chunk,
+            dead=event.dead,
         )  # fmt: skip
 
     def _keeper(self, event: Browse) -> str:

@@ -155,6 +155,7 @@ class Browse:
         after: (wait_at, key) of the last row of the page before.
         limit: rows at most; 0: the broker's choice.
         upload, chunk: not 0: a chunk of this long payload instead.
+        dead: dead messages instead, in order of their deaths.
     """
 
     call: int
@@ -170,6 +171,7 @@ class Browse:
     payloads: bool = False
     upload: int = 0
     chunk: int = 0
+    dead: bool = False
 
 
 @dataclass(slots=True)
