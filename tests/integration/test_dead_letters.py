@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -47,6 +48,21 @@ def test_after_its_last_attempt_a_message_is_dead_until_it_is_redriven(client: C
     assert dead_of(client, topic) == 1
     client.purge(topic, "dead")
     assert dead_of(client, topic) == 0
+    client.delete_topic(topic)
+
+
+def test_what_expires_is_never_delivered_and_dead_if_the_topic_says_so(client: Client) -> None:
+    topic = "dead-expired"
+    client.create_topic(topic, replicas=3, expired="dead")
+    with client.producer(topic) as producer:
+        producer.schedule(b"late", 0, expires=1_000_000_000_000)
+        producer.schedule(b"in time", 0, expires=timedelta(minutes=5), max_attempts=1)
+    with client.consumer(topic, credit=2) as consumer:
+        [message] = consumer.receive(1, timeout=30.0)
+        assert message.payload == b"in time"
+        message.nack(wait=True)
+    reasons = {found.payload: found.reason for found in client.browse(topic, state="dead", payloads=True)}
+    assert reasons == {b"late": "it was not delivered before it expired", b"in time": ""}
     client.delete_topic(topic)
 
 

@@ -18,7 +18,7 @@ from dueq.client.core.changing.joined import Joined
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX, PREFIX_BYTES_MAX, Meta, MetaRefused, packed_headers, prefix_of
-from dueq_codecs.records import NO_U16, NO_U32, REASON_BYTES_MAX, U16, U32, U64, Fate
+from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, REASON_BYTES_MAX, U16, U32, U64, Fate
 
 Payload = bytes | bytearray | memoryview
 Due = int | datetime | timedelta
@@ -367,6 +367,29 @@ def is_relative(dues: Due | Sequence[Due]) -> bool:
     if isinstance(dues, Sequence) and not isinstance(dues, str):
         return any(isinstance(due, timedelta) for due in dues)
     return isinstance(dues, timedelta)
+
+
+class EndColumns(NamedTuple):
+    """How messages end, a value per row; empty: as the topic says."""
+
+    expires: U64
+    attempts_max: U16
+
+
+def end_columns(
+    expires: Due | None, max_attempts: int | None, rows: int, mesh_us: Callable[[], int]
+) -> EndColumns:
+    """Check how messages end, and return that for each row.
+
+    Raises:
+        InvalidRequest: the instant is none, or the number is outside its limits.
+    """
+    until, most = NO_U64, NO_U16
+    if expires is not None:
+        until = np.full(rows, due_ms(expires, mesh_us), np.uint64)
+    if max_attempts is not None:
+        most = np.full(rows, count(max_attempts, "max_attempts", 1, ATTEMPTS_MAX), np.uint16)
+    return EndColumns(until, most)
 
 
 def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:

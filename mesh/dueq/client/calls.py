@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,7 @@ def create_topic(
     payload_bytes_max: int | None,
     horizon: Seconds | None,
     exist_ok: bool,
+    settings: Mapping[str, Any],
 ) -> Call[None]:
     """Make a topic."""
     arguments.topic_name(name)
@@ -164,6 +166,7 @@ def create_topic(
     if horizon is not None:
         ahead_ms = arguments.duration_ms(horizon, "horizon", 1, limits.DUE_MS_MAX)
     creation_id = os.urandom(16)
+    document = json.dumps(settings, sort_keys=True) if settings else ""
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.CreateTopic(
@@ -178,6 +181,7 @@ def create_topic(
             longest,
             ahead_ms,
             exist_ok,
+            document,
         )
 
     return Call(build, _nothing)
@@ -202,6 +206,8 @@ def schedule(
     group: str | None = None,
     headers: Mapping[str, str] | None = None,
     window: Seconds | None = None,
+    expires: Due | None = None,
+    max_attempts: int | None = None,
 ) -> Call[str]:
     """One row."""
     keys = None if key is None else [key]
@@ -215,6 +221,8 @@ def schedule(
         groups=[group],
         headers=[headers],
         window=window,
+        expires=expires,
+        max_attempts=max_attempts,
     )
     return Call(many.build, lambda call: many.finish(call)[0])
 
@@ -232,6 +240,8 @@ def schedule_many(
     groups: str | Iterable[str | None] | None = None,
     headers: Headers | None = None,
     window: Seconds | None = None,
+    expires: Due | None = None,
+    max_attempts: int | None = None,
     job: tuple[bytes, int] = NO_JOB,
 ) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
@@ -246,12 +256,13 @@ def schedule_many(
         rank = NO_U16  # what no rank says, too
     group, names = arguments.group_columns(groups, len(columns.payloads))
     windows = arguments.window_column(window, due)
+    ends = arguments.end_columns(expires, max_attempts, len(columns.payloads), mesh_us)
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
             keyed=prefixes.mode, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
-            window=windows,
+            window=windows, expires=ends.expires, attempts_max=ends.attempts_max,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dueq import limits
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, topic_changes
 from dueq.client.arguments import Seconds
+from dueq.client.backoff import Backoff
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.consumer import Consumer
 from dueq.client.sync.group_calls import GroupCalls
@@ -79,6 +80,12 @@ class Client(
         min_isr: int | None = None,
         payload_bytes_max: int | None = None,
         horizon: Seconds | None = None,
+        rate: int | None = None,
+        burst: int | None = None,
+        max_attempts: int | None = None,
+        backoff: Backoff | None = None,
+        expired: str | None = None,
+        dead_retention: Seconds | None = None,
         exist_ok: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -93,6 +100,7 @@ class Client(
             min_isr: replicas that must hold a record before it is committed; None: more than half.
             payload_bytes_max: the longest payload; None: 64 MiB.
             horizon: how far ahead a message may be due, seconds or timedelta; None: no cap.
+            rate, burst, max_attempts, backoff, expired, dead_retention: as in `update_topic`.
             exist_ok: a topic of this name may exist already.
             timeout: seconds.
 
@@ -102,9 +110,11 @@ class Client(
             OutcomeUnknown: not serving in time; `retry()` goes on.
             Disconnected: no broker was reached; nothing was done.
         """
+        settings = topic_changes.settings(None, None, rate, burst)
+        settings |= topic_changes.endings(max_attempts, backoff, expired, dead_retention)
         self.connection.run(
             calls.create_topic(
-                name, kind, partitions, replicas, min_isr, payload_bytes_max, horizon, exist_ok
+                name, kind, partitions, replicas, min_isr, payload_bytes_max, horizon, exist_ok, settings
             ),
             timeout,
         )

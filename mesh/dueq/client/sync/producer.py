@@ -64,6 +64,8 @@ class Producer:
         group: str | None = None,
         headers: Mapping[str, str] | None = None,
         window: Seconds | None = None,
+        expires: Due | None = None,
+        max_attempts: int | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
@@ -79,6 +81,9 @@ class Producer:
                 most 64 texts, of together at most 16 KiB (3 bytes for each count, too).
             window: it may be due up to so many seconds later, at most 7 days: the mesh chooses an instant at which few
                 other messages are due. `first_instant` of the id says which.
+            expires: from this instant on, given as `due`, it is not delivered any more; the topic's `expired` says what
+                becomes of it. None: never.
+            max_attempts: how often it is delivered before it is dead, 1 to 65,535; None: as the topic says.
             timeout: seconds.
 
         Returns:
@@ -90,9 +95,13 @@ class Producer:
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
-        clock = self._calls.clock(arguments.is_relative(due), timeout)
+        relative = arguments.is_relative(due) or (expires is not None and arguments.is_relative(expires))
+        clock = self._calls.clock(relative, timeout)
         return self._calls.run(
-            calls.schedule(self.topic, payload, due, clock, key, rank, group, headers, window), timeout
+            calls.schedule(
+                self.topic, payload, due, clock, key, rank, group, headers, window, expires, max_attempts
+            ),
+            timeout,
         )
 
     @overload

@@ -166,6 +166,9 @@ def _check_insert(
         return refusal
     if len(request.window) and (refusal := _check_window(request, settings, now)) is not None:
         return refusal
+    row = _first_row(request.expires > np.uint64(limits.DUE_MS_MAX))
+    if row is not None:
+        return invalid(f"row {row}: expires {int(request.expires[row])} is beyond {limits.DUE_MS_MAX} ms")
     size, rows = request.size, request.rows
     row = first_too_long(size, request.keyed, settings.payload_bytes_max)
     if row is not None:

@@ -197,7 +197,7 @@ class Topics:
         def build(request: int) -> CreateTopicRequest:
             return CreateTopicRequest(
                 request, event.creation_id, event.topic, event.kind, event.partitions, replicas,
-                event.min_isr, event.payload_bytes_max, event.horizon_ms, event.exist_ok,
+                event.min_isr, event.payload_bytes_max, event.horizon_ms, event.exist_ok, event.document,
             )  # fmt: skip
 
         def answered(answer: Answer) -> None:

@@ -223,7 +223,8 @@ class Changing:
             rows = np.flatnonzero(homes == home)
             payloads = [event.payloads[row] for row in rows.tolist()]
             columns = {
-                name: getattr(event, name) for name in ("due", "size", "crc", "rank", "group", "window")
+                name: getattr(event, name)
+                for name in ("due", "size", "crc", "rank", "group", "window", "expires", "attempts_max")
             }
             chosen = {name: column[rows] if len(column) else column for name, column in columns.items()}
             mine = replace(event, payloads=payloads, partition=None, **chosen)
@@ -288,6 +289,8 @@ class Changing:
                     keyed=event.keyed,
                     rank=event.rank[start:end],
                     window=event.window[start:end],
+                    expires=event.expires[start:end],
+                    attempts_max=event.attempts_max[start:end],
                     group=group.astype(np.uint16),
                     groups=tuple(event.groups[place] for place in used.tolist()),
                     job=event.job,

@@ -97,6 +97,7 @@ class Part:
         patient: an ACK that nobody waits for.
         expected: the version that each message must have.
         window: of each row of an INSERT, how much later it may be due, ms.
+        expires, attempts_max: of each row of an INSERT; empty: all are 0.
         fate, reasons: of each row of a NACK; empty: all are DELAY, and none has a reason.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
@@ -112,6 +113,7 @@ class Part:
         "alone",
         "amount_ms",
         "anywhere",
+        "attempts_max",
         "bytes",
         "change",
         "client_id",
@@ -121,6 +123,7 @@ class Part:
         "due",
         "error",
         "expected",
+        "expires",
         "fate",
         "first",
         "group",
@@ -194,6 +197,8 @@ class Part:
         retry: bool = False,
         window: U32 = NO_U32,
         fate: U8 = NO_U8,
+        expires: U64 = NO_U64,
+        attempts_max: U16 = NO_U16,
         reasons: Sequence[str] = (),
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
@@ -211,6 +216,7 @@ class Part:
         self.key_high, self.key_low, self.on_duplicate, self.retry = key_high, key_low, on_duplicate, retry
         self.job, self.job_until, self.job_action = job, job_until, job_action
         self.window, self.fate, self.reasons = window, fate, reasons
+        self.expires, self.attempts_max = expires, attempts_max
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind in ONE_ROW
@@ -318,7 +324,7 @@ class Change:
             expected=_versions(parts),
             group=group, groups=groups, name=head.name, document=head.document,
             home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
-            fate=_fates(parts), reason=reason, reasons=reasons,
+            expires=_expiries(parts), attempts_max=_attempts(parts), fate=_fates(parts), reason=reason, reasons=reasons,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
@@ -469,6 +475,22 @@ def _ranks(parts: Sequence[Part]) -> U16:
     if not any(len(part.rank) for part in parts):
         return NO_U16
     return _joined([part.rank if len(part.rank) else np.zeros(part.rows, np.uint16) for part in parts])
+
+
+def _expiries(parts: Sequence[Part]) -> U64:
+    """When each row expires; 0 for those of parts that do not say."""
+    if not any(len(part.expires) for part in parts):
+        return NO_U64
+    return _joined([part.expires if len(part.expires) else np.zeros(part.rows, np.uint64) for part in parts])
+
+
+def _attempts(parts: Sequence[Part]) -> U16:
+    """How often each row is delivered at most; 0 for those of parts that do not say."""
+    if not any(len(part.attempts_max) for part in parts):
+        return NO_U16
+    return _joined(
+        [part.attempts_max if len(part.attempts_max) else np.zeros(part.rows, np.uint16) for part in parts]
+    )
 
 
 def _fates(parts: Sequence[Part]) -> U8:

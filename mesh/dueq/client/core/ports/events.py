@@ -13,7 +13,7 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.parts import PartsCall
 from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import NO_U16, NO_U32, U16, U32, U64, Fate, JobAction, RecordKind
+from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, Fate, JobAction, RecordKind
 
 # ---------------------------------------------------------------- the network
 
@@ -77,6 +77,7 @@ class CreateTopic:
     payload_bytes_max: int = 0
     horizon_ms: int = 0
     exist_ok: bool = False
+    document: str = ""
 
 
 @dataclass(slots=True)
@@ -220,6 +221,7 @@ class Insert:
         rank: of each row; empty: all are 0.
         group: place of each row's group in `groups`; empty: there are none.
         window: each row may be due up to so much later, ms; empty: none may.
+        expires, attempts_max: how each row ends, 0: as the topic says; empty: all do so.
     """
 
     call: int
@@ -238,6 +240,8 @@ class Insert:
     group: U16 = field(default_factory=lambda: NO_U16)
     groups: tuple[str, ...] = ()
     window: U32 = field(default_factory=lambda: NO_U32)
+    expires: U64 = field(default_factory=lambda: NO_U64)
+    attempts_max: U16 = field(default_factory=lambda: NO_U16)
 
 
 @dataclass(slots=True)
