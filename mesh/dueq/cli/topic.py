@@ -47,6 +47,17 @@ def topic() -> None:
     "--horizon", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--horizon"),
     help="How far ahead a message may be due: 1h30m, 365d. Default: no cap.",
 )  # fmt: skip
+@click.option(
+    "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
+)
+@click.option(
+    "--expired", type=click.Choice(("finish", "dead")), help="What becomes of a message that has expired."
+)
+@click.option(
+    "--dead-retention", metavar="DURATION",
+    callback=lambda _c, _p, text: text and parse_duration(text, "--dead-retention"),
+    help="How long a dead message stays: 14d.",
+)  # fmt: skip
 @click.option("--exist-ok", is_flag=True, help="Succeed if the topic exists already.")
 @mesh_options
 def create(
@@ -57,6 +68,9 @@ def create(
     min_isr: int | None,
     payload_bytes_max: int | None,
     horizon: timedelta | None,
+    max_attempts: int | None,
+    expired: str | None,
+    dead_retention: timedelta | None,
     exist_ok: bool,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -67,7 +81,8 @@ def create(
     with connect(endpoint, timeout) as client:
         client.create_topic(
             name, kind, partitions, replicas, min_isr=min_isr, payload_bytes_max=payload_bytes_max,
-            horizon=horizon, exist_ok=exist_ok,
+            horizon=horizon, max_attempts=max_attempts, expired=expired, dead_retention=dead_retention,
+            exist_ok=exist_ok,
         )  # fmt: skip
     click.echo(f"created {name}")
 
@@ -158,6 +173,17 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 @click.option("--partitions", "-p", type=int, help="How many it is to have; never fewer.")
 @click.option("--rate", type=int, help="Messages a second that are delivered at most; 0: no limit.")
 @click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
+@click.option(
+    "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
+)
+@click.option(
+    "--expired", type=click.Choice(("finish", "dead")), help="What becomes of a message that has expired."
+)
+@click.option(
+    "--dead-retention", metavar="DURATION",
+    callback=lambda _c, _p, text: text and parse_duration(text, "--dead-retention"),
+    help="How long a dead message stays: 14d.",
+)  # fmt: skip
 @mesh_options
 def update(
     name: str,
@@ -166,6 +192,9 @@ def update(
     partitions: int | None,
     rate: int | None,
     burst: int | None,
+    max_attempts: int | None,
+    expired: str | None,
+    dead_retention: timedelta | None,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
@@ -178,6 +207,9 @@ def update(
             partitions=partitions,
             rate=rate,
             burst=burst,
+            max_attempts=max_attempts,
+            expired=expired,
+            dead_retention=dead_retention,
         )
     click.echo(f"updated {name}")
 

@@ -1,0 +1,83 @@
+"""`dueq dead`: messages that are not tried again."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+
+import click
+from rich.console import Console
+
+from dueq import Client, Filter
+from dueq.cli.instants import parse_duration
+from dueq.cli.options import connect, mesh_options
+from dueq.cli.tables import new_table
+
+_DEAD = Filter(state="dead")
+
+
+@click.group()
+def dead() -> None:
+    """Show dead messages, let them wait again, or discard them."""
+
+
+@dead.command("list")
+@click.argument("topic")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="How many to show.")
+@mesh_options
+def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> None:
+    """Show the dead messages of TOPIC, of each partition the first to die first."""
+    shown = new_table("", "id", "key", "died", ">attempts", "reason")
+    count = 0
+    with connect(endpoint, timeout) as client:
+        for count, message in enumerate(client.browse(topic, state="dead"), 1):
+            if count > limit:
+                break
+            died = datetime.fromtimestamp(message.died_at / 1000, UTC).isoformat(timespec="milliseconds")
+            shown.add_row(message.id, message.key, died, str(message.attempt), message.reason)
+    if not count:
+        click.echo(f"no message of {topic} is dead")
+        return
+    Console().print(shown)
+    if count > limit:
+        click.echo(f"and more: --limit {2 * limit} shows them")
+
+
+@dead.command()
+@click.argument("topic")
+@click.option(
+    "--spread", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--spread"),
+    help="Evenly over so long from now on: 10m. Default: at once.",
+)  # fmt: skip
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@mesh_options
+def redrive(
+    topic: str, spread: timedelta | None, yes: bool, endpoint: tuple[str, ...], timeout: float
+) -> None:
+    """Let all dead messages of TOPIC wait again, as if they had never been tried."""
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, "Redrive", yes)
+        work = client.redrive_where(topic, _DEAD, spread=spread or 0.0)
+        work.wait()
+    click.echo(f"{work.done:,} redriven")
+
+
+@dead.command()
+@click.argument("topic")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@mesh_options
+def discard(topic: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> None:
+    """Discard all dead messages of TOPIC."""
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, "Discard", yes)
+        done = client.purge(topic, "dead")
+    click.echo(f"{done.done:,} discarded")
+
+
+def _ask(client: Client, topic: str, verb: str, yes: bool) -> None:
+    """Show how many it is about, and ask."""
+    if not yes:
+        found = client.count_where(topic, _DEAD)
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{found:,} messages of {topic} are dead; say --yes.")
+        click.confirm(f"{verb} {found:,} messages of {topic}?", abort=True)
