@@ -136,7 +136,7 @@ FAR: Final = Bug(
     "small-nack-far-flag-kept",
     "A message that comes back from far away stays counted as far away: storms hardly go there.",
     "a count by buckets that goes below zero",
-    (change("core.state.small:SmallRecords._wait", "& ~FLAG_FAR", ""),),
+    (change("core.state.small:SmallRecords._wait", "~(FLAG_FAR | FLAG_DETACHED)", "~FLAG_DETACHED"),),
     seeds=0,
 )
 

@@ -39,7 +39,7 @@ SMALL: Final[tuple[Mapping[str, int], ...]] = (
     {"CHECKPOINT_MS": 300},
     {"PARTITION_LEASES_MAX": 1_024},
     {"LOOK_AHEAD_BYTES_MAX": 600 << 10},
-    {"REQUEST_ROWS_MAX": 12, "RECORD_ROWS_MAX": 24},
+    {"REQUEST_ROWS_MAX": 12, "RECORD_ROWS_MAX": 24, "GATEWAY_ITEMS_MAX": 12},
     {"SPARE_PLACES": 16},
 )  # fmt: skip
 """The limits that may be made small, and how small; related ones together."""
