@@ -37,6 +37,8 @@ def test_after_its_last_attempt_a_message_is_dead_until_it_is_redriven(client: C
     [found] = client.browse(topic, state="dead", payloads=True)
     assert (found.attempt, found.reason, found.payload) == (3, "no such card", b"pay")
     assert found.died_at >= found.due
+    state = client.get(topic, found.id)
+    assert (state.state, state.died_at) == ("dead", found.died_at)
     assert not list(client.browse(topic))
     redriven = client.redrive_where(topic, Filter(state="dead"))
     assert redriven.wait(timeout=30.0).done == 1

@@ -355,6 +355,10 @@ def done(many: Call[list[Outcome]], topic: str, message_id: str) -> Call[None]:
             raise MessageNotFound(
                 f"message {message_id} of {topic!r} is done, cancelled or expired, or never was"
             )
+        if outcome is Outcome.DEAD:
+            raise MessageNotFound(
+                f"message {message_id} of {topic!r} is dead: it can be redriven or discarded only"
+            )
         if outcome is Outcome.CHANGED:
             raise VersionDiffers(
                 f"message {message_id} of {topic!r} has another version: nothing was changed"

@@ -27,7 +27,7 @@ class MessageState:
         topic: name.
         partition: its place in the topic, from 0.
         key: the name that its producer gave it, "" when there is none.
-        state: "waiting", or "leased": a consumer has it.
+        state: "waiting"; "leased": a consumer has it; or "dead": it is not tried again.
         due: what the producer asked for, Unix ms.
         waits_until: when it becomes ready, Unix ms: `due`, or later (scheduled late, or to be delivered again).
         version: grows whenever the message is moved or changed.
@@ -40,13 +40,15 @@ class MessageState:
         holder: id of the consumer that has it, 32 hex digits; "" while it waits.
         lease_ends: when the lease runs out, Unix ms by mesh time; None while it waits, and when the lease is ending.
         payload: the bytes; None when they were not asked for.
+        expires: from this instant on it is not delivered any more, Unix ms; 0: never.
+        died_at: when it died, Unix ms; 0: it lives. `browse(state="dead")` says why.
     """
 
     id: str
     topic: str
     partition: int
     key: str
-    state: Literal["waiting", "leased"]
+    state: Literal["waiting", "leased", "dead"]
     due: int
     waits_until: int
     version: int
@@ -59,6 +61,8 @@ class MessageState:
     holder: str = ""
     lease_ends: int | None = None
     payload: bytes | None = None
+    expires: int = 0
+    died_at: int = 0
 
 
 def get(topic: str, message_id: str, payload: bool, linearizable: bool) -> Steps[MessageState]:
@@ -118,7 +122,7 @@ def _state(topic: str, message_id: str, found: dict[str, Any], body: bytes, payl
         message_id, topic, found["partition"], key, found["state"], found["due"], found["waits_until"],
         found["version"], found["size"] - prefix, found["attempt"], found.get("rank", 0), found.get("group", ""),
         headers, found.get("hidden", False), found.get("holder", ""), found.get("lease_ends"),
-        rest if payload else None,
+        rest if payload else None, found.get("expires", 0), found.get("died_at", 0),
     )  # fmt: skip
 
 

@@ -67,6 +67,8 @@ class LeaseChanges:
             if record.kind == RecordKind.EXPIRE:
                 self._metrics.messages["expire", self._topic] += len(applied.ended)
                 self._ran_out(owners, now)
+        if applied.died:
+            self._metrics.messages["die", self._topic] += applied.died
         if len(applied.refused):
             self._ended(lane, applied.refused, now)
             lane.requeue(applied.refused)

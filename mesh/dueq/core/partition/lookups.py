@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dueq.core.delivery.dispatch import LeaseSeen
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_wide, meta_of, versions_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, is_full, is_wide, meta_of, versions_of
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.timeline import Timeline
 from dueq.instant import Now
@@ -92,6 +92,10 @@ def message_document(timeline: Timeline, rows: Entries, lease: LeaseSeen | None)
         "upload": int(entry["place"]) if int(entry["flags"]) & FLAG_UPLOAD else 0,
         "hidden": barred is not None and bool(barred[0]),
     }
+    if is_full(rows):
+        document["expires"] = int(entry["expires"])
+        if entry["state"] == State.DEAD:
+            document.update(state="dead", died_at=int(entry["died_at"]))
     if is_wide(rows):
         document["rank"] = int(entry["rank"])
         document["group"] = timeline.groups.name_of(int(entry["group"])) or ""

@@ -91,7 +91,7 @@ class Waiting(Shown):
 class MessageAnswer(Waiting):
     """A message as its leader knows it."""
 
-    state: Literal["waiting", "leased"]
+    state: Literal["waiting", "leased", "dead"]
     group: str | None
     headers: dict[str, str]
     hidden: bool = Field(description="Its job is not committed yet: it is not delivered before that.")
