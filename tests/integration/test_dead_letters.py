@@ -62,6 +62,7 @@ def test_what_expires_is_never_delivered_and_dead_if_the_topic_says_so(client: C
     with client.consumer(topic, credit=2) as consumer:
         [message] = consumer.receive(1, timeout=30.0)
         assert message.payload == b"in time"
+        assert message.expires > message.due
         message.nack(wait=True)
     reasons = {found.payload: found.reason for found in client.browse(topic, state="dead", payloads=True)}
     assert reasons == {b"late": "it was not delivered before it expired", b"in time": ""}

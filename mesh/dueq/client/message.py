@@ -79,6 +79,11 @@ class BaseMessage:
         return self._delivery.version
 
     @property
+    def expires(self) -> int:
+        """From this instant on (Unix ms) it is not delivered any more; 0: never."""
+        return self._delivery.expires
+
+    @property
     def token(self) -> int:
         """The lease: of two holders of one message the one with the higher token is the right one (fencing)."""
         return self._delivery.token

@@ -16,7 +16,7 @@ from dueq.core.delivery.consumers import ConsumerSession, SentPush
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import I64, Body, Phase, inline_sizes, total
 from dueq.core.delivery.prepared import lay_out, more_of
-from dueq.core.ports.entry import Entries, is_wide, joined, keys_of
+from dueq.core.ports.entry import Entries, is_full, is_wide, joined, keys_of
 from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
@@ -136,6 +136,8 @@ def build(
         **more_of(entries)._asdict(),
     )
     push.groups, push.group = _groups_of(leaving)
+    if is_full(entries) and entries["expires"].any():
+        push.expires = np.ascontiguousarray(entries["expires"])
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
 
 

@@ -49,6 +49,11 @@ class Pushed:
         push = self._push
         return (int(push.version[index]) if len(push.version) else 0) or int(push.sequence[index])
 
+    def expires(self, index: int) -> int:
+        """Return when the message in the push's row `index` expires, Unix ms; 0: never."""
+        column = self._push.expires
+        return int(column[index]) if len(column) else 0
+
     def _spell(self, index: int) -> None:
         push = self._push
         if len(push.rows) < _TEXTS_TOGETHER:
@@ -168,6 +173,11 @@ class Delivery:
     def version(self) -> int:
         """Log sequence of the record that changed the message last."""
         return self._pushed.version(self._index)
+
+    @property
+    def expires(self) -> int:
+        """From this instant on (Unix ms) the message is not delivered any more; 0: never."""
+        return self._pushed.expires(self._index)
 
     # -------------------------------------------------------------- extensions (see `extending`)
 
