@@ -1,0 +1,62 @@
+"""Mistakes in what is done to dead messages, each seen by the comparison with the naive twin."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from tests.property.test_timeline_twin import World
+
+from dueq.core.state.dedup import DedupLimits
+from dueq_chaos.bugs.bug import Bug, change
+
+_LIVE = "core.state.live:LiveMessages"
+
+MISTAKES: Final = (
+    Bug(
+        "one-attempt-too-many",
+        "A message is delivered once more after its last attempt.",
+        "a limit that is compared with > instead of >=",
+        (change(f"{_LIVE}._dying", '(rows["attempt"] >= most)', '(rows["attempt"] > most)'),),
+        seeds=0,
+    ),
+    Bug(
+        "redriven-with-its-attempts",
+        "A message that is redriven keeps its attempts, and dies at the first failure.",
+        "a dead letter that goes straight back",
+        (change(f"{_LIVE}._redrive", '("died_at", "attempt")', '("died_at",)'),),
+        seeds=0,
+    ),
+    Bug(
+        "reason-lost",
+        "The text of a reason is not kept, though the entry names it.",
+        "a dead letter of which nobody knows why",
+        (change(f"{_LIVE}._remarked", "self.remarks.note(key, text)", "pass"),),
+        seeds=0,
+    ),
+    Bug(
+        "dead-stays-on-the-disk",
+        "The disk keeps a dead message under its death when it is redriven or discarded.",
+        "an index that is not cleaned up",
+        (change("core.state.checkpoint:write_rows", "(disk == OnDisk.DEAD)", "(disk == OnDisk.LEASED)"),),
+        seeds=0,
+    ),
+    Bug(
+        "dead-is-read-as-waiting",
+        "A dead message that is read from the disk counts as waiting there.",
+        "a message that is deleted from one index and not from the other",
+        (change("core.state.residency:Residency._take_in", "dead), OnDisk.DEAD)", "dead), OnDisk.WAITING)"),),
+        seeds=0,
+    ),
+)
+
+
+@pytest.mark.parametrize("bug", MISTAKES, ids=lambda bug: bug.name)
+def test_a_mistake_with_dead_messages_is_seen(bug: Bug) -> None:
+    with bug.planted(), pytest.raises(Exception):  # noqa: B017 - an assertion or an invariant
+        _run_forty()
+
+
+def _run_forty() -> None:
+    for seed in range(40):
+        World(seed, [3, 10_000][seed % 2], DedupLimits()).run(400)
