@@ -170,6 +170,12 @@ DELIVERIES_SEEN_MAX: Final = 65_536
 """Finished deliveries that a consumer knows again, twice: a repeat that late cannot be on its way any more."""
 MICRO_BATCH_MESSAGES_MAX: Final = 8192
 """Most messages of one micro-batch of Spark."""
+RUN_WORKERS_MAX: Final = 1_024
+"""Most handlers that one run of a consumer has at work."""
+RUN_DRAIN_MS_MAX: Final = LEASE_MS_MAX
+"""Longest time that handlers may get to end."""
+HANDLER_SLOW_MS: Final = 60_000
+"""A handler that works for this long is named in the log, again and again."""
 CONSUMER_CREDIT_BYTES: Final = 64 << 20
 """Payload bytes that a consumer holds at most, unless it asks for another limit."""
 CONSUMER_SESSION_MS: Final = 10_000

@@ -1,7 +1,7 @@
 """The asyncio face of the SDK.
 
 It stands on the same I/O thread as the synchronous one, which is made of it by `scripts/generate-faces`: all but
-`waiting`, which is written for each. Write here.
+`waiting` and `crew`, which are written for each. Write here.
 """
 
 from dueq.client.aio.client import AsyncClient

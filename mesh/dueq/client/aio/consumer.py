@@ -11,10 +11,12 @@ from dueq import limits
 from dueq.client import arguments, calls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
+from dueq.client.aio.running import AsyncRun
 from dueq.client.aio.waiting import Arrivals, Lock
 from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.handling import Handled
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.errors import ClientClosed, StaleLease
@@ -33,6 +35,7 @@ class AsyncConsumer:
         topic: its name.
         consumer_id: 16 bytes, drawn anew for each consumer.
         on_lease_lost: called with a message whose lease was lost.
+        stopping: a run takes no more messages.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class AsyncConsumer:
         self._opening = Lock()
         self._runtime: SessionHost | None = None
         self._closed = False
+        self.stopping = False
 
     async def __aenter__(self) -> Self:
         await self._live()
@@ -156,6 +160,39 @@ class AsyncConsumer:
         """Let many leases end `seconds` from now; waits, returns and raises as `ack`."""
         return await self._extend(_deliveries(batch), seconds, wait, timeout)
 
+    async def run(
+        self, handler: Callable[[AsyncMessage], object], workers: int = 8, *, drain: Seconds = 30.0
+    ) -> Handled:
+        """Have `handler` called with each message until `stop`, SIGTERM or SIGINT; then close the consumer.
+
+        A message is acked when its handler returns. If it raises, the message is given back by the topic's back-off
+        with the exception as its reason. Its lease is extended while the handler works. The signals end a run in
+        the main thread only, which has its old handlers back afterwards.
+
+        Args:
+            handler: takes a message. With AsyncClient it may be a plain function, which the loop's executor runs.
+            workers: handlers at once, at most: 1–1,024; no more messages are taken.
+            drain: seconds that handlers get at the end. What is unfinished then is released and named in the log.
+
+        Returns:
+            How many messages were handled, failed and released.
+
+        Raises:
+            InvalidRequest: a value is outside its limits, or the handler cannot be run.
+            TopicNotFound: the topic was deleted; handlers were drained.
+            ClientClosed: the consumer was closed; handlers were drained.
+        """
+        running = AsyncRun(self, handler, workers, drain)
+        try:
+            return await running.to_its_end()
+        finally:
+            await self.close()
+
+    def stop(self) -> None:
+        """End `run`, now or before it begins; may be called from any thread."""
+        self.stopping = True
+        self._arrivals.wake()
+
     async def close(self, timeout: float = CLOSE_S) -> None:
         """Confirm what was settled, give back everything else at once; twice is once.
 
@@ -217,6 +254,13 @@ class AsyncConsumer:
         if inbox.lost:
             self._tell_of_lost()
         taken = inbox.take(number, runtime.mono_us()) or await self._wait(runtime, number, timeout)
+        return await self._handed(taken)
+
+    async def _take(self, number: int, mono_us: int) -> list[AsyncMessage]:
+        """Take what is there."""
+        return await self._handed(self._inbox.take(number, mono_us))
+
+    async def _handed(self, taken: list[Delivery]) -> list[AsyncMessage]:
         if self._on_receipt and taken:
             taken = await self._acked(taken)
         return [AsyncMessage(self, delivery) for delivery in taken]

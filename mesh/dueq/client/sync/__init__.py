@@ -1,5 +1,5 @@
 # Made of aio/__init__.py by scripts/generate-faces: write there.
-"""The synchronous face of the SDK, made of the asyncio one: all but `waiting`."""
+"""The synchronous face of the SDK, made of the asyncio one: all but `waiting` and `crew`."""
 
 from dueq.client.sync.client import Client
 from dueq.client.sync.consumer import Consumer

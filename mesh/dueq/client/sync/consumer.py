@@ -13,10 +13,12 @@ from dueq.client import arguments, calls
 from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
+from dueq.client.handling import Handled
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.message import Message
+from dueq.client.sync.running import Run
 from dueq.client.sync.waiting import Arrivals, Lock
 from dueq.errors import ClientClosed, StaleLease
 from dueq_codecs.records import Outcome, RecordKind
@@ -25,7 +27,7 @@ CLOSE_S: Final = 5.0
 
 
 class Consumer:
-    """Receives a topic's messages, each under a lease. For one thread (only `close` may come from another).
+    """Receives a topic's messages, each under a lease. For one thread (only `close` and `stop` may come from another).
 
     The client's own thread keeps leases alive at the brokers; the handler must settle each message
     before its lease ends, or extend it.
@@ -34,6 +36,7 @@ class Consumer:
         topic: its name.
         consumer_id: 16 bytes, drawn anew for each consumer.
         on_lease_lost: called with a message whose lease was lost.
+        stopping: a run takes no more messages.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Consumer:
         self._opening = Lock()
         self._runtime: SessionHost | None = None
         self._closed = False
+        self.stopping = False
 
     def __enter__(self) -> Self:
         self._live()
@@ -155,6 +159,39 @@ class Consumer:
         """Let many leases end `seconds` from now; waits, returns and raises as `ack`."""
         return self._extend(_deliveries(batch), seconds, wait, timeout)
 
+    def run(
+        self, handler: Callable[[Message], object], workers: int = 8, *, drain: Seconds = 30.0
+    ) -> Handled:
+        """Have `handler` called with each message until `stop`, SIGTERM or SIGINT; then close the consumer.
+
+        A message is acked when its handler returns. If it raises, the message is given back by the topic's back-off
+        with the exception as its reason. Its lease is extended while the handler works. The signals end a run in
+        the main thread only, which has its old handlers back afterwards.
+
+        Args:
+            handler: takes a message.
+            workers: handlers at once, at most: 1–1,024; no more messages are taken.
+            drain: seconds that handlers get at the end. What is unfinished then is released and named in the log.
+
+        Returns:
+            How many messages were handled, failed and released.
+
+        Raises:
+            InvalidRequest: a value is outside its limits, or the handler cannot be run.
+            TopicNotFound: the topic was deleted; handlers were drained.
+            ClientClosed: the consumer was closed; handlers were drained.
+        """
+        running = Run(self, handler, workers, drain)
+        try:
+            return running.to_its_end()
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """End `run`, now or before it begins; may be called from any thread."""
+        self.stopping = True
+        self._arrivals.wake()
+
     def close(self, timeout: float = CLOSE_S) -> None:
         """Confirm what was settled, give back everything else at once; twice is once.
 
@@ -216,6 +253,13 @@ class Consumer:
         if inbox.lost:
             self._tell_of_lost()
         taken = inbox.take(number, runtime.mono_us()) or self._wait(runtime, number, timeout)
+        return self._handed(taken)
+
+    def _take(self, number: int, mono_us: int) -> list[Message]:
+        """Take what is there."""
+        return self._handed(self._inbox.take(number, mono_us))
+
+    def _handed(self, taken: list[Delivery]) -> list[Message]:
         if self._on_receipt and taken:
             taken = self._acked(taken)
         return [Message(self, delivery) for delivery in taken]

@@ -1,0 +1,57 @@
+"""Handlers at work, in tasks; those that are plain functions in the loop's executor."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from dueq.client.handling import Work
+
+
+class Crew:
+    """Those who run the handler.
+
+    Args:
+        handler: takes a message.
+        wake: called when a handler has ended.
+
+    Attributes:
+        ended: what was worked on, with the exception if there was one, until somebody takes it out.
+    """
+
+    def __init__(self, handler: Callable[[Any], object], wake: Callable[[], None]) -> None:
+        self._handler: Callable[[Any], Any] = handler
+        self._awaited = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+            type(handler).__call__
+        )
+        self._wake = wake
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ended: deque[tuple[Work, BaseException | None]] = deque()
+
+    def begin(self, work: Work) -> None:
+        """Have the handler run."""
+        task = asyncio.create_task(self._work(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def dismiss(self) -> None:
+        """Cancel the handlers that are still at work."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def _work(self, work: Work) -> None:
+        error: BaseException | None = None
+        try:
+            if self._awaited:
+                await self._handler(work.message)
+            else:
+                result = await asyncio.get_running_loop().run_in_executor(None, self._handler, work.message)
+                if inspect.isawaitable(result):
+                    await result
+        except (Exception, asyncio.CancelledError) as raised:
+            error = raised
+        self.ended.append((work, error))
+        self._wake()

@@ -1,0 +1,78 @@
+"""What both faces need to run a handler over messages: its result, its reasons, the signals that end it."""
+
+from __future__ import annotations
+
+import inspect
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from dueq import limits
+from dueq.client.message import BaseMessage
+from dueq.errors import InvalidRequest
+from dueq_codecs.records import REASON_BYTES_MAX
+
+LOOK_S: Final = 0.25
+"""A signal only leaves a note, since it may interrupt whoever holds a lock; the note is read this often."""
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Handled(NamedTuple):
+    """What became of the messages of a run.
+
+    Attributes:
+        handled: their handler returned.
+        failed: their handler raised something.
+        released: given back unfinished when the time to drain was over.
+    """
+
+    handled: int
+    failed: int
+    released: int
+
+
+class Work:
+    """One message in the hands of a handler."""
+
+    __slots__ = ("begun_us", "extend_us", "message", "name_us")
+
+    def __init__(self, message: BaseMessage, now_us: int, lease_us: int) -> None:
+        self.message = message
+        self.begun_us = now_us
+        self.extend_us = now_us + int(message.lease * 1e6) - lease_us // 2
+        self.name_us = now_us + limits.HANDLER_SLOW_MS * 1000
+
+
+def refuse_tasks(handler: Callable[..., object]) -> None:
+    """Refuse what a thread cannot call.
+
+    Raises:
+        InvalidRequest: the handler is a coroutine function.
+    """
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__):
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise InvalidRequest(f"{name} is a coroutine function: threads cannot run it, AsyncClient can")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an exception's type and message, as long as a reason may be."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text.encode(errors="replace")[:REASON_BYTES_MAX].decode(errors="ignore")
+
+
+@contextmanager
+def ending_signals(note: Callable[[], None]) -> Iterator[None]:
+    """Call `note` at SIGTERM and SIGINT; nothing in other threads than the main one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        signal.signal(number, lambda _number, _frame: note())
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, signal.SIG_DFL if old is None else old)

@@ -1,0 +1,57 @@
+"""Handlers at work, in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from dueq.client.handling import Work, refuse_tasks
+
+
+class Crew:
+    """Those who run the handler: as many threads as there was ever work at once.
+
+    They do not hold up the end of the process, should a handler never return.
+
+    Args:
+        handler: takes a message.
+        wake: called when a handler has ended.
+
+    Attributes:
+        ended: what was worked on, with the exception if there was one, until somebody takes it out.
+    """
+
+    def __init__(self, handler: Callable[[Any], object], wake: Callable[[], None]) -> None:
+        refuse_tasks(handler)
+        self._handler = handler
+        self._wake = wake
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._threads = 0
+        self._idle = threading.Semaphore(0)
+        self.ended: deque[tuple[Work, BaseException | None]] = deque()
+
+    def begin(self, work: Work) -> None:
+        """Have the handler run."""
+        if not self._idle.acquire(blocking=False):
+            self._threads += 1
+            threading.Thread(target=self._serve, name=f"dueq-handler-{self._threads}", daemon=True).start()
+        self._queue.put(work)
+
+    def dismiss(self) -> None:
+        """Let each thread end with the work that it has."""
+        for _ in range(self._threads):
+            self._queue.put(None)
+
+    def _serve(self) -> None:
+        while (work := self._queue.get()) is not None:
+            error: BaseException | None = None
+            try:
+                self._handler(work.message)
+            except BaseException as raised:
+                error = raised
+            self._idle.release()
+            self.ended.append((work, error))
+            self._wake()
