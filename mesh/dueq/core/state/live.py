@@ -149,8 +149,11 @@ class LiveMessages:
     def lease(self, record: Record, slots: Slots, applied: Applied) -> None:
         """Apply a LEASE."""
         every = np.arange(len(slots), dtype=np.intp)
-        for at in _rounds(slots, every):
+        rounds = _rounds(slots, every)
+        for at in rounds:
             self._grant(record, at, slots[at], applied)
+        if len(rounds) > 1:
+            applied.leased = self._as_they_are(applied.leased)
 
     def change(self, record: Record, slots: Slots, chosen: Index | None, applied: Applied) -> U8:
         """Apply a record of any other kind to its `chosen` rows (None: all); returns an outcome per row.
