@@ -97,6 +97,12 @@ class StandaloneCoordinator:
     def start(self, registration: Registration, deliver: Deliver) -> None:
         """Read the file, deliver CONNECTED and everything there is; see `Coordinator.start`."""
         assert self._thread is None, "a coordinator is started once"
+        self.open(registration, deliver)
+        self._thread = threading.Thread(target=self._run, name="dueq-coordinator", daemon=True)
+        self._thread.start()
+
+    def open(self, registration: Registration, deliver: Deliver) -> None:
+        """Do what `start` does, without a thread: orders are for `carry_out` then, not for `submit`."""
         self._deliver = deliver
         try:
             if self._path is not None and self._path.exists():
@@ -113,8 +119,6 @@ class StandaloneCoordinator:
         deliver(self._topics_seen())
         for uid, (version, node) in self._facts.nodes.items():
             deliver(NodeSeen(uid, version, node))
-        self._thread = threading.Thread(target=self._run, name="dueq-coordinator", daemon=True)
-        self._thread.start()
 
     def submit(self, order: CoordinatorOrder) -> None:
         """Take an order; see `Coordinator.submit`."""
@@ -136,14 +140,14 @@ class StandaloneCoordinator:
                 orders.append(self._inbox.get())
             if self._ended.is_set():
                 return
-            for event in self._take([order for order in orders if order is not None]):
+            for event in self.carry_out([order for order in orders if order is not None]):
                 self._deliver(event)
 
-    def _take(self, orders: list[CoordinatorOrder]) -> list[CoordinatorEvent]:
-        """Carry out all waiting orders with one write; returns the answers."""
+    def carry_out(self, orders: list[CoordinatorOrder]) -> list[CoordinatorEvent]:
+        """Carry out orders with one write; returns the answers."""
         before = self._facts
         self._facts = before.copy()
-        events = [event for order in orders for event in self._carry_out(order)]
+        events = [event for order in orders for event in self._answers_of(order)]
         if self._facts.changes != before.changes:
             try:
                 self._save()
@@ -158,7 +162,7 @@ class StandaloneCoordinator:
         if self._path is not None:
             _write(self._path, self._facts)
 
-    def _carry_out(self, order: CoordinatorOrder) -> list[CoordinatorEvent]:
+    def _answers_of(self, order: CoordinatorOrder) -> list[CoordinatorEvent]:
         if isinstance(order, CompareAndSet):
             return self._compare_and_set(order)
         if isinstance(order, ReadNode):

@@ -66,6 +66,8 @@ from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 
 _TICK_US = 50_000
+_ALONE_US = 1_000_000
+"""Without peers and with nothing unfinished, only what can wait so long is left to a tick."""
 _CARE_AT_ONCE = 256
 """Partitions cared for in one tick. Where thousands want it (a broker has died) the turns must stay short all the
 same, or heartbeats come late and living brokers are taken for dead."""
@@ -208,11 +210,22 @@ class BrokerCore:
         """Return the monotonic instant (µs) at which `step` must be called even if nothing happens."""
         return now.mono_us if self._armed_us is None else max(self._armed_us, now.mono_us)
 
+    def next_change_ms(self, now: Now) -> int | None:
+        """Return the next instant (Unix ms) at which a message is due, a lease ends or a recurrence ticks.
+
+        For a mesh inside a test: of what is in memory, with clocks that are right. None: there is no such instant.
+        """
+        times = [partition.next_ms(now.wall_ms) for partition in self._partitions.values()]
+        for dispatcher in self._dispatchers.values():
+            if (end_us := dispatcher.next_end_us()) is not None:
+                times.append(now.wall_ms + -(-(end_us - now.mono_us) // 1000))
+        return min((at_ms for at_ms in times if at_ms is not None), default=None)
+
     def _deadline_us(self, now: Now) -> int:
         """The same, of what there is at the end of a turn: nothing changes between two of them."""
         if self._ctx.again:
             return now.mono_us
-        at_us = self._tick_at_us
+        at_us = self._tick_at_us if self._ctx.peers else self._lonely_tick_us(now)
         for peer in self._ctx.peers.values():
             if peer.incarnation:
                 at_us = peer.ping_at_us if peer.ping_at_us < at_us else at_us
@@ -222,6 +235,13 @@ class BrokerCore:
             if due_us is not None and due_us < at_us:
                 at_us = due_us
         return max(at_us, now.mono_us)
+
+    def _lonely_tick_us(self, now: Now) -> int:
+        """Return when the next tick is wanted by a broker that has no peers."""
+        if self._ctx.attention or self._round:
+            return self._tick_at_us
+        times = (self._ctx.checkpoints.next_us(), self._ctx.wake_ups.next_us(), now.mono_us + _ALONE_US)
+        return max(self._tick_at_us, min(at_us for at_us in times if at_us is not None))
 
     def _woke(self, gap_us: int, now: Now) -> None:
         """The process was paused: nobody else's silence during the gap counts, and pushes wait for the ISR."""

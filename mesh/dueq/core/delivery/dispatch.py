@@ -326,6 +326,11 @@ class TopicDispatcher:
             best_us = min(best_us, now.mono_us + soonest_ms * 1000 - mesh_us)
         return best_us if best_us < NEVER_US else None
 
+    def next_end_us(self) -> int | None:
+        """Return when (mono, µs) the next lease of a pushed message ends; for a mesh inside a test."""
+        ends = [end for lane in self._lanes.values() if (end := lane.leases.next_end_us()) < NEVER_US]
+        return min(ends, default=None)
+
     def _look_again_us(self, lane: Lane, mesh_ms: int, have_credit: bool, now: Now) -> int:
         """Return how long what is held up waits for another look: whatever frees it should bring a tick by
         itself, but nothing may be forgotten because it did not."""

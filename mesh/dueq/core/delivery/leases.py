@@ -179,6 +179,11 @@ class LeaseTable:
         """Return when the next one must be ended; NEVER_US if none."""
         return int(self.act_us[: self.high].min()) if self.high else NEVER_US
 
+    def next_end_us(self) -> int:
+        """Return when the next one of a pushed message ends; NEVER_US if none."""
+        pushed = self.act_us[: self.high][self.phase[: self.high] == Phase.PUSHED]
+        return int(pushed.min()) if len(pushed) else NEVER_US
+
     def shift(self, gap_us: int) -> None:
         """Move every timer: the process was paused."""
         timers = self.act_us[: self.high]

@@ -167,6 +167,10 @@ class Partition:
         """Sequence of the last record."""
         return self.replica.end
 
+    def next_ms(self, after_ms: int) -> int | None:
+        """Return the next instant (Unix ms) at which a message in memory is due or a recurrence ticks, if any."""
+        return self.timeline.next_ms(after_ms)
+
     @property
     def level(self) -> int:
         """The partition's feature level (see `Levels`)."""

@@ -203,6 +203,15 @@ class Timeline:
         """All messages."""
         return self._live.scheduled + self._live.leased + self._live.dead
 
+    def next_ms(self, after_ms: int) -> int | None:
+        """Return the next instant (Unix ms) at which a message in memory is due or a recurrence ticks, if any."""
+        waits = self._table.rows["wait_at"][
+            (self._table.state == State.WAITING) | (self._table.state == State.LEASED)
+        ]
+        waits = waits[waits > after_ms]
+        ticks = [each.next for each in self.recurrences.by_number.values() if each.next > after_ms]
+        return min([*ticks, *([int(waits.min())] if len(waits) else [])], default=None)
+
     @property
     def hot_count(self) -> int:
         """Waiting messages inside the hot window that may be delivered."""

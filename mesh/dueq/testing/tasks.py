@@ -1,0 +1,112 @@
+"""How tasks wait for the mesh. The loop is the test's own, so nothing waits really, and nothing runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dueq.client.host import Answer
+from dueq.testing.errors import NotAtRest
+from dueq.testing.threads import PATIENCE_S
+from dueq.testing.world import World
+
+_ROUNDS: Final = 20
+"""Rounds of the loop in which nobody is at work, before time moves on."""
+
+
+@dataclass(slots=True)
+class _Waiter:
+    event: asyncio.Event
+    until_us: int
+    at_work: bool = False
+
+
+class Tasks:
+    """The tasks of one test.
+
+    Args:
+        world: whose clock they move.
+
+    Attributes:
+        owner: the test's own task: time moves while it waits.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.owner: asyncio.Task[Any] | None = None
+        self._waiters: dict[asyncio.Task[Any], _Waiter] = {}
+
+    async def wait(self, event: asyncio.Event, until_us: int) -> None:
+        """Have this task wait until the event is set, or the clock shows `until_us`."""
+        task = asyncio.current_task()
+        assert task is not None
+        if task is self.owner:
+            await self.move(until_us, event)
+            return
+        waiter = self._waiters[task] = _Waiter(event, until_us)
+        await event.wait()
+        waiter.at_work = True
+
+    async def answer(self, future: asyncio.Future[Answer]) -> Answer:
+        """Have this task wait for an answer; time moves as far as that needs."""
+        while not future.done():
+            await self._yield(future)
+            if not future.done():
+                self.step(self._world.next_us())
+        return future.result()
+
+    async def move(self, until_us: int, event: asyncio.Event | None = None) -> None:
+        """Let time pass until an instant, or until an event is set."""
+        self._world.settle()
+        while True:
+            await self.rest()
+            if event is not None and event.is_set():
+                return
+            if self.step(until_us):
+                await self.rest()
+                return
+
+    def step(self, until_us: int) -> bool:
+        """Move to the next instant at which something happens; see `World.step`."""
+        reached = self._world.step(until_us)
+        self._wake()
+        return reached
+
+    async def rest(self) -> None:
+        """Return when all tasks that have waited for messages wait again, or have ended.
+
+        Raises:
+            NotAtRest: one is at work for too long.
+        """
+        give_up = time.monotonic() + PATIENCE_S
+        quiet = 0
+        while quiet < _ROUNDS:
+            busy = self._busy()
+            quiet = quiet + 1 if busy is None else 0
+            if busy is not None and time.monotonic() > give_up:
+                where = busy.get_stack(limit=1)
+                raise NotAtRest(f"{busy!r} is at work for {PATIENCE_S:g} s already, at {where}")
+            await asyncio.sleep(0)
+
+    async def _yield(self, future: asyncio.Future[Answer]) -> None:
+        for _ in range(_ROUNDS):
+            if future.done():
+                return
+            await asyncio.sleep(0)
+
+    def _busy(self) -> asyncio.Task[Any] | None:
+        for task, waiter in list(self._waiters.items()):
+            if task.done():
+                del self._waiters[task]
+            elif waiter.at_work or waiter.event.is_set():
+                return task
+        return None
+
+    def _wake(self) -> None:
+        """Wake those whose time is over."""
+        now_us = self._world.now().mono_us
+        for waiter in self._waiters.values():
+            if not waiter.at_work and now_us >= waiter.until_us:
+                waiter.event.set()

@@ -1,0 +1,98 @@
+"""How threads other than the test's own wait for the mesh: really, until they are woken or the clock has moved on.
+
+A thread that has waited for messages counts as at work from the moment it is woken until it waits again or ends. Time
+does not move on meanwhile: what a handler does happens at the instant of its message.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dueq.client.host import Done, Waking
+from dueq.testing.errors import NotAtRest
+
+PATIENCE_S: Final = 10.0
+"""How long a handler may be at work, and a thread wait while nobody moves the clock: real seconds."""
+_LOOK_S: Final = 0.0005
+
+
+@dataclass(slots=True)
+class _Waiter:
+    thread: threading.Thread
+    until_us: int
+    waking: Waking | None
+    """None: it is at work."""
+
+
+class Threads:
+    """All other threads that have ever waited for messages.
+
+    Args:
+        mono_us: the world's clock for durations.
+    """
+
+    def __init__(self, mono_us: Callable[[], int]) -> None:
+        self._mono_us = mono_us
+        self._waiters: dict[int, _Waiter] = {}
+
+    def wait(self, waking: Waking, until_us: int) -> None:
+        """Have this thread wait until it is woken, or the clock shows `until_us`."""
+        me = threading.current_thread()
+        waiter = _Waiter(me, until_us, waking)
+        self._waiters[threading.get_ident()] = waiter
+        while not waking.wait(_LOOK_S) and self._mono_us() < until_us:
+            pass
+        waiter.waking = None
+
+    def wait_done(self, done: Done, until_us: int) -> bool:
+        """Have this thread wait for an answer, which comes before the clock shows `until_us`.
+
+        Raises:
+            NotAtRest: the answer takes time, and nobody moves the clock.
+        """
+        if done.acquire(blocking=False):
+            return True
+        came = threading.Event()
+        before = self._waiters.get(threading.get_ident())
+        self._waiters[threading.get_ident()] = _Waiter(threading.current_thread(), until_us, came)
+        try:
+            if done.acquire(timeout=PATIENCE_S):
+                return True
+        finally:
+            if before is None:
+                del self._waiters[threading.get_ident()]
+            else:
+                self._waiters[threading.get_ident()] = before
+        raise NotAtRest(
+            f"a call has waited {PATIENCE_S:g} s for an answer that takes time: nobody moves the clock"
+        )
+
+    def rest(self) -> None:
+        """Return when all of them wait, or have ended.
+
+        Raises:
+            NotAtRest: one is at work for too long.
+        """
+        give_up = time.monotonic() + PATIENCE_S
+        while (busy := self._busy()) is not None:
+            if time.monotonic() > give_up:
+                frame = sys._current_frames().get(busy.ident or 0)
+                where = traceback.extract_stack(frame)[-1] if frame is not None else "nowhere"
+                raise NotAtRest(
+                    f"the thread {busy.name!r} is at work for {PATIENCE_S:g} s already, at {where}"
+                )
+            time.sleep(_LOOK_S)
+
+    def _busy(self) -> threading.Thread | None:
+        for number, waiter in list(self._waiters.items()):
+            if not waiter.thread.is_alive():
+                self._waiters.pop(number, None)
+            elif waiter.waking is None or waiter.waking.wait(0) or self._mono_us() >= waiter.until_us:
+                return waiter.thread
+        return None

@@ -1,0 +1,56 @@
+"""The same for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from dueq.testing import amesh
+
+START = datetime(2026, 3, 28, 12, tzinfo=UTC)
+
+
+def test_a_message_comes_at_its_instant_and_not_before() -> None:
+    async def run() -> None:
+        with amesh(START) as mesh:
+            client = mesh.client()
+            await client.create_topic("t")
+            due = mesh.now + timedelta(hours=1)
+            await client.producer("t").schedule(b"hello", due)
+            async with client.consumer("t") as consumer:
+                assert await consumer.receive(timeout=60) == []
+                await mesh.run_until(due)
+                [message] = await consumer.receive(timeout=0)
+                assert (message.payload, message.lateness) == (b"hello", 0.0)
+                await message.ack()
+                await client.close()
+
+    asyncio.run(run())
+
+
+def test_a_handler_in_another_task_is_waited_for() -> None:
+    async def run() -> None:
+        with amesh(START) as mesh:
+            client = mesh.client()
+            await client.create_topic("t")
+            dues = [timedelta(seconds=n) for n in range(1, 6)]
+            await client.producer("t").schedule_many([b""] * 5, dues)
+            late: list[int] = []
+
+            async def handle() -> None:
+                async with client.consumer("t") as consumer:
+                    async for message in consumer:
+                        await asyncio.sleep(0)
+                        late.append(mesh.now_ms - message.due)
+                        await message.ack()
+
+            task = asyncio.create_task(handle())
+            await asyncio.sleep(0)
+            await mesh.advance(10)
+            assert late == [0] * 5
+            assert (await client.describe("t")).scheduled == 0
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await client.close()
+
+    asyncio.run(run())
