@@ -99,7 +99,12 @@ class AsyncClient(
             min_isr: replicas that must hold a record before it is committed; None: more than half.
             payload_bytes_max: the longest payload; None: 64 MiB.
             horizon: how far ahead a message may be due, seconds or timedelta; None: no cap.
-            rate, burst, max_attempts, backoff, expired, dead_retention: as in `update_topic`.
+            rate: as in `update_topic`.
+            burst: as there.
+            max_attempts: as there.
+            backoff: as there.
+            expired: as there.
+            dead_retention: as there.
             exist_ok: a topic of this name may exist already.
             timeout: seconds.
 
