@@ -292,6 +292,8 @@ GATEWAY_CONNECTIONS_MAX: Final = 16_384
 """Most connections of one gateway."""
 GATEWAY_STOP_MS: Final = 10_000
 """Time that requests under way get when a gateway stops."""
+GATEWAY_WAIT_MS_MAX: Final = 60_000
+"""Longest time that one HTTP request waits for a message: proxies rarely wait for longer."""
 
 # The timeline in memory
 HOT_ROWS_MAX: Final = 16_384
@@ -346,6 +348,7 @@ assert BLOCK_BYTES <= CHUNK_BYTES < REQUEST_BYTES_MAX <= RECORD_BYTES_MAX < FRAM
 assert BROWSE_BYTES_MAX + CHUNK_BYTES < FRAME_BYTES_MAX
 assert APPEND_BYTES < FRAME_BYTES_MAX
 assert GATEWAY_ITEMS_MAX <= REQUEST_ROWS_MAX
+assert PULL_WAIT_MS < GATEWAY_STOP_MS
 assert GATEWAY_JSON_BYTES_MAX <= REQUEST_BYTES_MAX
 assert PAYLOAD_BYTES_MAX < GATEWAY_BODIES_BYTES_MAX
 assert APPEND_RECORDS <= APPEND_WINDOW_RECORDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
@@ -122,6 +123,96 @@ def test_ndjson_is_answered_by_a_summary_or_line_by_line(gateway: Caller, topic:
     status, lines = gateway("POST", f"{topic}/messages?answers=each", LINES, NDJSON)
     assert [each["status"] for each in lines[:-1]] == [201, 400, 422, 201]
     assert lines[-1] == {"done": True, "accepted": 2, "failed": 2}
+
+
+def received(gateway: Caller, topic: str, **asked: Any) -> list[Any]:
+    status, said = gateway("POST", f"{topic}/receive", asked)
+    assert status == 200, said
+    messages: list[Any] = said["messages"]
+    return messages
+
+
+def settled(gateway: Caller, topic: str, how: str, *messages: Any, **asked: Any) -> list[str]:
+    leases = [{"id": each["id"], "token": each["token"]} for each in messages]
+    status, said = gateway("POST", f"{topic}/{how}", {"messages": leases, **asked})
+    assert (status, [each["id"] for each in said["messages"]]) == (200, [each["id"] for each in messages])
+    return [each["outcome"] for each in said["messages"]]
+
+
+def test_messages_are_received_and_settled(gateway: Caller, topic: str) -> None:
+    gateway("POST", f"{topic}/messages", {"payload": "é", "key": "k", "headers": {"a": "b"}})
+    assert gateway("POST", f"{topic}/messages", b"\xff", {})[0] == 201
+    found = received(gateway, topic, wait="10s", consumer="c")
+    while len(found) < 2:
+        found += received(gateway, topic, wait="10s", consumer="c", held=_leases(found))
+    text, raw = sorted(found, key=lambda each: each["base64"] or "")
+    assert (text["payload"], text["key"], text["headers"], text["attempt"]) == ("é", "k", {"a": "b"}, 1)
+    assert (raw["payload"], raw["base64"], raw["key"]) == (None, "/w==", None)
+    assert {each["token"] for each in received(gateway, topic, consumer="c")} == {
+        text["token"],
+        raw["token"],
+    }
+    assert settled(gateway, topic, "extend", text, seconds="5m") == ["done"]
+    assert settled(gateway, topic, "release", raw) == ["done"]
+    assert settled(gateway, topic, "ack", text, raw) == ["done", "stale"]
+    (again,) = received(gateway, topic, wait="10s")
+    assert (again["id"], again["attempt"]) == (raw["id"], 1)
+    assert settled(gateway, topic, "nack", again, reason="no", delay="0s") == ["done"]
+    (again,) = received(gateway, topic, wait="10s")
+    assert (again["id"], again["attempt"]) == (raw["id"], 2)
+    assert settled(gateway, topic, "nack", again, reason="never", dead=True) == ["done"]
+    assert received(gateway, topic, wait="100ms") == []
+
+
+def _leases(messages: list[Any]) -> list[dict[str, str]]:
+    return [{"id": each["id"], "token": each["token"]} for each in messages]
+
+
+def waiting(gateway: Caller, topic: str, **asked: Any) -> HTTPConnection:
+    """Begin to receive."""
+    connection = HTTPConnection(gateway.address, timeout=60)
+    connection.request("POST", f"{topic}/receive", json.dumps(asked), JSON)
+    return connection
+
+
+def test_messages_of_a_client_that_is_gone_are_released_uncounted(gateway: Caller, topic: str) -> None:
+    waiting(gateway, topic, wait="30s", lease="12h").close()
+    gateway("POST", f"{topic}/messages", {"payload": "x"})
+    (message,) = received(gateway, topic, wait="30s")
+    assert message["attempt"] == 1
+
+
+def test_a_later_request_of_a_name_ends_one_that_waits(gateway: Caller, topic: str, local: LocalMesh) -> None:
+    with Client(local.endpoints) as client:
+        first = waiting(gateway, topic, wait="60s", consumer="c")
+        while first.sock is None or not select.select([first.sock], [], [], 0.1)[0]:
+            client.pull(topic.rpartition("/")[2], wait=0.1, consumer="c")
+    answer = first.getresponse()
+    problem = json.loads(answer.read())
+    assert (answer.status, problem["error"], problem["retry"]) == (409, "Superseded", False)
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        ("receive", {"max": 1001}),
+        ("receive", {"wait": "61s"}),
+        ("receive", {"lease": "13h"}),
+        ("receive", {"held": [{"id": "0" * 26, "token": "1"}]}),
+        ("ack", {"messages": []}),
+        ("ack", {"messages": [{"id": "0" * 26, "token": 1}]}),
+        ("ack", {"messages": [{"id": "no", "token": "1"}]}),
+        ("ack", {"messages": [{"id": "0" * 26, "token": "9" * 19}]}),
+        ("release", {"messages": [{"id": "0" * 26, "token": "1"}], "reason": "x"}),
+        ("extend", {"messages": [{"id": "0" * 26, "token": "1"}]}),
+    ],
+)
+def test_bad_leases_are_problems(gateway: Caller, local: LocalMesh, verb: str, body: Any) -> None:
+    with Client(local.endpoints) as client:
+        client.create_topic("bad", exist_ok=True)
+    status, problem = gateway("POST", f"/v1/topics/bad/{verb}", body)
+    assert (status, problem["error"]) == (422, "InvalidRequest")
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,19 @@ What the SDK does by one call is called on `client`. Here is what takes several,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol, TypeVar
 
 from dueq import AsyncClient, GroupInfo, JobInfo, RecurrenceInfo, limits
 from dueq.client import groups, recurrences
+from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.passes import AsyncPass
 from dueq.client.calls import Steps, connect
 from dueq.client.jobs import Job
 from dueq.client.passes import Progress
+from dueq.client.pulls import Lease
 from dueq.errors import DueqError, JobNotFound
 from dueq.gateway.instants import Duration, Instant, chosen_ms
 from dueq.gateway.problems import Unfit
@@ -104,6 +107,34 @@ class Service:
                 job=job,
             )
         )
+
+    async def receive(
+        self,
+        topic: str,
+        most: int,
+        wait_s: float,
+        lease: timedelta,
+        consumer: str | None,
+        held: Sequence[Lease],
+        gone: Callable[[], Awaitable[bool]],
+    ) -> list[AsyncMessage]:
+        """Return messages under leases that outlive this gateway; none, if none was ready in time.
+
+        It ends early, with none, when the gateway is about to end or the client is gone.
+
+        Args:
+            topic: its name.
+            most, lease, consumer, held: as for `pull`.
+            wait_s: how long to wait for a message.
+            gone: whether nobody waits for the answer any more.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_s
+        while True:
+            left_s = min(max(until - loop.time(), 0), limits.PULL_WAIT_MS / 1000)
+            found = await self.client.pull(topic, most, left_s, lease, consumer=consumer, held=held)
+            if found or loop.time() >= until or self.stopping.is_set() or await gone():
+                return found
 
     async def forecast(self, topic: str, begin_ms: int, end_ms: int, step_ms: int) -> list[tuple[int, int]]:
         """Return (begin of a step as Unix ms, messages due in it), empty steps left out.
