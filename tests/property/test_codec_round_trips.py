@@ -118,7 +118,7 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
         values["rank"] = draw(column("u2", length))
     if draw(st.booleans()):
         values["window"] = draw(column("u4", length))
-    if draw(st.booleans()):
+    if length and draw(st.booleans()):
         values |= draw(columns({"key_high": "u8", "key_low": "u8"}, length)) | {
             "on_duplicate": draw(st.sampled_from(list(OnDuplicate)[1:])),
             "retry": draw(st.booleans()),

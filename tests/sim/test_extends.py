@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dueq import limits
 from dueq.client import calls
+from dueq.client.arguments import Ending
 from dueq.client.core.ports import effects
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.sim.sdk import SimClient
@@ -37,7 +38,7 @@ class Holder:
 
     def extend(self, length_ms: int) -> None:
         """Ask for another end, and let the session machine send it."""
-        call = calls.settle(self.user.consumer_id, RecordKind.EXTEND, [self.delivery], length_ms)
+        call = calls.settle(self.user.consumer_id, RecordKind.EXTEND, [self.delivery], Ending(length_ms))
         self.client.call(call.build, 20_000_000, lambda *answer: self.answers.append(answer))
         self.stage.run_ms(0.1)
 
@@ -122,7 +123,7 @@ def test_an_extend_of_what_was_given_up_is_stale() -> None:
     """Given back, or lost: it is with nobody here any more, so nothing is asked of the leader."""
     stage = Stage()
     holder = Holder(stage)
-    back = calls.settle(holder.user.consumer_id, RecordKind.NACK, [holder.delivery], 60_000)
+    back = calls.settle(holder.user.consumer_id, RecordKind.NACK, [holder.delivery], Ending(60_000))
     holder.client.call(back.build, 20_000_000, lambda *answer: None)
     holder.extend(LONG_MS)
     stage.until(lambda: holder.answers, "an answer")
@@ -158,7 +159,7 @@ def test_an_ack_of_what_was_given_back_is_stale() -> None:
     stage = Stage()
     holder = Holder(stage)
     for kind in (RecordKind.NACK, RecordKind.ACK, RecordKind.NACK):
-        call = calls.settle(holder.user.consumer_id, kind, [holder.delivery], 0)
+        call = calls.settle(holder.user.consumer_id, kind, [holder.delivery], Ending())
         holder.client.call(call.build, 20_000_000, lambda *answer: holder.answers.append(answer))
     stage.until(lambda: len(holder.answers) == 3, "three answers")
     outcomes = sorted(str(outcomes) for outcomes, _ in holder.answers)

@@ -83,9 +83,11 @@ def test_a_handler_in_another_thread_is_waited_for(dueq_mesh: Mesh, client: Clie
     producer = client.producer("t")
     producer.schedule_many([b"a", b"b", b"c"], [timedelta(seconds=n) for n in (1, 2, 3)])
     done: list[tuple[bytes, int]] = []
+    attached = threading.Event()
 
     def handle() -> None:
         with client.consumer("t") as consumer:
+            attached.set()
             for message in consumer:
                 done.append((message.payload, dueq_mesh.now_ms - message.due))
                 message.ack()
@@ -94,6 +96,7 @@ def test_a_handler_in_another_thread_is_waited_for(dueq_mesh: Mesh, client: Clie
 
     thread = threading.Thread(target=handle)
     thread.start()
+    assert attached.wait(30)
     for _ in range(3):
         dueq_mesh.advance(1)
     thread.join()
