@@ -140,7 +140,7 @@ DELIVERING: Final = (
             ),
         ),
         seeds=156,
-        finders=(1,),
+        finders=(20,),
     ),
     Bug(
         "inherited-leases-never-end",

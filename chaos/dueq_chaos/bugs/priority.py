@@ -90,7 +90,7 @@ PRIORITY: Final = (
             ),
         ),
         seeds=120,
-        finders=(9,),
+        finders=(15,),
     ),
     Bug(
         "old-rank-counts-in-the-queue",

@@ -21,7 +21,7 @@ STORAGE: Final = (
             ),
         ),
         seeds=1_908,
-        finders=(1433, 636),
+        finders=(8,),
     ),
     Bug(
         "checkpoint-position-first",
