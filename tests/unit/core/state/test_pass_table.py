@@ -144,7 +144,7 @@ def test_a_filter_that_cannot_be_asked_for_is_named(document: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(
-    "document", ["", "[]", '{"do":"end"}', '{"do":"purge"}', '{"do":"purge","filter":{"state":"dead"}}']
+    "document", ["", "[]", '{"do":"end"}', '{"do":"purge"}', '{"do":"redrive","filter":{"state":"waiting"}}']
 )
 def test_what_a_client_may_not_ask_for_is_refused(document: str) -> None:
     assert fault_of_pass(document) is not None
@@ -152,4 +152,5 @@ def test_what_a_client_may_not_ask_for_is_refused(document: str) -> None:
 
 def test_what_a_client_may_ask_for_is_taken() -> None:
     assert fault_of_pass(PURGE) is None
+    assert fault_of_pass('{"do":"purge","filter":{"state":"dead"}}') is None
     assert fault_of_pass(json.dumps({"do": "stop"})) is None
