@@ -119,7 +119,8 @@ class AsyncConnection:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            error = value = None
+            finally:
+                error = value = None  # an error that leaves would hold this frame, and this frame the error
             try:
                 if isinstance(step, float):
                     await sleep(self.live(), step)

@@ -120,7 +120,8 @@ class Connection:
             except StopIteration as stop:
                 result: T = stop.value
                 return result
-            error = value = None
+            finally:
+                error = value = None  # an error that leaves would hold this frame, and this frame the error
             try:
                 if isinstance(step, float):
                     sleep(self.live(), step)
