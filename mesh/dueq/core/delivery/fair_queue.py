@@ -48,7 +48,9 @@ class FairQueue:
         self._leaves: dict[int, Node] = {}
         # Messages that are not due, by group: heaps of wait_at, key and rank; the first instant of each is an alarm.
         self._sleeping: dict[int, list[int]] = {}
+        # A heap of (instant, group), and its elements: none is there twice, though a group gets new first messages.
         self._alarms: list[tuple[int, int]] = []
+        self._alarmed: set[tuple[int, int]] = set()
         self._ready_ms = NEVER_MS
         self._ready = self._places = 0
         self._counted: list[Node] = []
@@ -73,10 +75,10 @@ class FairQueue:
             heap = self._sleeping.get(number)
             if heap is None:
                 self._sleeping[number] = [place]
-                heappush(self._alarms, (wait_at, number))
+                self._wake_at(wait_at, number)
                 continue
             if wait_at < heap[0] >> KEY_BITS + RANK_BITS:
-                heappush(self._alarms, (wait_at, number))
+                self._wake_at(wait_at, number)
             heappush(heap, place)
         self._places += len(entries)
 
@@ -103,13 +105,21 @@ class FairQueue:
 
     # ------------------------------------------------------------ what is ready
 
+    def _wake_at(self, instant: int, number: int) -> None:
+        alarm = instant, number
+        if alarm not in self._alarmed:
+            self._alarmed.add(alarm)
+            heappush(self._alarms, alarm)
+
     def _wake(self, until_ms: int) -> None:
         """Let messages be ready that wait until then: all of a group at once, but not all groups."""
         bound = (until_ms + 1) << KEY_BITS + RANK_BITS
         for _ in range(FAIR_WAKES_MAX):
             if not self._alarms or self._alarms[0][0] > until_ms:
                 return
-            number = heappop(self._alarms)[1]
+            alarm = heappop(self._alarms)
+            self._alarmed.discard(alarm)
+            number = alarm[1]
             heap = self._sleeping.get(number)
             if heap is None or heap[0] >= bound:
                 continue  # it has an alarm for its first instant
@@ -123,7 +133,7 @@ class FairQueue:
             if leaf is not None:
                 self._activate(leaf)
             if heap:
-                heappush(self._alarms, (heap[0] >> KEY_BITS + RANK_BITS, number))
+                self._wake_at(heap[0] >> KEY_BITS + RANK_BITS, number)
             else:
                 del self._sleeping[number]
 

@@ -300,3 +300,13 @@ def test_a_queue_that_has_given_everything_keeps_no_groups() -> None:
         pass
     root = story.queue._root
     assert (root.own, root.children or {}, root.front, story.queue._leaves) == (None, {}, None, {})
+
+
+def test_a_group_with_a_late_message_and_many_sooner_ones_has_one_alarm_for_it() -> None:
+    story = Story()
+    story.wait("a", at=NOW + 1_000_000)
+    for step in range(100):
+        story.wait("a", at=NOW + step)
+        assert story.pop(1, now=NOW + step) == "a"
+    assert len(story.queue._alarms) == 1
+    assert story.queue.head_ms == NOW + 1_000_000
