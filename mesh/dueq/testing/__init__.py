@@ -14,7 +14,7 @@
                 [message] = consumer.receive()
                 message.ack()
 
-With pytest the fixtures `dueq_mesh` and `dueq_amesh` (for asyncio) are there without an import. Nothing patches `time`.
+For pytest, `dueq.testing.plugin` has the fixtures `dueq_mesh` and `dueq_amesh` (for asyncio). Nothing patches `time`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures of pytest; pytest finds them by itself where dueq is installed."""
+"""Fixtures of pytest, for `pytest_plugins = ["dueq.testing.plugin"]` in a `conftest.py`."""
 
 from __future__ import annotations
 

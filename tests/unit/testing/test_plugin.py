@@ -1,4 +1,4 @@
-"""The fixtures are there without an import, in the tests of whoever has installed dueq."""
+"""The fixtures are there in the tests of whoever names the plug-in."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_async_reminder(dueq_amesh):
 """
 
 
-def test_the_fixtures(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> None:
+def test_the_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TEST)
-    installed = request.config.pluginmanager.has_plugin("dueq")
-    plugin = () if installed else ("-p", "dueq.testing.plugin")
-    pytester.runpytest_inprocess("-p", "no:cacheprovider", *plugin).assert_outcomes(passed=2)
+    pytester.runpytest_inprocess("-p", "no:cacheprovider", "-p", "dueq.testing.plugin").assert_outcomes(
+        passed=2
+    )
