@@ -132,3 +132,11 @@ def test_waiting_for_what_never_comes_ends(dueq_mesh: Mesh, client: Client) -> N
     consumer = client.consumer("t", credit=1)
     with pytest.raises(NotAtRest, match="nothing is going to happen"):
         next(iter(consumer))
+
+
+def test_a_pulled_message_knows_what_is_left_of_its_lease(dueq_mesh: Mesh, client: Client) -> None:
+    client.producer("t").schedule(b"", timedelta(0))
+    [message] = client.pull("t", wait=5, lease=30)
+    dueq_mesh.advance(10)
+    assert 19 < message.lease <= 20
+    message.ack()

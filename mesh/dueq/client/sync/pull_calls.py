@@ -26,6 +26,10 @@ class Pulled:
     def __init__(self, connection: Connection, topic: str) -> None:
         self._connection, self.topic = connection, topic
 
+    def _mono_us(self) -> int:
+        """The clock for durations, µs; for messages, which ask what is left of their leases."""
+        return self._connection.live().mono_us()
+
     def _settle(
         self,
         kind: RecordKind,
@@ -75,8 +79,8 @@ class PullCalls:
             max: messages at most, 1 to 1,000.
             wait: how long to wait for one, seconds or timedelta, at most an hour. 0: what is ready now.
             lease: how long a message is yours, seconds (0.1 s to 12 h) or timedelta.
-            consumer: a name. What earlier pulls of this name have brought, and is not in `held`, comes again first,
-                under the same tokens, while half of its lease is left. A later pull of a name ends one that waits.
+            consumer: a name. Messages of its earlier pulls that are not in `held` come again first, under the same
+                tokens, while half of their lease is left. A later pull of a name ends one that waits.
             held: (id, token) of what a consumer of this name has.
             timeout: seconds that the call may take beyond `wait`.
 
