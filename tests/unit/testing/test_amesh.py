@@ -36,16 +36,17 @@ def test_a_handler_in_another_task_is_waited_for() -> None:
             dues = [timedelta(seconds=n) for n in range(1, 6)]
             await client.producer("t").schedule_many([b""] * 5, dues)
             late: list[int] = []
+            attached = asyncio.Event()
 
             async def handle() -> None:
                 async with client.consumer("t") as consumer:
+                    attached.set()
                     async for message in consumer:
-                        await asyncio.sleep(0)
                         late.append(mesh.now_ms - message.due)
                         await message.ack()
 
             task = asyncio.create_task(handle())
-            await asyncio.sleep(0)
+            await attached.wait()
             await mesh.advance(10)
             assert late == [0] * 5
             assert (await client.describe("t")).scheduled == 0

@@ -9,7 +9,7 @@ the pass's first record: what it is about waits there, or is leased, or was chan
 `PASS_ROWS_MAX` rows is under way at a time, so that consumers are served in between, and memory holds one page.
 
 What a consumer gives back while the pass goes on may wait behind the place that it has reached. Then it goes through
-the index once more. What is still leased in the end is skipped, and counted.
+the index once more. Messages that are leased even then are skipped, and counted.
 """
 
 from __future__ import annotations
