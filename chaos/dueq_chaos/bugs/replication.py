@@ -354,8 +354,11 @@ REPLICATION: Final = (
                 "zip(waiting, applied.results)",
             ),
         ),
-        seeds=456,
-        finders=(152,),
+        seeds=807,
+        finders=(
+            589,
+            269,
+        ),
     ),
 )
 """All of them, in the order of the rules."""
