@@ -2,7 +2,8 @@
 
 First the leaders are asked one after the other for what is ready, from a random one on; the first that has something
 ends the call. If none has, and the caller waits, all of them are asked at once to wait; the first that answers ends the
-call, and the others are told that nobody waits any more. Messages that they send nevertheless are given back, uncounted.
+call, and the others are told that nobody waits any more. Messages that they send nevertheless are given back and not
+counted.
 
 An answer that is lost is repaired by asking again with a larger `attach` and what has arrived: the leader pushes the
 rest under the same tokens, a new leader too.
