@@ -55,7 +55,7 @@ def test_after_its_last_attempt_a_message_is_dead_until_it_is_redriven(client: C
 
 def test_what_expires_is_never_delivered_and_dead_if_the_topic_says_so(client: Client) -> None:
     topic = "dead-expired"
-    client.create_topic(topic, replicas=3, expired="dead")
+    client.create_topic(topic, partitions=1, replicas=3, expired="dead")
     with client.producer(topic) as producer:
         producer.schedule(b"late", 0, expires=1_000_000_000_000)
         producer.schedule(b"in time", 0, expires=timedelta(minutes=5), max_attempts=1)

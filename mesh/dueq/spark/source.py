@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource
 from dueq.errors import InvalidRequest
 from dueq.spark import browsing, consuming, writing
 from dueq.spark.options import Options
-from dueq.spark.rows import SCHEMA
+from dueq.spark.rows import ARROW_SCHEMA, SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def _check_schema(schema: StructType) -> None:
     Raises:
         InvalidRequest: it is not.
     """
-    names = [field.partition(" ")[0] for field in SCHEMA.split(", ")]
+    names = ARROW_SCHEMA.names
     if schema.names != names:
         raise InvalidRequest(
             f"dueq's columns are {', '.join(names)}: leave out .schema(…), and select those you want"
