@@ -301,6 +301,9 @@ HOT_ROWS_MAX: Final = 16_384
 HOT_ROWS_TOTAL: Final = 131_072
 """The same over all partitions of a broker."""
 HOT_SCAN_ROWS: Final = 4096
+"""Entries of the index that one scan reads."""
+SCAN_CLASSES_MAX: Final = 1024
+"""Classes of the index (ranks, groups) that one scan reads."""
 CHECKPOINT_ROWS: Final = 4096
 """Changed rows after which a partition makes a checkpoint."""
 CHECKPOINT_MS: Final = 2000

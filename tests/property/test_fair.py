@@ -99,7 +99,7 @@ class FairMesh(Mesh):
 
     @property
     def hot_rows_max(self) -> int:
-        return HOT_ROWS + len(GROUPS) * len({*RANKS, *test_priority.RANKS})
+        return max(HOT_ROWS, 2 * len(GROUPS) * len({*RANKS, *test_priority.RANKS}))
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -169,6 +169,28 @@ def test_waiting_messages_are_found_by_id_and_in_order(begun: Store) -> None:
     assert len(nothing.entries) == 0
 
 
+def test_one_scan_reads_several_classes_in_their_order(begun: Store) -> None:
+    payloads = [b"x"] * 8
+    rows = entries(1, payloads, [10, 20, 30, 40, 10, 20, 10, 10])
+    of = np.array([[0, 0]] * 4 + [[0, 7]] * 2 + [[1, 0], [255, 255]], np.uint8)
+    log = [insert(1, payloads)]
+    begun.commit([AppendLog(UID, log), SaveCheckpoint(UID, 1, 10, put=rows, put_of=of, summary=b"s")])
+    found = scan(begun, of=b"\0\0", each=2, onward=True)
+    assert found.entries["row"].tolist() == [0, 1, 4, 5, 6, 7]
+    assert (found.looked_to, found.exhausted, found.following) == ((20, 1 << 16 | 1), False, None)
+    assert [(each.of, each.exhausted) for each in found.beyond] == [
+        (b"\0\7", True), (b"\1\0", True), (b"\xff\xff", True),
+    ]  # fmt: skip
+    some = scan(begun, limit=3, of=b"\0\0", each=2, onward=True)
+    assert (some.entries["row"].tolist(), some.following) == ([0, 1, 4], b"\1\0")
+    assert some.beyond == ((b"\0\7", (10, 1 << 16 | 4), False),)
+    named = scan(
+        begun, (20, 1 << 16 | 1), of=b"\0\0", more=((b"\0\5", 0, 0), (b"\1\0", 10, 1 << 16 | 6)), each=1
+    )
+    assert (named.entries["row"].tolist(), named.exhausted) == ([2], False)
+    assert named.beyond == ((b"\0\5", None, True), (b"\1\0", None, True))
+
+
 def test_a_message_that_was_moved_leased_or_finished_is_where_it_belongs(begun: Store) -> None:
     rows = entries(1, [b"m", b"l", b"f"], [10, 20, 30])
     later = [LogEntry(Record(RecordKind.BARRIER, UID, n, 1, 500)) for n in (2, 3)]

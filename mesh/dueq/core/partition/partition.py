@@ -465,7 +465,7 @@ class Partition:
                 return
             hot = self.timeline.scanned(
                 answer.entries, answer.exhausted, asked_position, answer.looked_to, answer.left_out,
-                answer.following,
+                answer.following, answer.beyond,
             )  # fmt: skip
             if self.replica.serving and len(hot):
                 self.dispatcher.became_hot(self.uid, hot)

@@ -8,6 +8,7 @@ Payload bytes are synced before the rows of `timeline/` that name them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -195,7 +196,7 @@ class EntriesRead:
 
 @dataclass(slots=True)
 class ScanIndex:
-    """Read waiting entries in order of (wait_at, sequence, row), after the given position."""
+    """Read waiting entries of one class or several: of each in order of (wait_at, sequence, row), after a position."""
 
     token: int
     uid: int
@@ -206,8 +207,24 @@ class ScanIndex:
     """Numbers of jobs whose entries are left out."""
     of: bytes = b""
     """The class to read, as keys of the index begin; empty: the index has no classes."""
+    more: tuple[tuple[bytes, int, int], ...] = ()
+    """Classes to read after it, ascending, each with wait_at and key of the position."""
+    each: int = 0
+    """At most so many entries of one class; 0: no fewer than `limit`."""
+    onward: bool = False
+    """The classes that follow on the disk are read, too, as far as `limit` and `limits.SCAN_CLASSES_MAX` allow."""
     dead: bool = False
     """Read dead entries instead, in order of their deaths: positions are (died_at, key)."""
+
+
+class ClassLooked(NamedTuple):
+    """What a scan of several classes has come to in one of them."""
+
+    of: bytes
+    looked_to: tuple[int, int] | None
+    """(wait_at, key) of the last entry that was looked at; None: there was none."""
+    exhausted: bool
+    """No entry of this class lies behind it."""
 
 
 @dataclass(slots=True)
@@ -216,13 +233,15 @@ class IndexScanned:
     uid: int
     entries: Entries
     exhausted: bool
-    """Nothing lies behind the last entry."""
+    """Nothing of the class that was asked for lies behind its last entry."""
     looked_to: tuple[int, int] | None = None
-    """(wait_at, key) of the last entry that was looked at, one that was left out included; None: there was none."""
+    """(wait_at, key) of its last entry that was looked at, one that was left out included; None: there was none."""
     left_out: frozenset[int] = frozenset()
     """Numbers of jobs of which entries were left out."""
     following: bytes | None = None
-    """The next class that has entries; None: there is none, or the index has no classes."""
+    """The next class behind all that were read that has entries; None: there is none, or the index has no classes."""
+    beyond: tuple[ClassLooked, ...] = ()
+    """The other classes that were read, ascending: perhaps fewer than were asked for."""
 
 
 @dataclass(slots=True)

@@ -3,13 +3,15 @@
 The window's room is shared by the classes of which more is on the disk. So a message of an early class comes into
 memory at once, however many others wait, and what is next of each class is at hand when its turn comes.
 
-Classes are numbers, perhaps far apart. Each that has a message in memory, or an end, has a place in columns.
+Classes are numbers, perhaps far apart. Each that has a message in memory, or an end, has a place in columns. There may
+be a hundred thousand of them, so what is read or let go is many classes at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -18,7 +20,7 @@ from sortedcontainers import SortedSet
 
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.state.job_table import JobTable
-from dueq.core.state.window import Mask, Position, Window
+from dueq.core.state.window import Looked, Mask, Position, Wanted, Window
 from dueq_codecs.records import U64
 
 Places = npt.NDArray[np.intp]
@@ -26,12 +28,15 @@ Places = npt.NDArray[np.intp]
 _ENDLESS: Final = (1 << 64) - 1
 """As an instant: nothing more of this class is on the disk."""
 _PLACES_MIN: Final = 16
+_REFILL_ROWS: Final = 16
+"""Rows of a class that are read at once: they cost about as much as to find the class."""
 
 
 class ClassedWindow(Window):
     """The first messages of each class.
 
-    Of the classes from `_unseen` on nobody knows yet what the disk has: they are looked at one after the other.
+    Of the classes from `_unseen` on nobody knows yet what the disk has: they are looked at in their order, many in one
+    scan.
 
     Args:
         jobs: which say what may be delivered.
@@ -114,12 +119,13 @@ class ClassedWindow(Window):
         return int(self._end_at[place]), int(self._end_key[place])
 
     def unknown_from(self, until_ms: int) -> int | None:
-        classes: list[int] = []
+        first = self._unseen if self._unseen is not None and self._low_water <= until_ms else None
         if self._limited:
-            classes = self._class_at[self._end_at <= np.uint64(until_ms)].tolist()
-        if self._unseen is not None and self._low_water <= until_ms:
-            classes.append(self._unseen)
-        return min(classes, default=None)
+            classes = self._class_at[self._end_at <= np.uint64(until_ms)]
+            if len(classes):
+                of = int(classes.min())
+                return of if first is None else min(of, first)
+        return first
 
     def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
         for of in self._limited.irange(first, behind - 1):
@@ -134,12 +140,18 @@ class ClassedWindow(Window):
             return None
         classes, at, keys = self._classes_of(rows), rows["wait_at"], keys_of(rows)
         found, inverse = np.unique(classes, return_inverse=True)
-        ends = [self.end_of(of) or (_ENDLESS, 0) for of in found.tolist()]
-        end_at = np.array([end[0] for end in ends], np.uint64)[inverse]
+        places = np.array([self._place_of.get(of, -1) for of in found.tolist()], np.intp)
+        end_at, end_key = np.full(len(found), _ENDLESS, np.uint64), np.zeros(len(found), np.uint64)
+        known = places >= 0
+        end_at[known], end_key[known] = self._end_at[places[known]], self._end_key[places[known]]
+        if self._unseen is not None:
+            unseen = found >= np.uint64(self._unseen)
+            end_at[unseen], end_key[unseen] = self._low_water, 0
+        end_at = end_at[inverse]
         inside: Mask = at < end_at
         level = at == end_at
         if level.any():
-            inside |= level & (keys <= np.array([end[1] for end in ends], np.uint64)[inverse])
+            inside |= level & (keys <= end_key[inverse])
         return inside
 
     def _end(self, of: int, end: Position | None) -> None:
@@ -150,17 +162,41 @@ class ClassedWindow(Window):
 
     # ------------------------------------------------------------ what to read, and what to let go
 
-    def wants(self, half: int) -> tuple[int, Position] | None:
+    @property
+    def least(self) -> int:
+        return len(self._place_of)
+
+    def wants(self, half: int, rows: int) -> Wanted | None:
         if self._unseen is not None:
-            return self._unseen, (self._low_water, 0)
+            # Nobody knows how many there are: each gets less, the more were found.
+            each = max(rows // (len(self._place_of) + 1), 1)
+            return Wanted([(self._unseen, (self._low_water, 0))], each, onward=True)
         enough = max(half // max(len(self._limited), 1) // 2, 1)
-        while self._looked_at:
-            of = self._looked_at[0]
+        most = max(rows // _REFILL_ROWS, 1)
+        spots: list[tuple[int, Position]] = []
+        while self._looked_at and len(spots) < most:
+            of = heappop(self._looked_at)
             end = self.end_of(of)
             if end is not None and int(self._counts[self._place_of[of]]) < enough:
-                return of, end
-            self._listed.discard(heappop(self._looked_at))
-        return None
+                spots.append((of, end))
+            else:
+                self._listed.discard(of)
+        for of, _ in spots:  # until they have been read
+            heappush(self._looked_at, of)
+        if not spots:
+            return None
+        if len(spots) < most:
+            spots = sorted({*spots, *self._next_ones(spots[0][0], most - len(spots))})
+        return Wanted(spots, max(rows // len(spots), 1), onward=False)
+
+    def _next_ones(self, of: int, most: int) -> list[tuple[int, Position]]:
+        """Return those of the next classes of which little is in memory: they will be wanted soon."""
+        found = []
+        for each in islice(self._limited.irange(of + 1), most):
+            place = self._place_of[each]
+            if self._counts[place] < _REFILL_ROWS:
+                found.append((each, (int(self._end_at[place]), int(self._end_key[place]))))
+        return found
 
     def _look_at(self, classes: list[int]) -> None:
         for of in classes:
@@ -168,16 +204,19 @@ class ClassedWindow(Window):
                 self._listed.add(of)
                 heappush(self._looked_at, of)
 
-    def grow(self, of: int, looked_to: Position | None, exhausted: bool, following: int | None) -> None:
-        if of == self._unseen:
+    def grow(self, looked: Sequence[Looked], following: int | None) -> None:
+        unseen = self._unseen
+        if unseen == looked[0].of:
             self._unseen = following
-            self._end(of, (self._low_water, 0))
-        if exhausted:
-            self._end(of, None)
-            self._give_back([of])
-        elif looked_to is not None:
-            self._end(of, looked_to)
-        self._look_at([of])
+        for of, looked_to, exhausted in looked:
+            if exhausted:
+                self._end(of, None)
+                self._give_back([of])
+            elif looked_to is not None:
+                self._end(of, looked_to)
+            elif unseen is not None and of >= unseen:
+                self._end(of, (self._low_water, 0))
+        self._look_at([of for of, *_ in looked])
 
     def shrink(self, waiting: Entries, keep: int) -> None:
         places = self._places(waiting)
@@ -212,7 +251,8 @@ class ClassedWindow(Window):
         self._counts[:] = 0
         super().recount(rows)
         self._look_at(list(self._limited))
-        self._give_back(list(self._place_of))
+        counts = self._counts.tolist()
+        self._give_back([of for of, place in self._place_of.items() if not counts[place]])
 
     def leave(self, rows: Entries) -> None:
         found = self.deliverable(rows)

@@ -12,18 +12,20 @@ What belongs to a job that is not committed is no part of the window (see `windo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
+from dueq.core.ports.persistence import ClassLooked
 from dueq.core.state.cold import ColdIds, ColdReads, Hold
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job import Job
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.order import Order
 from dueq.core.state.table import FEW, OnDisk, Table
-from dueq.core.state.window import Position, Window, in_order
+from dueq.core.state.window import Looked, Position, Wanted, Window, in_order
 from dueq.errors import invariant
 from dueq.limits import DUE_MS_MAX, HOT_SCAN_ROWS, SEQUENCE_MAX
 from dueq_codecs.records import U16, U64, JobState, Record, RecordKind
@@ -58,6 +60,12 @@ class ScanWanted(NamedTuple):
     """Numbers of jobs whose entries are to be left out."""
     of: bytes = b""
     """The class to read, as keys of the index begin; empty: there is only one."""
+    more: tuple[tuple[bytes, int, int], ...] = ()
+    """Further classes to read, each with the position behind which to begin."""
+    each: int = 0
+    """Most rows of one class; 0: as many as `limit`."""
+    onward: bool = False
+    """The classes behind the last one are wanted, too."""
 
 
 class Counted(Protocol):
@@ -83,7 +91,7 @@ class Residency:
         self._live = live
         self.window = window
         self._order = order
-        self._asked: tuple[int, Position] = (0, (0, 0))  # class and position of the scan under way
+        self._asked = Wanted([(0, (0, 0))], 0, onward=False)  # by the scan under way
         self.jobs = jobs
         self.reads = ColdReads()
         self.hot_rows_max = max(hot_rows_max, 1)
@@ -261,14 +269,18 @@ class Residency:
 
         From this call until `scanned` a scan counts as under way, and nothing else is wanted.
         """
-        asked = None if self.reads.scanning else self.window.wants(self._half)
+        rows = min(HOT_SCAN_ROWS, self._half)
+        asked = None if self.reads.scanning else self.window.wants(self._half, rows)
         if asked is None:
             return None
         self.reads.begin_scan()
         self._asked = asked
-        of, after = asked
-        rows = min(HOT_SCAN_ROWS, self._half)
-        return ScanWanted(*after, rows, self.jobs.hidden, of.to_bytes(self._order.class_bytes, "big"))
+        width = self._order.class_bytes
+        (first, after), *others = asked.spots
+        more = tuple((of.to_bytes(width, "big"), *spot) for of, spot in others)
+        return ScanWanted(
+            *after, rows, self.jobs.hidden, first.to_bytes(width, "big"), more, asked.each, asked.onward
+        )
 
     def scanned(
         self,
@@ -278,6 +290,7 @@ class Residency:
         looked_to: Position | None = None,
         left_out: frozenset[int] = frozenset(),
         following: bytes | None = None,
+        beyond: Sequence[ClassLooked] = (),
     ) -> Entries:
         """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
 
@@ -287,7 +300,8 @@ class Residency:
             asked_position: (after_wait_at, after_key) of the scan.
             looked_to: position of the last entry looked at; None: of the last of `entries`.
             left_out: numbers of jobs of which entries were left out.
-            following: the next class, in the index's order, that has entries; None: there is none.
+            following: the next class behind all that were read that has entries; None: there is none.
+            beyond: what was read of other classes than the one that was asked for first.
 
         Returns:
             The waiting entries that the window gained and that may be delivered, by (wait_at, key).
@@ -299,12 +313,13 @@ class Residency:
             self.reads.end_scan()
             self.resize()
             return NO_ENTRIES
+        of, expected = self._asked.spots[0]
         invariant(
-            self.reads.scanning and asked_position == self._asked[1],
+            self.reads.scanning and asked_position == expected,
             "a scan is answered that was not asked for",
             uid=self.table.uid,
             asked=asked_position,
-            expected=self._asked[1],
+            expected=expected,
         )
         self._take_in(entries)
         fresh = np.flatnonzero(self.table.find(keys_of(entries)) == 0) if len(entries) else ()
@@ -313,16 +328,18 @@ class Residency:
         self.window.left_out |= left_out
         if looked_to is None and len(entries):
             looked_to = int(entries["wait_at"][-1]), int(keys_of(entries[-1:])[0])
-        gained = self._grow(looked_to, exhausted, following)
+        looked = [Looked(of, looked_to, exhausted)]
+        looked += [Looked(int.from_bytes(each.of, "big"), *each[1:]) for each in beyond]
+        gained = self._grow(looked, following)
         self.reads.end_scan()
         self.resize()
         return gained
 
-    def _grow(self, looked_to: Position | None, exhausted: bool, following: bytes | None) -> Entries:
+    def _grow(self, looked: list[Looked], following: bytes | None) -> Entries:
         next_of = int.from_bytes(following, "big") if following is not None else None
-        waiting = self.table.take(self._waiting_from(self._asked[0], next_of))
+        waiting = self.table.take(self._waiting_in(looked, next_of))
         before = self.window.mask(waiting)
-        self.window.grow(self._asked[0], looked_to, exhausted, next_of)
+        self.window.grow(looked, next_of)
         after = self.window.counted(waiting)
         gained = ~before if before is not None else np.zeros(len(waiting), np.bool_)
         if after is not None:
@@ -331,14 +348,16 @@ class Residency:
         self.window.gain(found)
         return found
 
-    def _waiting_from(self, of: int, next_of: int | None) -> Slots:
-        """Return the slots of waiting rows whose class is `of` or lies between it and the next one on the disk."""
+    def _waiting_in(self, looked: list[Looked], next_of: int | None) -> Slots:
+        """Return the slots of waiting rows of these classes, and of those between them that only memory has."""
         slots = self.table.slots_in(State.WAITING)
         classes = self._order.classes(self.table.rows)
         if classes is None:
             return slots
         near = classes[slots]
-        chosen = near >= of
+        if not self._asked.onward:
+            return slots[np.isin(near, np.array([each.of for each in looked], np.uint64))]
+        chosen = near >= looked[0].of
         if next_of is not None:
             chosen &= near < next_of
         return slots[chosen]
@@ -394,7 +413,7 @@ class Residency:
 
     def _shrink(self) -> None:
         """Make the window smaller when it holds too much (never while a scan relies on its end)."""
-        if self.window.count <= self.hot_rows_max or self.reads.scanning:
+        if self.window.count <= max(self.hot_rows_max, 2 * self.window.least) or self.reads.scanning:
             return
         slots = self.table.slots_in(State.WAITING)
         waiting = self.table.take(slots)

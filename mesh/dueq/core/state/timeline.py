@@ -16,13 +16,13 @@ recovery is that, then replay: an index on disk that is ahead of it would make r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from dueq.core.ports.entry import FULL, Entries, State, joined, keys_of, widened
-from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
+from dueq.core.ports.persistence import ClassLooked, RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup
 from dueq.core.state.applied import Applied, RequestResult
 from dueq.core.state.checkpoint import low_water_of, write_rows
@@ -320,6 +320,7 @@ class Timeline:
         looked_to: Position | None = None,
         left_out: frozenset[int] = frozenset(),
         following: bytes | None = None,
+        beyond: Sequence[ClassLooked] = (),
     ) -> Entries:
         """Take the answer of a scan: the window grows to the last entry looked at, or over everything.
 
@@ -329,13 +330,16 @@ class Timeline:
             asked_position: (after_wait_at, after_key) of the scan.
             looked_to: position of the last entry looked at; None: of the last of `entries`.
             left_out: numbers of jobs of which entries were left out.
-            following: the next class, in the index's order, that has entries; None: there is none.
+            following: the next class behind all that were read that has entries; None: there is none.
+            beyond: what was read of other classes than the one that was asked for first.
 
         Returns:
             The waiting entries that the window gained and that may be delivered, by (wait_at, key). Some may have
             been inside before the window shrank, so a caller that keeps a list of its own must drop repeats.
         """
-        return self._residency.scanned(entries, exhausted, asked_position, looked_to, left_out, following)
+        return self._residency.scanned(
+            entries, exhausted, asked_position, looked_to, left_out, following, beyond
+        )
 
     # ------------------------------------------------------------ apply
 

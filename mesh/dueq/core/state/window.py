@@ -9,7 +9,8 @@ back to the job's `until` when it is committed, and what was left out is read li
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,27 @@ Position = tuple[int, int]
 ONE_CLASS: Final = 0
 """The class of everything, in a topic whose order has no classes."""
 Mask = npt.NDArray[np.bool_]
+
+
+class Wanted(NamedTuple):
+    """What should be read from the disk."""
+
+    spots: list[tuple[int, Position]]
+    """Classes, ascending, each with the position behind which to read."""
+    each: int
+    """At most so many rows of each; 0: as many as there is room for."""
+    onward: bool
+    """The classes behind the last one, too."""
+
+
+class Looked(NamedTuple):
+    """What was read of a class."""
+
+    of: int
+    looked_to: Position | None
+    """Of the last entry looked at; None: there was none."""
+    exhausted: bool
+    """No entry of this class lies behind it."""
 
 
 class Window(ABC):
@@ -68,23 +90,27 @@ class Window(ABC):
     def mask(self, rows: Entries) -> Mask | None:
         """Return which rows lie inside, None for all of them."""
 
+    @property
     @abstractmethod
-    def wants(self, half: int) -> tuple[int, Position] | None:
-        """Return a class of which more should be read, and behind which position; None: enough is in memory.
+    def least(self) -> int:
+        """How many rows stay in memory however small the window should be: one of each class that has any."""
+
+    @abstractmethod
+    def wants(self, half: int, rows: int) -> Wanted | None:
+        """Return of which classes more should be read; None: enough is in memory.
 
         Args:
             half: what is enough, of all classes together.
+            rows: how many one scan reads.
         """
 
     @abstractmethod
-    def grow(self, of: int, looked_to: Position | None, exhausted: bool, following: int | None) -> None:
-        """Let a class reach to the last entry looked at (None: none was).
+    def grow(self, looked: Sequence[Looked], following: int | None) -> None:
+        """Let classes reach to the last entry looked at.
 
         Args:
-            of: the class.
-            looked_to: that entry's position.
-            exhausted: no entry of this class lies behind it.
-            following: the next class, in the index's order, that has entries on the disk; None: there is none.
+            looked: the classes that were read, the one first that was asked for first.
+            following: the next class behind all of them that has entries on the disk; None: there is none.
         """
 
     @abstractmethod
@@ -180,14 +206,18 @@ class HotWindow(Window):
             inside |= level & (keys_of(rows) <= key)
         return inside
 
-    def wants(self, half: int) -> tuple[int, Position] | None:
-        return None if self.end is None or self.count >= half else (ONE_CLASS, self.end)
+    @property
+    def least(self) -> int:
+        return 0
 
-    def grow(self, of: int, looked_to: Position | None, exhausted: bool, following: int | None) -> None:
-        if exhausted:
-            self.end = None
-        elif looked_to is not None:
-            self.end = looked_to
+    def wants(self, half: int, rows: int) -> Wanted | None:
+        if self.end is None or self.count >= half:
+            return None
+        return Wanted([(ONE_CLASS, self.end)], 0, onward=False)
+
+    def grow(self, looked: Sequence[Looked], following: int | None) -> None:
+        for _, looked_to, exhausted in looked:
+            self.end = None if exhausted else looked_to or self.end
 
     def shrink(self, waiting: Entries, keep: int) -> None:
         self.end = position_of(waiting, keep)

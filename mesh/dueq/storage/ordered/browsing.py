@@ -16,7 +16,8 @@ from dueq.core.ports.persistence import ChunkRead, ClosePages, PageRead, ReadChu
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, Snapshot
-from dueq.storage.ordered.reading import index_after, inline_payloads, next_class, payload_row, place_of
+from dueq.storage.ordered.index_scan import index_after, next_class, place_of
+from dueq.storage.ordered.reading import inline_payloads, payload_row
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, prefix_bytes
 from dueq_codecs.records import U32
 

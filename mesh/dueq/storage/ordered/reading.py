@@ -7,7 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq.core.ports.entry import ENTRY, Entries, State, keys_of, unpacked
+from dueq.core.ports.entry import Entries, unpacked
 from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
@@ -22,17 +22,12 @@ from dueq.core.ports.persistence import (
     StoreRead,
     StoreReadDone,
 )
-from dueq.limits import HOT_SCAN_ROWS
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.engine import Engine, EngineDamaged, Reader
+from dueq.storage.ordered.index_scan import scanned
 from dueq.storage.ordered.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
 from dueq_codecs.records import WITH_PAYLOADS, LogEntry
-
-assert ENTRY.fields is not None
-_JOB_AT: Final = ENTRY.fields["job"][1]
-_JOB_BYTES: Final = 4
-"""Of an entry's row: the number of its job, little-endian."""
 
 _DEAD_PLACE: Final = 7
 """Length of the place of a dead entry: its tag and an instant."""
@@ -85,31 +80,13 @@ class Reading:
         return EntriesRead(request.token, uid, entries[entries["first"] == asked])
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
-        """Many rows are looked at for few that are wanted, so that jobs are passed by in a few reads."""
-        tag = b"x" if request.dead else b"i"
-        prefix = layout.head(request.uid, tag) + request.of
-        stop = layout.after(prefix)
-        start = index_after(request.uid, request.after_wait_at, request.after_key, request.of, tag)
-        looks = max(request.limit, HOT_SCAN_ROWS) if request.hidden else request.limit
-        hidden = {number.to_bytes(_JOB_BYTES, "little"): number for number in request.hidden}
-        rows: list[bytes] = []
-        left_out: set[int] = set()
-        last, exhausted = b"", True
-        for at, (_, value) in enumerate(self._timeline.scan(start, stop, limit=looks + 1)):
-            if at == looks or len(rows) == request.limit:
-                exhausted = False
-                break
-            last = value
-            number = hidden.get(value[_JOB_AT : _JOB_AT + _JOB_BYTES])
-            if number is None:
-                rows.append(value)
-            else:
-                left_out.add(number)
-        return IndexScanned(
-            request.token, request.uid, unpacked(rows), exhausted,
-            place_of(unpacked([last])) if last else None, frozenset(left_out),
-            next_class(self._timeline, request.uid, request.of),
-        )  # fmt: skip
+        if not request.more and not request.onward:
+            return scanned(self._timeline, request)
+        snapshot = self._timeline.snapshot()
+        try:
+            return scanned(snapshot, request)
+        finally:
+            snapshot.close()
 
     def _log(self, request: ReadLog) -> LogRead:
         entries: list[LogEntry] = []
@@ -198,27 +175,3 @@ def _find(reader: Reader, index_key: bytes, override_key: bytes) -> bytes | None
                 else index_key[:4] + place + index_key[10:]
             )
     return row
-
-
-def place_of(entry: Entries) -> tuple[int, int]:
-    """(wait_at, key) of one entry, (died_at, key) of a dead one."""
-    at = "died_at" if entry["state"][0] == State.DEAD else "wait_at"
-    return int(entry[at][0]), int(keys_of(entry)[0])
-
-
-def index_after(uid: int, wait_at: int, key: int, of: bytes, tag: bytes = b"i") -> bytes:
-    """Return the first index key behind a position in a class; key -1: behind all of it that waits before `wait_at`."""
-    prefix = layout.head(uid, tag) + of
-    if key < 0:
-        return prefix + wait_at.to_bytes(6, "big")
-    at = wait_at << 56 | key
-    return prefix + (at + 1).to_bytes(14, "big")[1:]
-
-
-def next_class(timeline: Reader, uid: int, of: bytes) -> bytes | None:
-    """Return the next class behind one that has entries; None: there is none, or the index has no classes."""
-    if not of:
-        return None
-    index = layout.head(uid, b"i")
-    found = timeline.scan(layout.after(index + of), layout.after(index), limit=1)
-    return next((key[4 : 4 + len(of)] for key, _ in found), None)

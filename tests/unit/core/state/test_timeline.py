@@ -483,7 +483,7 @@ def test_the_window_shrinks_to_the_soonest_half_and_grows_by_scans() -> None:
     assert timeline.wants_scan() is None
     story.request(RecordKind.CANCEL, rows[:1])
     wanted = timeline.wants_scan()
-    assert wanted == (NOON + 2000, 1 << 16 | 1, 2, frozenset(), b"")
+    assert wanted == (NOON + 2000, 1 << 16 | 1, 2, frozenset(), b"", (), 0, False)
     assert timeline.wants_scan() is None  # one is under way
     gained = timeline.scanned(np.concatenate([shelf.rows[1 << 16 | at] for at in (2, 3)]), False, wanted[:2])
     assert gained["row"].tolist() == [2, 3]
