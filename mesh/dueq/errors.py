@@ -16,11 +16,8 @@ DueqError
 │   ├── RecurrenceExists
 │   ├── RecurrenceNotFound
 │   ├── TooManyRecurrences    their home partition has room for no more of them
-<<<<<<< HEAD
 │   ├── PassExists            its name is that of another pass
-=======
 │   ├── Superseded            another process of the same name has followed
->>>>>>> a313cf5 (client: pull messages once, and settle leases by token)
 │   ├── NotAllowed
 │   └── ClientClosed
 ├── Unavailable           a retry can help; nothing was changed

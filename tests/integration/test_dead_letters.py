@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from dueq import Backoff, Client, Filter
+from dueq import Backoff, Client, Filter, InvalidRequest, Outcome
 from dueq.local import LocalMesh
 
 pytestmark = pytest.mark.integration
@@ -50,6 +50,30 @@ def test_after_its_last_attempt_a_message_is_dead_until_it_is_redriven(client: C
     assert dead_of(client, topic) == 1
     client.purge(topic, "dead")
     assert dead_of(client, topic) == 0
+    client.delete_topic(topic)
+
+
+def test_dead_messages_are_redriven_and_discarded_by_id_and_by_filter(client: Client) -> None:
+    topic = "dead-by-id"
+    client.create_topic(topic, replicas=3, max_attempts=1, backoff=Backoff(2.0, 3.0, 60.0, 0.5))
+    described = client.describe(topic)
+    assert (described.max_attempts, described.backoff) == (1, Backoff(2.0, 3.0, 60.0, 0.5))
+    with client.producer(topic) as producer:
+        ids = producer.schedule_many([b"x"] * 4, 0, keys=["a", "b", "c-1", "c-2"])
+        later = producer.schedule(b"x", timedelta(hours=1))
+        with client.consumer(topic, credit=4) as consumer:
+            for _ in ids:
+                [message] = consumer.receive(1, timeout=30.0)
+                message.nack(wait=True)
+        assert producer.redrive_many([ids[0], later], timedelta(hours=1)) == [Outcome.DONE, Outcome.NOT_FOUND]
+        assert producer.redrive_many([ids[0]]) == [Outcome.NOT_FOUND]
+        assert producer.discard_many([ids[1], later]) == [Outcome.DONE, Outcome.NOT_FOUND]
+    assert client.get(topic, ids[0]).attempt == 0
+    with pytest.raises(InvalidRequest, match="dead"):
+        client.discard_where(topic, Filter(key_prefix="c-"))
+    discarded = client.discard_where(topic, Filter(key_prefix="c-1", state="dead"))
+    assert discarded.wait(timeout=30.0).done == 1
+    assert [found.key for found in client.browse(topic, state="dead")] == ["c-2"]
     client.delete_topic(topic)
 
 

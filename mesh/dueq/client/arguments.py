@@ -331,11 +331,11 @@ def due_column(dues: Due | Iterable[Due], rows: int, mesh_us: Callable[[], int])
     return np.array(column, np.uint64)
 
 
-def window_column(window: Seconds | None, due: U64) -> U32:
+def window_column(window: Seconds | Sequence[Seconds | None] | None, due: U64) -> U32:
     """Check a window and return it for each row, ms; empty when there is none.
 
     Args:
-        window: how much later each may be due, seconds; None or 0: no later.
+        window: how much later each may be due, seconds, or one for each row; None or 0: no later.
         due: of each row, Unix ms.
 
     Raises:
@@ -343,13 +343,18 @@ def window_column(window: Seconds | None, due: U64) -> U32:
     """
     if window is None:
         return NO_U32
-    width = duration_ms(window, "window", 0, limits.WINDOW_MS_MAX)
-    if not width or not len(due):
+    given = window if isinstance(window, Sequence) else [window]
+    each = [duration_ms(one or 0, "window", 0, limits.WINDOW_MS_MAX) for one in given]
+    widths = np.array(each if isinstance(window, Sequence) else each * len(due), np.uint32)
+    if not widths.any():
         return NO_U32
-    last = int(due.max()) + width
-    if last > limits.DUE_MS_MAX:
-        raise InvalidRequest(f"a window of {width} ms ends at {last} ms, beyond {limits.DUE_MS_MAX}")
-    return np.full(len(due), width, np.uint32)
+    last = due + widths
+    row = int(last.argmax())
+    if int(last[row]) > limits.DUE_MS_MAX:
+        raise InvalidRequest(
+            f"a window of {widths[row]} ms ends at {last[row]} ms, beyond {limits.DUE_MS_MAX}"
+        )
+    return widths
 
 
 def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:
@@ -377,19 +382,30 @@ class EndColumns(NamedTuple):
 
 
 def end_columns(
-    expires: Due | None, max_attempts: int | None, rows: int, mesh_us: Callable[[], int]
+    expires: Due | Sequence[Due | None] | None,
+    max_attempts: int | Sequence[int | None] | None,
+    rows: int,
+    mesh_us: Callable[[], int],
 ) -> EndColumns:
-    """Check how messages end, and return that for each row.
+    """Check how messages end, one value for all or one for each, and return that for each row.
 
     Raises:
         InvalidRequest: the instant is none, or the number is outside its limits.
     """
     until, most = NO_U64, NO_U16
-    if expires is not None:
+    if isinstance(expires, Sequence):
+        until = np.array([0 if each is None else due_ms(each, mesh_us) for each in expires], np.uint64)
+    elif expires is not None:
         until = np.full(rows, due_ms(expires, mesh_us), np.uint64)
-    if max_attempts is not None:
-        most = np.full(rows, count(max_attempts, "max_attempts", 1, ATTEMPTS_MAX), np.uint16)
+    if isinstance(max_attempts, Sequence):
+        most = np.array([0 if each is None else _attempts(each) for each in max_attempts], np.uint16)
+    elif max_attempts is not None:
+        most = np.full(rows, _attempts(max_attempts), np.uint16)
     return EndColumns(until, most)
+
+
+def _attempts(most: int) -> int:
+    return count(most, "max_attempts", 1, ATTEMPTS_MAX)
 
 
 def due_ms(due: Due, mesh_us: Callable[[], int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,3 +50,16 @@ class Backoff:
         if fault is not None:
             raise InvalidRequest(fault)
         return found
+
+
+def backoff_of(found: Mapping[str, Any] | None) -> Backoff | None:
+    """Return the back-off that a topic's setting says; None: there is none."""
+    if found is None:
+        return None
+    return Backoff(
+        found["first_ms"] / 1000,
+        found["factor"],
+        found["longest_ms"] / 1000,
+        found["jitter"],
+        found["doublings"],
+    )

@@ -239,9 +239,9 @@ def schedule_many(
     ranks: int | Iterable[int] | None = None,
     groups: str | Iterable[str | None] | None = None,
     headers: Headers | None = None,
-    window: Seconds | None = None,
-    expires: Due | None = None,
-    max_attempts: int | None = None,
+    window: Seconds | Sequence[Seconds | None] | None = None,
+    expires: Due | Sequence[Due | None] | None = None,
+    max_attempts: int | Sequence[int | None] | None = None,
     job: tuple[bytes, int] = NO_JOB,
 ) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
@@ -315,6 +315,21 @@ def change(
     columns = arguments.id_columns(message_ids)
     rank = arguments.rank_column(ranks, len(columns.uid))
     return _alter(topic, RecordKind.CHANGE, columns, if_versions, rank=rank)
+
+
+def redrive(
+    topic: str, message_ids: Iterable[str], dues: Due | Iterable[Due] | None, mesh_us: Callable[[], int]
+) -> Call[list[Outcome]]:
+    """Let dead messages wait again; one outcome per id."""
+    columns = arguments.id_columns(message_ids)
+    count = len(columns.uid)
+    due = arguments.due_column(0 if dues is None else dues, count, mesh_us)
+    return _alter(topic, RecordKind.REDRIVE, columns, None, due=due)
+
+
+def discard(topic: str, message_ids: Iterable[str]) -> Call[list[Outcome]]:
+    """Discard dead messages; one outcome per id."""
+    return _alter(topic, RecordKind.DISCARD, arguments.id_columns(message_ids), None)
 
 
 def _alter(

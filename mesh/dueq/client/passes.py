@@ -38,12 +38,14 @@ class Progress:
             had them), "horizon" (their new due was too late for the topic), "expiry" (or for themselves).
         left: at most so many messages are still to be looked at; may be too high.
         ended: every partition has worked it off, or it was stopped.
+        known: some partition knows it, or not all have answered.
     """
 
     done: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
     left: int = 0
     ended: bool = False
+    known: bool = True
 
 
 def new_name() -> str:
@@ -167,6 +169,7 @@ def _progress(found: Inspection) -> Progress:
         sum(int(view["left"]) for view in begun),
         # A partition that was added since has nothing to do with it.
         bool(begun) and len(views) == len(uids) and all(view["state"] in _OVER for view in begun),
+        bool(begun) or len(views) < len(uids),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from dueq.client.backoff import backoff_of
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.merging import merged_status
 from dueq.client.topics import PartitionInfo, TopicInfo
@@ -41,6 +42,10 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         home_partitions=info.home_partitions or len(placement),
         rate=settings.rate,
         burst=settings.burst,
+        max_attempts=settings.max_attempts,
+        backoff=backoff_of(settings.backoff),
+        expired=settings.expired,
+        dead_retention=timedelta(milliseconds=settings.dead_retention_ms),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dueq.client.backoff import Backoff
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
@@ -52,6 +54,7 @@ class TopicInfo:
         paused_until: when the pause ends by itself; None: not before the topic is resumed.
         settings_version: grows with each change of the topic; 0: as it was created.
         rate, burst: messages a second that are delivered at most, and at once; 0: no limit.
+        max_attempts, backoff, expired, dead_retention: how messages end, as in `update_topic`; no back-off: None.
         home_partitions: how many partitions, the first, decide about jobs: those that it was created with.
         placement: the partitions.
         scheduled, ready, leased: sums over the partitions that answered; None from `topics()`.
@@ -74,3 +77,7 @@ class TopicInfo:
     home_partitions: int = 0
     rate: int = 0
     burst: int = 0
+    max_attempts: int = 0
+    backoff: Backoff | None = None
+    expired: str = "finish"
+    dead_retention: timedelta = timedelta(days=14)

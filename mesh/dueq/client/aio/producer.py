@@ -334,6 +334,31 @@ class AsyncProducer:
         """Give many messages other ranks, one each or all a single one; returns and raises as `cancel_many`."""
         return await self._calls.run(calls.change(self.topic, message_ids, ranks, if_versions), timeout)
 
+    async def redrive_many(
+        self,
+        message_ids: Iterable[str],
+        dues: Due | Iterable[Due] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> list[Outcome]:
+        """Let dead messages wait again as if they had never been tried: from now on, or until one instant or one each.
+
+        Returns:
+            One `Outcome` per id: DONE, NOT_FOUND (it is not dead, or not there) or UNKNOWN.
+
+        Raises:
+            PartialFailure: some of several requests (one per partition) failed.
+        """
+        dues = dues if dues is None else arguments.held(dues)
+        clock = await self._calls.clock(dues is not None and arguments.is_relative(dues), timeout)
+        return await self._calls.run(calls.redrive(self.topic, message_ids, dues, clock), timeout)
+
+    async def discard_many(
+        self, message_ids: Iterable[str], *, timeout: float | None = None
+    ) -> list[Outcome]:
+        """Discard dead messages: they are gone; returns and raises as `redrive_many`."""
+        return await self._calls.run(calls.discard(self.topic, message_ids), timeout)
+
     async def _schedule_iterated(
         self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None, window: Seconds | None
     ) -> MessageIds:

@@ -10,6 +10,7 @@ from dueq.client.aio.passes import AsyncPass
 from dueq.client.arguments import Due, Seconds
 from dueq.client.filters import Filter, filter_document
 from dueq.client.passes import Document
+from dueq.errors import InvalidRequest
 
 
 class AsyncWhereCalls:
@@ -118,6 +119,18 @@ class AsyncWhereCalls:
         """
         work = {"do": "redrive", "spread_ms": passes.spread_ms(spread)}
         return await self._begin(topic, wanted, work, name, timeout)
+
+    async def discard_where(
+        self, topic: str, wanted: Filter, *, name: str | None = None, timeout: float | None = None
+    ) -> AsyncPass:
+        """Discard dead messages: `wanted` is of state "dead".
+
+        Raises:
+            InvalidRequest: `wanted` is about messages that wait; they are cancelled.
+        """
+        if wanted.state != "dead":
+            raise InvalidRequest(f"messages of state dead are discarded, not those of {wanted.state!r:.80}")
+        return await self._begin(topic, wanted, {"do": "purge"}, name, timeout)
 
     def pass_named(self, topic: str, name: str) -> AsyncPass:
         """Return the pass of this name, whoever has begun it: to see how far it is, to wait for it or stop it."""

@@ -11,6 +11,7 @@ from dueq.client.filters import Filter, filter_document
 from dueq.client.passes import Document
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.passes import Pass
+from dueq.errors import InvalidRequest
 
 
 class WhereCalls:
@@ -119,6 +120,18 @@ class WhereCalls:
         """
         work = {"do": "redrive", "spread_ms": passes.spread_ms(spread)}
         return self._begin(topic, wanted, work, name, timeout)
+
+    def discard_where(
+        self, topic: str, wanted: Filter, *, name: str | None = None, timeout: float | None = None
+    ) -> Pass:
+        """Discard dead messages: `wanted` is of state "dead".
+
+        Raises:
+            InvalidRequest: `wanted` is about messages that wait; they are cancelled.
+        """
+        if wanted.state != "dead":
+            raise InvalidRequest(f"messages of state dead are discarded, not those of {wanted.state!r:.80}")
+        return self._begin(topic, wanted, {"do": "purge"}, name, timeout)
 
     def pass_named(self, topic: str, name: str) -> Pass:
         """Return the pass of this name, whoever has begun it: to see how far it is, to wait for it or stop it."""
