@@ -101,6 +101,20 @@ def test_a_message_is_moved_and_cancelled(gateway: Caller, topic: str) -> None:
     assert (status, problem["error"], problem["retry"]) == (404, "MessageNotFound", False)
 
 
+def test_a_message_is_triggered(gateway: Caller, topic: str) -> None:
+    path = (
+        f"{topic}/messages/" + gateway("POST", f"{topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
+    )
+    before = gateway("GET", path)[1]
+    assert gateway("POST", f"{path}/trigger") == (204, None)
+    after = gateway("GET", f"{path}?linearizable=true")[1]
+    assert after["due"] < before["due"]
+    assert int(after["version"]) > int(before["version"])
+    assert gateway("POST", f"{topic}/receive", {"max": 1, "wait": 30})[1]["messages"][0]["payload"] == "x"
+    status, problem = gateway("POST", f"{path}/trigger")
+    assert (status, problem["error"]) == (409, "MessageLeased")
+
+
 LINES = b'{"payload":"a","delay":"1h"}\nno\n\n{"payload":"b","due":1896080400}\n{"payload":"c","delay":"1h"}'
 
 

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from dueq import AsyncClient, Client, InvalidRequest, MessageNotFound, Outcome, VersionDiffers
+from dueq import AsyncClient, Client, InvalidRequest, MessageLeased, MessageNotFound, Outcome, VersionDiffers
 from dueq.cli.main import run
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, now_ms
@@ -64,6 +64,29 @@ def _while_it_is_held(client: Client, topic: str) -> None:
         message.ack(wait=True)
         with pytest.raises(MessageNotFound):
             client.get(topic, message_id)
+
+
+def test_a_triggered_message_is_delivered_at_once(
+    mesh: LocalMesh, client: Client, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        ids = producer.schedule_many([b"a", b"b", b"c"], now_ms() + _FAR_MS)
+        before = client.get(topic, ids[0]).version
+        with pytest.raises(VersionDiffers, match="it has version"):
+            client.trigger(topic, ids[0], if_version=before + 1_000)
+        client.trigger(topic, ids[0], if_version=before)
+        (message,) = consumer.receive(1, timeout=PATIENCE_S)
+        assert (message.id, message.payload, message.due <= now_ms() + PATIENCE_S) == (ids[0], b"a", True)
+        with pytest.raises(MessageLeased):
+            client.trigger(topic, ids[0])
+        message.nack(dead=True, reason="no", wait=True)
+        assert client.trigger_many(topic, [ids[0], ids[1]]) == [Outcome.DEAD, Outcome.DONE]
+        assert consumer.receive(1, timeout=PATIENCE_S)[0].id == ids[1]
+        assert run(["trigger", topic, ids[2], "--endpoint", mesh.endpoints[0]]) == 0
+        assert capsys.readouterr().out == f"{ids[2]} due now\n"
+        assert consumer.receive(1, timeout=PATIENCE_S)[0].id == ids[2]
+        assert run(["trigger", topic, ids[0], "--endpoint", mesh.endpoints[0]]) == 1
+        assert "dead" in capsys.readouterr().out
 
 
 def test_a_change_that_expects_another_version_changes_nothing(client: Client, topic: str) -> None:

@@ -24,6 +24,7 @@ _COMMANDS = {
     "schedule": ("dueq.cli.schedule:schedule", "Schedule messages."),
     "consume": ("dueq.cli.consume:consume", "Print messages as they fall due."),
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
+    "trigger": ("dueq.cli.trigger:trigger", "Make messages due now."),
     "change": ("dueq.cli.change:change", "Give messages of a priority topic another rank."),
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "get": ("dueq.cli.get:get", "Show one message as it is now."),

@@ -13,6 +13,7 @@ _TEXT = {
     "done": "",
     "leased": "too late: a consumer has it",
     "not_found": "not found: delivered, cancelled, or never was",
+    "dead": "dead: redrive or discard it",
     "changed": "it has another version",
     "unknown": "unknown: ask again",
 }

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -306,6 +307,13 @@ def move(
     columns = arguments.id_columns(message_ids)
     due = arguments.due_column(dues, len(columns.uid), mesh_us)
     return _alter(topic, RecordKind.MOVE, columns, if_versions, due=due)
+
+
+def trigger(
+    topic: str, message_ids: Iterable[str], mesh_us: Callable[[], int], if_versions: Versions = None
+) -> Call[list[Outcome]]:
+    """Make messages due now; one outcome per id."""
+    return move(topic, message_ids, timedelta(0), mesh_us, if_versions)
 
 
 def change(

@@ -35,6 +35,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         "schedule",
         "consume",
         "move",
+        "trigger",
         "change",
         "cancel",
         "browse",

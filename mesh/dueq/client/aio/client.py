@@ -18,6 +18,7 @@ from dueq.client.aio.pull_calls import AsyncPullCalls
 from dueq.client.aio.read_calls import AsyncReadCalls
 from dueq.client.aio.recurrence_calls import AsyncRecurrenceCalls
 from dueq.client.aio.topic_changes import AsyncTopicChanges
+from dueq.client.aio.trigger_calls import AsyncTriggerCalls
 from dueq.client.aio.where_calls import AsyncWhereCalls
 from dueq.client.arguments import Seconds
 from dueq.client.backoff import Backoff
@@ -34,6 +35,7 @@ class AsyncClient(
     AsyncRecurrenceCalls,
     AsyncGroupCalls,
     AsyncPullCalls,
+    AsyncTriggerCalls,
 ):
     """A connection to a mesh of brokers. Any loop may use it, and several; use it with `async with`, or `close` it.
 

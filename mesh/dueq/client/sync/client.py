@@ -21,6 +21,7 @@ from dueq.client.sync.pull_calls import PullCalls
 from dueq.client.sync.read_calls import ReadCalls
 from dueq.client.sync.recurrence_calls import RecurrenceCalls
 from dueq.client.sync.topic_changes import TopicChanges
+from dueq.client.sync.trigger_calls import TriggerCalls
 from dueq.client.sync.where_calls import WhereCalls
 from dueq.client.topics import TopicInfo
 
@@ -35,6 +36,7 @@ class Client(
     RecurrenceCalls,
     GroupCalls,
     PullCalls,
+    TriggerCalls,
 ):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 

@@ -286,6 +286,14 @@ async def moved(topic: Topic, message_id: str, asked: Move, service: TheService)
 
 
 @router.post(
+    "/{message_id}/trigger", status_code=status.HTTP_204_NO_CONTENT, summary="Make a message due now"
+)
+async def triggered(topic: Topic, message_id: str, service: TheService) -> None:
+    """It is delivered at once, whatever it was waiting for; its id stays."""
+    await service.client.trigger(topic, message_id)
+
+
+@router.post(
     "/{message_id}/change", status_code=status.HTTP_204_NO_CONTENT, summary="Give a message another rank"
 )
 async def changed(topic: Topic, message_id: str, asked: Change, service: TheService) -> None:

@@ -1,0 +1,63 @@
+# Made of aio/trigger_calls.py by scripts/generate-faces: write there.
+"""The part of a client that makes messages due at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dueq.client import calls, message_state
+from dueq.client.calls import Versions
+from dueq.client.sync.connection import Connection
+from dueq_codecs.records import Outcome
+
+
+class TriggerCalls:
+    """A client's calls that make messages due at once."""
+
+    connection: Connection
+
+    def trigger(
+        self, topic: str, message_id: str, *, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
+        """Make a message due now, whatever it waits for; its id stays, and it has a new version.
+
+        It is a `move` to the mesh's present instant.
+
+        Args:
+            topic: name.
+            message_id: which.
+            if_version: only if it has this version.
+            timeout: seconds.
+
+        Raises:
+            MessageLeased: a consumer has it already.
+            MessageNotFound: done, cancelled or expired, or never was; or it is dead (`redrive_where` lets it wait).
+            VersionDiffers: it has not `if_version`, but the `present` one.
+            InvalidRequest: no message id, or not one of this topic.
+            TopicNotFound
+        """
+        clock = self.connection.clock(True, timeout)
+        many = calls.trigger(topic, calls.one_id(message_id), clock, if_version)
+        self.connection.follow(message_state.done(many, topic, message_id), timeout)
+
+    def trigger_many(
+        self,
+        topic: str,
+        message_ids: Iterable[str],
+        *,
+        if_versions: Versions = None,
+        timeout: float | None = None,
+    ) -> list[Outcome]:
+        """Make many messages due now.
+
+        Returns:
+            One `Outcome` per id: DONE, LEASED (a consumer has it), DEAD, CHANGED (not of its version in `if_versions`),
+            NOT_FOUND or UNKNOWN.
+
+        Raises:
+            PartialFailure: some of several requests (one per partition) failed.
+            InvalidRequest: an id is none, or not one of this topic; nothing was changed.
+            TopicNotFound
+        """
+        clock = self.connection.clock(True, timeout)
+        return self.connection.run(calls.trigger(topic, message_ids, clock, if_versions), timeout)
