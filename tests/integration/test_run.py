@@ -20,13 +20,14 @@ import sys, threading
 from dueq import Client
 
 def handler(message):
-    print("at work", flush=True)
+    sys.stdout.write("at work\\n")  # in one piece: print() of two threads may mix
+    sys.stdout.flush()
     if message.payload == b"endless":
         threading.Event().wait()
     sys.stdin.readline()
 
 with Client(sys.argv[1].split(",")) as client:
-    print(tuple(client.consumer(sys.argv[2]).run(handler, workers=2, drain=3.0)), flush=True)
+    print(tuple(client.consumer(sys.argv[2]).run(handler, workers=2, drain=5.0)), flush=True)
 """
 
 
