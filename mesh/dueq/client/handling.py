@@ -58,21 +58,29 @@ def refuse_tasks(handler: Callable[..., object]) -> None:
 
 def reason_of(error: BaseException) -> str:
     """Return an exception's type and message, as long as a reason may be."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # its own __str__ is broken
+        said = ""
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return text.encode(errors="replace")[:REASON_BYTES_MAX].decode(errors="ignore")
 
 
 @contextmanager
-def ending_signals(note: Callable[[], None]) -> Iterator[None]:
-    """Call `note` at SIGTERM and SIGINT; nothing in other threads than the main one."""
+def ending_signals(note: Callable[[], None]) -> Iterator[float | None]:
+    """Call `note` at SIGTERM and SIGINT; nothing in other threads than the main one.
+
+    Yields:
+        How often somebody must look for a note, seconds; None: there will be none.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield None
         return
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number in _SIGNALS:
         signal.signal(number, lambda _number, _frame: note())
     try:
-        yield
+        yield LOOK_S
     finally:
         for number, old in before.items():
             signal.signal(number, signal.SIG_DFL if old is None else old)

@@ -11,6 +11,7 @@ import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
 from dueq.client.core import ClientCore
@@ -24,6 +25,7 @@ from dueq.instant import Now
 from dueq_codecs.records import RecordKind
 
 Answer = effects.Completed | effects.Failed
+_NOTHING_TO_NOTE: Final = nullcontext()
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -56,6 +58,10 @@ class Done(Protocol):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Return whether it was released in time."""
+        ...
+
+    def locked(self) -> bool:
+        """Return whether it was not released."""
         ...
 
 
@@ -117,6 +123,18 @@ class SessionHost:
     async def sleep_in_loop(self, seconds: float) -> None:
         """Have this task do nothing for a while."""
         raise NotImplementedError
+
+    # -------------------------------------------------------------- handlers of a run
+
+    def hand_over(self, work: object) -> None:
+        """This work is about to be given to a handler, in a thread or task of its own."""
+
+    def handling(self, work: object) -> AbstractContextManager[None]:
+        """Enclose a handler's work, in its thread or task."""
+        return _NOTHING_TO_NOTE
+
+    def handler_failed(self, error: BaseException) -> None:
+        """A handler has raised this."""
 
     # -------------------------------------------------------------- any thread
 

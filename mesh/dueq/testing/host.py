@@ -6,6 +6,7 @@ import asyncio
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from dueq.client.core.ports import effects
@@ -53,15 +54,22 @@ class WorldHost(SessionHost):
     Args:
         world: where it lives.
         threads, tasks: how those wait that are not the world's owner.
+        handlers: which of the two handlers are.
         number: of the client, from 1.
         endpoints: of the broker.
     """
 
     def __init__(
-        self, world: World, threads: Threads, tasks: Tasks, number: int, endpoints: Sequence[str]
+        self,
+        world: World,
+        threads: Threads,
+        tasks: Tasks,
+        handlers: Threads | Tasks,
+        number: int,
+        endpoints: Sequence[str],
     ) -> None:
         super().__init__(endpoints, number.to_bytes(16, "big"), random.Random(number))
-        self._world, self._threads, self._tasks = world, threads, tasks
+        self._world, self._threads, self._tasks, self._handlers = world, threads, tasks, handlers
         self._happened: list[Event] = []
         self._links = _Links(self, world, self.client_id)
         world.add(self)
@@ -96,14 +104,16 @@ class WorldHost(SessionHost):
         if threading.get_ident() == self._world.owner:
             until_us = self._until_us(seconds)
             while not self._world.pass_until(
-                lambda: waking.wait(0), min(until_us, self.mono_us() + _HOPE_US)
+                lambda: waking.wait(0) or bool(self._world.errors), min(until_us, self.mono_us() + _HOPE_US)
             ):
+                self._world.surface()
                 if self.mono_us() >= until_us:
                     return
                 if seconds is None and self._world.nothing_comes():
                     raise NotAtRest(
                         "nothing is going to happen, and the test waits for it without a time-out"
                     )
+            self._world.surface()
         else:
             self._threads.wait(waking, self._until_us(seconds))
 
@@ -131,6 +141,21 @@ class WorldHost(SessionHost):
 
     def _until_us(self, seconds: float | None) -> int:
         return _NEVER_US if seconds is None else self.mono_us() + int(seconds * 1_000_000)
+
+    # -------------------------------------------------------------- handlers of a run
+
+    def hand_over(self, work: object) -> None:
+        """See `SessionHost`."""
+        self._handlers.hand_over(work)
+
+    def handling(self, work: object) -> AbstractContextManager[None]:
+        """See `SessionHost`."""
+        return self._handlers.handling(work)
+
+    def handler_failed(self, error: BaseException) -> None:
+        """See `SessionHost`."""
+        if not isinstance(error, asyncio.CancelledError):
+            self._world.errors.append(error)
 
     # -------------------------------------------------------------- any thread
 

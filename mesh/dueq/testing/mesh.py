@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from dueq.client.aio import AsyncClient
+from dueq.client.aio import AsyncClient, AsyncConsumer, AsyncMessage
 from dueq.client.aio.connection import AsyncConnection
-from dueq.client.sync import Client
+from dueq.client.handling import Handled
+from dueq.client.sync import Client, Consumer, Message
 from dueq.client.sync.connection import Connection
 from dueq.errors import InvalidRequest
 from dueq.testing.broker import ENDPOINT
@@ -21,9 +23,29 @@ from dueq.testing.threads import Threads
 from dueq.testing.world import World
 
 _DAYS_MAX: Final = 3660
+_START_S: Final = 60
+"""The most that a run may need to attach, by the mesh's clock."""
 _NOTHING: Final = (
     "nothing is going to happen: no message waits for its time, none is leased, and no recurrence runs"
 )
+
+
+class Running:
+    """A run of a handler.
+
+    Attributes:
+        result: how many messages were handled, failed and released; None before the end.
+        error: what the run has raised.
+    """
+
+    def __init__(self) -> None:
+        self.result: Handled | None = None
+        self.error: BaseException | None = None
+
+    def raise_error(self) -> None:
+        """Raise what the run has raised, if it has."""
+        if self.error is not None:
+            raise self.error
 
 
 class _Client(Client):
@@ -50,6 +72,7 @@ class _Clocked:
         self._world = World(seconds * 1_000_000)
         self._threads = Threads(lambda: self._world.now().mono_us)
         self._tasks = Tasks(self._world)
+        self._handlers: Threads | Tasks = self._threads
         self._hosts = 0
 
     @property
@@ -64,7 +87,7 @@ class _Clocked:
 
     def _host(self, endpoints: Sequence[str]) -> WorldHost:
         self._hosts += 1
-        return WorldHost(self._world, self._threads, self._tasks, self._hosts, endpoints)
+        return WorldHost(self._world, self._threads, self._tasks, self._handlers, self._hosts, endpoints)
 
     def _after(self, seconds: float | timedelta) -> int:
         """Return the instant so much later, by the clock for durations, µs."""
@@ -121,6 +144,7 @@ class Mesh(_Clocked):
         Raises:
             InvalidRequest: it is less than nothing, or more than ten years.
             NotAtRest: a handler is still at work after ten real seconds.
+            Exception: what a handler of `consumer.run` has raised; the clock stands at that instant.
         """
         self._world.move(self._after(seconds))
 
@@ -136,6 +160,7 @@ class Mesh(_Clocked):
 
         Raises:
             InvalidRequest: there is no such instant.
+            Exception: as `advance`.
         """
         self._world.settle()
         self._world.rest()
@@ -145,6 +170,43 @@ class Mesh(_Clocked):
             target_us = self._next()  # acks and the like were still under way: they may change what is next
         self._world.move(target_us)
         return self.now_ms
+
+    @contextmanager
+    def running(
+        self, consumer: Consumer, handler: Callable[[Message], object], workers: int = 8
+    ) -> Iterator[Running]:
+        """Have `consumer.run` in a thread for as long as the block lasts; it has attached when the block begins.
+
+        Args:
+            consumer: of a client of this mesh.
+            handler: takes a message.
+            workers: handlers at once, at most.
+
+        Raises:
+            Exception: what the run raises, or a handler that failed where the clock did not move afterwards.
+        """
+        run, work, ended = Running(), object(), threading.Event()
+
+        def begin() -> None:
+            with self._threads.handling(work):
+                try:
+                    run.result = consumer.run(handler, workers)
+                except BaseException as error:
+                    run.error = error
+                finally:
+                    ended.set()
+
+        self._threads.hand_over(work)
+        threading.Thread(target=begin, name="dueq-run", daemon=True).start()
+        self._world.pass_until(lambda: consumer.attached or ended.is_set(), self._after(_START_S))
+        self._world.rest()
+        try:
+            yield run
+        finally:
+            consumer.stop()
+            self._world.pass_until(ended.is_set, self._after(_DAYS_MAX * 86_400))
+        run.raise_error()
+        self._world.surface()
 
     def close(self) -> None:
         """End the mesh; clients that are still open do not work any more."""
@@ -156,6 +218,10 @@ class AsyncMesh(_Clocked):
 
     The task that uses it is the test's own: time moves while that task waits. Other tasks are waited for.
     """
+
+    def __init__(self, start: datetime | None = None) -> None:
+        super().__init__(start)
+        self._handlers = self._tasks
 
     def client(self, *, timeout: float | None = None) -> AsyncClient:
         """Return a client of this mesh; any number of them. See `Mesh.client`."""
@@ -179,12 +245,43 @@ class AsyncMesh(_Clocked):
         while not self._near(target_us, self._tasks.step(target_us)):
             await self._tasks.rest()
             target_us = self._next()
-        await self._tasks.move(target_us)
+        await self._move(target_us)
         return self.now_ms
+
+    @asynccontextmanager
+    async def running(
+        self, consumer: AsyncConsumer, handler: Callable[[AsyncMessage], object], workers: int = 8
+    ) -> AsyncIterator[Running]:
+        """Have `consumer.run` in a task for as long as the block lasts; see `Mesh.running`."""
+        run, work, ended = Running(), object(), asyncio.Event()
+
+        async def begin() -> None:
+            with self._tasks.handling(work):
+                try:
+                    run.result = await consumer.run(handler, workers)
+                except BaseException as error:
+                    run.error = error
+                finally:
+                    ended.set()
+
+        self._tasks.owner = asyncio.current_task()
+        self._tasks.hand_over(work)
+        task = asyncio.create_task(begin(), name="dueq-run")
+        await self._tasks.rest()
+        try:
+            yield run
+        finally:
+            consumer.stop()
+            self._tasks.owner = asyncio.current_task()
+            await self._tasks.move(self._after(_DAYS_MAX * 86_400), ended, patient=True)
+            await task
+        run.raise_error()
+        self._world.surface()
 
     async def _move(self, until_us: int) -> None:
         self._tasks.owner = asyncio.current_task()
         await self._tasks.move(until_us)
+        self._world.surface()
 
     def close(self) -> None:
         """See `Mesh.close`."""
@@ -193,19 +290,21 @@ class AsyncMesh(_Clocked):
 
 @contextmanager
 def mesh(start: datetime | None = None) -> Iterator[Mesh]:
-    """Begin a mesh for the synchronous client, and end it; see `Mesh`."""
+    """Begin a mesh for the synchronous client, and end it; see `Mesh`. Raises errors of handlers that nobody saw."""
     found = Mesh(start)
     try:
         yield found
     finally:
         found.close()
+    found._world.surface()
 
 
 @contextmanager
 def amesh(start: datetime | None = None) -> Iterator[AsyncMesh]:
-    """Begin a mesh for the asyncio client, and end it; see `AsyncMesh`."""
+    """Begin a mesh for the asyncio client, and end it; see `mesh`."""
     found = AsyncMesh(start)
     try:
         yield found
     finally:
         found.close()
+    found._world.surface()

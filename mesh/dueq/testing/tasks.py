@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -37,6 +39,25 @@ class Tasks:
         self._world = world
         self.owner: asyncio.Task[Any] | None = None
         self._waiters: dict[asyncio.Task[Any], _Waiter] = {}
+        self._handed_over: dict[object, asyncio.Task[Any]] = {}
+
+    def hand_over(self, work: object) -> None:
+        """A task is about to have this to do."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._handed_over[work] = task
+
+    @contextmanager
+    def handling(self, work: object) -> Iterator[None]:
+        """This task is at work on it, but for when it waits for the mesh."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiters[task] = _Waiter(asyncio.Event(), 0, at_work=True)
+        del self._handed_over[work]
+        try:
+            yield
+        finally:
+            self._waiters.pop(task, None)
 
     async def wait(self, event: asyncio.Event, until_us: int) -> None:
         """Have this task wait until the event is set, or the clock shows `until_us`."""
@@ -44,6 +65,7 @@ class Tasks:
         assert task is not None
         if task is self.owner:
             await self.move(until_us, event)
+            self._world.surface()
             return
         waiter = self._waiters[task] = _Waiter(event, until_us)
         await event.wait()
@@ -57,12 +79,14 @@ class Tasks:
                 self.step(self._world.next_us())
         return future.result()
 
-    async def move(self, until_us: int, event: asyncio.Event | None = None) -> None:
-        """Let time pass until an instant, or until an event is set."""
+    async def move(self, until_us: int, event: asyncio.Event | None = None, *, patient: bool = False) -> None:
+        """Let time pass until an instant, until an event is set, or until a handler has failed (not if patient)."""
         self._world.settle()
         while True:
             await self.rest()
             if event is not None and event.is_set():
+                return
+            if self._world.errors and not patient:
                 return
             if self.step(until_us):
                 await self.rest()
@@ -97,6 +121,8 @@ class Tasks:
             await asyncio.sleep(0)
 
     def _busy(self) -> asyncio.Task[Any] | None:
+        for task in self._handed_over.values():
+            return task
         for task, waiter in list(self._waiters.items()):
             if task.done():
                 del self._waiters[task]

@@ -10,7 +10,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,17 @@ from dueq.testing.errors import NotAtRest
 PATIENCE_S: Final = 10.0
 """How long a handler may be at work, and a thread wait while nobody moves the clock: real seconds."""
 _LOOK_S: Final = 0.0005
+
+
+class _Answered:
+    """Whether an answer has come that nobody has taken."""
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """See `Waking`."""
+        return not self._done.locked()
 
 
 @dataclass(slots=True)
@@ -40,6 +52,22 @@ class Threads:
     def __init__(self, mono_us: Callable[[], int]) -> None:
         self._mono_us = mono_us
         self._waiters: dict[int, _Waiter] = {}
+        self._handed_over: dict[object, threading.Thread] = {}
+
+    def hand_over(self, work: object) -> None:
+        """A thread is about to have this to do."""
+        self._handed_over[work] = threading.current_thread()
+
+    @contextmanager
+    def handling(self, work: object) -> Iterator[None]:
+        """This thread is at work on it, but for when it waits for the mesh."""
+        me = threading.get_ident()
+        self._waiters[me] = _Waiter(threading.current_thread(), 0, None)
+        del self._handed_over[work]
+        try:
+            yield
+        finally:
+            self._waiters.pop(me, None)
 
     def wait(self, waking: Waking, until_us: int) -> None:
         """Have this thread wait until it is woken, or the clock shows `until_us`."""
@@ -58,17 +86,21 @@ class Threads:
         """
         if done.acquire(blocking=False):
             return True
-        came = threading.Event()
-        before = self._waiters.get(threading.get_ident())
-        self._waiters[threading.get_ident()] = _Waiter(threading.current_thread(), until_us, came)
+        me = threading.get_ident()
+        before = self._waiters.get(me)
+        waiter = self._waiters[me] = _Waiter(threading.current_thread(), until_us, _Answered(done))
+        give_up = time.monotonic() + PATIENCE_S
         try:
-            if done.acquire(timeout=PATIENCE_S):
+            while done.locked() and time.monotonic() < give_up:
+                time.sleep(_LOOK_S)
+            waiter.waking = None  # at work, before the lock looks as if there were no answer
+            if done.acquire(blocking=False):
                 return True
         finally:
             if before is None:
-                del self._waiters[threading.get_ident()]
+                del self._waiters[me]
             else:
-                self._waiters[threading.get_ident()] = before
+                self._waiters[me] = before
         raise NotAtRest(
             f"a call has waited {PATIENCE_S:g} s for an answer that takes time: nobody moves the clock"
         )
@@ -90,6 +122,10 @@ class Threads:
             time.sleep(_LOOK_S)
 
     def _busy(self) -> threading.Thread | None:
+        for thread in list(
+            self._handed_over.values()
+        ):  # first: whoever begins is a waiter before it is taken out
+            return thread
         for number, waiter in list(self._waiters.items()):
             if not waiter.thread.is_alive():
                 self._waiters.pop(number, None)

@@ -42,6 +42,7 @@ class World:
         broker: the mesh.
         lock: held while anything happens.
         owner: the thread in which time may move.
+        errors: of handlers; the test has not seen them.
         rest: called at each instant at which something happened, without the lock, before time moves on.
     """
 
@@ -51,6 +52,7 @@ class World:
         self.lock = threading.RLock()
         self.owner = threading.get_ident()
         self.rest: Callable[[], None] = lambda: None
+        self.errors: list[BaseException] = []
         self._hosts: list[Host] = []
         self._working = False
 
@@ -123,12 +125,13 @@ class World:
             return at_us >= until_us
 
     def move(self, until_us: int) -> None:
-        """Let time pass until an instant, monotonic µs; for the owner."""
+        """Let time pass until an instant, monotonic µs, or until a handler has failed; for the owner."""
         self.settle()
         self.rest()
-        while not self.step(until_us):
+        while not self.errors and not self.step(until_us):
             self.rest()
         self.rest()
+        self.surface()
 
     def pass_until(self, over: Callable[[], bool], until_us: int) -> bool:
         """Let time pass until something is so, or it is `until_us`; for the owner. Returns whether it is so."""
@@ -140,6 +143,14 @@ class World:
             if self.step(until_us):
                 return over()
         return True
+
+    def surface(self) -> None:
+        """Raise the first error of a handler that the test has not seen."""
+        errors, self.errors = self.errors, []
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(f"another handler failed: {other!r}")
+            raise errors[0]
 
     def close(self) -> None:
         """End everything."""

@@ -8,15 +8,21 @@ import threading
 
 import pytest
 
-from dueq import Client, ClientClosed, InvalidRequest, Message
+from dueq import Client, ClientClosed, InvalidRequest, Message, OutcomeUnknown
 from dueq.client.handling import reason_of
 from dueq_codecs.records import REASON_BYTES_MAX
 from tests.unit.client.fake_broker import FakeBroker
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
 def test_a_reason_is_type_and_message_as_long_as_a_reason_may_be() -> None:
     assert reason_of(ValueError("no such card")) == "ValueError: no such card"
     assert reason_of(ValueError()) == "ValueError"
+    assert reason_of(Unspeakable()) == "Unspeakable"
     long = reason_of(ValueError("é" * 5000))
     assert long.startswith("ValueError: é")
     assert REASON_BYTES_MAX - 2 < len(long.encode()) <= REASON_BYTES_MAX
@@ -71,8 +77,62 @@ def test_closing_it_ends_a_run(broker: FakeBroker, client: Client) -> None:
     consumer = client.consumer("departures")
     with consumer:
         broker.push([b"x"])
-        with pytest.raises(ClientClosed, match="during its run"):
+        with pytest.raises(ClientClosed, match="during its run: of its messages 1 were handled"):
             consumer.run(lambda message: consumer.close())
+
+
+def test_a_second_run_at_once_is_refused(broker: FakeBroker, client: Client) -> None:
+    refused: list[str] = []
+
+    def handler(message: Message) -> None:
+        try:
+            consumer.run(print)
+        except InvalidRequest as error:
+            refused.append(str(error))
+        consumer.stop()
+
+    consumer = client.consumer("departures")
+    with consumer:
+        broker.push([b"x"])
+        assert consumer.run(handler) == (1, 0, 0)
+    assert refused == ["the consumer of 'departures' runs a handler already: one run has many workers"]
+
+
+def test_an_error_of_closing_does_not_hide_what_became_of_the_messages(
+    broker: FakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = client.consumer("departures")
+
+    def close(timeout: float = 5.0) -> None:
+        raise OutcomeUnknown("the client's own thread did not answer in time")
+
+    with consumer, monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "dueq.client"):
+        patch.setattr(consumer, "close", close)
+        broker.push([b"x"])
+        assert consumer.run(lambda message: consumer.stop()) == (1, 0, 0)
+    assert "run.not_closed" in caplog.text
+
+
+def test_an_error_of_a_callback_does_not_end_a_run(
+    broker: FakeBroker, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = threading.Event()
+
+    def tell(message: Message) -> None:
+        told.set()
+        raise LookupError("no such card")
+
+    def handler(message: Message) -> None:
+        broker.rows.clear()
+        message.extend(60.0)  # refused
+        assert told.wait(10)
+        consumer.stop()
+
+    consumer = client.consumer("departures", on_lease_lost=tell)
+    with consumer, caplog.at_level(logging.WARNING, "dueq.client"):
+        broker.push([b"x"])
+        assert consumer.run(handler) == (1, 0, 0)
+    assert "run.callback_failed" in caplog.text
 
 
 def test_a_drain_has_its_limits(client: Client) -> None:

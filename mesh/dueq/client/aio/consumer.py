@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -19,7 +20,8 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.handling import Handled
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
-from dueq.errors import ClientClosed, StaleLease
+from dueq.client.logs import log
+from dueq.errors import ClientClosed, DueqError, InvalidRequest, StaleLease
 from dueq_codecs.records import Outcome, RecordKind
 
 CLOSE_S: Final = 5.0
@@ -59,6 +61,7 @@ class AsyncConsumer:
         self._arrivals = Arrivals(connection.bridges, self._tell_of_lost)
         self._inbox = Inbox(self._arrivals.wake)
         self._opening = Lock()
+        self._run_lock = threading.Lock()
         self._runtime: SessionHost | None = None
         self._closed = False
         self.stopping = False
@@ -178,15 +181,20 @@ class AsyncConsumer:
             How many messages were handled, failed and released.
 
         Raises:
-            InvalidRequest: a value is outside its limits, or the handler cannot be run.
+            InvalidRequest: a value is outside its limits, the handler cannot be run, or another run goes on.
             TopicNotFound: the topic was deleted; handlers were drained.
             ClientClosed: the consumer was closed; handlers were drained.
         """
         running = AsyncRun(self, handler, workers, drain)
+        if not self._run_lock.acquire(blocking=False):
+            raise InvalidRequest(
+                f"the consumer of {self.topic!r} runs a handler already: one run has many workers"
+            )
         try:
             return await running.to_its_end()
         finally:
-            await self.close()
+            self._run_lock.release()
+            await self._close_after_run()
 
     def stop(self) -> None:
         """End `run`, now or before it begins; may be called from any thread."""
@@ -214,7 +222,19 @@ class AsyncConsumer:
             runtime.remove_inbox(self.consumer_id)
             self._tell_of_lost()
 
+    @property
+    def attached(self) -> bool:
+        """Whether it has asked for messages."""
+        return self._runtime is not None
+
     # -------------------------------------------------------------- inside
+
+    async def _close_after_run(self) -> None:
+        """Close; what a run returns or raises matters more than an error of that."""
+        try:
+            await self.close()
+        except DueqError as error:
+            log.warning("run.not_closed", topic=self.topic, error=repr(error))
 
     def _mono_us(self) -> int:
         """The clock for durations, µs; for messages, which come once the consumer has attached."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dueq.client.handling import Work
+from dueq.client.host import SessionHost
 
 
 class Crew:
@@ -31,9 +32,10 @@ class Crew:
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended: deque[tuple[Work, BaseException | None]] = deque()
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: Work, host: SessionHost) -> None:
         """Have the handler run."""
-        task = asyncio.create_task(self._work(work))
+        host.hand_over(work)
+        task = asyncio.create_task(self._work(work, host))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -42,16 +44,20 @@ class Crew:
         for task in list(self._tasks):
             task.cancel()
 
-    async def _work(self, work: Work) -> None:
+    async def _work(self, work: Work, host: SessionHost) -> None:
         error: BaseException | None = None
-        try:
-            if self._awaited:
-                await self._handler(work.message)
-            else:
-                result = await asyncio.get_running_loop().run_in_executor(None, self._handler, work.message)
-                if inspect.isawaitable(result):
-                    await result
-        except (Exception, asyncio.CancelledError) as raised:
-            error = raised
-        self.ended.append((work, error))
-        self._wake()
+        with host.handling(work):
+            try:
+                if self._awaited:
+                    await self._handler(work.message)
+                else:
+                    loop = asyncio.get_running_loop()
+                    result = await loop.run_in_executor(None, self._handler, work.message)
+                    if inspect.isawaitable(result):
+                        await result
+            except BaseException as raised:
+                error = raised
+            self.ended.append((work, error))
+            self._wake()
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error

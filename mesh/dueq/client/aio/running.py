@@ -13,7 +13,7 @@ from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.waiting import Arrivals, sleep
 from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports.delivery import Delivery
-from dueq.client.handling import LOOK_S, Handled, Work, ending_signals, reason_of
+from dueq.client.handling import Handled, Work, ending_signals, reason_of
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
@@ -71,13 +71,14 @@ class AsyncRun:
         self._lease_us = consumer._lease_ms * 1000
         self._beat_us = min(self._lease_us // 8, 1_000_000)
         self._next_beat_us = 0
+        self._look_s: float | None = None
         self._at_work: set[Work] = set()
         self._handled = self._failed = self._released = 0
 
     async def to_its_end(self) -> Handled:
         """Run until the consumer stops or fails, and drain."""
         try:
-            with ending_signals(self._note):
+            with ending_signals(self._note) as self._look_s:
                 host = await self._attach()
                 if host is not None:
                     await self._serve(host)
@@ -86,7 +87,10 @@ class AsyncRun:
         if self._consumer._inbox.failure is not None:
             raise self._consumer._inbox.failure
         if self._consumer._inbox.closed:
-            raise ClientClosed(f"the consumer of {self._consumer.topic!r} was closed during its run")
+            raise ClientClosed(
+                f"the consumer of {self._consumer.topic!r} was closed during its run: of its messages "
+                f"{self._handled} were handled, {self._failed} failed, {self._released} were unfinished"
+            )
         return Handled(self._handled, self._failed, self._released)
 
     def _note(self) -> None:
@@ -106,9 +110,9 @@ class AsyncRun:
         until_us: int | None = None
         while True:
             consumer._arrivals.clear()
-            consumer._tell_of_lost()
+            self._tell_of_lost()
             while self._crew.ended:
-                await self._end(*self._crew.ended.popleft())
+                await self._end(host, *self._crew.ended.popleft())
             now_us = host.mono_us()
             if until_us is None and (consumer.stopping or consumer._inbox.closed or consumer._inbox.failure):
                 until_us = now_us + self._drain_us
@@ -122,11 +126,19 @@ class AsyncRun:
                 await consumer._arrivals.wait(host, self._rest_s(host.mono_us(), until_us))
         await self._give_back(host.mono_us())
 
-    def _rest_s(self, now_us: int, until_us: int | None) -> float:
+    def _tell_of_lost(self) -> None:
+        """Have the user told of lost leases; the run goes on if that fails."""
+        try:
+            self._consumer._tell_of_lost()
+        except Exception as error:
+            log.warning("run.callback_failed", topic=self._consumer.topic, exc_info=error)
+
+    def _rest_s(self, now_us: int, until_us: int | None) -> float | None:
         ends = [self._next_beat_us] if self._at_work else []
         if until_us is not None:
             ends.append(until_us)
-        return min([LOOK_S, *(max(end - now_us, 0) / 1e6 for end in ends)])
+        rests = [max(end - now_us, 0) / 1e6 for end in ends]
+        return min(rests if self._look_s is None else [*rests, self._look_s], default=None)
 
     async def _begin(self, host: SessionHost) -> None:
         free = self._workers - len(self._at_work)
@@ -143,9 +155,9 @@ class AsyncRun:
             if work.extend_us <= now_us or not self._at_work:
                 self._next_beat_us = min(self._next_beat_us, now_us)
             self._at_work.add(work)
-            self._crew.begin(work)
+            self._crew.begin(work, host)
 
-    async def _end(self, work: Work, error: BaseException | None) -> None:
+    async def _end(self, host: SessionHost, work: Work, error: BaseException | None) -> None:
         self._at_work.discard(work)
         message = work.message
         named = {"topic": self._consumer.topic, "message": message.id}
@@ -154,6 +166,7 @@ class AsyncRun:
         else:
             self._failed += 1
             log.warning("handler.failed", **named, attempt=message.attempt, exc_info=error)
+            host.handler_failed(error)
         if message.lost and not self._consumer._on_receipt:
             log.warning("handler.lease_lost", **named, failed=error is not None)
         elif error is None:

@@ -38,7 +38,11 @@ class _Bridge:
     def _drain(self) -> None:
         self._scheduled = False
         while self._waiting:
-            self._waiting.popleft()()
+            try:
+                self._waiting.popleft()()
+            except Exception as error:  # a user's callback; others wait for what follows it
+                context = {"message": "a callback of dueq's client failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
 
 
 class Bridges:
@@ -124,8 +128,10 @@ class Arrivals:
             task.add_done_callback(self._tasks.discard)
 
     def _come(self) -> None:
-        self._tell()
-        self._event.set()
+        try:
+            self._tell()
+        finally:
+            self._event.set()
 
 
 async def sleep(host: SessionHost, seconds: float) -> None:

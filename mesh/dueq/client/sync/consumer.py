@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final, Self
@@ -16,11 +17,12 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.handling import Handled
 from dueq.client.host import SessionHost
 from dueq.client.inbox import Inbox
+from dueq.client.logs import log
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.message import Message
 from dueq.client.sync.running import Run
 from dueq.client.sync.waiting import Arrivals, Lock
-from dueq.errors import ClientClosed, StaleLease
+from dueq.errors import ClientClosed, DueqError, InvalidRequest, StaleLease
 from dueq_codecs.records import Outcome, RecordKind
 
 CLOSE_S: Final = 5.0
@@ -60,6 +62,7 @@ class Consumer:
         self._arrivals = Arrivals(connection.bridges, self._tell_of_lost)
         self._inbox = Inbox(self._arrivals.wake)
         self._opening = Lock()
+        self._run_lock = threading.Lock()
         self._runtime: SessionHost | None = None
         self._closed = False
         self.stopping = False
@@ -177,15 +180,20 @@ class Consumer:
             How many messages were handled, failed and released.
 
         Raises:
-            InvalidRequest: a value is outside its limits, or the handler cannot be run.
+            InvalidRequest: a value is outside its limits, the handler cannot be run, or another run goes on.
             TopicNotFound: the topic was deleted; handlers were drained.
             ClientClosed: the consumer was closed; handlers were drained.
         """
         running = Run(self, handler, workers, drain)
+        if not self._run_lock.acquire(blocking=False):
+            raise InvalidRequest(
+                f"the consumer of {self.topic!r} runs a handler already: one run has many workers"
+            )
         try:
             return running.to_its_end()
         finally:
-            self.close()
+            self._run_lock.release()
+            self._close_after_run()
 
     def stop(self) -> None:
         """End `run`, now or before it begins; may be called from any thread."""
@@ -213,7 +221,19 @@ class Consumer:
             runtime.remove_inbox(self.consumer_id)
             self._tell_of_lost()
 
+    @property
+    def attached(self) -> bool:
+        """Whether it has asked for messages."""
+        return self._runtime is not None
+
     # -------------------------------------------------------------- inside
+
+    def _close_after_run(self) -> None:
+        """Close; what a run returns or raises matters more than an error of that."""
+        try:
+            self.close()
+        except DueqError as error:
+            log.warning("run.not_closed", topic=self.topic, error=repr(error))
 
     def _mono_us(self) -> int:
         """The clock for durations, µs; for messages, which come once the consumer has attached."""

@@ -9,6 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from dueq.client.handling import Work, refuse_tasks
+from dueq.client.host import SessionHost
 
 
 class Crew:
@@ -28,17 +29,18 @@ class Crew:
         refuse_tasks(handler)
         self._handler = handler
         self._wake = wake
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Work, SessionHost] | None] = SimpleQueue()
         self._threads = 0
         self._idle = threading.Semaphore(0)
         self.ended: deque[tuple[Work, BaseException | None]] = deque()
 
-    def begin(self, work: Work) -> None:
+    def begin(self, work: Work, host: SessionHost) -> None:
         """Have the handler run."""
+        host.hand_over(work)
         if not self._idle.acquire(blocking=False):
             self._threads += 1
             threading.Thread(target=self._serve, name=f"dueq-handler-{self._threads}", daemon=True).start()
-        self._queue.put(work)
+        self._queue.put((work, host))
 
     def dismiss(self) -> None:
         """Let each thread end with the work that it has."""
@@ -46,12 +48,15 @@ class Crew:
             self._queue.put(None)
 
     def _serve(self) -> None:
-        while (work := self._queue.get()) is not None:
+        while (given := self._queue.get()) is not None:
+            work, host = given
             error: BaseException | None = None
-            try:
-                self._handler(work.message)
-            except BaseException as raised:
-                error = raised
-            self._idle.release()
-            self.ended.append((work, error))
-            self._wake()
+            with host.handling(work):
+                try:
+                    self._handler(work.message)
+                except BaseException as raised:
+                    error = raised
+                self._idle.release()
+                self.ended.append((work, error))
+                self._wake()
+            del given, work, host, error
