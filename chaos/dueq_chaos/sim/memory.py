@@ -16,6 +16,7 @@ from typing import Any, Final
 from dueq import limits
 from dueq.core.broker import BrokerCore
 from dueq.core.delivery import due_queue
+from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.priority_queue import PriorityQueue
 from dueq.core.partition.partition import Partition
@@ -44,6 +45,7 @@ _FIXED: Final = frozenset(
 _OWN_BOUNDS: Final = frozenset(
     (
         "DueQueue._heap", "PriorityQueue._heaps", "PriorityQueue._sleeping", "PriorityQueue._alarms",
+        "FairQueue._sleeping", "FairQueue._alarms", "FairQueue._alarmed", "FairQueue._leaves", "Node.heap",
         "DurableLog._cache", "LogWeight._lasts", "LogWeight._weights", "Uploads._named",
         "Answers._older", "Answers._newer", "Answers._free", "Answers._mixed", "Deduplication._clients",
         "Deduplication._active", "Deduplication._numbers", "Deduplication._empty", "Deduplication._changed",
@@ -136,6 +138,18 @@ def _alarms(queue: PriorityQueue, now: Now) -> Iterator[str]:
         yield f"a priority queue has {alarms} alarms and {ranks} ranks for {places} places"
 
 
+def _groups(queue: FairQueue, now: Now) -> Iterator[str]:
+    sleeping = sum(map(len, queue._sleeping.values()))
+    ready = sum(len(leaf.heap) for leaf in queue._leaves.values())
+    alarms, places = len(queue._alarms), len(queue)
+    if sleeping + ready != places:
+        yield f"a fair queue counts {places} places, {sleeping} sleep and {ready} are ready"
+    if not all(queue._sleeping.values()) or not all(leaf.heap for leaf in queue._leaves.values()):
+        yield "a fair queue keeps groups that have no place"
+    if alarms > places + EACH_MAX:  # some are of messages that came out along with sooner ones
+        yield f"a fair queue has {alarms} alarms for {places} places"
+
+
 def _lives(partition: Partition) -> int:
     timeline = partition.timeline
     return 1 + timeline.hot_count + timeline.leased_count + timeline.dirty_rows
@@ -192,6 +206,6 @@ def _uploads(uploads: Uploads, now: Now) -> Iterator[str]:
 
 
 _LOOKS: Final[dict[str, Callable[[Any, Now], Iterator[str]]]] = {
-    "Lane": _lane, "PriorityQueue": _alarms, "Partition": _partition, "LogWeight": _marks, "Timeline": _past,
-    "Uploads": _uploads,
+    "Lane": _lane, "PriorityQueue": _alarms, "FairQueue": _groups, "Partition": _partition, "LogWeight": _marks,
+    "Timeline": _past, "Uploads": _uploads,
 }  # fmt: skip

@@ -11,8 +11,6 @@ _RANKED_EVERY, _RANKED_AT, _RANKED_AT_OWN_MESH = 16, 9, 15
 """Of every so many seeds the topic of one is a priority topic, and some topics of another with a mesh of its own."""
 _FAIR_EVERY, _FAIR_AT = 64, 35
 """Of every so many seeds the topic of one is a fair topic."""
-_FAIR_BELOW = 256
-"""Only of the first seeds: of the others some find that `FairQueue._sleeping` keeps too much (291)."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def draw_topology(seed: int, partitions: int) -> Topology:
     """
     if not is_drawn(seed):
         kind = "priority" if seed % _RANKED_EVERY == _RANKED_AT else "timeline"
-        kind = "fair" if seed % _FAIR_EVERY == _FAIR_AT and seed < _FAIR_BELOW else kind
+        kind = "fair" if seed % _FAIR_EVERY == _FAIR_AT else kind
         return Topology(topics=(Shape(partitions, kind=kind),))
     random = Random(seed * 0x9E3779B1 + 21)
     brokers = random.choice([1, 2, 2, 3, 4, 5, 5, 7])
