@@ -79,13 +79,14 @@ class DueQueue:
         self._heap = [wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
         heapify(self._heap)
 
-    def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
+    def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
         """Take out messages that wait until `until_ms` or sooner.
 
         Args:
             until_ms: the latest instant, inclusive.
             limit: at most so many.
             taken: keys that are spoken for although the timeline does not show it yet.
+            again: not for the first time in this turn; all repeats of what comes out go with it.
 
         Returns:
             Waiting entries in order. Fewer than `limit` does not mean that there are no more.

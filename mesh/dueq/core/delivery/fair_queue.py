@@ -54,6 +54,8 @@ class FairQueue:
         self._ready_ms = NEVER_MS
         self._ready = self._places = 0
         self._counted: list[Node] = []
+        # Keys that have come out in this turn, at most those of a record: a message may be entered twice.
+        self._given: set[int] = set()
         self._looks = 0
 
     def __len__(self) -> int:
@@ -171,18 +173,20 @@ class FairQueue:
 
     # ------------------------------------------------------------ turns
 
-    def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
+    def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
         """Take out what comes next of all that waits until `until_ms` or sooner (see `WaitingQueue`)."""
-        self._wake(until_ms)
+        if not again:
+            self._given.clear()
+            self._wake(until_ms)
         if self._root.front is None:
             return NO_ENTRIES
-        self._count_used()
+        if not again:  # else slots are still charged for what was given
+            self._count_used()
         self._looks = FAIR_LOOKS_MAX
         found: list[Entries] = []
-        keys: set[int] = set()
         count = 0
         while count < limit and (chosen := self._choose(until_ms, limit - count)):
-            rows = self._valid(chosen, taken, keys)
+            rows = self._valid(chosen, taken)
             count += len(rows)
             found.append(rows)
         if self._root.front is None:
@@ -202,7 +206,7 @@ class FairQueue:
         self._ready -= len(chosen)
         return chosen
 
-    def _valid(self, chosen: list[tuple[Node, int]], taken: KeysView[int], given: set[int]) -> Entries:
+    def _valid(self, chosen: list[tuple[Node, int]], taken: KeysView[int]) -> Entries:
         """Return the entries that still wait at their place and that nobody has taken.
 
         The groups of the others get their turns back.
@@ -210,8 +214,8 @@ class FairQueue:
         Args:
             chosen: leaves and places.
             taken: keys that are spoken for.
-            given: keys that have come out before; those that come out now are entered.
         """
+        given = self._given
         keys = [place & KEY_MASK for _, place in chosen]
         rows = self._messages.rows(np.array(keys, np.uint64))
         waits = [(place & _PLACE_MASK) >> KEY_BITS for _, place in chosen]

@@ -377,12 +377,17 @@ class Lane:
         if len(self.queue) > 2 * timeline.hot_count + SPARE_PLACES:
             self.queue.renew(timeline.deliverable_hot())
 
-    def take_waiting(self, until_ms: int, limit: int) -> Entries:
+    def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
         """Take waiting messages out of the queue, to lease them or to put them back.
 
         None of a job that is not committed is among them: they come (back) when it is.
+
+        Args:
+            until_ms: the latest instant, inclusive.
+            limit: at most so many.
+            again: not for the first time in this turn.
         """
-        entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys())
+        entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys(), again=again)
         barred = self.partition.barred(entries)
         return entries if barred is None else entries[~barred]
 

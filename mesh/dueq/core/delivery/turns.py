@@ -46,7 +46,7 @@ class WaitingQueue(Protocol):
         """Forget all places but those of these waiting messages, which are all that may come out."""
         ...
 
-    def pop(self, until_ms: int, limit: int, taken: KeysView[int]) -> Entries:
+    def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
         """Take out what comes next of all that waits until `until_ms` or sooner.
 
         Nothing comes out while something that is before it in the order may be only on disk.
@@ -55,6 +55,7 @@ class WaitingQueue(Protocol):
             until_ms: the latest instant, inclusive.
             limit: at most so many.
             taken: keys that are spoken for although the timeline does not show it yet.
+            again: it was asked in this turn before: what came out then is spoken for, too.
         """
         ...
 
@@ -71,8 +72,8 @@ class Queued(Protocol):
     @property
     def queue(self) -> WaitingQueue: ...
 
-    def take_waiting(self, until_ms: int, limit: int) -> Entries:
-        """Take messages out of the queue that may be delivered."""
+    def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
+        """Take messages out of the queue that may be delivered; again: not for the first time in this turn."""
         ...
 
 
@@ -112,7 +113,8 @@ class Picks:
 
     def take(self, lane: Queued, until_ms: int, limit: int) -> int:
         """Choose up to `limit` messages of a partition that wait until then; returns how many it were."""
-        entries = lane.take_waiting(until_ms, min(limit, self.room(lane.uid)))
+        again = lane.uid in self.entries
+        entries = lane.take_waiting(until_ms, min(limit, self.room(lane.uid)), again=again)
         self.add(lane.uid, entries)
         return len(entries)
 
@@ -238,8 +240,7 @@ class FairTurns:
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
         """Choose ready messages.
 
-        Of a queue that gives less than it was asked for, the groups left have no slot: it is not asked again, as it
-        does not count what it has given in this turn.
+        Of a queue that gives less than it was asked for, the groups left have no slot: it is not asked again.
         """
         free, left = demand.free, list(lanes)
         while free > 0 and left:

@@ -310,3 +310,24 @@ def test_a_group_with_a_late_message_and_many_sooner_ones_has_one_alarm_for_it()
         assert story.pop(1, now=NOW + step) == "a"
     assert len(story.queue._alarms) == 1
     assert story.queue.head_ms == NOW + 1_000_000
+
+
+def test_a_message_that_was_entered_twice_comes_out_once_in_a_turn() -> None:
+    """Also where its second place wakes only when the queue is asked again."""
+    story = Story()
+    [key] = story.wait("a")
+    story.queue.add(story.entries[key])
+    assert len(story.queue.pop(NOW, 1, story.leases.slot_of.keys())) == 1
+    assert len(story.queue.pop(NOW, 1, story.leases.slot_of.keys(), again=True)) == 0
+
+    story.queue.renew(story.entries[key])
+    assert len(story.queue.pop(NOW, 1, story.leases.slot_of.keys())) == 1
+    story.queue.add(story.entries[key])
+    assert len(story.queue.pop(NOW, 1, story.leases.slot_of.keys(), again=True)) == 0
+
+
+def test_what_a_queue_has_given_in_a_turn_counts_when_it_is_asked_again() -> None:
+    story = Story(a=GroupSettings(max_unacked=2))
+    story.wait("a", 5)
+    assert len(story.queue.pop(NOW, 2, story.leases.slot_of.keys())) == 2
+    assert len(story.queue.pop(NOW, 1, story.leases.slot_of.keys(), again=True)) == 0

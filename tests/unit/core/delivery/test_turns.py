@@ -1,10 +1,11 @@
-"""Whose turn it is among the partitions of a priority topic that one broker leads."""
+"""Whose turn it is among the partitions of a priority or fair topic that one broker leads."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dueq.core.delivery.turns import Demand, Picks, PriorityTurns
+from dueq.core.delivery.due_queue import NEVER_MS
+from dueq.core.delivery.turns import Demand, FairTurns, Picks, PriorityTurns
 from dueq.core.ports.entry import WIDE, Entries, State
 
 NOW_MS = 1_000
@@ -19,7 +20,7 @@ class Lane:
         self.waiting["rank"], self.waiting["wait_at"] = zip(*sorted(rows), strict=True)
         self.waiting["state"] = State.WAITING
 
-    def take_waiting(self, until_ms: int, limit: int) -> Entries:
+    def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
         assert until_ms == NOW_MS, "nothing is leased ahead of its time"
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return taken
@@ -52,3 +53,28 @@ def test_one_partition_gives_as_many_as_there_is_credit_and_room_for() -> None:
     lane = Lane(1, *[(rank, 1) for rank in range(9)])
     assert chosen([lane], 100, room=2) == {1: [(0, 1), (1, 1)]}
     assert chosen([lane], 3) == {1: [(2, 1), (3, 1), (4, 1)]}
+
+
+class AskedLane(Lane):
+    """It notes how it is asked."""
+
+    def __init__(self, uid: int, *rows: tuple[int, int]) -> None:
+        super().__init__(uid, *rows)
+        self.asked: list[tuple[int, bool]] = []
+
+    @property
+    def head_ms(self) -> int:
+        return NOW_MS if len(self.waiting) else NEVER_MS
+
+    def take_waiting(self, until_ms: int, limit: int, *, again: bool = False) -> Entries:
+        self.asked.append((limit, again))
+        return super().take_waiting(until_ms, limit)
+
+
+def test_a_fair_partition_that_is_asked_once_more_in_a_turn_is_told_so() -> None:
+    """What it gave before is not leased yet: only the partition itself can count it."""
+    rich, poor = AskedLane(1, *[(0, at) for at in range(9)]), AskedLane(2, (0, 1))
+    picks = Picks(lambda uid: 100)
+    FairTurns().choose([rich, poor], Demand(6, NOW_MS, NOW_MS, NOW_MS, True), picks)  # type: ignore[list-item]
+    assert rich.asked == [(3, False), (2, True)]
+    assert poor.asked == [(3, False)]
