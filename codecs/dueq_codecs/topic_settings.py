@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, NamedTuple
 
 from dueq_codecs.backoff import fault_of_backoff
+from dueq_codecs.endpoint import fault_of_endpoint, shown
 from dueq_codecs.records import ATTEMPTS_MAX
 
 INSTANT_MS_MAX: Final = (1 << 48) - 1
@@ -90,6 +91,8 @@ class TopicSettings:
     """What becomes of a message that is not delivered in time: it is finished, or "dead"."""
     dead_retention_ms: int = 14 * 24 * 3600 * 1000
     """How long a dead message stays."""
+    endpoint: Mapping[str, Any] | None = None
+    """Where gateways send the topic's messages, see `dueq_codecs.endpoint`; None: nowhere."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer build has set."""
 
@@ -136,18 +139,23 @@ class TopicSettings:
             raise SettingsRefused(f"remember_ms is {found.remember_ms}, and the topic's keys are free")
         if found.paused_until_ms and not found.paused:
             raise SettingsRefused(f"paused_until_ms is {found.paused_until_ms}, and the topic is not paused")
+        if changes.get("endpoint") is not None and "secrets" not in changes["endpoint"]:
+            raise SettingsRefused("an endpoint has 1 to 4 secrets")
         if found.burst and not found.rate:
             raise SettingsRefused(f"burst is {found.burst}, and the topic has no rate")
         return found
 
     def fields(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values."""
+        """Return the settings as plain JSON values, with all secrets: for the coordinator."""
         known = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "others"}
         return {**self.others, **known}
 
     def encode(self) -> str:
-        """Return the document."""
-        return json.dumps(self.fields(), sort_keys=True, separators=(",", ":"))
+        """Return the document, without the secrets of the endpoint: for logs, and for everybody who asks."""
+        found = self.fields()
+        if self.endpoint is not None:
+            found["endpoint"] = shown(self.endpoint)
+        return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
 
 SETTINGS: Final[dict[str, Numbers | Words | Document | None]] = {
@@ -163,6 +171,7 @@ SETTINGS: Final[dict[str, Numbers | Words | Document | None]] = {
     "backoff": Document(fault_of_backoff),
     "expired": Words(("finish", "dead")),
     "dead_retention_ms": Numbers(1000, INSTANT_MS_MAX, "ms"),
+    "endpoint": Document(fault_of_endpoint),
 }
 """What a change may name, with the values of each; None: true or false."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dueq.client.aio.passes import AsyncPass
     from dueq.client.backoff import Backoff
     from dueq.client.browsing import BrowsePage, ScheduledMessage
+    from dueq.client.endpoints import EndpointInfo
     from dueq.client.filters import Filter
     from dueq.client.groups import GroupInfo
     from dueq.client.jobs import Job, JobInfo
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         Disconnected,
         DiskFull,
         DueqError,
+        EndpointNotFound,
         InvalidRequest,
         JobEnded,
         JobNotFound,
@@ -81,6 +83,7 @@ _HOMES = {
     "dueq.client.passes": ("Progress",),
     "dueq.client.backoff": ("Backoff",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
+    "dueq.client.endpoints": ("EndpointInfo",),
     "dueq.client.filters": ("Filter",),
     "dueq.client.message_state": ("MessageState",),
     "dueq.client.groups": ("GroupInfo",),
@@ -96,6 +99,7 @@ _HOMES = {
         "Disconnected",
         "DiskFull",
         "DueqError",
+        "EndpointNotFound",
         "InvalidRequest",
         "JobEnded",
         "JobNotFound",
@@ -142,6 +146,8 @@ __all__ = [
     "Disconnected",
     "DiskFull",
     "DueqError",
+    "EndpointInfo",
+    "EndpointNotFound",
     "Filter",
     "GroupInfo",
     "InvalidRequest",

@@ -15,6 +15,7 @@ DueqError
 │   ├── JobNotFound
 │   ├── RecurrenceExists
 │   ├── RecurrenceNotFound
+│   ├── EndpointNotFound
 │   ├── TooManyRecurrences    their home partition has room for no more of them
 │   ├── PassExists            its name is that of another pass
 │   ├── Superseded            another process of the same name has followed
@@ -121,6 +122,10 @@ class RecurrenceExists(Refused):
 
 class RecurrenceNotFound(Refused):
     """The topic has no recurrence of this name."""
+
+
+class EndpointNotFound(Refused):
+    """There is no endpoint of this name."""
 
 
 class TooManyRecurrences(Refused):

@@ -70,6 +70,8 @@ METADATA_PARTITIONS: Final = 500
 """Partitions after which such an answer takes no further topic."""
 SETTINGS_BYTES_MAX: Final = 4096
 """Longest document of a change of a topic."""
+ENDPOINTS_MAX: Final = 1024
+"""Topics whose messages gateways send to a URL; each is a consumer of every gateway."""
 
 # Deduplication (one window per client and partition)
 DEDUP_WINDOW: Final = 256

@@ -33,6 +33,7 @@ _COMMANDS = {
     "where": ("dueq.cli.where:where", "Count, cancel, move or change all messages that match."),
     "job": ("dueq.cli.job:job", "List, show and cancel messages that were loaded together."),
     "group": ("dueq.cli.groups:group", "Set weights and limits for groups, and list them."),
+    "endpoint": ("dueq.cli.endpoints:endpoint", "Have gateways send a topic's messages to a URL."),
     "gateway": ("dueq.cli.gateway:gateway", "Serve the mesh by HTTP."),
     "cron": ("dueq.cli.cron:cron", "Create, show, change and delete recurrences."),
     "campaign": ("dueq.cli.campaign:campaign", "Plan, load and take back campaigns, by Spark."),

@@ -97,11 +97,16 @@ def change(topic: str, changes: Document, partitions: int = 0) -> Steps[None]:
     yield from await_version(topic, standing)
 
 
-def store(topic: str, update_id: bytes, changes: Document, partitions: int = 0) -> Call[Document]:
-    """Store a change, to be applied by all partitions soon; the answer says how the topic stands."""
+def store(
+    topic: str, update_id: bytes, changes: Document, partitions: int = 0, if_version: int | None = None
+) -> Call[Document]:
+    """Store a change, to be applied by all partitions soon; the answer says how the topic stands.
+
+    With `if_version` nothing is stored if the settings are of another version. Then "update" is that of another change.
+    """
     name, document = arguments.topic_name(topic), json.dumps(changes)
     return Call(
-        lambda call, at: events.UpdateTopic(call, at, update_id, name, document, partitions),
+        lambda call, at: events.UpdateTopic(call, at, update_id, name, document, partitions, if_version),
         lambda standing: standing,
     )
 

@@ -33,6 +33,7 @@ _STATUS: Final[dict[type[DueqError], int]] = {
     errors.MessageNotFound: 404,
     errors.JobNotFound: 404,
     errors.RecurrenceNotFound: 404,
+    errors.EndpointNotFound: 404,
     errors.NotAllowed: 403,
     errors.ClientClosed: 503,
     errors.Refused: 409,

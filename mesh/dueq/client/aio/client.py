@@ -10,6 +10,7 @@ from dueq import limits
 from dueq.client import arguments, calls, topic_changes
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.consumer import AsyncConsumer
+from dueq.client.aio.endpoint_calls import AsyncEndpointCalls
 from dueq.client.aio.group_calls import AsyncGroupCalls
 from dueq.client.aio.job_calls import AsyncJobCalls
 from dueq.client.aio.message import AsyncMessage
@@ -36,6 +37,7 @@ class AsyncClient(
     AsyncGroupCalls,
     AsyncPullCalls,
     AsyncTriggerCalls,
+    AsyncEndpointCalls,
 ):
     """A connection to a mesh of brokers. Any loop may use it, and several; use it with `async with`, or `close` it.
 

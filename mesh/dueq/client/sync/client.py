@@ -13,6 +13,7 @@ from dueq.client.arguments import Seconds
 from dueq.client.backoff import Backoff
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.consumer import Consumer
+from dueq.client.sync.endpoint_calls import EndpointCalls
 from dueq.client.sync.group_calls import GroupCalls
 from dueq.client.sync.job_calls import JobCalls
 from dueq.client.sync.message import Message
@@ -37,6 +38,7 @@ class Client(
     GroupCalls,
     PullCalls,
     TriggerCalls,
+    EndpointCalls,
 ):
     """A connection to a mesh of brokers. Thread-safe; use it as a context manager, or `close` it.
 

@@ -246,9 +246,14 @@ class Clients:
             text = f"a forecast is of 1 to {limits.FORECAST_SECONDS_MAX} seconds, not {request.seconds}"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
             return
+        if request.what.startswith("endpoints") and self._status.degraded():
+            # Another broker knows of those that were changed or deleted since.
+            text = "ZooKeeper is away: endpoints are not told, since they may be old"
+            self._ctx.reply(route, Reply(request.request_id, Code.COORDINATOR_UNAVAILABLE, text))
+            return
         document = self._status.document(request, now)
         if document is None:
-            names = "status, describe, forecast, statistics, jobs, pass, recurrences, groups"
+            names = "status, describe, forecast, statistics, jobs, pass, recurrences, groups, endpoints"
             text = f"{request.what!r} cannot be inspected; there are {names}"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:

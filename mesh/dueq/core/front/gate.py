@@ -36,6 +36,8 @@ class Operation(StrEnum):
     INSPECT = "inspect"
     PURGE = "purge"
     """Finish all messages in a state."""
+    READ_ENDPOINTS = "read endpoints"
+    """See endpoints with their secrets: what gateways do."""
     CREATE_TOPIC = "create topic"
     DELETE_TOPIC = "delete topic"
     UPDATE_TOPIC = "update topic"
@@ -127,6 +129,8 @@ def passage_of(message: ClientMessage, bodies: Sequence[bytes | memoryview]) -> 
             return Passage(Operation.READ_PAYLOADS if reads else Operation.BROWSE, message.topic, 1)
         case MetadataRequest():
             return Passage(Operation.METADATA, message.topic)
+        case InspectRequest() if message.what.startswith("endpoints"):
+            return Passage(Operation.READ_ENDPOINTS, message.topic)
         case InspectRequest():
             return Passage(Operation.INSPECT, message.topic)
         case CreateTopicRequest():

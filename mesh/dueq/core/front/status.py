@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
-from dueq.core.front import group_documents, recurrence_documents
+from dueq.core.front import endpoint_documents, group_documents, recurrence_documents
 from dueq.core.front.deletions import Deletions
 from dueq.core.front.topics import Topics
 from dueq.core.ports.membership import CoordinatorState
@@ -76,6 +76,8 @@ class Status:
         if request.what.startswith("pass "):
             return json.dumps({"partitions": [_pass(partition, request.what[5:]) for partition in led]})
         what, _, name = request.what.partition(" ")
+        if what == "endpoints":
+            return json.dumps(endpoint_documents.page(self._topics.by_name, name))
         if what == "groups":
             return json.dumps(group_documents.page(led, name))
         if what in ("recurrence", "recurrences"):

@@ -146,6 +146,8 @@ class Topics:
             return invalid(
                 f"keys is {AS_CREATED.keys!r}, not {settings.keys!r}: this build does not keep keys unique"
             )
+        if settings.endpoint is not None:
+            return invalid("a topic gets its endpoint once it exists")
         if settings.rate and request.partitions > 1:
             return invalid(
                 f"a topic with a rate has 1 partition, not {request.partitions}: rate is {settings.rate}"
@@ -201,6 +203,8 @@ class Topics:
             return invalid(str(refused))
         if version < request.version:
             return Refusal(Code.BUSY, f"this broker has not heard of version {request.version} yet", 100)
+        if "endpoint" in changes and (refusal := self._other_endpoints(known, settings)) is not None:
+            return refusal
         added = request.partitions - len(known.partitions) if request.partitions else 0
         if (refusal := self._cannot_grow(request, known, added)) is not None:
             return refusal
@@ -217,6 +221,22 @@ class Topics:
         self._orders[token] = _Order(route, request.request_id, _standing)
         replicas_of = self._place(added, known.replicas) if added else ()
         self._ctx.coordinate(UpdateTopic(token, request.topic, settings, replicas_of, self._members()))
+        return None
+
+    def _other_endpoints(self, topic: Topic, settings: TopicSettings) -> Refusal | None:
+        """Say which endpoint of another topic is in the way of one; None: none is."""
+        if settings.endpoint is None:
+            return None
+        others = {
+            other.settings.endpoint["name"]: name
+            for name, other in self.by_name.items()
+            if name != topic.name and other.settings.endpoint is not None
+        }
+        name = settings.endpoint["name"]
+        if name in others:
+            return invalid(f"endpoint {name!r} is of topic {others[name]!r}, not of {topic.name!r}")
+        if len(others) >= limits.ENDPOINTS_MAX:
+            return invalid(f"a mesh has at most {limits.ENDPOINTS_MAX} endpoints")
         return None
 
     def _cannot_grow(self, request: UpdateTopicRequest, known: Topic, added: int) -> Refusal | None:

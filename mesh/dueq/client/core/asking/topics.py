@@ -227,10 +227,10 @@ class Topics:
         return any(self._directory.is_past(topic) for topic in answer.topics)
 
     def update(self, event: UpdateTopic) -> None:
-        """Store a change, on top of the version that the topic has by then."""
+        """Store a change, on top of the version that the topic has by then, or only of the one that is named."""
         effect = f"the change of topic {event.topic!r} may or may not have been stored"
         question = self.question(event.call, event.deadline_us, effect)
-        update, version = event.update_id.hex(), 0
+        update, version = event.update_id.hex(), event.if_version or 0
 
         def build(request: int) -> UpdateTopicRequest:
             return UpdateTopicRequest(
@@ -245,7 +245,7 @@ class Topics:
             standing = _standing(answer)
             if standing is None:
                 question.again(BACK_OFF_US)
-            elif standing["update"] == update:
+            elif standing["update"] == update or event.if_version is not None:
                 self._directory.refresh(event.topic)
                 self._calls.complete(event.call, standing)
             else:

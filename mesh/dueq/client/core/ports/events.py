@@ -88,6 +88,7 @@ class UpdateTopic:
         update_id: 16 bytes, drawn once for the change.
         document: JSON, new values by the settings' names.
         partitions: how many the topic is to have; 0: as many as it has.
+        if_version: of the settings that are to be changed: if they are of another one, nothing is; None: of any.
     """
 
     call: int
@@ -96,6 +97,7 @@ class UpdateTopic:
     topic: str
     document: str
     partitions: int = 0
+    if_version: int | None = None
 
 
 @dataclass(slots=True)

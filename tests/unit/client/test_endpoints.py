@@ -1,0 +1,131 @@
+"""Endpoints as callers set and see them, over a real mesh without processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dueq import Backoff, Client, EndpointNotFound, InvalidRequest, TopicNotFound
+from dueq.client import endpoints
+from dueq.client.endpoints import StoredEndpoint
+from dueq.testing import Mesh, mesh
+
+URL = "https://example.com/hook"
+OTHER = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+
+
+@pytest.fixture
+def dueq_mesh() -> Iterator[Mesh]:
+    with mesh() as found:
+        yield found
+
+
+@pytest.fixture
+def client(dueq_mesh: Mesh) -> Client:
+    found = dueq_mesh.client()
+    found.create_topic("bills")
+    return found
+
+
+def stored(client: Client, name: str) -> StoredEndpoint:
+    return client.connection.follow(endpoints.find(name), None)
+
+
+def test_an_endpoint_gets_a_secret_that_is_told_once(client: Client) -> None:
+    secret = client.set_endpoint("billing", "bills", URL, request_timeout=2.5, headers={"x-a": "1"})
+    info = client.endpoint("billing")
+    assert (info.topic, info.url, info.version, info.timeout, info.max_in_flight) == (
+        "bills",
+        URL,
+        1,
+        2.5,
+        64,
+    )
+    assert (info.headers, info.disabled, info.paused) == (("x-a",), "", False)
+    assert secret not in repr(info)
+    assert stored(client, "billing").document["secrets"] == [[secret, 0]]
+    assert client.endpoints() == [info]
+
+
+def test_a_change_keeps_the_secrets_and_tells_none(client: Client) -> None:
+    secret = client.set_endpoint("billing", "bills", URL)
+    assert client.set_endpoint("billing", "bills", URL + "/2", matching={"kind": "invoice"}) == ""
+    found = stored(client, "billing")
+    assert (found.version, found.document["secrets"]) == (2, [[secret, 0]])
+    assert client.endpoint("billing").filter == {"kind": ["invoice"]}
+
+
+def test_a_topic_without_a_back_off_gets_one(client: Client) -> None:
+    client.set_endpoint("billing", "bills", URL)
+    settings = client.connection.run(endpoints._settings("bills"), None)
+    assert settings.backoff == endpoints.DEFAULT_BACKOFF.document()
+    client.update_topic("bills", backoff=Backoff(first=1.0))
+    client.set_endpoint("billing", "bills", URL)
+    settings = client.connection.run(endpoints._settings("bills"), None)
+    assert settings.backoff == Backoff(first=1.0).document()
+
+
+def test_a_new_secret_comes_first_and_the_old_ones_end(client: Client) -> None:
+    first = client.set_endpoint("billing", "bills", URL)
+    second = client.rotate_endpoint("billing", grace=60.0)
+    [[newest, until], [older, end]] = stored(client, "billing").document["secrets"]
+    assert (newest, until, older) == (second, 0, first)
+    assert end > 0
+    assert client.rotate_endpoint("billing", OTHER, grace=0.0) == OTHER
+    assert stored(client, "billing").document["secrets"] == [[OTHER, 0]]
+
+
+def test_names_and_topics_have_one_endpoint_each(client: Client) -> None:
+    client.create_topic("mail")
+    client.set_endpoint("billing", "bills", URL)
+    with pytest.raises(InvalidRequest, match="endpoint 'billing' is of topic 'bills', not of 'mail'"):
+        client.set_endpoint("billing", "mail", URL)
+    with pytest.raises(InvalidRequest, match="topic 'bills' has the endpoint 'billing' already"):
+        client.set_endpoint("other", "bills", URL)
+    with pytest.raises(TopicNotFound):
+        client.set_endpoint("other", "nowhere", URL, timeout=1.0)
+
+
+def test_bad_values_are_refused(client: Client) -> None:
+    with pytest.raises(InvalidRequest, match="time-out of an endpoint"):
+        client.set_endpoint("billing", "bills", URL, request_timeout=0.05)
+    with pytest.raises(InvalidRequest, match="https://"):
+        client.set_endpoint("billing", "bills", "file:///etc/passwd")
+    with pytest.raises(InvalidRequest, match="a secret is whsec_"):
+        client.set_endpoint("billing", "bills", URL, secrets=["tell nobody"])
+    with pytest.raises(EndpointNotFound, match="there is no endpoint 'billing'"):
+        client.endpoint("billing")
+
+
+def test_an_endpoint_is_disabled_only_as_the_version_that_was_used(client: Client) -> None:
+    client.set_endpoint("billing", "bills", URL)
+    used = stored(client, "billing")
+    client.set_endpoint("billing", "bills", URL + "/2")
+    assert not client.connection.follow(endpoints.disable(used, "410 Gone"), None)
+    assert client.connection.follow(endpoints.disable(stored(client, "billing"), "410 Gone"), None)
+    info = client.endpoint("billing")
+    assert (info.disabled, info.paused, info.paused_until) == ("410 Gone", True, None)
+    client.resume_endpoint("billing")
+    info = client.endpoint("billing")
+    assert (info.disabled, info.paused) == ("", False)
+
+
+def test_of_two_holds_the_later_instant_counts(client: Client, dueq_mesh: Mesh) -> None:
+    client.set_endpoint("billing", "bills", URL)
+    later = dueq_mesh.now_ms + 60_000
+    assert client.connection.follow(endpoints.hold("bills", later), None) == later
+    assert client.connection.follow(endpoints.hold("bills", later - 1), None) == later
+    until = client.endpoint("billing").paused_until
+    assert until is not None
+    assert round(until.timestamp() * 1000) == later
+    client.pause_endpoint("billing")
+    assert client.connection.follow(endpoints.hold("bills", later + 1), None) == 0
+    assert client.endpoint("billing").paused_until is None
+
+
+def test_a_deleted_endpoint_leaves_its_topic(client: Client) -> None:
+    client.set_endpoint("billing", "bills", URL)
+    client.delete_endpoint("billing")
+    assert client.endpoints() == []
+    assert client.set_endpoint("other", "bills", URL).startswith("whsec_")
