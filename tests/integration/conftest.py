@@ -16,6 +16,8 @@ from dueq.local import LocalMesh
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.integration.http_caller import Caller
+
 
 @pytest.fixture(scope="session")
 def mesh() -> Iterator[LocalMesh]:
@@ -38,6 +40,31 @@ def topic(client: Client, request: pytest.FixtureRequest) -> Iterator[str]:
     client.create_topic(name, partitions=3, replicas=3)
     yield name
     client.delete_topic(name)
+
+
+@pytest.fixture(scope="session")
+def http_mesh() -> Iterator[LocalMesh]:
+    """A broker and a gateway that nobody harms."""
+    pytest.importorskip("fastapi")
+    with LocalMesh(brokers=1, zookeeper=False, store="memory", gateway=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def gateway(http_mesh: LocalMesh) -> Caller:
+    """A client of the gateway, which holds every answer against the description of the API."""
+    from tests.integration.http_caller import Caller
+
+    return Caller(http_mesh.description()["gateway"]["url"])
+
+
+@pytest.fixture
+def http_topic(gateway: Caller, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The path of a topic of the test's own, with two partitions."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", request.node.name)[:80]
+    assert gateway("POST", "/v1/topics", {"name": name, "partitions": 2})[0] == 201
+    yield f"/v1/topics/{name}"
+    assert gateway("DELETE", f"/v1/topics/{name}")[0] == 204
 
 
 @pytest.fixture(scope="module")

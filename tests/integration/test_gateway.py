@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import select
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -15,53 +13,9 @@ pytest.importorskip("fastapi")
 
 from dueq import Client
 from dueq.local import LocalMesh
+from tests.integration.http_caller import JSON, NDJSON, Caller
 
 pytestmark = pytest.mark.integration
-
-JSON = {"content-type": "application/json"}
-NDJSON = {"content-type": "application/x-ndjson"}
-
-
-class Caller:
-    """Sends requests to one gateway."""
-
-    def __init__(self, url: str) -> None:
-        self.address = urlsplit(url).netloc
-
-    def __call__(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
-    ) -> Any:
-        """Return (status, document)."""
-        connection = HTTPConnection(self.address, timeout=60)
-        encoded = body if isinstance(body, bytes | None) else json.dumps(body)
-        connection.request(
-            method, path, encoded, headers if headers is not None else JSON if body is not None else {}
-        )
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        connection.close()
-        if answer.headers.get_content_type() == "application/x-ndjson":
-            return answer.status, [json.loads(line) for line in text.splitlines()]
-        return answer.status, json.loads(text) if text else None
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[LocalMesh]:
-    with LocalMesh(brokers=1, zookeeper=False, store="memory", gateway=True) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def gateway(local: LocalMesh) -> Caller:
-    return Caller(local.description()["gateway"]["url"])
-
-
-@pytest.fixture
-def topic(gateway: Caller, request: pytest.FixtureRequest) -> Iterator[str]:
-    name = request.node.name[:80]
-    assert gateway("POST", "/v1/topics", {"name": name, "partitions": 2})[0] == 201
-    yield f"/v1/topics/{name}"
-    assert gateway("DELETE", f"/v1/topics/{name}")[0] == 204
 
 
 def test_it_is_healthy_and_ready(gateway: Caller) -> None:
@@ -69,18 +23,18 @@ def test_it_is_healthy_and_ready(gateway: Caller) -> None:
 
 
 def test_what_is_scheduled_by_http_is_delivered_to_the_sdk(
-    gateway: Caller, topic: str, local: LocalMesh
+    gateway: Caller, http_topic: str, http_mesh: LocalMesh
 ) -> None:
-    status, said = gateway("POST", f"{topic}/messages", {"json": {"a": 1}, "key": "k"})
+    status, said = gateway("POST", f"{http_topic}/messages", {"json": {"a": 1}, "key": "k"})
     assert status == 201
-    with Client(local.endpoints) as client, client.consumer(topic.rpartition("/")[2]) as consumer:
+    with Client(http_mesh.endpoints) as client, client.consumer(http_topic.rpartition("/")[2]) as consumer:
         (message,) = consumer.receive(1)
         assert (message.id, message.payload, message.key) == (said["id"], b'{"a":1}', "k")
         message.ack(wait=True)
 
 
-def test_every_form_of_a_payload_can_be_listed_page_by_page(gateway: Caller, topic: str) -> None:
-    messages = f"{topic}/messages"
+def test_every_form_of_a_payload_can_be_listed_page_by_page(gateway: Caller, http_topic: str) -> None:
+    messages = f"{http_topic}/messages"
     gateway("POST", messages, [{"payload": "é", "delay": "1h"}, {"base64": "/w==", "delay": 3600}])
     gateway("POST", messages, b"raw", {"dueq-delay": "1h", "dueq-key": "r"})
     shown, cursor = [], ""
@@ -92,25 +46,30 @@ def test_every_form_of_a_payload_can_be_listed_page_by_page(gateway: Caller, top
     assert sorted(shown) == ["/w==", "raw", "é"]
 
 
-def test_a_message_is_moved_and_cancelled(gateway: Caller, topic: str) -> None:
-    message_id = gateway("POST", f"{topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
-    status, said = gateway("POST", f"{topic}/messages/{message_id}/move", {"due": "2030-01-31T09:00:00Z"})
+def test_a_message_is_moved_and_cancelled(gateway: Caller, http_topic: str) -> None:
+    message_id = gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
+    status, said = gateway(
+        "POST", f"{http_topic}/messages/{message_id}/move", {"due": "2030-01-31T09:00:00Z"}
+    )
     assert (status, said["due"]) == (200, "2030-01-31T09:00:00.000Z")
-    assert gateway("DELETE", f"{topic}/messages/{message_id}")[0] == 204
-    status, problem = gateway("DELETE", f"{topic}/messages/{message_id}")
+    assert gateway("DELETE", f"{http_topic}/messages/{message_id}")[0] == 204
+    status, problem = gateway("DELETE", f"{http_topic}/messages/{message_id}")
     assert (status, problem["error"], problem["retry"]) == (404, "MessageNotFound", False)
 
 
-def test_a_message_is_triggered(gateway: Caller, topic: str) -> None:
+def test_a_message_is_triggered(gateway: Caller, http_topic: str) -> None:
     path = (
-        f"{topic}/messages/" + gateway("POST", f"{topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
+        f"{http_topic}/messages/"
+        + gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": "1h"})[1]["id"]
     )
     before = gateway("GET", path)[1]
     assert gateway("POST", f"{path}/trigger") == (204, None)
     after = gateway("GET", f"{path}?linearizable=true")[1]
     assert after["due"] < before["due"]
     assert int(after["version"]) > int(before["version"])
-    assert gateway("POST", f"{topic}/receive", {"max": 1, "wait": 30})[1]["messages"][0]["payload"] == "x"
+    assert (
+        gateway("POST", f"{http_topic}/receive", {"max": 1, "wait": 30})[1]["messages"][0]["payload"] == "x"
+    )
     status, problem = gateway("POST", f"{path}/trigger")
     assert (status, problem["error"]) == (409, "MessageLeased")
 
@@ -121,8 +80,8 @@ LINES = b'{"payload":"a","delay":"1h"}\nno\n\n{"payload":"b","due":1896080400}\n
 MOVED = {"payload": "x", "delay": "1h", "headers": {"a": "b"}}
 
 
-def test_one_message_is_shown_with_its_version(gateway: Caller, topic: str) -> None:
-    path = f"{topic}/messages/" + gateway("POST", f"{topic}/messages", MOVED)[1]["id"]
+def test_one_message_is_shown_with_its_version(gateway: Caller, http_topic: str) -> None:
+    path = f"{http_topic}/messages/" + gateway("POST", f"{http_topic}/messages", MOVED)[1]["id"]
     before = gateway("GET", path)[1]
     assert before["headers"] == {"a": "b"}
     assert (before["payload"], before["state"], before["holder"]) == ("x", "waiting", None)
@@ -130,11 +89,11 @@ def test_one_message_is_shown_with_its_version(gateway: Caller, topic: str) -> N
     assert int(gateway("GET", f"{path}?linearizable=true")[1]["version"]) > int(before["version"])
 
 
-def test_ndjson_is_answered_by_a_summary_or_line_by_line(gateway: Caller, topic: str) -> None:
-    status, said = gateway("POST", f"{topic}/messages", LINES, NDJSON)
+def test_ndjson_is_answered_by_a_summary_or_line_by_line(gateway: Caller, http_topic: str) -> None:
+    status, said = gateway("POST", f"{http_topic}/messages", LINES, NDJSON)
     assert (status, said["lines"], said["accepted"], said["failed"]) == (200, 4, 2, 2)
     assert [each["line"] for each in said["failures"]] == [2, 3]
-    status, lines = gateway("POST", f"{topic}/messages?answers=each", LINES, NDJSON)
+    status, lines = gateway("POST", f"{http_topic}/messages?answers=each", LINES, NDJSON)
     assert [each["status"] for each in lines[:-1]] == [201, 400, 422, 201]
     assert lines[-1] == {"done": True, "accepted": 2, "failed": 2}
 
@@ -153,29 +112,29 @@ def settled(gateway: Caller, topic: str, how: str, *messages: Any, **asked: Any)
     return [each["outcome"] for each in said["messages"]]
 
 
-def test_messages_are_received_and_settled(gateway: Caller, topic: str) -> None:
-    gateway("POST", f"{topic}/messages", {"payload": "é", "key": "k", "headers": {"a": "b"}})
-    assert gateway("POST", f"{topic}/messages", b"\xff", {})[0] == 201
-    found = received(gateway, topic, wait="10s", consumer="c")
+def test_messages_are_received_and_settled(gateway: Caller, http_topic: str) -> None:
+    gateway("POST", f"{http_topic}/messages", {"payload": "é", "key": "k", "headers": {"a": "b"}})
+    assert gateway("POST", f"{http_topic}/messages", b"\xff", {})[0] == 201
+    found = received(gateway, http_topic, wait="10s", consumer="c")
     while len(found) < 2:
-        found += received(gateway, topic, wait="10s", consumer="c", held=_leases(found))
+        found += received(gateway, http_topic, wait="10s", consumer="c", held=_leases(found))
     text, raw = sorted(found, key=lambda each: each["base64"] or "")
     assert (text["payload"], text["key"], text["headers"], text["attempt"]) == ("é", "k", {"a": "b"}, 1)
     assert (raw["payload"], raw["base64"], raw["key"]) == (None, "/w==", None)
-    assert {each["token"] for each in received(gateway, topic, consumer="c")} == {
+    assert {each["token"] for each in received(gateway, http_topic, consumer="c")} == {
         text["token"],
         raw["token"],
     }
-    assert settled(gateway, topic, "extend", text, seconds="5m") == ["done"]
-    assert settled(gateway, topic, "release", raw) == ["done"]
-    assert settled(gateway, topic, "ack", text, raw) == ["done", "stale"]
-    (again,) = received(gateway, topic, wait="10s")
+    assert settled(gateway, http_topic, "extend", text, seconds="5m") == ["done"]
+    assert settled(gateway, http_topic, "release", raw) == ["done"]
+    assert settled(gateway, http_topic, "ack", text, raw) == ["done", "stale"]
+    (again,) = received(gateway, http_topic, wait="10s")
     assert (again["id"], again["attempt"]) == (raw["id"], 1)
-    assert settled(gateway, topic, "nack", again, reason="no", delay="0s") == ["done"]
-    (again,) = received(gateway, topic, wait="10s")
+    assert settled(gateway, http_topic, "nack", again, reason="no", delay="0s") == ["done"]
+    (again,) = received(gateway, http_topic, wait="10s")
     assert (again["id"], again["attempt"]) == (raw["id"], 2)
-    assert settled(gateway, topic, "nack", again, reason="never", dead=True) == ["done"]
-    assert received(gateway, topic, wait="100ms") == []
+    assert settled(gateway, http_topic, "nack", again, reason="never", dead=True) == ["done"]
+    assert received(gateway, http_topic, wait="100ms") == []
 
 
 def _leases(messages: list[Any]) -> list[dict[str, str]]:
@@ -189,18 +148,20 @@ def waiting(gateway: Caller, topic: str, **asked: Any) -> HTTPConnection:
     return connection
 
 
-def test_messages_of_a_client_that_is_gone_are_released_uncounted(gateway: Caller, topic: str) -> None:
-    waiting(gateway, topic, wait="30s", lease="12h").close()
-    gateway("POST", f"{topic}/messages", {"payload": "x"})
-    (message,) = received(gateway, topic, wait="30s")
+def test_messages_of_a_client_that_is_gone_are_released_uncounted(gateway: Caller, http_topic: str) -> None:
+    waiting(gateway, http_topic, wait="30s", lease="12h").close()
+    gateway("POST", f"{http_topic}/messages", {"payload": "x"})
+    (message,) = received(gateway, http_topic, wait="30s")
     assert message["attempt"] == 1
 
 
-def test_a_later_request_of_a_name_ends_one_that_waits(gateway: Caller, topic: str, local: LocalMesh) -> None:
-    with Client(local.endpoints) as client:
-        first = waiting(gateway, topic, wait="60s", consumer="c")
+def test_a_later_request_of_a_name_ends_one_that_waits(
+    gateway: Caller, http_topic: str, http_mesh: LocalMesh
+) -> None:
+    with Client(http_mesh.endpoints) as client:
+        first = waiting(gateway, http_topic, wait="60s", consumer="c")
         while first.sock is None or not select.select([first.sock], [], [], 0.1)[0]:
-            client.pull(topic.rpartition("/")[2], wait=0.1, consumer="c")
+            client.pull(http_topic.rpartition("/")[2], wait=0.1, consumer="c")
     answer = first.getresponse()
     problem = json.loads(answer.read())
     assert (answer.status, problem["error"], problem["retry"]) == (409, "Superseded", False)
@@ -222,8 +183,8 @@ def test_a_later_request_of_a_name_ends_one_that_waits(gateway: Caller, topic: s
         ("extend", {"messages": [{"id": "0" * 26, "token": "1"}]}),
     ],
 )
-def test_bad_leases_are_problems(gateway: Caller, local: LocalMesh, verb: str, body: Any) -> None:
-    with Client(local.endpoints) as client:
+def test_bad_leases_are_problems(gateway: Caller, http_mesh: LocalMesh, verb: str, body: Any) -> None:
+    with Client(http_mesh.endpoints) as client:
         client.create_topic("bad", exist_ok=True)
     status, problem = gateway("POST", f"/v1/topics/bad/{verb}", body)
     assert (status, problem["error"]) == (422, "InvalidRequest")
@@ -245,18 +206,18 @@ def test_bad_leases_are_problems(gateway: Caller, local: LocalMesh, verb: str, b
     ],
 )
 def test_bad_requests_are_problems_and_change_nothing(
-    gateway: Caller, local: LocalMesh, body: bytes, headers: dict[str, str], status: int, error: str
+    gateway: Caller, http_mesh: LocalMesh, body: bytes, headers: dict[str, str], status: int, error: str
 ) -> None:
-    with Client(local.endpoints) as client:
+    with Client(http_mesh.endpoints) as client:
         client.create_topic("bad", exist_ok=True)
         got, problem = gateway("POST", "/v1/topics/bad/messages", body, headers)
         assert (got, problem["status"], problem["error"]) == (status, status, error)
         assert not list(client.browse("bad"))
 
 
-def test_a_broken_chunk_is_a_problem(gateway: Caller, topic: str) -> None:
+def test_a_broken_chunk_is_a_problem(gateway: Caller, http_topic: str) -> None:
     connection = HTTPConnection(gateway.address, timeout=60)
-    connection.putrequest("POST", f"{topic}/messages")
+    connection.putrequest("POST", f"{http_topic}/messages")
     connection.putheader("transfer-encoding", "chunked")
     connection.endheaders(b"zz\r\nnothing\r\n")
     answer = connection.getresponse()
@@ -264,15 +225,15 @@ def test_a_broken_chunk_is_a_problem(gateway: Caller, topic: str) -> None:
     connection.close()
 
 
-def test_recurrences_topics_and_brokers_are_there(gateway: Caller, topic: str) -> None:
-    assert gateway("PUT", f"{topic}/recurrences/r", {"every": "1h", "payload": "x"})[0] == 201
+def test_recurrences_topics_and_brokers_are_there(gateway: Caller, http_topic: str) -> None:
+    assert gateway("PUT", f"{http_topic}/recurrences/r", {"every": "1h", "payload": "x"})[0] == 201
     assert (
-        gateway("PUT", f"{topic}/recurrences/r", {"cron": "0 9 * * *", "payload": "y"})[1]["cron"]
+        gateway("PUT", f"{http_topic}/recurrences/r", {"cron": "0 9 * * *", "payload": "y"})[1]["cron"]
         == "0 9 * * *"
     )
-    assert [each["name"] for each in gateway("GET", f"{topic}/recurrences")[1]["recurrences"]] == ["r"]
-    assert gateway("POST", f"{topic}/pause", {"until": "1h"})[1]["paused"]
-    assert not gateway("POST", f"{topic}/resume")[1]["paused"]
+    assert [each["name"] for each in gateway("GET", f"{http_topic}/recurrences")[1]["recurrences"]] == ["r"]
+    assert gateway("POST", f"{http_topic}/pause", {"until": "1h"})[1]["paused"]
+    assert not gateway("POST", f"{http_topic}/resume")[1]["paused"]
     assert gateway("GET", "/v1/brokers")[1]["brokers"][0]["alive"]
 
 

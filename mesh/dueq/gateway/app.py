@@ -18,13 +18,15 @@ from dueq.gateway import manual, probes, problems
 from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.guards import Guards
 from dueq.gateway.service import Service
-from dueq.gateway.v1 import brokers, groups, jobs, leases, messages, recurrences, topics
+from dueq.gateway.v1 import brokers, changes, groups, jobs, leases, messages, passes, recurrences, topics
 from dueq.gateway.v1.messages import Summary
 from dueq.gateway.v1.model import PROBLEM
 
 _ROUTERS: Final[tuple[APIRouter, ...]] = (
     topics.router,
     messages.router,
+    changes.router,
+    passes.router,
     leases.router,
     jobs.router,
     recurrences.router,

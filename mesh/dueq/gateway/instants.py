@@ -61,6 +61,14 @@ def seconds(value: Duration, where: str, most_ms: int = limits.DUE_MS_MAX) -> fl
     return duration(value, where, most_ms).total_seconds()
 
 
+def difference(value: Duration, where: str) -> timedelta:
+    """Read a duration that may be negative; raises as `duration`."""
+    if isinstance(value, str):
+        text = value.strip()
+        return -duration(text[1:], where) if text.startswith("-") else duration(text, where)
+    return -duration(-value, where) if value < 0 else duration(value, where)
+
+
 def instant_ms(value: Instant, now_us: int, where: str) -> int:
     """Read an instant, as Unix ms, rounded up: nothing is ever early.
 

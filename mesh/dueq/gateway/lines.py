@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from dueq import limits
+from dueq import Job, limits
 from dueq.errors import DueqError, InvalidRequest, PayloadTooLarge
 from dueq.gateway import bodies, problems
 from dueq.gateway.problems import Refusal
@@ -54,10 +54,17 @@ class Loading:
         service: of the gateway.
         topic: its name.
         read: makes a message of a line's JSON; the second argument is mesh time, Unix µs.
+        job: to which the messages belong.
     """
 
-    def __init__(self, service: Service, topic: str, read: Callable[[Any, int], NewMessage]) -> None:
-        self._service, self._topic, self._read = service, topic, read
+    def __init__(
+        self,
+        service: Service,
+        topic: str,
+        read: Callable[[Any, int], NewMessage],
+        job: Job | None = None,
+    ) -> None:
+        self._service, self._topic, self._read, self._job = service, topic, read, job
         self._lines = self._accepted = self._failed = 0
         self._stopped: problems.Document | None = None
 
@@ -146,7 +153,8 @@ class Loading:
         if not lines:
             return
         try:
-            ids = await self._service.schedule(self._topic, [line.message for line in lines if line.message])
+            messages = [line.message for line in lines if line.message]
+            ids = await self._service.schedule(self._topic, messages, self._job)
         except DueqError as error:
             if isinstance(error, _ROW_FAULTS) and len(lines) > 1:
                 await self._sound(lines[: len(lines) // 2])

@@ -1,7 +1,7 @@
-"""Lists of waiting messages, page by page, without anything kept in between.
+"""Lists of waiting or dead messages, page by page, without anything kept in between.
 
-The cursor says behind which message the next page begins: (partition, waits_until, id). Each page is a look of its own
-at the mesh, so any gateway can answer it, at any time.
+The cursor says behind which message the next page begins: (partition, waits_until or died_at, id). Each page is a look
+of its own at the mesh, so any gateway can answer it, at any time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ class Place(NamedTuple):
     """Behind which message a page begins; without an id at the beginning of a partition."""
 
     partition: int
-    waits_until: int
+    at: int
     id: str
 
     def text(self) -> str:
         """The place as a cursor."""
-        return (
-            urlsafe_b64encode(f"{self.partition}:{self.waits_until}:{self.id}".encode()).decode().rstrip("=")
-        )
+        return urlsafe_b64encode(f"{self.partition}:{self.at}:{self.id}".encode()).decode().rstrip("=")
 
     @classmethod
     def of(cls, text: str) -> Place:
@@ -37,10 +35,8 @@ class Place(NamedTuple):
             Unfit: it is none.
         """
         try:
-            partition, waits_until, message_id = (
-                urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(":")
-            )
-            return cls(int(partition), int(waits_until), message_id)
+            partition, at, message_id = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(":")
+            return cls(int(partition), int(at), message_id)
         except ValueError:
             raise Unfit(
                 f"query.cursor is what the page before said, not {text!r:.80}", text, None, "query.cursor"
@@ -61,13 +57,15 @@ class Wanted:
 
     Attributes:
         topic: its name.
-        begin_ms, end_ms: those that wait until an instant in between; None: no bound.
+        state: waiting, or dead.
+        begin_ms, end_ms: those that wait until an instant in between, or died then; None: no bound.
         key_prefix: those whose key begins like this.
         payloads: with their payloads.
         limit: of a page.
     """
 
     topic: str
+    state: str
     begin_ms: int | None
     end_ms: int | None
     key_prefix: str
@@ -87,7 +85,8 @@ class Wanted:
                     if len(page.messages) == self.limit or looked_at == limits.GATEWAY_LOOKED_AT_MAX:
                         page.cursor = place.text()
                         return page
-                    place, looked_at = Place(partition, message.waits_until, message.id), looked_at + 1
+                    at = message.died_at if self.state == "dead" else message.waits_until
+                    place, looked_at = Place(partition, at, message.id), looked_at + 1
                     if message.key.startswith(self.key_prefix):
                         page.messages.append(message)
         return page
@@ -96,8 +95,8 @@ class Wanted:
         """The messages of one partition behind a place."""
         pages = client.browse_pages(
             self.topic, place.partition, start=self.begin_ms, end=self.end_ms, payloads=self.payloads,
-            after=(place.waits_until, place.id) if place.id else None,
-            limit=None if self.key_prefix else self.limit + 1,
+            after=(place.at, place.id) if place.id else None,
+            limit=None if self.key_prefix else self.limit + 1, state=self.state,
         )  # fmt: skip
         async with aclosing(cast("AsyncGenerator[BrowsePage, None]", pages)) as found:
             async for each in found:

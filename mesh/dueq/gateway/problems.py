@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from dueq import errors
-from dueq.errors import Busy, DueqError, InvalidRequest, PartialFailure
+from dueq.errors import Busy, DueqError, InvalidRequest, PartialFailure, VersionDiffers
 from dueq.gateway.logs import log
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -36,6 +36,7 @@ _STATUS: Final[dict[type[DueqError], int]] = {
     errors.EndpointNotFound: 404,
     errors.NotAllowed: 403,
     errors.ClientClosed: 503,
+    errors.VersionDiffers: 412,
     errors.Refused: 409,
     errors.Busy: 429,
     errors.DiskFull: 507,
@@ -74,19 +75,34 @@ class Problem(BaseModel):
     where: str | None = Field(default=None, description="The place in the request, such as body.due.")
     value: Any = Field(default=None, description="The value that was refused.")
     limit: Any = Field(default=None, description="The limit that it broke.")
+    present: str | None = Field(
+        default=None, description="Of a message that has another version than the one expected: its version."
+    )
     errors: list[dict[str, Any]] | None = Field(
         default=None, description="All of them, when there are several."
     )
 
 
 class Unfit(InvalidRequest):
-    """A value that the gateway itself refuses: the text, and the value and limit apart."""
+    """A value that the gateway itself refuses: the text, and the value and limit apart.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    status = 422
 
     def __init__(
         self, text: str, value: object = None, limit: object = None, where: str | None = None
     ) -> None:
         super().__init__(text)
         self.value, self.limit, self.where = value, limit, where
+
+
+class PassUnknown(Unfit):
+    """A pass of which nothing is known."""
+
+    status = 404
 
 
 class Refusal(HTTPException):
@@ -111,7 +127,10 @@ def of_error(error: DueqError) -> Document:
     )
     if isinstance(error, Busy):
         document["retry_after"] = error.retry_after
+    if isinstance(error, VersionDiffers):
+        document["present"] = str(error.present)
     if isinstance(error, Unfit):
+        document["status"] = error.status
         document |= _known(where=error.where, value=_short(error.value), limit=error.limit)
     if isinstance(error, PartialFailure):
         document["errors"] = [

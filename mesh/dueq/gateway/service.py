@@ -12,16 +12,15 @@ from datetime import timedelta
 from typing import Protocol, TypeVar
 
 from dueq import AsyncClient, GroupInfo, JobInfo, RecurrenceInfo, limits
-from dueq.client import groups, recurrences
+from dueq.client import arguments, calls, groups, recurrences
 from dueq.client.aio.message import AsyncMessage
-from dueq.client.aio.passes import AsyncPass
-from dueq.client.calls import Steps, connect
-from dueq.client.jobs import Job
+from dueq.client.calls import Steps
+from dueq.client.jobs import Job, naming
 from dueq.client.passes import Progress
 from dueq.client.pulls import Lease
 from dueq.errors import DueqError, JobNotFound
 from dueq.gateway.instants import Duration, Instant, chosen_ms
-from dueq.gateway.problems import Unfit
+from dueq.gateway.problems import PassUnknown, Unfit
 
 _READY_S = 2.0
 
@@ -46,6 +45,9 @@ class NewMessage:
     rank: int | None = None
     group: str | None = None
     headers: Mapping[str, str] | None = None
+    window: timedelta | None = None
+    expires_ms: int | None = None
+    max_attempts: int | None = None
 
 
 class Service:
@@ -63,7 +65,7 @@ class Service:
     async def ready(self) -> bool:
         """Return whether a broker answers."""
         try:
-            await self.client.connection.run(connect(), _READY_S)
+            await self.client.connection.run(calls.connect(), _READY_S)
         except DueqError:
             return False
         return not self.stopping.is_set()
@@ -83,30 +85,41 @@ class Service:
     async def schedule(self, topic: str, messages: Sequence[NewMessage], job: Job | None = None) -> list[str]:
         """Schedule messages: all or none of them, if they are at most 1,000 of together 1 MiB.
 
+        Args:
+            topic: its name.
+            messages: what to schedule.
+            job: to which they belong.
+
         Returns:
             Their ids, in order.
         """
-        producer = self.client.producer(topic)
         if len(messages) == 1 and job is None:
             # Requests of many callers travel together.
             (one,) = messages
             return [
-                await producer.schedule(
-                    one.payload, one.due_ms, key=one.key, rank=one.rank, group=one.group, headers=one.headers
+                await self.client.producer(topic).schedule(
+                    one.payload, one.due_ms, key=one.key, rank=one.rank, group=one.group, headers=one.headers,
+                    window=one.window, expires=one.expires_ms, max_attempts=one.max_attempts,
                 )
-            ]
+            ]  # fmt: skip
+        name = arguments.topic_name(topic)
+        clock = await self.client.connection.clock(False, None)
         ranked = any(message.rank is not None for message in messages)
-        return list(
-            await producer.schedule_many(
-                [message.payload for message in messages],
-                [message.due_ms for message in messages],
-                keys=[message.key for message in messages],
-                ranks=[message.rank or 0 for message in messages] if ranked else None,
-                groups=[message.group for message in messages],
-                headers=[message.headers for message in messages],
-                job=job,
-            )
+        call = calls.schedule_many(
+            name,
+            [message.payload for message in messages],
+            [message.due_ms for message in messages],
+            clock,
+            keys=[message.key for message in messages],
+            ranks=[message.rank or 0 for message in messages] if ranked else None,
+            groups=[message.group for message in messages],
+            headers=[message.headers for message in messages],
+            window=_column([message.window for message in messages]),
+            expires=_column([message.expires_ms for message in messages]),
+            max_attempts=_column([message.max_attempts for message in messages]),
+            job=naming(job, name),
         )
+        return await self.client.connection.run(call, None)
 
     async def receive(
         self,
@@ -162,12 +175,16 @@ class Service:
         return sorted(totals.items())
 
     async def progress(self, topic: str, name: str) -> Progress:
-        """Return how far a pass is."""
-        return await AsyncPass(self.client.connection, topic, name).refresh()
+        """Return how far a pass is.
+
+        Raises:
+            PassUnknown: no partition knows it, or not any more.
+        """
+        return _known(topic, name, await self.client.pass_named(topic, name).refresh())
 
     async def stop_pass(self, topic: str, name: str) -> Progress:
-        """Stop a pass; what it has done stays done."""
-        return await AsyncPass(self.client.connection, topic, name).stop()
+        """Stop a pass; what it has done stays done. Raises as `progress`."""
+        return _known(topic, name, await self.client.pass_named(topic, name).stop())
 
     async def job(self, topic: str, name: str) -> JobInfo:
         """Return a job.
@@ -214,3 +231,14 @@ class Service:
             if not after:
                 break
         return found[:limit], len(found) > limit
+
+
+def _column(values: list[T | None]) -> list[T | None] | None:
+    """A column of an array; None, if no row has a value."""
+    return values if any(value is not None for value in values) else None
+
+
+def _known(topic: str, name: str, found: Progress) -> Progress:
+    if not found.known:
+        raise PassUnknown(f"topic {topic!r} knows of no pass {name!r:.80}, or not any more", name)
+    return found

@@ -1,4 +1,4 @@
-"""/v1/topics/T/messages: one, an array, NDJSON or raw bytes in; pages out; move, change, cancel."""
+"""/v1/topics/T/messages: one, an array, NDJSON or raw bytes in; one message, and pages of them, out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response, status
 from fastapi.responses import JSONResponse
 from pydantic import Field, TypeAdapter
 
-from dueq import limits
+from dueq import Job, MessageState, ScheduledMessage, limits
 from dueq.gateway import instants
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute, content_type, parsed, whole
@@ -18,15 +18,26 @@ from dueq.gateway.problems import Refusal, Unfit
 from dueq.gateway.service import NewMessage, Service
 from dueq.gateway.v1 import contents
 from dueq.gateway.v1.contents import Content, Shown
-from dueq.gateway.v1.model import Answer, Asked, Count, Cursor, Duration, Instant, Said, Topic
+from dueq.gateway.v1.model import Answer, Count, Cursor, Duration, Instant, Said, Topic
+from dueq_codecs.records import ATTEMPTS_MAX
 
 router = APIRouter(prefix="/v1/topics/{topic}/messages", tags=["messages"], route_class=JsonRoute)
 
 JSON: Final = "application/json"
 NDJSON: Final = "application/x-ndjson"
 _HEADER: Final = "dueq-"
-_OF_RAW: Final = ("due", "delay", "key", "rank", "group")
+_OF_RAW: Final = {
+    "due": "when.",
+    "delay": "how long from now.",
+    "key": "the message's name.",
+    "rank": "its rank.",
+    "group": "its group.",
+    "window": "how much later it may be due.",
+    "expires": "from when on it is not delivered any more.",
+    "max-attempts": "how often it is delivered before it is dead.",
+}
 """What the headers of raw bytes say."""
+_KNOWN: Final = ", ".join(_HEADER + name for name in _OF_RAW)
 
 
 class AskedMessage(Content):
@@ -39,6 +50,15 @@ class AskedMessage(Content):
     group: str | None = Field(default=None, description="Of a fair topic: whose turn the message takes.")
     headers: dict[str, str] | None = Field(
         default=None, description="What is to be known of it beside the payload."
+    )
+    window: Duration | None = Field(
+        default=None, description="It may be due up to so much later, when few others are; at most 7 days."
+    )
+    expires: Instant | None = Field(
+        default=None, description="From this instant on it is not delivered any more; never."
+    )
+    max_attempts: int | None = Field(
+        default=None, ge=1, le=ATTEMPTS_MAX, description="Deliveries before it is dead; as the topic says."
     )
 
 
@@ -73,8 +93,8 @@ class Summary(Answer):
     problem: dict[str, Any] | None = Field(default=None, description="Why no more lines were taken.")
 
 
-class Waiting(Shown):
-    """A message that waits."""
+class Listed(Shown):
+    """A message that waits, or is dead."""
 
     id: str
     topic: str
@@ -86,37 +106,32 @@ class Waiting(Shown):
     attempt: int = Field(description="Deliveries so far.")
     rank: int
     version: str = Field(description="Grows whenever the message is moved or changed.")
+    headers: dict[str, str]
+    expires: Said | None = Field(description="From when on it is not delivered any more.")
+    died_at: Said | None = Field(description="Of a dead message.")
 
 
-class MessageAnswer(Waiting):
+class ListedMessage(Listed):
+    """A message of a list."""
+
+    reason: str | None = Field(description="Why it was given back last, of a dead message.")
+
+
+class MessageAnswer(Listed):
     """A message as its leader knows it."""
 
     state: Literal["waiting", "leased", "dead"]
     group: str | None
-    headers: dict[str, str]
     hidden: bool = Field(description="Its job is not committed yet: it is not delivered before that.")
     holder: str | None = Field(description="The consumer that has it.")
     lease_ends: Said | None
 
 
-class WaitingList(Answer):
-    """A page of messages: partition by partition, each in the order in which its messages are delivered."""
+class MessageList(Answer):
+    """A page of messages: partition by partition, each in the order in which they are delivered, or have died."""
 
-    messages: list[Waiting]
+    messages: list[ListedMessage]
     cursor: str | None = Field(description="Where the next page begins; null: this was the last.")
-
-
-class Move(Asked):
-    """When instead."""
-
-    due: Instant | None = None
-    delay: Duration | None = None
-
-
-class Change(Asked):
-    """What instead."""
-
-    rank: int = Field(ge=0, le=limits.RANK_MAX)
 
 
 _MESSAGES: Final = TypeAdapter(
@@ -142,8 +157,8 @@ _BODY: Final[dict[str, Any]] = {
             NDJSON: {"schema": {"type": "string", "description": "A message a line, of any number."}},
             "application/octet-stream": {
                 "schema": {"type": "string", "format": "binary"},
-                "description": "The payload as it is; the headers dueq-due, dueq-delay, dueq-key, dueq-rank and "
-                "dueq-group say the rest. Any other content type means the same.",
+                "description": "The payload as it is; the headers dueq-… say the rest. Any other content type means "
+                "the same.",
             },
         },
     },
@@ -153,15 +168,9 @@ _BODY: Final[dict[str, Any]] = {
             "name": f"{_HEADER}{name}",
             "required": False,
             "schema": {"type": "string"},
-            "description": text,
+            "description": f"Of raw bytes: {text}",
         }
-        for name, text in (
-            ("due", "Of raw bytes: when."),
-            ("delay", "Of raw bytes: how long from now."),
-            ("key", "Of raw bytes: the message's name."),
-            ("rank", "Of raw bytes: its rank."),
-            ("group", "Of raw bytes: its group."),
-        )
+        for name, text in _OF_RAW.items()
     ],
 }
 
@@ -191,42 +200,59 @@ async def schedule(
         Literal["summary", "each"],
         Query(description="Of NDJSON: one answer, or one for each line while it is read."),
     ] = "summary",
+    job: Annotated[
+        str | None,
+        Query(description="The job to which they belong: a name that you choose.", max_length=1024),
+    ] = None,
+    hidden_for: Annotated[
+        str | None,
+        Query(description="Hide the job's messages until it is committed, within this time; at most 7 days."),
+    ] = None,
 ) -> Response:
     _refuse_unknown(request)
     kind = content_type(request)
+    named = await _job(service, topic, job, hidden_for)
     if kind == NDJSON:
         loading = Loading(
-            service, topic, lambda line, now_us: message_of(_MESSAGE.validate_python(line), now_us, "line")
+            service,
+            topic,
+            lambda line, now_us: message_of(_MESSAGE.validate_python(line), now_us, "line"),
+            named,
         )
         if answers == "each":
             return Answers(loading.each(request), 200, media_type=NDJSON)
         return await _summary(loading, request)
     if kind == JSON:
         async with whole(request, limits.GATEWAY_JSON_BYTES_MAX) as body:
-            return await _scheduled_json(topic, parsed(body), service, request)
+            return await _scheduled_json(topic, parsed(body), named, service, request)
     async with whole(request, limits.PAYLOAD_BYTES_MAX) as body:
-        return await _scheduled_raw(topic, body, service, request)
+        return await _scheduled_raw(topic, body, named, service, request)
 
 
 _MESSAGE: Final = TypeAdapter(AskedMessage)
 
 
-@router.get("", summary="List waiting messages, without touching them")
+@router.get("", summary="List waiting or dead messages, without touching them")
 async def listed(
     topic: Topic,
     service: TheService,
-    state: Annotated[Literal["waiting"], Query(description="Only messages in this state.")] = "waiting",
+    state: Annotated[
+        Literal["waiting", "dead"], Query(description="Only messages in this state.")
+    ] = "waiting",
     from_: Annotated[
-        str, Query(alias="from", description="Only those that wait until this instant or later.")
+        str,
+        Query(alias="from", description="Only those that wait until (or died at) this instant or later."),
     ] = "",
-    until: Annotated[str, Query(description="Only those that wait until an instant before this one.")] = "",
+    until: Annotated[
+        str, Query(description="Only those that wait until (or died at) an instant before this one.")
+    ] = "",
     key_prefix: Annotated[
         str, Query(description="Only those whose key begins like this.", max_length=255)
     ] = "",
     payloads: Annotated[bool, Query(description="Show the payloads too.")] = False,
     limit: Count = 100,
     cursor: Cursor = "",
-) -> WaitingList:
+) -> MessageList:
     """Without a snapshot: a message that is moved meanwhile may show twice, or not at all.
 
     Messages that consumers have, and those of jobs that are not decided, are not shown. A page may be short, or empty,
@@ -235,16 +261,10 @@ async def listed(
     now_us = await service.now_us()
     begin = instants.instant_ms(from_, now_us, "query.from") if from_ else None
     end = instants.instant_ms(until, now_us, "query.until") if until else None
-    page = await Wanted(topic, begin, end, key_prefix, payloads, limit).page(service.client, cursor)
-    shown = [
-        Waiting(
-            id=found.id, topic=found.topic, partition=found.partition, key=found.key or None,
-            due=instants.text(found.due), waits_until=instants.text(found.waits_until), size=found.size,
-            attempt=found.attempt, rank=found.rank, version=str(found.version), **contents.shown(found.payload),
-        )
-        for found in page.messages
-    ]  # fmt: skip
-    return WaitingList(messages=shown, cursor=page.cursor)
+    wanted = Wanted(topic, state, begin, end, key_prefix, payloads, limit)
+    page = await wanted.page(service.client, cursor)
+    shown = [ListedMessage(**_fields(found), reason=found.reason or None) for found in page.messages]
+    return MessageList(messages=shown, cursor=page.cursor)
 
 
 @router.get("/{message_id}", summary="Show a message as it is now")
@@ -262,42 +282,19 @@ async def shown(
     found = await service.client.get(topic, message_id, payload=payload, linearizable=linearizable)
     response.headers["etag"] = f'"{found.id}.{found.version}"'
     return MessageAnswer(
-        id=found.id, topic=found.topic, partition=found.partition, key=found.key or None, state=found.state,
-        due=instants.text(found.due), waits_until=instants.text(found.waits_until), size=found.size,
-        attempt=found.attempt, rank=found.rank, version=str(found.version), group=found.group or None,
-        headers=dict(found.headers), hidden=found.hidden, holder=found.holder or None,
-        lease_ends=instants.text_or_none(found.lease_ends or 0), **contents.shown(found.payload),
+        **_fields(found), state=found.state, group=found.group or None, hidden=found.hidden,
+        holder=found.holder or None, lease_ends=instants.text_or_none(found.lease_ends or 0),
     )  # fmt: skip
 
 
-@router.delete("/{message_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Cancel a message")
-async def cancelled(topic: Topic, message_id: str, service: TheService) -> None:
-    """Once this is answered, the message is never delivered."""
-    await service.client.producer(topic).cancel(message_id)
-
-
-@router.post("/{message_id}/move", summary="Give a message another instant")
-async def moved(topic: Topic, message_id: str, asked: Move, service: TheService) -> Scheduled:
-    if asked.due is None and asked.delay is None:
-        raise Unfit("say when: due or delay", None, None, "body.due")
-    due_ms = await service.due_ms(asked.due, asked.delay)
-    await service.client.producer(topic).move(message_id, due_ms)
-    return Scheduled(id=message_id, due=instants.text(due_ms), key=None)
-
-
-@router.post(
-    "/{message_id}/trigger", status_code=status.HTTP_204_NO_CONTENT, summary="Make a message due now"
-)
-async def triggered(topic: Topic, message_id: str, service: TheService) -> None:
-    """It is delivered at once, whatever it was waiting for; its id stays."""
-    await service.client.trigger(topic, message_id)
-
-
-@router.post(
-    "/{message_id}/change", status_code=status.HTTP_204_NO_CONTENT, summary="Give a message another rank"
-)
-async def changed(topic: Topic, message_id: str, asked: Change, service: TheService) -> None:
-    await service.client.producer(topic).change(message_id, rank=asked.rank)
+def _fields(found: ScheduledMessage | MessageState) -> dict[str, Any]:
+    return {
+        "id": found.id, "topic": found.topic, "partition": found.partition, "key": found.key or None,
+        "due": instants.text(found.due), "waits_until": instants.text(found.waits_until), "size": found.size,
+        "attempt": found.attempt, "rank": found.rank, "version": str(found.version), "headers": dict(found.headers),
+        "expires": instants.text_or_none(found.expires), "died_at": instants.text_or_none(found.died_at),
+        **contents.shown(found.payload),
+    }  # fmt: skip
 
 
 # ---------------------------------------------------------------- what was asked
@@ -312,7 +309,21 @@ def message_of(asked: AskedMessage, now_us: int, where: str) -> NewMessage:
     payload = contents.payload_of(asked, where)
     assert payload is not None
     due_ms = instants.chosen_ms(asked.due, asked.delay, now_us, where)
-    return NewMessage(payload, due_ms, asked.key, asked.rank, asked.group, asked.headers)
+    window = None if asked.window is None else instants.duration(asked.window, f"{where}.window")
+    expires = (
+        None if asked.expires is None else instants.instant_ms(asked.expires, now_us, f"{where}.expires")
+    )
+    return NewMessage(
+        payload,
+        due_ms,
+        asked.key,
+        asked.rank,
+        asked.group,
+        asked.headers,
+        window,
+        expires,
+        asked.max_attempts,
+    )
 
 
 def _refuse_unknown(request: Request) -> None:
@@ -324,49 +335,77 @@ def _refuse_unknown(request: Request) -> None:
     if own and content_type(request) in (JSON, NDJSON):
         text = f"{own[0]} goes with raw bytes, such as application/octet-stream; JSON has fields instead"
         raise Refusal(400, text, own[0])
-    unknown = [name for name in own if name.removeprefix(_HEADER) not in AskedMessage.model_fields]
-    if unknown or any(name in own for name in ("dueq-payload", "dueq-base64")):
-        known = "dueq-due, dueq-delay, dueq-key, dueq-rank, dueq-group"
-        raise Refusal(
-            400, f"there is no header {(unknown or own)[0]}; there are {known}", (unknown or own)[0], known
-        )
+    unknown = [name for name in own if name.removeprefix(_HEADER) not in _OF_RAW]
+    if unknown:
+        raise Refusal(400, f"there is no header {unknown[0]}; there are {_KNOWN}", unknown[0], _KNOWN)
 
 
-async def _scheduled_json(topic: str, body: Any, service: Service, request: Request) -> Response:
+async def _scheduled_json(
+    topic: str, body: Any, job: Job | None, service: Service, request: Request
+) -> Response:
     now_us = await service.now_us()
     if isinstance(body, list):
         asked = _MESSAGES.validate_python(body)
         messages = [message_of(each, now_us, f"body.{row}") for row, each in enumerate(asked)]
-        ids = await service.schedule(topic, messages)
+        ids = await service.schedule(topic, messages, job)
         shown = [_scheduled(found, each) for found, each in zip(ids, messages, strict=True)]
         return JSONResponse({"messages": shown}, 201)
     message = message_of(_MESSAGE.validate_python(body), now_us, "body")
-    return await _one(topic, message, service, request)
+    return await _one(topic, message, job, service, request)
 
 
-async def _scheduled_raw(topic: str, body: bytes, service: Service, request: Request) -> Response:
+async def _scheduled_raw(
+    topic: str, body: bytes, job: Job | None, service: Service, request: Request
+) -> Response:
     given = {name: _header(request, _HEADER + name) for name in _OF_RAW}
-    rank = given["rank"]
-    if rank is not None and not (rank.isascii() and rank.isdigit() and len(rank) < 6):
-        raise Unfit(
-            f"dueq-rank is 0 to {limits.RANK_MAX}, not {rank!r:.80}", rank, limits.RANK_MAX, "dueq-rank"
-        )
-    due_ms = instants.chosen_ms(given["due"], given["delay"], await service.now_us(), "dueq")
-    message = NewMessage(body, due_ms, given["key"], None if rank is None else int(rank), given["group"])
-    return await _one(topic, message, service, request)
+    now_us = await service.now_us()
+    due_ms = instants.chosen_ms(given["due"], given["delay"], now_us, "dueq")
+    window, expires = given["window"], given["expires"]
+    message = NewMessage(
+        body, due_ms, given["key"], _number(given, "rank", 0, limits.RANK_MAX), given["group"],
+        window=None if window is None else instants.duration(window, "dueq-window"),
+        expires_ms=None if expires is None else instants.instant_ms(expires, now_us, "dueq-expires"),
+        max_attempts=_number(given, "max-attempts", 1, ATTEMPTS_MAX),
+    )  # fmt: skip
+    return await _one(topic, message, job, service, request)
+
+
+def _number(given: dict[str, str | None], name: str, low: int, high: int) -> int | None:
+    text = given[name]
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high):
+        where = _HEADER + name
+        raise Unfit(f"{where} is {low} to {high}, not {text!r:.80}", text, high, where)
+    return int(text)
+
+
+async def _job(service: Service, topic: str, name: str | None, hidden_for: str | None) -> Job | None:
+    """The job of the request's messages; it is begun if there is none of this name."""
+    if name is None:
+        if hidden_for is not None:
+            raise Unfit("query.hidden_for goes with job", hidden_for, None, "query.hidden_for")
+        return None
+    hidden = None if hidden_for is None else instants.duration(hidden_for, "query.hidden_for")
+    return await service.client.begin_job(topic, name, hidden_for=hidden)
 
 
 def _header(request: Request, name: str) -> str | None:
-    """A header's text: UTF-8."""
-    value = request.headers.get(name)
+    """A header's text: UTF-8; one that comes twice is refused, since only one of both could count."""
+    values = request.headers.getlist(name)
+    if len(values) > 1:
+        raise Unfit(f"{name} comes {len(values)} times", ", ".join(values), 1, name)
+    value = values[0] if values else None
     try:
         return None if value is None else value.encode("latin-1").decode()
     except UnicodeDecodeError as error:
         raise Unfit(f"{name} is not UTF-8: {error.reason}", value, None, name) from None
 
 
-async def _one(topic: str, message: NewMessage, service: Service, request: Request) -> Response:
-    (message_id,) = await service.schedule(topic, [message])
+async def _one(
+    topic: str, message: NewMessage, job: Job | None, service: Service, request: Request
+) -> Response:
+    (message_id,) = await service.schedule(topic, [message], job)
     location = {"location": f"{request.url.path}/{message_id}"}
     return JSONResponse(_scheduled(message_id, message), 201, location)
 

@@ -41,6 +41,7 @@ class Terms(Content):
     overlap: Literal["allow", "skip"] | None = Field(
         default=None, description="Skip a tick while a message of the recurrence is unfinished, or not."
     )
+    headers: dict[str, str] | None = Field(default=None, description="Of each message.")
 
 
 class Recurrence(Shown):

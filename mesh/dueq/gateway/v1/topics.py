@@ -7,19 +7,64 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response, status
 from pydantic import Field
 
-from dueq import TopicInfo
+from dueq import Backoff, TopicInfo
 from dueq.gateway import instants
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.problems import Unfit
 from dueq.gateway.v1.model import Answer, Asked, Count, Cursor, Duration, Instant, Said, Topic
+from dueq_codecs.backoff import DOUBLINGS_MAX, FACTOR_MAX
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"], route_class=JsonRoute)
 
 Kind = Literal["timeline", "priority", "fair"]
 
 
-class NewTopic(Asked):
+class AskedBackoff(Asked):
+    """Delays that grow from attempt to attempt."""
+
+    first: Duration = Field(default=1.0, description="The delay after the first attempt.")
+    factor: float = Field(
+        default=2.0, ge=1, le=FACTOR_MAX, description="How much longer each further delay is."
+    )
+    longest: Duration = Field(default=3600.0, description="No delay is longer.")
+    jitter: float = Field(
+        default=0.1, ge=0, le=1, description="Up to this part of a delay is added or taken away."
+    )
+    doublings: int | None = Field(
+        default=None,
+        ge=0,
+        le=DOUBLINGS_MAX,
+        description="After so many steps it grows by equal steps; never.",
+    )
+
+
+class Settings(Asked):
+    """What can be changed of a topic at any time."""
+
+    payload_bytes_max: int | None = Field(default=None, ge=1, description="The longest payload; 64 MiB.")
+    horizon: Duration | None = Field(
+        default=None, description="How far ahead a message may be due; 0: no cap."
+    )
+    rate: int | None = Field(default=None, ge=0, description="Messages a second at most; 0: no limit.")
+    burst: int | None = Field(
+        default=None, ge=0, description="How many of them at once; 0: as many as in a second."
+    )
+    max_attempts: int | None = Field(
+        default=None, ge=0, description="Deliveries after which a message is dead; 0: as often as it takes."
+    )
+    backoff: AskedBackoff | None = Field(
+        default=None, description="How long a message waits that is given back without a delay."
+    )
+    expired: Literal["finish", "dead"] | None = Field(
+        default=None, description="What becomes of a message that is not delivered in time."
+    )
+    dead_retention: Duration | None = Field(
+        default=None, description="How long a dead message stays; 14 days."
+    )
+
+
+class NewTopic(Settings):
     """A topic to be created. What is left out is as the mesh chooses."""
 
     name: str = Field(description="1–255 of `A-Z a-z 0-9 . _ -`.", examples=["mail"])
@@ -31,21 +76,23 @@ class NewTopic(Asked):
     min_isr: int | None = Field(
         default=None, ge=1, description="Replicas that must hold a record before it counts."
     )
-    payload_bytes_max: int | None = Field(default=None, ge=1, description="The longest payload; 64 MiB.")
-    horizon: Duration | None = Field(default=None, description="How far ahead a message may be due; no cap.")
     exist_ok: bool = Field(default=False, description="A topic of this name may exist already.")
 
 
-class TopicChanges(Asked):
+class TopicChanges(Settings):
     """Changes of a topic; what is left out stays as it is."""
 
-    payload_bytes_max: int | None = Field(default=None, ge=1)
-    horizon: Duration | None = Field(default=None, description="0: no cap.")
     partitions: int | None = Field(default=None, ge=1, description="Never fewer than there are.")
-    rate: int | None = Field(default=None, ge=0, description="Messages a second at most; 0: no limit.")
-    burst: int | None = Field(
-        default=None, ge=0, description="How many of them at once; 0: as many as in a second."
-    )
+
+
+class BackoffAnswer(Answer):
+    """Delays that grow from attempt to attempt."""
+
+    first_seconds: float
+    factor: float
+    longest_seconds: float
+    jitter: float
+    doublings: int | None
 
 
 class Partition(Answer):
@@ -77,6 +124,10 @@ class TopicAnswer(Answer):
     paused_until: Said | None
     rate: int
     burst: int
+    max_attempts: int
+    backoff: BackoffAnswer | None
+    expired: Literal["finish", "dead"]
+    dead_retention_seconds: float
     settings_version: int
     scheduled: int | None = Field(description="Messages that are not due yet.")
     ready: int | None = Field(description="Messages that are due and wait.")
@@ -99,28 +150,11 @@ class Pause(Asked):
     )
 
 
-class Purge(Asked):
-    """Which messages to finish."""
-
-    state: Literal["waiting"] = "waiting"
-
-
-class PassAnswer(Answer):
-    """Work that the mesh does on all messages of a topic that match: how far it is."""
-
-    name: str
-    done: int
-    skipped: dict[str, int] = Field(description="Messages that were left alone, by the reason.")
-    left: int = Field(description="At most so many are still to be looked at.")
-    ended: bool
-
-
 @router.post("", status_code=status.HTTP_201_CREATED, summary="Create a topic")
 async def create(asked: NewTopic, service: TheService, response: Response) -> TopicAnswer:
-    horizon = None if asked.horizon is None else instants.duration(asked.horizon, "body.horizon")
     await service.client.create_topic(
-        asked.name, asked.kind, asked.partitions, asked.replicas, min_isr=asked.min_isr,
-        payload_bytes_max=asked.payload_bytes_max, horizon=horizon, exist_ok=asked.exist_ok,
+        asked.name, asked.kind, asked.partitions, asked.replicas, min_isr=asked.min_isr, exist_ok=asked.exist_ok,
+        **_settings(asked),
     )  # fmt: skip
     response.headers["location"] = f"/v1/topics/{asked.name}"
     return answer(await service.client.describe(asked.name))
@@ -140,14 +174,7 @@ async def described(topic: Topic, service: TheService) -> TopicAnswer:
 
 @router.patch("/{topic}", summary="Change a topic")
 async def changed(topic: Topic, asked: TopicChanges, service: TheService) -> TopicAnswer:
-    await service.client.update_topic(
-        topic,
-        payload_bytes_max=asked.payload_bytes_max,
-        horizon=None if asked.horizon is None else instants.duration(asked.horizon, "body.horizon"),
-        partitions=asked.partitions,
-        rate=asked.rate,
-        burst=asked.burst,
-    )
+    await service.client.update_topic(topic, partitions=asked.partitions, **_settings(asked))
     return answer(await service.client.describe(topic))
 
 
@@ -170,26 +197,6 @@ async def paused(topic: Topic, service: TheService, asked: Pause | None = None) 
 async def resumed(topic: Topic, service: TheService) -> TopicAnswer:
     await service.client.resume(topic)
     return answer(await service.client.describe(topic))
-
-
-@router.post("/{topic}/purge", status_code=status.HTTP_202_ACCEPTED, summary="Finish all messages in a state")
-async def purged(topic: Topic, service: TheService, asked: Purge | None = None) -> PassAnswer:
-    begun = await service.client.purge(topic, (asked or Purge()).state, wait=False)
-    return await progress(topic, begun.name, service)
-
-
-@router.get("/{topic}/passes/{name}", summary="How far a purge, or another pass, is")
-async def progress(topic: Topic, name: str, service: TheService) -> PassAnswer:
-    found = await service.progress(topic, name)
-    return PassAnswer(
-        name=name, done=found.done, skipped=dict(found.skipped), left=found.left, ended=found.ended
-    )
-
-
-@router.delete("/{topic}/passes/{name}", summary="Stop a pass; what it has done stays done")
-async def stopped(topic: Topic, name: str, service: TheService) -> PassAnswer:
-    await service.stop_pass(topic, name)
-    return await progress(topic, name, service)
 
 
 class Second(Answer):
@@ -237,11 +244,49 @@ def answer(info: TopicInfo, placement: bool = True) -> TopicAnswer:
         paused_until=instants.text(int(info.paused_until.timestamp() * 1000)) if info.paused_until else None,
         rate=info.rate,
         burst=info.burst,
+        max_attempts=info.max_attempts,
+        backoff=_backoff(info.backoff),
+        expired=info.expired,  # type: ignore[arg-type]
+        dead_retention_seconds=info.dead_retention.total_seconds(),
         settings_version=info.settings_version,
         scheduled=info.scheduled,
         ready=info.ready,
         leased=info.leased,
         placement=[_partition(each) for each in info.placement] if placement else None,
+    )
+
+
+def _settings(asked: Settings) -> dict[str, Any]:
+    """What was said, as the SDK takes it."""
+    found = asked.model_dump(
+        include={"payload_bytes_max", "rate", "burst", "max_attempts", "expired"}, exclude_none=True
+    )
+    for name in ("horizon", "dead_retention"):
+        value = getattr(asked, name)
+        if value is not None:
+            found[name] = instants.duration(value, f"body.{name}")
+    if asked.backoff is not None:
+        said = asked.backoff
+        found["backoff"] = Backoff(
+            instants.duration(said.first, "body.backoff.first"),
+            said.factor,
+            instants.duration(said.longest, "body.backoff.longest"),
+            said.jitter,
+            said.doublings,
+        )
+    return found
+
+
+def _backoff(found: Backoff | None) -> BackoffAnswer | None:
+    if found is None:
+        return None
+    document = found.document()
+    return BackoffAnswer(
+        first_seconds=document["first_ms"] / 1000,
+        factor=found.factor,
+        longest_seconds=document["longest_ms"] / 1000,
+        jitter=found.jitter,
+        doublings=found.doublings,
     )
 
 
