@@ -27,6 +27,12 @@ RATE_MAX: Final = 1_000_000
 
 KEYS: Final = ("free", "unique")
 """What keys of a topic may be."""
+LABELS_MAX: Final = 32
+"""Most labels of a topic."""
+LABEL_NAME_MAX: Final = 63
+"""Longest name of a label, bytes of UTF-8."""
+LABEL_BYTES_MAX: Final = 2048
+"""Most bytes of UTF-8 that all names and values of a topic's labels have together."""
 REMEMBER_MS_MAX: Final = 30 * 24 * 3600 * 1000
 """Longest time for which a unique key stays taken after its message is finished."""
 
@@ -93,6 +99,8 @@ class TopicSettings:
     """How long a dead message stays."""
     endpoint: Mapping[str, Any] | None = None
     """Where gateways send the topic's messages, see `dueq_codecs.endpoint`; None: nowhere."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What its owner has to say of the topic; the mesh only keeps it."""
     others: Mapping[str, Any] = field(default_factory=dict)
     """What a newer build has set."""
 
@@ -158,6 +166,30 @@ class TopicSettings:
         return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
 
+def fault_of_labels(value: object) -> str | None:
+    """Say what is wrong with labels, or None."""
+    if not isinstance(value, Mapping):
+        return f"labels are texts by name, not {value!r:.80}"
+    if len(value) > LABELS_MAX:
+        return f"a topic has at most {LABELS_MAX} labels, not {len(value)}"
+    size = 0
+    for name, text in value.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            return f"a label is a text by a name, not {name!r:.80}: {text!r:.80}"
+        try:
+            lengths = len(name.encode()), len(text.encode())
+        except UnicodeEncodeError as error:
+            return f"the label {name!r:.80} is not Unicode text: {error.reason}"
+        if not 1 <= lengths[0] <= LABEL_NAME_MAX:
+            return f"the name of a label has 1 to {LABEL_NAME_MAX} bytes of UTF-8, not {lengths[0]}: {name!r:.80}"
+        size += sum(lengths)
+    return (
+        f"labels have at most {LABEL_BYTES_MAX} bytes together, not {size}"
+        if size > LABEL_BYTES_MAX
+        else None
+    )
+
+
 SETTINGS: Final[dict[str, Numbers | Words | Document | None]] = {
     "paused": None,
     "paused_until_ms": Numbers(0, INSTANT_MS_MAX, "Unix ms"),
@@ -171,6 +203,7 @@ SETTINGS: Final[dict[str, Numbers | Words | Document | None]] = {
     "backoff": Document(fault_of_backoff),
     "expired": Words(("finish", "dead")),
     "dead_retention_ms": Numbers(1000, INSTANT_MS_MAX, "ms"),
+    "labels": Document(fault_of_labels),
     "endpoint": Document(fault_of_endpoint),
 }
 """What a change may name, with the values of each; None: true or false."""

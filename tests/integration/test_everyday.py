@@ -184,13 +184,14 @@ def test_changed_limits_hold_at_once_for_a_client_that_knew_the_old_ones(
         with pytest.raises(InvalidRequest, match="60000 ms"):
             producer.schedule(b"1234", now_ms() + 3_600_000)
         with Client(mesh.endpoints[1]) as other:
-            other.update_topic(topic, payload_bytes_max=5, horizon=0)
+            other.update_topic(topic, payload_bytes_max=5, horizon=0, labels={"owner": "mail"})
         producer.schedule(b"12345", now_ms() + 3_600_000)
         with pytest.raises(
             InvalidRequest, match="payload_bytes_max is a whole number from 1 to 67108864, not 0"
         ):
             client.update_topic(topic, payload_bytes_max=0)
-    assert client.describe(topic).settings_version == 2
+    shown = client.describe(topic)
+    assert (shown.settings_version, shown.labels) == (2, {"owner": "mail"})
 
 
 def test_a_release_brings_a_message_again_uncounted(client: Client, topic: str) -> None:

@@ -23,6 +23,21 @@ _PARTITIONS = 6
 """Of a timeline topic, unless asked otherwise. Between partitions of the other kinds there may be no order."""
 
 
+def _labels(
+    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> dict[str, str] | None:
+    for text in given:
+        if "=" not in text:
+            raise click.BadParameter(f"a label is NAME=TEXT, not {text!r:.80}")
+    return dict(text.split("=", 1) for text in given) or None
+
+
+label_option = click.option(
+    "--label", "labels", metavar="NAME=TEXT", multiple=True, callback=_labels,
+    help="What is to be known of the topic, for people and programs; may be given many times.",
+)  # fmt: skip
+
+
 @click.group(cls=SuggestingGroup)
 def topic() -> None:
     """Create, list, describe, change and delete topics."""
@@ -58,6 +73,7 @@ def topic() -> None:
     callback=lambda _c, _p, text: text and parse_duration(text, "--dead-retention"),
     help="How long a dead message stays: 14d.",
 )  # fmt: skip
+@label_option
 @click.option("--exist-ok", is_flag=True, help="Succeed if the topic exists already.")
 @mesh_options
 def create(
@@ -71,6 +87,7 @@ def create(
     max_attempts: int | None,
     expired: str | None,
     dead_retention: timedelta | None,
+    labels: dict[str, str] | None,
     exist_ok: bool,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -82,7 +99,7 @@ def create(
         client.create_topic(
             name, kind, partitions, replicas, min_isr=min_isr, payload_bytes_max=payload_bytes_max,
             horizon=horizon, max_attempts=max_attempts, expired=expired, dead_retention=dead_retention,
-            exist_ok=exist_ok,
+            labels=labels, exist_ok=exist_ok,
         )  # fmt: skip
     click.echo(f"created {name}")
 
@@ -137,6 +154,8 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
         console.print(
             f"at most {info.rate:,} messages a second, {info.burst or info.rate:,} at once", highlight=False
         )
+    for label, text in sorted(info.labels.items()):
+        console.print(f"{label}: {text}", highlight=False, markup=False)
     if info.home_partitions < info.partitions:
         console.print(f"jobs are decided by the first {info.home_partitions} partitions", highlight=False)
     shown = new_table(
@@ -184,6 +203,7 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
     callback=lambda _c, _p, text: text and parse_duration(text, "--dead-retention"),
     help="How long a dead message stays: 14d.",
 )  # fmt: skip
+@label_option
 @mesh_options
 def update(
     name: str,
@@ -195,6 +215,7 @@ def update(
     max_attempts: int | None,
     expired: str | None,
     dead_retention: timedelta | None,
+    labels: dict[str, str] | None,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
@@ -210,6 +231,7 @@ def update(
             max_attempts=max_attempts,
             expired=expired,
             dead_retention=dead_retention,
+            labels=labels,
         )
     click.echo(f"updated {name}")
 

@@ -46,6 +46,7 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         backoff=backoff_of(settings.backoff),
         expired=settings.expired,
         dead_retention=timedelta(milliseconds=settings.dead_retention_ms),
+        labels=dict(settings.labels),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from dueq import limits
@@ -19,13 +20,17 @@ from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.errors import InvalidRequest, NotYetApplied, OutcomeUnknown, PartialFailure, Unavailable
 from dueq_codecs.records import ATTEMPTS_MAX
-from dueq_codecs.topic_settings import RATE_MAX
+from dueq_codecs.topic_settings import RATE_MAX, fault_of_labels
 
 Document = dict[str, Any]
 
 
 def settings(
-    payload_bytes_max: int | None, horizon: Seconds | None, rate: int | None, burst: int | None
+    payload_bytes_max: int | None,
+    horizon: Seconds | None,
+    rate: int | None,
+    burst: int | None,
+    labels: Mapping[str, str] | None,
 ) -> Document:
     """Return the changes that a caller asks for, by the settings' names.
 
@@ -42,6 +47,11 @@ def settings(
     for name, value in (("rate", rate), ("burst", burst)):
         if value is not None:
             changes[name] = arguments.count(value, name, 0, RATE_MAX)
+    if labels is not None:
+        fault = fault_of_labels(labels)
+        if fault is not None:
+            raise InvalidRequest(fault)
+        changes["labels"] = dict(labels)
     return changes
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dueq.client.backoff import Backoff
@@ -55,6 +56,7 @@ class TopicInfo:
         settings_version: grows with each change of the topic; 0: as it was created.
         rate, burst: messages a second that are delivered at most, and at once; 0: no limit.
         max_attempts, backoff, expired, dead_retention: how messages end, as in `update_topic`; no back-off: None.
+        labels: what its owner has to say of it, texts by name.
         home_partitions: how many partitions, the first, decide about jobs: those that it was created with.
         placement: the partitions.
         scheduled, ready, leased: sums over the partitions that answered; None from `topics()`.
@@ -81,3 +83,4 @@ class TopicInfo:
     backoff: Backoff | None = None
     expired: str = "finish"
     dead_retention: timedelta = timedelta(days=14)
+    labels: Mapping[str, str] = field(default_factory=dict)

@@ -70,6 +70,23 @@ def test_what_is_no_document_is_refused(document: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        (["a"], "labels are texts by name"),
+        ({"a": 1}, "a label is a text by a name, not 'a': 1"),
+        ({"": "x"}, "1 to 63 bytes of UTF-8, not 0"),
+        ({"ä" * 32: "x"}, "1 to 63 bytes of UTF-8, not 64"),
+        ({"a": "\ud800"}, "is not Unicode text"),
+        ({str(number): "" for number in range(33)}, "at most 32 labels, not 33"),
+        ({"a": "x" * 2048}, "at most 2048 bytes together, not 2049"),
+    ],
+)
+def test_wrong_labels_name_the_value_and_the_limit(labels: object, text: str) -> None:
+    with pytest.raises(SettingsRefused, match=text):
+        AS_CREATED.changed({"labels": labels}, "")
+
+
+@pytest.mark.parametrize(
     ("settings", "until_ms"),
     [
         (TopicSettings(), 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -89,6 +89,7 @@ class AsyncClient(
         backoff: Backoff | None = None,
         expired: str | None = None,
         dead_retention: Seconds | None = None,
+        labels: Mapping[str, str] | None = None,
         exist_ok: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -109,6 +110,7 @@ class AsyncClient(
             backoff: as there.
             expired: as there.
             dead_retention: as there.
+            labels: as there.
             exist_ok: a topic of this name may exist already.
             timeout: seconds.
 
@@ -118,7 +120,7 @@ class AsyncClient(
             OutcomeUnknown: not serving in time; `retry()` goes on.
             Disconnected: no broker was reached; nothing was done.
         """
-        settings = topic_changes.settings(None, None, rate, burst)
+        settings = topic_changes.settings(None, None, rate, burst, labels)
         settings |= topic_changes.endings(max_attempts, backoff, expired, dead_retention)
         await self.connection.run(
             calls.create_topic(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dueq.client import arguments, passes, topic_changes
 from dueq.client.arguments import Due, Seconds
 from dueq.client.backoff import Backoff
@@ -39,6 +41,7 @@ class TopicChanges:
         backoff: Backoff | None = None,
         expired: str | None = None,
         dead_retention: Seconds | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
         """Change a topic; what is None stays as it is. Messages that are there already stay where they are.
@@ -56,9 +59,11 @@ class TopicChanges:
             backoff: how long a message waits that is given back without a delay, or whose lease ran out.
             expired: what becomes of a message that is not delivered in time: "finish" or "dead".
             dead_retention: how long a dead message stays, seconds or timedelta.
+            labels: what its owner has to say of the topic, for people and programs: at most 32 texts by name, of 2 KiB
+                together. They take the place of those that it had.
             timeout: seconds for each request.
         """
-        changes = topic_changes.settings(payload_bytes_max, horizon, rate, burst)
+        changes = topic_changes.settings(payload_bytes_max, horizon, rate, burst, labels)
         changes |= topic_changes.endings(max_attempts, backoff, expired, dead_retention)
         count = topic_changes.partition_count(partitions, changes)
         self.connection.follow(topic_changes.change(topic, changes, count), timeout)
