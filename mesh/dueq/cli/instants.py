@@ -12,6 +12,7 @@ import click
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
@@ -68,6 +69,11 @@ def parse_instant(text: str, option: str = "--at") -> int | datetime:
             f"{text!r} has no time zone: write {text}Z for UTC, or {text}+02:00.", param_hint=option
         )
     return instant
+
+
+def parse_when(text: str, option: str) -> int | datetime | timedelta:
+    """Read an instant, or a duration from now. Raises as `parse_instant`."""
+    return parse_duration(text, option) if _DURATION.fullmatch(text) else parse_instant(text, option)
 
 
 def parse_duration(text: str, option: str = "--in") -> timedelta:

@@ -11,11 +11,12 @@ from typing import BinaryIO
 import click
 
 from dueq.cli.headers import header_option
-from dueq.cli.instants import chosen_due, due_options, parse_duration
+from dueq.cli.instants import chosen_due, due_options, parse_duration, parse_when
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of, opened
 from dueq.ids import first_instant
 from dueq.limits import RANK_MAX
+from dueq_codecs.records import ATTEMPTS_MAX
 
 _LINES_PER_CALL = 4096
 
@@ -34,6 +35,14 @@ _LINES_PER_CALL = 4096
 @click.option(
     "--window", metavar="DURATION", help="Let the mesh choose an instant up to so much later: 30s, 10m."
 )
+@click.option(
+    "--expires", metavar="WHEN", callback=lambda _c, _p, text: text and parse_when(text, "--expires"),
+    help="Do not deliver it from then on: an instant, as of --at, or a time from now, as of --in.",
+)  # fmt: skip
+@click.option(
+    "--max-attempts", type=click.IntRange(1, ATTEMPTS_MAX),
+    help="How often it is delivered before it is dead. Default: as the topic says.",
+)  # fmt: skip
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option
 @mesh_options
@@ -46,6 +55,8 @@ def schedule(
     rank: int | None,
     headers: dict[str, str] | None,
     window: str | None,
+    expires: int | datetime | timedelta | None,
+    max_attempts: int | None,
     lines: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -62,21 +73,19 @@ def schedule(
         raise click.UsageError("--lines reads standard input or @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
         if not lines:
-            _print(
-                [
-                    producer.schedule(
-                        content_of(payload), due, key=key, rank=rank, headers=headers, window=width
-                    )
-                ],
-                as_json,
-            )
+            message_id = producer.schedule(
+                content_of(payload), due, key=key, rank=rank, headers=headers, window=width,
+                expires=expires, max_attempts=max_attempts,
+            )  # fmt: skip
+            _print([message_id], as_json)
             return
         with opened(payload) as source:
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
                 ids = producer.schedule_many(
-                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers, window=width
-                )
+                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers, window=width,
+                    expires=expires, max_attempts=max_attempts,
+                )  # fmt: skip
                 _print(ids, as_json)
 
 

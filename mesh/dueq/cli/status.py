@@ -22,6 +22,7 @@ from dueq.limits import MAX_CLOCK_OFFSET_MS
 Document = dict[str, Any]
 """The result of `Client.status`. Brokers of different builds answer: every key may be missing."""
 
+_COUNTS = ("scheduled", "ready", "leased", "dead")
 _SPARK_WIDTH = 20
 _WIDTH = 140
 
@@ -131,7 +132,17 @@ def _clock(clock: Document) -> Text:
 
 
 def _topics(topics: dict[str, Document]) -> Table:
-    columns = ("topic", "kind", ">parts", ">scheduled", ">ready", ">leased", ">in 1 min", "now → 1 min")
+    columns = (
+        "topic",
+        "kind",
+        ">parts",
+        ">scheduled",
+        ">ready",
+        ">leased",
+        ">dead",
+        ">in 1 min",
+        "now → 1 min",
+    )
     table = new_table("Topics", *columns)
     for name in sorted(topics):
         topic = topics[name]
@@ -139,7 +150,7 @@ def _topics(topics: dict[str, Document]) -> Table:
         due = _added(part.get("due_next_minute") or [] for part in parts)
         table.add_row(
             Text(name, style="bold"), str(topic.get("kind", "")), str(len(parts)),
-            *(_number(sum(part.get(key) or 0 for part in parts)) for key in ("scheduled", "ready", "leased")),
+            *(_number(sum(part.get(key) or 0 for part in parts)) for key in _COUNTS),
             _number(sum(due)), Text(sparkline(due, _SPARK_WIDTH), style="cyan"),
         )  # fmt: skip
     return table

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from dueq import TopicInfo
+from dueq import Backoff, TopicInfo
 from dueq.cli.group import SuggestingGroup
 from dueq.cli.instants import parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
@@ -21,6 +22,10 @@ from dueq.client.topics import PartitionInfo
 
 _PARTITIONS = 6
 """Of a timeline topic, unless asked otherwise. Between partitions of the other kinds there may be no order."""
+
+_BACKOFF: Final[dict[str, Callable[[str], Any]]] = {
+    "factor": float, "longest": lambda text: parse_duration(text, "--backoff"), "jitter": float, "doublings": int,
+}  # fmt: skip
 
 
 def _labels(
@@ -66,6 +71,10 @@ def topic() -> None:
     "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
 )
 @click.option(
+    "--backoff", metavar="FIRST[,NAME=VALUE…]", callback=lambda _c, _p, text: text and _backoff(text),
+    help="How long a message waits after an attempt that failed: 1s,factor=2,longest=1h,jitter=0.1,doublings=5.",
+)  # fmt: skip
+@click.option(
     "--expired", type=click.Choice(("finish", "dead")), help="What becomes of a message that has expired."
 )
 @click.option(
@@ -85,6 +94,7 @@ def create(
     payload_bytes_max: int | None,
     horizon: timedelta | None,
     max_attempts: int | None,
+    backoff: Backoff | None,
     expired: str | None,
     dead_retention: timedelta | None,
     labels: dict[str, str] | None,
@@ -98,8 +108,8 @@ def create(
     with connect(endpoint, timeout) as client:
         client.create_topic(
             name, kind, partitions, replicas, min_isr=min_isr, payload_bytes_max=payload_bytes_max,
-            horizon=horizon, max_attempts=max_attempts, expired=expired, dead_retention=dead_retention,
-            labels=labels, exist_ok=exist_ok,
+            horizon=horizon, max_attempts=max_attempts, backoff=backoff, expired=expired,
+            dead_retention=dead_retention, labels=labels, exist_ok=exist_ok,
         )  # fmt: skip
     click.echo(f"created {name}")
 
@@ -121,6 +131,10 @@ def list_(as_json: bool, endpoint: tuple[str, ...], timeout: float) -> None:
     for info in topics:
         shown.add_row(info.name, info.kind, str(info.partitions), str(info.replicas))
     Console().print(shown)
+
+
+def _counts(part: PartitionInfo) -> tuple[int | None, ...]:
+    return part.scheduled, part.ready, part.leased, part.dead
 
 
 def _leader(part: PartitionInfo) -> str:
@@ -159,12 +173,12 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     if info.home_partitions < info.partitions:
         console.print(f"jobs are decided by the first {info.home_partitions} partitions", highlight=False)
     shown = new_table(
-        "", ">part", "leader", ">epoch", "in sync", "replicas", ">scheduled", ">ready", ">leased"
+        "", ">part", "leader", ">epoch", "in sync", "replicas", ">scheduled", ">ready", ">leased", ">dead"
     )
     for part in info.placement:
         shown.add_row(
             str(part.index), _leader(part), str(part.epoch), " ".join(part.isr), " ".join(part.replicas),
-            *("–" if count is None else f"{count:,}" for count in (part.scheduled, part.ready, part.leased)),
+            *("–" if count is None else f"{count:,}" for count in _counts(part)),
         )  # fmt: skip
     console.print(shown)
 
@@ -196,6 +210,10 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
     "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
 )
 @click.option(
+    "--backoff", metavar="FIRST[,NAME=VALUE…]", callback=lambda _c, _p, text: text and _backoff(text),
+    help="How long a message waits after an attempt that failed: 1s,factor=2,longest=1h,jitter=0.1,doublings=5.",
+)  # fmt: skip
+@click.option(
     "--expired", type=click.Choice(("finish", "dead")), help="What becomes of a message that has expired."
 )
 @click.option(
@@ -213,6 +231,7 @@ def update(
     rate: int | None,
     burst: int | None,
     max_attempts: int | None,
+    backoff: Backoff | None,
     expired: str | None,
     dead_retention: timedelta | None,
     labels: dict[str, str] | None,
@@ -229,6 +248,7 @@ def update(
             rate=rate,
             burst=burst,
             max_attempts=max_attempts,
+            backoff=backoff,
             expired=expired,
             dead_retention=dead_retention,
             labels=labels,
@@ -274,21 +294,47 @@ def resume(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--state", default="waiting", show_default=True, help="Whose messages: those that wait.")
+@click.option(
+    "--state", type=click.Choice(("waiting", "dead", "all")), default="waiting", show_default=True,
+    help="Which messages: those that wait, those that are not tried again, or both.",
+)  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @mesh_options
 def purge(name: str, state: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> None:
-    """Cancel all waiting messages of the topic NAME."""
+    """Cancel all waiting or dead messages of the topic NAME."""
     with connect(endpoint, timeout) as client:
         if not yes and sys.stdin.isatty():
             info = client.describe(name)
-            count = (info.scheduled or 0) + (info.ready or 0)
-            click.confirm(f"Cancel all messages of {name} that wait, about {count:,}?", abort=True)
+            counts = {"waiting": (info.scheduled or 0) + (info.ready or 0), "dead": info.dead or 0}
+            count = counts[state] if state in counts else sum(counts.values())
+            which = {"waiting": "that wait", "dead": "that are dead"}.get(state, "that wait or are dead")
+            click.confirm(f"Cancel all messages of {name} {which}, about {count:,}?", abort=True)
         done = client.purge(name, state)
     click.echo(f"purged {name}: {done.done:,} cancelled, {done.skipped.get('leased', 0):,} with a consumer")
 
 
+def _backoff(text: str) -> Backoff:
+    """Read a back-off: the first delay, and what else is said of it."""
+    first, *rest = text.split(",")
+    said: dict[str, Any] = {}
+    for part in rest:
+        name, _, value = part.partition("=")
+        try:
+            said[name.strip()] = _BACKOFF[name.strip()](value)
+        except (KeyError, ValueError):
+            raise click.BadParameter(
+                f"{part!r} is none of {', '.join(f'{known}=…' for known in _BACKOFF)}.",
+                param_hint="--backoff",
+            ) from None
+    return Backoff(parse_duration(first, "--backoff"), **said)
+
+
 def _document(info: TopicInfo) -> dict[str, Any]:
-    horizon_ms = info.horizon // timedelta(milliseconds=1) if info.horizon else None
-    until = info.paused_until.isoformat() if info.paused_until else None
-    return dataclasses.asdict(info) | {"horizon": horizon_ms, "paused_until": until}
+    def ms(length: timedelta) -> int:
+        return length // timedelta(milliseconds=1)
+
+    return dataclasses.asdict(info) | {
+        "horizon": ms(info.horizon) if info.horizon else None,
+        "paused_until": info.paused_until.isoformat() if info.paused_until else None,
+        "dead_retention": ms(info.dead_retention),
+    }

@@ -43,7 +43,7 @@ def _work_options(function: _Function) -> _Function:
 
 @click.group()
 def where() -> None:
-    """Count, cancel, move or change all messages that match a filter."""
+    """Count, cancel, move, change or redrive all messages that match a filter."""
 
 
 @where.command()
@@ -144,6 +144,31 @@ def change(
     with connect(endpoint, timeout) as client:
         _ask(client, topic, chosen, "Change", yes)
         _report(client.change_where(topic, chosen, rank=rank, name=name), "changed")
+
+
+@where.command()
+@click.argument("topic")
+@click.option(
+    "--spread", default="0s", metavar="DURATION", callback=lambda _c, _p, text: parse_duration(text, "--spread"),
+    help="Spread them evenly over this time from now on.",
+)  # fmt: skip
+@_filter_options
+@_work_options
+@mesh_options
+def redrive(
+    topic: str,
+    spread: timedelta,
+    yes: bool,
+    name: str | None,
+    endpoint: tuple[str, ...],
+    timeout: float,
+    **wanted: Any,
+) -> None:
+    """Let the dead messages of TOPIC that match wait again, as if they had never been tried."""
+    chosen = Filter(**wanted, state="dead")
+    with connect(endpoint, timeout) as client:
+        _ask(client, topic, chosen, "Redrive", yes)
+        _report(client.redrive_where(topic, chosen, spread=spread, name=name), "redriven")
 
 
 def _signed(text: str) -> timedelta:

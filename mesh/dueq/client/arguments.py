@@ -23,6 +23,8 @@ from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, REASON_BYT
 Payload = bytes | bytearray | memoryview
 Due = int | datetime | timedelta
 Seconds = float | timedelta
+Expiries = Due | Iterable[Due | None]
+"""One instant for all rows, or one (or None) each."""
 Headers = Mapping[str, str] | Iterable[Mapping[str, str] | None]
 """One mapping for all rows, or one (or None) each."""
 
@@ -367,7 +369,15 @@ def held(dues: Due | Iterable[Due]) -> Due | Sequence[Due]:
     return list(dues)
 
 
-def is_relative(dues: Due | Sequence[Due]) -> bool:
+def held_ends(
+    expires: Expiries | None, max_attempts: int | Iterable[int | None] | None
+) -> tuple[Due | Sequence[Due | None] | None, int | Sequence[int | None] | None]:
+    """Return how messages end, in what can be iterated more than once."""
+    until = list(expires) if isinstance(expires, Iterable) and not isinstance(expires, str) else expires
+    return until, list(max_attempts) if isinstance(max_attempts, Iterable) else max_attempts
+
+
+def is_relative(dues: Due | Sequence[Due | None] | None) -> bool:
     """Return whether any of them counts from now."""
     if isinstance(dues, Sequence) and not isinstance(dues, str):
         return any(isinstance(due, timedelta) for due in dues)
@@ -401,7 +411,10 @@ def end_columns(
         most = np.array([0 if each is None else _attempts(each) for each in max_attempts], np.uint16)
     elif max_attempts is not None:
         most = np.full(rows, _attempts(max_attempts), np.uint16)
-    return EndColumns(until, most)
+    for what, column in (("expires", until), ("max_attempts", most)):
+        if len(column) not in (0, rows):
+            raise InvalidRequest(f"{rows} rows need {rows} {what}, not {len(column)}")
+    return EndColumns(until if until.any() else NO_U64, most if most.any() else NO_U16)
 
 
 def _attempts(most: int) -> int:

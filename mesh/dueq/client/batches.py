@@ -8,11 +8,11 @@ from itertools import repeat
 from typing import Any, Final
 
 from dueq import limits
-from dueq.client.arguments import Due, Headers, Payload
+from dueq.client.arguments import Due, Expiries, Headers, Payload
 from dueq.errors import InvalidRequest
 
 _END: Final = object()
-_COLUMNS: Final = ("due", "key", "rank", "group", "headers")
+_COLUMNS: Final = ("due", "key", "rank", "group", "headers", "expires", "max_attempts")
 
 
 @dataclass(slots=True)
@@ -21,8 +21,8 @@ class Batch:
 
     Attributes:
         first: the place of its first row among all.
-        payloads, dues, keys, ranks, groups, headers: its columns; without keys, groups or headers all are None, without
-            ranks all are 0.
+        payloads, dues, keys, ranks, groups, headers, expires, max_attempts: its columns; without ranks all are 0, of
+            another column that was not given all are None.
         size: bytes of its payloads.
     """
 
@@ -33,6 +33,8 @@ class Batch:
     ranks: list[int] = field(default_factory=list)
     groups: list[str | None] = field(default_factory=list)
     headers: list[Mapping[str, str] | None] = field(default_factory=list)
+    expires: list[Due | None] = field(default_factory=list)
+    max_attempts: list[int | None] = field(default_factory=list)
     size: int = 0
 
     def has_room(self, size: int) -> bool:
@@ -48,6 +50,8 @@ def batches(
     ranks: int | Iterable[int] | None = None,
     groups: str | Iterable[str | None] | None = None,
     headers: Headers | None = None,
+    expires: Expiries | None = None,
+    max_attempts: int | Iterable[int | None] | None = None,
 ) -> Iterator[Batch]:
     """Yield the rows in order. At most one row is taken from the iterators ahead of a batch.
 
@@ -64,11 +68,13 @@ def batches(
         iter(ranks) if isinstance(ranks, Iterable) else repeat(ranks or 0),
         repeat(groups) if groups is None or isinstance(groups, str) else iter(groups),
         repeat(headers) if headers is None or isinstance(headers, Mapping) else iter(headers),
+        iter(expires) if isinstance(expires, Iterable) and not isinstance(expires, str) else repeat(expires),
+        iter(max_attempts) if isinstance(max_attempts, Iterable) else repeat(max_attempts),
     )
     batch, fault = Batch(0), None
     while True:
         try:
-            payload, due, key, rank, group, each = next(rows)
+            payload, due, key, rank, group, each, expiry, most = next(rows)
         except StopIteration:
             break
         except Exception as error:
@@ -84,6 +90,8 @@ def batches(
         batch.ranks.append(rank)
         batch.groups.append(group)
         batch.headers.append(each)
+        batch.expires.append(expiry)
+        batch.max_attempts.append(most)
         batch.size += size
     if batch.payloads:
         yield batch

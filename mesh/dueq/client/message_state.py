@@ -41,7 +41,8 @@ class MessageState:
         lease_ends: when the lease runs out, Unix ms by mesh time; None while it waits, and when the lease is ending.
         payload: the bytes; None when they were not asked for.
         expires: from this instant on it is not delivered any more, Unix ms; 0: never.
-        died_at: when it died, Unix ms; 0: it lives. `browse(state="dead")` says why.
+        died_at: when it died, Unix ms; 0: it lives.
+        reason: why it was given back last; "" where nobody has said.
     """
 
     id: str
@@ -63,6 +64,7 @@ class MessageState:
     payload: bytes | None = None
     expires: int = 0
     died_at: int = 0
+    reason: str = ""
 
 
 def get(topic: str, message_id: str, payload: bool, linearizable: bool) -> Steps[MessageState]:
@@ -123,6 +125,7 @@ def _state(topic: str, message_id: str, found: dict[str, Any], body: bytes, payl
         found["version"], found["size"] - prefix, found["attempt"], found.get("rank", 0), found.get("group", ""),
         headers, found.get("hidden", False), found.get("holder", ""), found.get("lease_ends"),
         rest if payload else None, found.get("expires", 0), found.get("died_at", 0),
+        found.get("reason", ""),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -48,19 +48,37 @@ class Progress:
     known: bool = True
 
 
+def added(parts: Sequence[Progress]) -> Progress:
+    """Return how far several passes are together."""
+    skipped: Counter[str] = Counter()
+    for part in parts:
+        skipped.update(part.skipped)
+    return Progress(
+        sum(part.done for part in parts), dict(skipped), sum(part.left for part in parts),
+        all(part.ended for part in parts), any(part.known for part in parts),
+    )  # fmt: skip
+
+
 def new_name() -> str:
     """Return a name that no other pass has."""
     return secrets.token_hex(16)
 
 
-def purge(topic: str, name: str, state: str) -> Call[None]:
-    """Begin to finish all messages in a state.
+def purged(state: str) -> tuple[str, ...]:
+    """Return the states that a purge is about, one pass each.
 
     Raises:
         InvalidRequest: messages in that state cannot be purged.
     """
+    if state == "all":
+        return STATES
     if state not in STATES:
-        raise InvalidRequest(f"state is one of {', '.join(STATES)}, not {state!r:.80}")
+        raise InvalidRequest(f"state is one of {', '.join((*STATES, 'all'))}, not {state!r:.80}")
+    return (state,)
+
+
+def purge(topic: str, name: str, state: str) -> Call[None]:
+    """Begin to finish all messages in a state."""
     return begin(topic, name, {"do": "purge", "filter": {"state": state}})
 
 

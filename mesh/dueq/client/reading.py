@@ -66,6 +66,7 @@ def described(found: Inspection) -> TopicInfo:
         scheduled=_sum(partition.scheduled for partition in placement),
         ready=_sum(partition.ready for partition in placement),
         leased=_sum(partition.leased for partition in placement),
+        dead=_sum(partition.dead for partition in placement),
     )
 
 
@@ -95,6 +96,7 @@ def _described(partition: PartitionInfo, view: Document | None) -> PartitionInfo
         scheduled=view.get("scheduled"),
         ready=view.get("ready"),
         leased=view.get("leased"),
+        dead=view.get("dead"),
         settings_version=view.get("settings_version"),
     )
 

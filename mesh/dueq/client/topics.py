@@ -21,8 +21,8 @@ class PartitionInfo:
         serving: the leader serves requests.
         replicas: broker ids.
         isr: broker ids of the in-sync replicas (from `describe`).
-        scheduled, ready, leased: messages not due yet, due and waiting, with consumers (from `describe`;
-            None when the leader did not answer).
+        scheduled, ready, leased, dead: messages not due yet, due and waiting, with consumers, not tried again (from
+            `describe`; None when the leader did not answer).
         settings_version: the version of the settings that the partition applies (likewise).
     """
 
@@ -37,6 +37,7 @@ class PartitionInfo:
     ready: int | None = None
     leased: int | None = None
     settings_version: int | None = None
+    dead: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class TopicInfo:
         labels: what its owner has to say of it, texts by name.
         home_partitions: how many partitions, the first, decide about jobs: those that it was created with.
         placement: the partitions.
-        scheduled, ready, leased: sums over the partitions that answered; None from `topics()`.
+        scheduled, ready, leased, dead: sums over the partitions that answered; None from `topics()`.
     """
 
     name: str
@@ -84,3 +85,4 @@ class TopicInfo:
     expired: str = "finish"
     dead_retention: timedelta = timedelta(days=14)
     labels: Mapping[str, str] = field(default_factory=dict)
+    dead: int | None = None

@@ -56,6 +56,7 @@ from dueq.core.ports.persistence import (
     PartitionRead,
     PayloadsRead,
     RecoveredPartition,
+    RemarkRead,
     SnapshotRead,
 )
 from dueq.core.turn.context import Context
@@ -143,6 +144,7 @@ class BrokerCore:
             LogRead: self._on_read,
             PayloadsRead: self._on_read,
             ChunkRead: self._on_read,
+            RemarkRead: self._on_read,
             SnapshotRead: self._on_read,
             PageRead: self._on_read,
             PartitionRead: self._on_read,

@@ -15,12 +15,12 @@ class AsyncPass:
 
     Attributes:
         topic: whose messages.
-        name: of the pass, in the mesh.
+        name: of the pass, in the mesh; a purge of all messages has two, of which this is the first.
         progress: how far it was when it was last asked for.
     """
 
-    def __init__(self, connection: AsyncConnection, topic: str, name: str) -> None:
-        self.topic, self.name = topic, name
+    def __init__(self, connection: AsyncConnection, topic: str, name: str, *others: str) -> None:
+        self.topic, self.name, self._names = topic, name, (name, *others)
         self.progress = Progress()
         self._connection = connection
 
@@ -46,7 +46,10 @@ class AsyncPass:
             TopicNotFound: the topic was deleted.
             Disconnected: no broker was reached in time.
         """
-        self.progress = await self._connection.run(passes.look(self.topic, self.name), timeout)
+        found = []
+        for name in self._names:
+            found.append(await self._connection.run(passes.look(self.topic, name), timeout))
+        self.progress = passes.added(found)
         return self.progress
 
     async def wait(self, *, timeout: float | None = None) -> Progress:
@@ -57,5 +60,6 @@ class AsyncPass:
 
     async def stop(self, *, timeout: float | None = None) -> Progress:
         """Stop it: what it has finished stays so."""
-        await self._connection.run(passes.stop(self.topic, self.name), timeout)
+        for name in self._names:
+            await self._connection.run(passes.stop(self.topic, name), timeout)
         return await self.refresh(timeout=timeout)

@@ -13,7 +13,7 @@ from dueq.client import arguments, calls, message_state
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.stream import REQUESTS, AsyncStream
 from dueq.client.aio.topic_calls import AsyncTopicCalls
-from dueq.client.arguments import Due, Headers, Payload, Seconds
+from dueq.client.arguments import Due, Expiries, Headers, Payload, Seconds
 from dueq.client.batches import Batch, batches
 from dueq.client.calls import Versions
 from dueq.client.jobs import Job, naming
@@ -94,7 +94,7 @@ class AsyncProducer:
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
-        relative = arguments.is_relative(due) or (expires is not None and arguments.is_relative(expires))
+        relative = arguments.is_relative(due) or arguments.is_relative(expires)
         clock = await self._calls.clock(relative, timeout)
         return await self._calls.run(
             calls.schedule(
@@ -113,6 +113,8 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
@@ -127,6 +129,8 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
@@ -140,6 +144,8 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
@@ -161,6 +167,8 @@ class AsyncProducer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            expires: as in `schedule`: one per payload (None: never), or a single one for all.
+            max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
             window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
@@ -177,10 +185,11 @@ class AsyncProducer:
                 an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
-            cut = batches(payloads, dues, keys, ranks, groups, headers)
+            cut = batches(payloads, dues, keys, ranks, groups, headers, expires, max_attempts)
             return await self._schedule_iterated(cut, naming(job, self.topic), timeout, window)
-        dues = arguments.held(dues)
-        clock = await self._calls.clock(arguments.is_relative(dues), timeout)
+        dues, (until, attempts) = arguments.held(dues), arguments.held_ends(expires, max_attempts)
+        relative = arguments.is_relative(dues) or arguments.is_relative(until)
+        clock = await self._calls.clock(relative, timeout)
         named = naming(job, self.topic)
         return await self._calls.run(
             calls.schedule_many(
@@ -192,6 +201,8 @@ class AsyncProducer:
                 ranks=ranks,
                 groups=groups,
                 headers=headers,
+                expires=until,
+                max_attempts=attempts,
                 window=window,
                 job=named,
             ),
@@ -207,6 +218,8 @@ class AsyncProducer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
@@ -228,6 +241,8 @@ class AsyncProducer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            expires: as in `schedule`: one per payload (None: never), or a single one for all.
+            max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
             window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
@@ -246,7 +261,7 @@ class AsyncProducer:
         """
         stream = AsyncStream(
             self._calls,
-            batches(payloads, dues, keys, ranks, groups, headers),
+            batches(payloads, dues, keys, ranks, groups, headers, expires, max_attempts),
             naming(job, self.topic),
             in_flight,
             timeout,

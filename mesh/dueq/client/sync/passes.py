@@ -16,12 +16,12 @@ class Pass:
 
     Attributes:
         topic: whose messages.
-        name: of the pass, in the mesh.
+        name: of the pass, in the mesh; a purge of all messages has two, of which this is the first.
         progress: how far it was when it was last asked for.
     """
 
-    def __init__(self, connection: Connection, topic: str, name: str) -> None:
-        self.topic, self.name = topic, name
+    def __init__(self, connection: Connection, topic: str, name: str, *others: str) -> None:
+        self.topic, self.name, self._names = topic, name, (name, *others)
         self.progress = Progress()
         self._connection = connection
 
@@ -47,7 +47,10 @@ class Pass:
             TopicNotFound: the topic was deleted.
             Disconnected: no broker was reached in time.
         """
-        self.progress = self._connection.run(passes.look(self.topic, self.name), timeout)
+        found = []
+        for name in self._names:
+            found.append(self._connection.run(passes.look(self.topic, name), timeout))
+        self.progress = passes.added(found)
         return self.progress
 
     def wait(self, *, timeout: float | None = None) -> Progress:
@@ -58,5 +61,6 @@ class Pass:
 
     def stop(self, *, timeout: float | None = None) -> Progress:
         """Stop it: what it has finished stays so."""
-        self._connection.run(passes.stop(self.topic, self.name), timeout)
+        for name in self._names:
+            self._connection.run(passes.stop(self.topic, name), timeout)
         return self.refresh(timeout=timeout)

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from dueq.client import arguments, calls, message_state
-from dueq.client.arguments import Due, Headers, Payload, Seconds
+from dueq.client.arguments import Due, Expiries, Headers, Payload, Seconds
 from dueq.client.batches import Batch, batches
 from dueq.client.calls import Versions
 from dueq.client.jobs import Job, naming
@@ -95,7 +95,7 @@ class Producer:
             PayloadTooLarge: longer than the topic allows.
             TopicNotFound: there is no such topic.
         """
-        relative = arguments.is_relative(due) or (expires is not None and arguments.is_relative(expires))
+        relative = arguments.is_relative(due) or arguments.is_relative(expires)
         clock = self._calls.clock(relative, timeout)
         return self._calls.run(
             calls.schedule(
@@ -114,6 +114,8 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
@@ -128,6 +130,8 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
@@ -141,6 +145,8 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         timeout: float | None = None,
@@ -162,6 +168,8 @@ class Producer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            expires: as in `schedule`: one per payload (None: never), or a single one for all.
+            max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
             window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
@@ -178,10 +186,11 @@ class Producer:
                 an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
-            cut = batches(payloads, dues, keys, ranks, groups, headers)
+            cut = batches(payloads, dues, keys, ranks, groups, headers, expires, max_attempts)
             return self._schedule_iterated(cut, naming(job, self.topic), timeout, window)
-        dues = arguments.held(dues)
-        clock = self._calls.clock(arguments.is_relative(dues), timeout)
+        dues, (until, attempts) = arguments.held(dues), arguments.held_ends(expires, max_attempts)
+        relative = arguments.is_relative(dues) or arguments.is_relative(until)
+        clock = self._calls.clock(relative, timeout)
         named = naming(job, self.topic)
         return self._calls.run(
             calls.schedule_many(
@@ -193,6 +202,8 @@ class Producer:
                 ranks=ranks,
                 groups=groups,
                 headers=headers,
+                expires=until,
+                max_attempts=attempts,
                 window=window,
                 job=named,
             ),
@@ -208,6 +219,8 @@ class Producer:
         ranks: int | Iterable[int] | None = None,
         groups: str | Iterable[str | None] | None = None,
         headers: Headers | None = None,
+        expires: Expiries | None = None,
+        max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
@@ -229,6 +242,8 @@ class Producer:
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.
             groups: of a fair topic: one per payload (None: it has none), or a single one for all.
             headers: one mapping per payload (None: it has none), or a single one for all.
+            expires: as in `schedule`: one per payload (None: never), or a single one for all.
+            max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
             window: each may be due up to so many seconds later, as in `schedule`.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
@@ -247,7 +262,7 @@ class Producer:
         """
         stream = Stream(
             self._calls,
-            batches(payloads, dues, keys, ranks, groups, headers),
+            batches(payloads, dues, keys, ranks, groups, headers, expires, max_attempts),
             naming(job, self.topic),
             in_flight,
             timeout,

@@ -93,7 +93,8 @@ class Stream:
 
     def call(self, batch: Batch) -> Call[list[str]]:
         """Return the request that schedules these rows."""
-        clock = self._calls.clock(arguments.is_relative(batch.dues), self._timeout)
+        relative = arguments.is_relative(batch.dues) or arguments.is_relative(batch.expires)
+        clock = self._calls.clock(relative, self._timeout)
         return calls.schedule_many(
             self._calls.topic,
             batch.payloads,
@@ -103,6 +104,8 @@ class Stream:
             ranks=batch.ranks,
             groups=batch.groups,
             headers=batch.headers,
+            expires=batch.expires,
+            max_attempts=batch.max_attempts,
             window=self._window,
             job=self._job,
         )

@@ -95,16 +95,18 @@ class TopicChanges:
 
         Args:
             topic: its name.
-            state: "waiting"; there is no other yet.
+            state: "waiting", "dead", or "all": both, with the results added up.
             wait: return when it is done; otherwise it goes on, and `Pass.wait` waits for it.
             timeout: seconds for each request.
 
         Raises:
             InvalidRequest: messages in this state cannot be purged.
         """
-        name = passes.new_name()
-        self.connection.run(passes.purge(topic, name, state), timeout)
-        begun = Pass(self.connection, topic, name)
+        names = []
+        for each in passes.purged(state):
+            names.append(passes.new_name())
+            self.connection.run(passes.purge(topic, names[-1], each), timeout)
+        begun = Pass(self.connection, topic, *names)
         if wait:
             begun.wait(timeout=timeout)
         return begun

@@ -18,9 +18,16 @@ import numpy as np
 
 from dueq import limits
 from dueq.core.partition.requests import Refusal, invalid
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, keys_of
 from dueq.core.ports.events import Route
-from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
+from dueq.core.ports.persistence import (
+    ChunkRead,
+    PayloadsRead,
+    ReadChunk,
+    ReadPayloads,
+    ReadRemark,
+    RemarkRead,
+)
 from dueq.core.state.cold import ColdIds
 from dueq.core.state.matching import FilterRefused, filter_of
 from dueq.core.turn.context import Context
@@ -127,9 +134,28 @@ class Looking:
             if document is None:
                 self._reply(look, LookReply(request.request_id, Code.OK))
             else:
-                self._found(look, rows, document)
+                self._find_reason(look, rows, document)
 
         look.partition.look_up(ids, found, now)
+
+    def _find_reason(self, look: _Look, rows: Entries, document: dict[str, Any]) -> None:
+        """Go on once it is known why the message was given back last."""
+        if not (is_full(rows) and rows["remark"][0]):
+            self._found(look, rows, document)
+            return
+        key = int(keys_of(rows)[0])
+        text = look.partition.remark_of(key)
+
+        def read(answer: object, then: Now) -> None:
+            assert isinstance(answer, RemarkRead)
+            document["reason"] = answer.text
+            self._found(look, rows, document)
+
+        if text is None:
+            self._ctx.read(lambda token: ReadRemark(token, look.partition.uid, key), read)
+        else:
+            document["reason"] = text
+            self._found(look, rows, document)
 
     def _found(self, look: _Look, rows: Entries, document: dict[str, Any]) -> None:
         """Answer with a message, once its meta or payload is read."""

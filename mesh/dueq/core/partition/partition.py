@@ -573,6 +573,10 @@ class Partition:
         if asked is not None:
             self._read_cold(*asked)
 
+    def remark_of(self, key: int) -> str | None:
+        """Return why a message was given back last, where the disk may not have it yet; None: it has it."""
+        return self.timeline.remark_of(key)
+
     def message_document(self, rows: Entries, first: int, now: Now) -> dict[str, Any] | None:
         """Return what there is to say of the one message that `look_up` has found, beside its meta and payload.
 
@@ -607,7 +611,8 @@ class Partition:
 
     def describe(self, now: Now) -> dict[str, object]:
         """The partition's counts, as applied here; epoch and sequence say how fresh they are."""
-        ready = self.dispatcher.ready_count(self.uid, now) if self.replica.serving else 0
+        waiting = self.timeline.scheduled_count
+        ready = min(self.dispatcher.ready_count(self.uid, now), waiting) if self.replica.serving else 0
         return {
             "uid": self.uid,
             "index": self.index,
@@ -615,7 +620,7 @@ class Partition:
             "epoch": self.epoch,
             "sequence": self.applied,
             "isr": [member.broker_id for member in self.replica.isr],
-            "scheduled": max(self.timeline.scheduled_count - ready, 0),
+            "scheduled": waiting - ready,
             "ready": ready,
             "leased": self.timeline.leased_count,
             "dead": self.timeline.dead_count,

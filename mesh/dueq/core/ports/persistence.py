@@ -301,6 +301,23 @@ class ChunkRead:
 
 
 @dataclass(slots=True)
+class ReadRemark:
+    """Read why a message was given back last."""
+
+    token: int
+    uid: int
+    key: int
+
+
+@dataclass(slots=True)
+class RemarkRead:
+    token: int
+    uid: int
+    text: str
+    """Empty: there is none."""
+
+
+@dataclass(slots=True)
 class ReadSnapshot:
     """Read part `part` of a snapshot; snapshot 0 opens a new one (at the last checkpoint)."""
 
@@ -457,6 +474,7 @@ StoreRead = (
     | ReadLog
     | ReadPayloads
     | ReadChunk
+    | ReadRemark
     | ReadSnapshot
     | CloseSnapshot
     | ReadPage
@@ -464,5 +482,13 @@ StoreRead = (
     | ReadPartition
 )
 StoreReadDone = (
-    EntriesRead | IndexScanned | LogRead | PayloadsRead | ChunkRead | SnapshotRead | PageRead | PartitionRead
+    EntriesRead
+    | IndexScanned
+    | LogRead
+    | PayloadsRead
+    | ChunkRead
+    | RemarkRead
+    | SnapshotRead
+    | PageRead
+    | PartitionRead
 )

@@ -18,6 +18,8 @@ from dueq.core.ports.persistence import (
     ReadEntries,
     ReadLog,
     ReadPayloads,
+    ReadRemark,
+    RemarkRead,
     ScanIndex,
     StoreRead,
     StoreReadDone,
@@ -52,6 +54,9 @@ class Reading:
         if isinstance(request, ReadChunk):
             data = payload_row(self._payload, layout.chunk_key(request.uid, request.upload, request.chunk))
             return ChunkRead(request.token, request.uid, request.upload, request.chunk, data)
+        if isinstance(request, ReadRemark):
+            [name] = layout.message_keys(request.uid, b"t", np.array([request.key], np.uint64))
+            return RemarkRead(request.token, request.uid, (self._timeline.get(name) or b"").decode())
         return None
 
     def _entries(self, request: ReadEntries) -> EntriesRead:

@@ -1,0 +1,67 @@
+"""Commands about messages, against a mesh inside the test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from dueq import Backoff, Client
+from dueq.cli.main import run
+from dueq.testing import Mesh, mesh
+
+
+@pytest.fixture
+def dueq_mesh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mesh]:
+    with mesh() as found:
+        monkeypatch.setattr("dueq.cli.options.Client", lambda *args, **options: found.client())
+        yield found
+
+
+@pytest.fixture
+def client(dueq_mesh: Mesh) -> Client:
+    return dueq_mesh.client()
+
+
+def test_a_topic_gets_a_backoff_and_shows_its_dead(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backoff = "--backoff", "2s,factor=3,longest=1h,jitter=0,doublings=4"
+    assert run(["topic", "create", "t", "-p", "1", *backoff]) == 0
+    assert client.describe("t").backoff == Backoff(2.0, 3.0, 3600.0, 0.0, 4)
+    assert run(["topic", "update", "t", "--backoff", "500ms", "--max-attempts", "1"]) == 0
+    assert client.describe("t").backoff == Backoff(0.5)
+    for wrong in ("1s,faktor=2", "1s,factor=two"):
+        assert run(["topic", "update", "t", "--backoff", wrong]) == 2
+        assert "is none of factor=…" in capsys.readouterr().err.replace("\n", " ")
+    capsys.readouterr()
+    assert run(["schedule", "t", "pay", "--in", "0s"]) == 0
+    message_id = capsys.readouterr().out.strip()
+    with client.consumer("t") as consumer:
+        [message] = consumer.receive(timeout=5)
+        message.nack(reason="no such card", wait=True)
+    assert run(["topic", "describe", "t", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["dead"] == 1
+    assert run(["status"]) == 0
+    assert "dead" in capsys.readouterr().out
+    assert run(["get", "t", message_id, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["reason"]) == ("dead", "no such card")
+    assert run(["where", "redrive", "t", "--yes"]) == 0
+    assert capsys.readouterr().out == "1 redriven\n"
+    assert run(["topic", "purge", "t", "--state", "all", "--yes"]) == 0
+    assert "1 cancelled" in capsys.readouterr().out
+
+
+def test_scheduled_messages_expire(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t")
+    for when in ("10m", "2040-01-01T00:00:00Z", "2208988800000"):
+        assert run(["schedule", "t", "x", "--in", "5m", "--expires", when, "--max-attempts", "3"]) == 0
+    ids = capsys.readouterr().out.split()
+    expires = [client.get("t", message_id).expires for message_id in ids]
+    assert 0 <= expires[0] - dueq_mesh.now_ms - 600_000 < 1000
+    assert expires[1:] == [2208988800000] * 2
+    assert run(["schedule", "t", "x", "--in", "5m", "--expires", "soon"]) == 2
