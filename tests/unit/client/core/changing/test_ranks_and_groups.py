@@ -15,6 +15,7 @@ from dueq.client.core.ports.delivery import Pushed
 from dueq.client.core.ports.effects import Completed
 from dueq.client.message_ids import MessageIds
 from dueq.errors import InvalidRequest
+from dueq.limits import REQUEST_ROWS_MAX
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.records import RecordKind
@@ -64,6 +65,7 @@ def test_the_first_level_of_a_group_decides_its_partition_and_ids_come_back_in_o
     for request in requests:
         named = {request.groups[place] for place in request.group.tolist()}
         assert {1 + home_of_group(name, 3) for name in named} == {request.uid}
+        assert set(request.groups) == named, "a request names its own groups only"
     assert sorted(request.rows for request in requests) == sorted(
         [
             sum(home_of_group(name, 3) == home for name in names)
@@ -75,6 +77,18 @@ def test_the_first_level_of_a_group_decides_its_partition_and_ids_come_back_in_o
     assert [each.uid for each in found] == [1 + home_of_group(name, 3) for name in names]
     assert list(MessageIds.of(done[0].value)) == done[0].value.ids()
     assert len({(each.uid, each.row) for each in found}) == len(names)
+
+
+def test_each_part_of_a_long_call_names_the_groups_of_its_own_rows() -> None:
+    """A request with more names than rows is refused."""
+    stage = staged()
+    names = ["long.ago"] * REQUEST_ROWS_MAX + ["zoo", "acme", "zoo"]
+    requests = sent(stage.step(insert(len(names), groups=names)), ChangeRequest)
+    while sum(request.rows for request in requests) < len(names):
+        requests += sent(stage.receive("a", ok(requests[-1], len(requests))), ChangeRequest)
+    assert [set(request.groups) for request in requests] == [{"long.ago"}, {"zoo", "acme"}]
+    shown = [request.groups[place] for request in requests for place in request.group.tolist()]
+    assert shown == names
 
 
 def test_a_change_of_rank_names_messages_and_ranks() -> None:
