@@ -15,6 +15,7 @@ from zlib import crc32
 import numpy as np
 
 from dueq_codecs.records import NO_U16, U16
+from dueq_codecs.topic_settings import RATE_MAX
 
 GROUP_BYTES_MAX: Final = 255
 """Longest name of a group."""
@@ -38,6 +39,10 @@ class GroupSettings:
     """Messages that consumers may hold at once; 0: no limit."""
     paused: bool = False
     """None of its messages is delivered."""
+    rate: int = 0
+    """Messages a second that are delivered at most; 0: no limit."""
+    burst: int = 0
+    """How many of them at once; 0: as many as in a second."""
 
     def encode(self) -> str:
         """Return the settings as JSON; equal ones have equal bytes."""
@@ -45,7 +50,12 @@ class GroupSettings:
 
 
 AS_CREATED: Final = GroupSettings()
-_LIMITS: Final = {"weight": (1, WEIGHT_MAX), "max_unacked": (0, UNACKED_MAX)}
+_LIMITS: Final = {
+    "weight": (1, WEIGHT_MAX),
+    "max_unacked": (0, UNACKED_MAX),
+    "rate": (0, RATE_MAX),
+    "burst": (0, RATE_MAX),
+}
 
 
 def check_group_changes(changes: Mapping[str, Any]) -> None:
@@ -104,6 +114,12 @@ def check_group(name: str) -> None:
         raise GroupRefused(f"each level of a group has a name, unlike in {name!r:.80}")
     if len(levels) > GROUP_LEVELS_MAX:
         raise GroupRefused(f"a group has at most {GROUP_LEVELS_MAX} levels, not {len(levels)}: {name!r:.80}")
+
+
+def levels_of(name: str) -> list[str]:
+    """Return a group and those above it, the topmost first; none for messages without a group."""
+    parts = name.split(".") if name else []
+    return [".".join(parts[: at + 1]) for at in range(len(parts))]
 
 
 def home_of_group(name: str, partitions: int) -> int:

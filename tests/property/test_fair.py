@@ -11,6 +11,7 @@ from tests.property import test_priority
 from tests.property.test_priority import HOT_ROWS, UID, Mesh
 
 from dueq.core.delivery.fair_queue import FairQueue
+from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.leases import LeaseTable
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.state.fair import FairOrder
@@ -38,7 +39,7 @@ class FairMesh(Mesh):
         self.turns: list[str] = []
 
     def new_queue(self, timeline: Timeline) -> Any:
-        return FairQueue(timeline, LeaseTable())
+        return FairQueue(timeline, LeaseTable(), GroupRates())
 
     def insert(self, rows: int) -> None:
         named = self.random.sample(GROUPS, self.random.randint(1, len(GROUPS)))

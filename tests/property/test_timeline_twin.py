@@ -220,7 +220,15 @@ class World:
             record.name, record.document = rng.choice(PASSES), rng.choice(ACTS)
         elif kind == RecordKind.GROUP:
             record.name = rng.choice(["a", "a.b", "d"])
-            record.document = rng.choice(['{"weight":3}', '{"weight":1,"paused":false}', '{"paused":true}'])
+            record.document = rng.choice(
+                [
+                    '{"weight":3}',
+                    '{"weight":1,"paused":false}',
+                    '{"paused":true}',
+                    '{"burst":2,"rate":9}',
+                    '{"rate":0}',
+                ]
+            )
         elif kind == RecordKind.RECURRENCE:
             self.recur(record)
         elif kind == RecordKind.FIRE:

@@ -222,7 +222,9 @@ class Invariants:
             wrong = self.ledger.state_differs(partition.uid, timeline)
             if wrong:
                 self._fail(f"{node.name} p{partition.uid}: invariant 6: {wrong}")
-        if leading is not None and (wrong := self.precedence.overtaken(node.name, partition)):
+        if leading is not None and (
+            wrong := self.precedence.overtaken(node.name, partition, self.mesh.world.now_us)
+        ):
             self._fail(f"{node.name} {wrong}")
 
     def _begun_anew(self, node: Node, partition: Partition) -> None:

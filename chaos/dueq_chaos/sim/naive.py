@@ -247,7 +247,7 @@ class Naive:
     def _set_group(self, record: Record) -> Outcome:
         self._number_group(record.name)
         settings = self.group_settings.pop(record.name, {}) | json.loads(record.document)
-        usual = {"weight": 1, "max_unacked": 0, "paused": False}
+        usual = {"weight": 1, "max_unacked": 0, "paused": False, "rate": 0, "burst": 0}
         if any(usual[name] != value for name, value in settings.items()):
             self.group_settings[record.name] = settings
         return Outcome.DONE

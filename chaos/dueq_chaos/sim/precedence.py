@@ -12,6 +12,7 @@ from dueq.core.ports.entry import State
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.paces import Paces
 from dueq_chaos.sim.shares import broken_share
 from dueq_codecs.records import Record, RecordKind
 
@@ -24,11 +25,15 @@ class Precedence:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._paces = Paces()
         self._looked_to: dict[tuple[str, int, int], int] = {}
         """(leader, partition, epoch) -> end of the log at the last look."""
 
-    def overtaken(self, broker: str, partition: Partition) -> str:
-        """Return which message was passed over by a LEASE of this turn of a leader; "" when none was."""
+    def overtaken(self, broker: str, partition: Partition, now_us: int) -> str:
+        """Return which message was passed over by a LEASE of this turn of a leader; "" when none was.
+
+        Of a fair topic: which group's settings were.
+        """
         replica, uid = partition.replica, partition.uid
         if partition.timeline.order.kind == "timeline" or not replica.serving:
             return ""
@@ -50,6 +55,7 @@ class Precedence:
                 fair = partition.timeline.order.kind == "fair"
                 wrong = (
                     broken_share(naive, earlier, record)
+                    or self._paces.exceeded(broker, naive, record, now_us)
                     if fair
                     else _passed_over(naive, record, named, taken)
                 )

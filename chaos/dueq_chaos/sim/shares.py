@@ -28,10 +28,10 @@ def broken_share(naive: Naive, earlier: Iterable[Record], record: Record) -> str
     out = set(naive.leased)
     for each in earlier:
         if each.kind == RecordKind.LEASE:
-            out |= _keys(each)
-    given = _keys(record)
-    held = Counter(level for key in out | given for level in _levels(naive, names, key))
-    named = {level for key in given for level in _levels(naive, names, key)}
+            out |= keys_of(each)
+    given = keys_of(record)
+    held = Counter(level for key in out | given for level in levels_of(naive, names, key))
+    named = {level for key in given for level in levels_of(naive, names, key)}
     for level in sorted(named):
         settings = naive.group_settings.get(level, {})
         if settings.get("paused"):
@@ -44,12 +44,13 @@ def broken_share(naive: Naive, earlier: Iterable[Record], record: Record) -> str
     return ""
 
 
-def _keys(record: Record) -> set[int]:
+def keys_of(record: Record) -> set[int]:
+    """Return the keys of the messages that a record names."""
     columns = zip(record.target_sequence.tolist(), record.target_row.tolist(), strict=True)
     return {sequence << 16 | row for sequence, row in columns}
 
 
-def _levels(naive: Naive, names: dict[int, str], key: int) -> list[str]:
+def levels_of(naive: Naive, names: dict[int, str], key: int) -> list[str]:
     """Return the group of a message and those above it; none where the message is gone."""
     entry = naive.live.get(key)
     parts = names.get(entry.group, "").split(".") if entry is not None and entry.group else []

@@ -14,7 +14,7 @@ from dueq_chaos.sim.sdk import SimClient
 _CALL_US: Final = 15_000_000
 _AGAIN_US: Final = 500_000
 _NAMES: Final = ("a", "a.x", "a.y", "a.y.1", "b", "b.x", "c", "d.d.d")
-_USUAL: Final[dict[str, Any]] = {"weight": 1, "max_unacked": 0, "paused": False}
+_USUAL: Final[dict[str, Any]] = {"weight": 1, "max_unacked": 0, "paused": False, "rate": 0, "burst": 0}
 
 
 class Sharing:
@@ -50,7 +50,8 @@ class Sharing:
         topic, name = random.choice(self._topics), random.choice(["a", *_NAMES])
         changes: dict[str, Any] = random.choice(
             [{"weight": random.randint(1, 9)}, {"max_unacked": random.choice([0, 1, 2, 5])},
-             {"paused": True}, {"paused": False}]
+             {"paused": True}, {"paused": False},
+             {"rate": random.choice([0, 1, 3]), "burst": random.choice([0, 1, 2])}]
         )  # fmt: skip
         self._touched.add((topic, name))
         self._client.call(set_group(topic, name, changes).build, _CALL_US, lambda value, failed: None)

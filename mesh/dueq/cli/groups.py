@@ -24,6 +24,8 @@ def group() -> None:
 @click.option("--weight", type=int, help="Messages that it gets when it is its turn, 1 to 1,000.")
 @click.option("--max-unacked", type=int, help="Messages that consumers may hold at once; 0: no limit.")
 @click.option("--paused/--resumed", default=None, help="Deliver none of its messages, or deliver them again.")
+@click.option("--rate", type=int, help="Messages a second that are delivered at most; 0: no limit.")
+@click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
 @mesh_options
 def set_(
     topic: str,
@@ -31,6 +33,8 @@ def set_(
     weight: int | None,
     max_unacked: int | None,
     paused: bool | None,
+    rate: int | None,
+    burst: int | None,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
@@ -39,7 +43,9 @@ def set_(
     NAME is such as acme.reports. What is not given stays as it is.
     """
     with connect(endpoint, timeout) as client:
-        client.set_group(topic, name, weight=weight, max_unacked=max_unacked, paused=paused)
+        client.set_group(
+            topic, name, weight=weight, max_unacked=max_unacked, paused=paused, rate=rate, burst=burst
+        )
 
 
 @group.command("list")
@@ -54,12 +60,14 @@ def list_(topic: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) 
             for info in found:
                 click.echo(json.dumps(dataclasses.asdict(info)))
             return
-        shown = new_table("", "group", ">messages", ">weight", ">max unacked", "paused")
+        shown = new_table("", "group", ">messages", ">weight", ">max unacked", ">rate", ">burst", "paused")
         for info in found:
-            limit = f"{info.max_unacked:,}" if info.max_unacked else "-"
-            shown.add_row(
-                info.name, f"{info.messages:,}", str(info.weight), limit, "yes" if info.paused else ""
-            )
+            limits = [
+                f"{limit:,}" if limit else "-"
+                for limit in (info.max_unacked, info.rate, (info.burst or info.rate) if info.rate else 0)
+            ]
+            paused = "yes" if info.paused else ""
+            shown.add_row(info.name, f"{info.messages:,}", str(info.weight), *limits, paused)
     if shown.row_count:
         Console().print(shown)
     else:

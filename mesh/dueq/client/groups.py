@@ -28,6 +28,8 @@ class GroupInfo:
         weight: messages that it gets when it is its turn.
         max_unacked: messages that consumers may hold at once, those of groups below it included; 0: no limit.
         paused: none of its messages is delivered, nor of groups below it.
+        rate: messages a second that are delivered at most, those of groups below it included; 0: no limit.
+        burst: how many of them at once; 0: as many as in a second.
     """
 
     topic: str
@@ -36,6 +38,8 @@ class GroupInfo:
     weight: int
     max_unacked: int
     paused: bool
+    rate: int
+    burst: int
 
 
 def set_group(topic: str, group: str, changes: dict[str, Any]) -> Call[None]:

@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.delivery.turns import turns_of
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.persistence import ChunkRead, PayloadsRead, ReadChunk, ReadPayloads
 from dueq.core.state.applied import Applied
+from dueq.core.state.order import order_of
 from dueq.core.state.timeline import Timeline
 from dueq.core.turn.mesh_time import MeshTime
 from dueq.core.turn.metrics import CoreMetrics
@@ -104,13 +106,15 @@ class Led:
 class Stage:
     """A dispatcher with its partitions, a clock without peers, and what it has sent."""
 
-    def __init__(self, partitions: int = 1, look_ahead_ms: int = 30) -> None:
+    def __init__(self, partitions: int = 1, look_ahead_ms: int = 30, kind: str = "timeline") -> None:
         self.metrics = CoreMetrics()
         self.tokens = 0
         self.clock = MeshTime()
         self.look_ahead_ms = look_ahead_ms
-        self.dispatcher = TopicDispatcher("t", "b1", 1, self.metrics, self.new_token)
-        self.leds = {uid: Led(uid) for uid in range(1, partitions + 1)}
+        self.dispatcher = TopicDispatcher("t", "b1", 1, self.metrics, self.new_token, turns_of(kind))
+        self.leds = {
+            uid: Led(uid, timeline=Timeline(uid, order=order_of(kind))) for uid in range(1, partitions + 1)
+        }
         self.reads: list[ReadPayloads | ReadChunk] = []
         self.sent: list[tuple[Route, BrokerMessage, list[bytes | memoryview]]] = []
         for led in self.leds.values():
@@ -121,7 +125,7 @@ class Stage:
         return self.tokens
 
     def insert(
-        self, dues_ms: list[int], ms: float = 0, uid: int = 1, size: int = 4, upload: int = 0
+        self, dues_ms: list[int], ms: float = 0, uid: int = 1, size: int = 4, upload: int = 0, group: str = ""
     ) -> list[int]:
         """Insert messages (due in ms after the start) and commit; returns their keys."""
         led, now = self.leds[uid], at(ms)
@@ -131,6 +135,8 @@ class Stage:
         record.crc = np.zeros(len(dues_ms), np.uint32)
         if upload:
             record.upload = np.full(len(dues_ms), upload, np.uint64)
+        if group:
+            record.groups, record.group = (group,), np.zeros(len(dues_ms), np.uint16)
         record.requests = (RequestRef(b"p" * 16, led.sequence + 1, led.sequence + 1, len(dues_ms)),)
         sequence = led.append(record, now)
         keys = [sequence << 16 | row for row in range(len(dues_ms))]

@@ -22,6 +22,8 @@ class AsyncGroupCalls:
         weight: int | None = None,
         max_unacked: int | None = None,
         paused: bool | None = None,
+        rate: int | None = None,
+        burst: int | None = None,
         timeout: float | None = None,
     ) -> None:
         """Set something for a group of a fair topic, and so for all groups below it; what is None stays as it is.
@@ -32,13 +34,17 @@ class AsyncGroupCalls:
             weight: messages that it gets when it is its turn, 1 to 1,000; 1 at first.
             max_unacked: messages that consumers may hold at once, up to 1,000,000; 0 at first: no limit.
             paused: deliver none of its messages; what consumers hold they keep.
+            rate: messages a second that are delivered at most, up to 1,000,000; 0 at first: no limit.
+            burst: how many of them at once; 0 at first: as many as in a second. Without a rate it has no effect.
             timeout: seconds.
 
         Raises:
             InvalidRequest: a value is outside its limits, nothing is set, or the topic has no groups.
             TopicNotFound
         """
-        changes = {"weight": weight, "max_unacked": max_unacked, "paused": paused}
+        changes = {
+            "weight": weight, "max_unacked": max_unacked, "paused": paused, "rate": rate, "burst": burst,
+        }  # fmt: skip
         await self.connection.run(groups.set_group(topic, group, changes), timeout)
 
     def groups(self, topic: str, *, timeout: float | None = None) -> AsyncIterator[GroupInfo]:

@@ -312,8 +312,11 @@ class TopicDispatcher:
             if lane.is_silent(mesh_ms):
                 soonest_ms = min(soonest_ms, lane.partition.settings.silent_until_ms)
                 continue
-            if lane.queue.head_ms <= mesh_ms + self._look_ahead_ms and not lane.allowed(now):
-                best_us = min(best_us, lane.tokens.next_us(now))
+            if lane.queue.head_ms <= mesh_ms + self._look_ahead_ms:
+                if not lane.allowed(now):
+                    best_us = min(best_us, lane.tokens.next_us(now))
+                elif have_credit:
+                    best_us = min(best_us, max(lane.group_rates.next_us, now.mono_us))
             if mesh_ms < lane.next_push_ms < soonest_ms:
                 soonest_ms = lane.next_push_ms
             best_us = min(best_us, now.mono_us + self._look_again_us(lane, mesh_ms, have_credit, now))

@@ -5,7 +5,8 @@ front gets as many messages as its weight is; then it goes to the back. So howev
 first of another waits at most for the sum of the weights of those in its ring. This is deficit round robin where
 every message costs one (Shreedhar and Varghese 1996). Rings are volatile: a new leader begins anew.
 
-A child that is paused, has no slot left (`max_unacked`), or waits for the disk is passed over until the next round.
+A child that is paused, has no slot left (`max_unacked`) or no token (`rate`), or waits for the disk is passed over
+until the next round.
 
 A group sleeps until its first message is due. Of a hundred thousand groups that wake together, or have no slot, one
 look takes a bounded number; the next one goes on where it ended.
@@ -22,6 +23,7 @@ import numpy as np
 
 from dueq.core.delivery.due_queue import KEY_BITS, KEY_MASK, NEVER_MS
 from dueq.core.delivery.fair_tree import Node
+from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.hot_messages import HotMessages
 from dueq.core.delivery.leases import LeaseTable, Phase
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, is_wide, joined, keys_of
@@ -39,8 +41,8 @@ _RANK_MASK: Final = (1 << RANK_BITS) - 1
 class FairQueue:
     """Places of waiting messages; see `WaitingQueue`."""
 
-    def __init__(self, messages: HotMessages, leases: LeaseTable) -> None:
-        self._messages, self._leases = messages, leases
+    def __init__(self, messages: HotMessages, leases: LeaseTable, rates: GroupRates) -> None:
+        self._messages, self._leases, self._rates = messages, leases, rates
         self._clear()
 
     def _clear(self) -> None:
@@ -237,7 +239,7 @@ class FairQueue:
     def _count_used(self) -> None:
         """Count the slots in use of groups that have a limit: derived from the leases, so that none is lost."""
         for node in self._counted:
-            node.used = 0
+            node.used = node.drawn = 0
         self._counted = []
         if not self._messages.groups.limited:
             return
@@ -257,6 +259,8 @@ class FairQueue:
     def _may_give(self, node: Node, until_ms: int) -> bool:
         settings = self._settings(node)
         if settings.paused or (settings.max_unacked and node.used >= settings.max_unacked):
+            return False
+        if settings.rate and not self._rates.has_token(node.name, settings, node.drawn):
             return False
         return node.number < 0 or self._is_known(node, until_ms)
 
@@ -301,6 +305,7 @@ class FairQueue:
             if not above.used:
                 self._counted.append(above)
             above.used += 1
+            above.drawn += 1
             above.left -= 1
             if not node.is_active:
                 self._leave(above, node)
@@ -313,6 +318,7 @@ class FairQueue:
         node = leaf
         while (above := node.parent) is not None:
             above.used -= 1
+            above.drawn -= 1
             node = above
         node = leaf
         while node.parent is not None and not node.is_active:

@@ -24,10 +24,11 @@ class Node:
         left: how many more messages the child in front gets.
         heap: places of messages that are ready, where they are its own.
         used: messages of the group that consumers hold, as far as anybody asks.
+        drawn: those of them that were chosen in this turn, and are not leased yet.
     """
 
     __slots__ = (
-        "_after", "_before", "children", "front", "heap", "in_ring", "left", "name", "number", "own", "parent",
+        "_after", "_before", "children", "drawn", "front", "heap", "in_ring", "left", "name", "number", "own", "parent",
         "ring_size", "used",
     )  # fmt: skip
 
@@ -40,7 +41,7 @@ class Node:
         self.in_ring = False
         self.left = 0
         self.heap: list[int] = []
-        self.used = 0
+        self.used = self.drawn = 0
         self._before = self._after = self
 
     @property

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.due_queue import NEVER_MS, SPARE_PLACES
+from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.hot_messages import HotMessages
 from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, has_uploads
 from dueq.core.delivery.prepared import Piece, Prepared
@@ -119,6 +120,7 @@ class Lane:
         leases: its leases.
         act_us: (mono) no lease must be ended before this instant.
         tokens: how many may be leased by the topic's rate.
+        group_rates: how many of each limited group.
         prepared: what is to be pushed, laid out; all else that is to be pushed is in `schedule`.
     """
 
@@ -126,7 +128,8 @@ class Lane:
         self.partition = partition
         self.uid = partition.uid
         self.leases = LeaseTable()
-        self.queue = turns.queue(partition.timeline, self.leases)
+        self.group_rates = GroupRates()
+        self.queue = turns.queue(partition.timeline, self.leases, self.group_rates)
         self.prepared = Prepared(self.uid, self.leases)
         self.act_us = NEVER_US
         self.tokens = TokenBucket()
@@ -141,6 +144,11 @@ class Lane:
         settings = self.partition.settings
         self.tokens.configure(settings.rate, settings.burst or settings.rate, now)
         return self.tokens.available(now)
+
+    def spend(self, entries: Entries) -> None:
+        """These are leased: they cost tokens where there is a rate."""
+        self.tokens.take(len(entries))
+        self.group_rates.spend(entries, self.partition.timeline.groups)
 
     def is_silent(self, mesh_ms: int) -> bool:
         """Whether nothing may be leased or pushed now: the topic is paused.

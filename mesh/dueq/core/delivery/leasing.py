@@ -66,6 +66,8 @@ class Leasing:
             for lane in self._lanes.values()
             if lane.queue.head_ms <= gather_ms and not lane.is_silent(mesh_ms) and lane.allowed(now)
         ]
+        for lane in lanes:
+            lane.group_rates.begin(now)
         free = self._consumers.free_rows(now, limits.RECORD_ROWS_MAX * len(lanes))
         if not free:
             return
@@ -127,7 +129,7 @@ class Leasing:
             lane.queue.put_back(entries)
             self.retry_us = now.mono_us + RETRY_US
             return 0
-        lane.tokens.take(len(entries))
+        lane.spend(entries)
         slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)
         before = lane.leases.staged_bytes
         self._stager.stage(lane, slots, entries)

@@ -48,6 +48,7 @@ class TokenBucket:
         """Take a token for each leased message, `available` at most."""
         self._level -= count * _WHOLE if self._rate else 0
 
-    def next_us(self, now: Now) -> int:
-        """Return when the next token is there (mono); it must be limited, and empty."""
-        return max(self._at_us + -(-(_WHOLE - self._level) // self._rate), now.mono_us)
+    def next_us(self, now: Now, spoken_for: int = 0) -> int:
+        """Return when there is one token more than so many (mono); it must be limited, and have no more now."""
+        wanted = (spoken_for + 1) * _WHOLE
+        return max(self._at_us + -(-(wanted - self._level) // self._rate), now.mono_us)

@@ -13,6 +13,7 @@ import numpy as np
 
 from dueq.core.delivery.due_queue import DueQueue
 from dueq.core.delivery.fair_queue import FairQueue
+from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.hot_messages import HotMessages
 from dueq.core.delivery.leases import LeaseTable
 from dueq.core.delivery.priority_queue import PriorityQueue
@@ -143,8 +144,8 @@ class Turns(Protocol):
     @property
     def strict(self) -> bool: ...
 
-    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
-        """Return an empty queue for a partition that is led from now on, and has these leases."""
+    def queue(self, messages: HotMessages, leases: LeaseTable, rates: GroupRates) -> WaitingQueue:
+        """Return an empty queue for a partition that is led from now on, and has these leases and rates of groups."""
         ...
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
@@ -158,7 +159,7 @@ class TimelineTurns:
     looks_ahead: Final = True
     strict: Final = False
 
-    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
+    def queue(self, messages: HotMessages, leases: LeaseTable, rates: GroupRates) -> WaitingQueue:
         """Return an empty queue."""
         return DueQueue(messages.rows)
 
@@ -202,7 +203,7 @@ class PriorityTurns:
     looks_ahead: Final = False
     strict: Final = True
 
-    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
+    def queue(self, messages: HotMessages, leases: LeaseTable, rates: GroupRates) -> WaitingQueue:
         """Return an empty queue."""
         return PriorityQueue(messages)
 
@@ -233,14 +234,14 @@ class FairTurns:
     looks_ahead: Final = False
     strict: Final = True
 
-    def queue(self, messages: HotMessages, leases: LeaseTable) -> WaitingQueue:
+    def queue(self, messages: HotMessages, leases: LeaseTable, rates: GroupRates) -> WaitingQueue:
         """Return an empty queue."""
-        return FairQueue(messages, leases)
+        return FairQueue(messages, leases, rates)
 
     def choose(self, lanes: list[Queued], demand: Demand, picks: Picks) -> None:
         """Choose ready messages.
 
-        Of a queue that gives less than it was asked for, the groups left have no slot: it is not asked again.
+        Of a queue that gives less than it was asked for, the groups left have no slot or token: it is not asked again.
         """
         free, left = demand.free, list(lanes)
         while free > 0 and left:

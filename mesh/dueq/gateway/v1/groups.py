@@ -22,6 +22,10 @@ class GroupChanges(Asked):
         default=None, ge=0, description="Messages with consumers at once; 0: no limit."
     )
     paused: bool | None = None
+    rate: int | None = Field(default=None, ge=0, description="Messages a second at most; 0: no limit.")
+    burst: int | None = Field(
+        default=None, ge=0, description="How many of them at once; 0: as many as in a second."
+    )
 
 
 class Group(Answer):
@@ -32,6 +36,8 @@ class Group(Answer):
     weight: int
     max_unacked: int
     paused: bool
+    rate: int
+    burst: int
 
 
 class GroupList(Answer):
@@ -47,7 +53,7 @@ async def listed(topic: Topic, service: TheService, limit: Count = 100, cursor: 
     shown = [
         Group(
             name=each.name, messages=each.messages, weight=each.weight, max_unacked=each.max_unacked,
-            paused=each.paused,
+            paused=each.paused, rate=each.rate, burst=each.burst,
         )
         for each in found
     ]  # fmt: skip
@@ -62,5 +68,6 @@ async def changed(
     service: TheService,
 ) -> None:
     await service.client.set_group(
-        topic, group, weight=asked.weight, max_unacked=asked.max_unacked, paused=asked.paused
-    )
+        topic, group, weight=asked.weight, max_unacked=asked.max_unacked, paused=asked.paused, rate=asked.rate,
+        burst=asked.burst,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 
 from dueq.core.delivery.due_queue import NEVER_MS
 from dueq.core.delivery.fair_queue import FairQueue
+from dueq.core.delivery.group_rates import GroupRates
 from dueq.core.delivery.leases import NEVER_US, LeaseTable, Phase
 from dueq.core.ports.entry import WIDE, Entries, State, joined, keys_of
 from dueq.core.state.group_table import GroupTable
@@ -25,7 +26,8 @@ class Story:
     def __init__(self, **settings: GroupSettings) -> None:
         self.groups = GroupTable()
         self.leases = LeaseTable()
-        self.queue = FairQueue(self, self.leases)
+        self.rates = GroupRates()
+        self.queue = FairQueue(self, self.leases, self.rates)
         self.entries: dict[int, Entries] = {}
         self.unknown: int | None = None
         self.looked_up = 0
