@@ -38,9 +38,9 @@ TOPICS: Final = (
         "rate limits that are configured, shown and never asked",
         (
             change(
-                "core.delivery.leasing:Leasing._propose",
-                "lane.tokens.take(len(entries))",
-                "lane.tokens.take(0)",
+                "core.delivery.lane:Lane.spend",
+                "self.tokens.take(len(entries))",
+                "self.tokens.take(0)",
             ),
         ),
         seeds=162,
