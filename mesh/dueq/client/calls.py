@@ -50,10 +50,12 @@ class Call(Generic[T]):
     Attributes:
         build: the event, from call number and deadline (monotonic µs).
         finish: the caller's result, from the value of Completed.
+        undo: what to send if that value comes when the caller is gone; None: nothing.
     """
 
     build: Callable[[int, int], events.Event]
     finish: Callable[[Any], T]
+    undo: Callable[[Any], Call[Any]] | None = None
 
 
 Steps = Generator[Call[Any] | float, Any, T]

@@ -30,9 +30,17 @@ _KINDS: Final = {
 
 
 def pull(
-    topic: str, count: int, wait: Seconds, lease: Seconds, consumer: str | None, held: Iterable[Lease]
+    topic: str,
+    count: int,
+    wait: Seconds,
+    lease: Seconds,
+    consumer: str | None,
+    held: Iterable[Lease],
+    credit_bytes: int = limits.CONSUMER_CREDIT_BYTES,
 ) -> tuple[Call[list[Delivery]], float]:
     """Take messages once; returns the call, and how many seconds it waits for a message.
+
+    Messages that come when the caller is gone are given back, uncounted.
 
     Raises:
         InvalidRequest: a value is outside its limits.
@@ -57,12 +65,16 @@ def pull(
             most,
             wait_ms * 1000,
             lease_ms,
-            limits.CONSUMER_CREDIT_BYTES,
+            credit_bytes,
             holder,
             rows,
         )
 
-    return Call(build, list), wait_ms / 1000
+    def undo(deliveries: list[Delivery]) -> Call[list[Outcome]]:
+        leases = [(delivery.id, delivery.token) for delivery in deliveries]
+        return ended(name, leases, RecordKind.RELEASE, Ending())
+
+    return Call(build, list, undo), wait_ms / 1000
 
 
 def holder_of(topic: str, consumer: str) -> bytes:

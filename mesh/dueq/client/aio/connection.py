@@ -13,7 +13,7 @@ from dueq.client.aio.waiting import Bridges, Pending, sleep, stop
 from dueq.client.calls import Call, Steps
 from dueq.client.core.ports import events
 from dueq.client.core.ports.effects import Completed
-from dueq.client.host import SessionHost
+from dueq.client.host import Answer, SessionHost
 from dueq.client.runtime import Runtime
 from dueq.errors import ClientClosed, DueqError
 
@@ -104,7 +104,13 @@ class AsyncConnection:
 
     async def run_on(self, runtime: SessionHost, call: Call[T], timeout: float | None) -> T:
         """Send a call by this runtime even if the client is closed, and wait for its answer."""
-        answer = await self.send(runtime, call, timeout).answer()
+        undo = call.undo
+
+        def late(answer: Answer) -> None:
+            if undo is not None and isinstance(answer, Completed) and answer.value:
+                self.send(runtime, undo(answer.value), None)
+
+        answer = await self.send(runtime, call, timeout).answer(late)
         if isinstance(answer, Completed):
             return call.finish(answer.value)
         raise calls.error_of(answer, call, self.run)

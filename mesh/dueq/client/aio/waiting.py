@@ -67,17 +67,25 @@ class Pending:
         self, host: SessionHost, bridges: Bridges, build: Callable[[int, int], events.Event], seconds: float
     ) -> None:
         self._host = host
+        self._late: Callable[[Answer], object] | None = None
         self._future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         bridge = bridges.here()
         self._call: Final = host.call(
             build, seconds, lambda answer: bridge.post(lambda: self._settle(answer))
         )
 
-    async def answer(self) -> Answer:
-        """Wait for the answer; a task that is cancelled meanwhile abandons the call."""
+    async def answer(self, late: Callable[[Answer], object] | None = None) -> Answer:
+        """Wait for the answer; a task that is cancelled meanwhile abandons the call.
+
+        Args:
+            late: called with the answer if it has come, or comes, after that.
+        """
         try:
             return await self._host.answer_in_loop(self._future)
         except asyncio.CancelledError:
+            self._late = late
+            if late is not None and self._future.done() and not self._future.cancelled():
+                late(self._future.result())
             self.abandon()
             raise
 
@@ -88,6 +96,8 @@ class Pending:
     def _settle(self, answer: Answer) -> None:
         if not self._future.done():
             self._future.set_result(answer)
+        elif self._late is not None:
+            self._late(answer)
 
 
 class Arrivals:

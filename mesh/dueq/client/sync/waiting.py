@@ -33,11 +33,17 @@ class Pending:
         self._answers: list[Answer] = []
         self._call: Final = host.call(build, seconds, self._settle)
 
-    def answer(self) -> Answer:
-        """Wait for the answer; a thread that is interrupted meanwhile abandons the call."""
+    def answer(self, late: Callable[[Answer], object] | None = None) -> Answer:
+        """Wait for the answer; a thread that is interrupted meanwhile abandons the call.
+
+        Args:
+            late: called with the answer if it had come by then.
+        """
         try:
             in_time = self._host.wait_done(self._done, self._seconds + _PATIENCE_S)
         except BaseException:
+            if late is not None and self._answers:
+                late(self._answers[0])
             self.abandon()
             raise
         if not in_time:

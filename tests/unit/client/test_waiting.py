@@ -1,0 +1,56 @@
+"""Answers that come when nobody waits for them any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dueq.client.aio.waiting import Bridges, Pending
+from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import Completed
+from dueq.client.host import Answer
+
+
+class Host:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.settle: Callable[[Answer], object] = print
+        self.abandoned: list[Any] = []
+
+    def call(self, build: object, seconds: float, settle: Callable[[Answer], object]) -> int:
+        self.settle = settle
+        return 7
+
+    async def answer_in_loop(self, future: asyncio.Future[Answer]) -> Answer:
+        return await future
+
+    def submit(self, event: Any) -> None:
+        self.abandoned.append(event)
+
+
+@pytest.mark.parametrize("answered_first", [True, False])
+def test_an_answer_is_not_lost_when_its_task_is_cancelled_at_the_same_instant(answered_first: bool) -> None:
+    """It may be of messages that are leased by then: somebody has to give them back."""
+
+    async def run() -> list[Answer]:
+        host, late = Host(), list[Answer]()
+        pending = Pending(host, Bridges(), lambda number, at: events.EndBrowse("", 0, 0, ""), 1.0)  # type: ignore[arg-type]
+        task = asyncio.create_task(pending.answer(late.append))
+        await asyncio.sleep(0)
+        if answered_first:
+            pending._settle(Completed(7, "messages"))
+            task.cancel()
+        else:
+            task.cancel()
+            await asyncio.sleep(0)
+            pending._settle(Completed(7, "messages"))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert host.abandoned == [events.Abandon(7)]
+        return late
+
+    assert asyncio.run(run()) == [Completed(7, "messages")]
