@@ -296,6 +296,10 @@ GATEWAY_STOP_MS: Final = 10_000
 """Time that requests under way get when a gateway stops."""
 GATEWAY_WAIT_MS_MAX: Final = 60_000
 """Longest time that one HTTP request waits for a message: proxies rarely wait for longer."""
+CLOUD_TASKS_TASK_BYTES_MAX: Final = 2 << 20
+"""Longest task of the Cloud Tasks API, as a message: some 1.5 MiB of body."""
+CLOUD_TASKS_BODY_BYTES_MAX: Final = 4 << 20
+"""Longest body of one of its requests."""
 
 # The timeline in memory
 HOT_ROWS_MAX: Final = 16_384

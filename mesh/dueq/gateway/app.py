@@ -16,6 +16,7 @@ from fastapi import APIRouter, FastAPI
 from dueq import AsyncClient, __version__
 from dueq.gateway import manual, probes, problems
 from dueq.gateway.bodies import BodyRoom
+from dueq.gateway.faces import cloud_tasks
 from dueq.gateway.guards import Guards
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import brokers, changes, groups, jobs, leases, messages, passes, recurrences, topics
@@ -32,6 +33,8 @@ _ROUTERS: Final[tuple[APIRouter, ...]] = (
     recurrences.router,
     groups.router,
     brokers.router,
+    cloud_tasks.queues.router,
+    cloud_tasks.tasks.router,
 )
 _ABOUT: Final = """Deliver these bytes at this millisecond, to exactly one consumer, never before.
 

@@ -1,0 +1,12 @@
+"""Cloud Tasks v2 (REST): its queues are topics, its tasks are messages, and this gateway sends them.
+
+    queues, tasks (routes) ─► names, wire, queue, task (documents) ─► service
+                                                     ▲
+    dispatching: a consumer per queue ───────────────┘ ─► the sender of webhooks
+
+The protocol: https://cloud.google.com/tasks/docs/reference/rest (v2).
+"""
+
+from dueq.gateway.faces.cloud_tasks import queues, tasks
+
+__all__ = ["queues", "tasks"]

@@ -1,0 +1,270 @@
+"""A task: the document of the protocol, the message that it is, and what is known of its attempts.
+
+The message's payload is JSON, so that whoever looks at the topic can read what will be sent. What became of the
+attempts so far is the message's header `cloud-tasks`, written anew by each failure.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Protocol
+
+from pydantic import Field
+
+from dueq import limits
+from dueq.gateway import instants
+from dueq.gateway.faces.cloud_tasks import wire
+from dueq.gateway.faces.cloud_tasks.names import QueueName
+from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
+from dueq.gateway.faces.cloud_tasks.wire import HttpMethod, Part, Shape, View
+from dueq_codecs.endpoint import fault_of_url
+
+HEADER: Final = "cloud-tasks"
+"""The header of a message that says what became of its attempts."""
+DEADLINE_MS: Final = (15_000, 30 * 60_000)
+"""Shortest and longest time that a task gets for its answer."""
+DEFAULT_DEADLINE_MS: Final = 600_000
+_WITH_BODY: Final = frozenset({HttpMethod.POST, HttpMethod.PUT, HttpMethod.PATCH})
+_HEADERS_BYTES_MAX: Final = 80 << 10
+
+
+class HttpRequest(Part):
+    """What is sent."""
+
+    url: str = ""
+    http_method: int | str | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str | None = None
+    oauth_token: dict[str, Any] | None = None
+    oidc_token: dict[str, Any] | None = None
+
+
+class TaskDocument(Part):
+    """A task as a request has it. What only answers say is ignored."""
+
+    name: str = ""
+    http_request: HttpRequest | None = None
+    app_engine_http_request: dict[str, Any] | None = None
+    schedule_time: str | None = None
+    create_time: str | None = None
+    dispatch_deadline: str | None = None
+    dispatch_count: int | None = None
+    response_count: int | None = None
+    first_attempt: dict[str, Any] | None = None
+    last_attempt: dict[str, Any] | None = None
+    view: int | str | None = None
+    retry_config: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is sent, and for how long an answer is waited for.
+
+    Attributes:
+        url: where to.
+        method: of HTTP.
+        headers: of the request.
+        body: its bytes.
+        deadline_ms: how long the receiver gets.
+        created_ms: when the task was made, Unix ms.
+    """
+
+    url: str
+    method: HttpMethod
+    headers: Mapping[str, str]
+    body: bytes
+    deadline_ms: int
+    created_ms: int
+
+    @classmethod
+    def of(cls, given: TaskDocument, now_ms: int) -> Task:
+        """Return the task that a request asks for.
+
+        Raises:
+            RpcError: INVALID_ARGUMENT, or UNIMPLEMENTED for targets and tokens of Google's own.
+        """
+        asked = given.http_request
+        if given.app_engine_http_request is not None:
+            raise RpcError(Code.UNIMPLEMENTED, "appEngineHttpRequest is not implemented: use httpRequest")
+        if asked is None:
+            raise RpcError(Code.INVALID_ARGUMENT, "a task has an httpRequest")
+        for token in ("oauth_token", "oidc_token"):
+            if getattr(asked, token):
+                raise RpcError(
+                    Code.UNIMPLEMENTED, f"{wire.camel(token)} is not implemented: there is no issuer"
+                )
+        if given.retry_config:
+            raise RpcError(Code.UNIMPLEMENTED, "retryConfig of a task is not implemented: the queue has one")
+        fault = fault_of_url(asked.url)
+        if fault is not None:
+            raise RpcError(Code.INVALID_ARGUMENT, f"httpRequest.url: {fault}")
+        method = wire.enum(HttpMethod, asked.http_method or HttpMethod.POST, "httpRequest.httpMethod")
+        body = wire.data(asked.body or "", "httpRequest.body")
+        if body and method not in _WITH_BODY:
+            raise RpcError(Code.INVALID_ARGUMENT, f"a {method.name} request has no body")
+        size = sum(len(name) + len(value) for name, value in asked.headers.items())
+        if size > _HEADERS_BYTES_MAX:
+            raise RpcError(
+                Code.INVALID_ARGUMENT, f"headers have at most {_HEADERS_BYTES_MAX} bytes together, not {size}"
+            )
+        for name, value in asked.headers.items():
+            if not sendable(name, value):
+                raise RpcError(Code.INVALID_ARGUMENT, f"{name!r:.80}: {value!r:.80} is no header of HTTP")
+        deadline_ms = DEFAULT_DEADLINE_MS
+        if given.dispatch_deadline:
+            deadline_ms = wire.duration_ms(given.dispatch_deadline, "dispatchDeadline", *DEADLINE_MS)
+        return cls(asked.url, method, asked.headers, body, deadline_ms, now_ms)
+
+    @classmethod
+    def of_payload(cls, payload: bytes) -> Task:
+        """Read a task.
+
+        Raises:
+            ValueError: the payload is none.
+        """
+        try:
+            found = json.loads(payload)
+            return cls(
+                str(found["url"]), HttpMethod[found["method"]], dict(found["headers"]),
+                b64decode(found["body"]), int(found["deadline_ms"]), int(found["created_ms"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the payload is no task: {error!r}") from None
+
+    def payload(self) -> bytes:
+        """Return it as the payload of a message.
+
+        Raises:
+            RpcError: INVALID_ARGUMENT: it is too long.
+        """
+        found = json.dumps(
+            {
+                "url": self.url, "method": self.method.name, "headers": dict(self.headers),
+                "body": b64encode(self.body).decode(), "deadline_ms": self.deadline_ms,
+                "created_ms": self.created_ms,
+            },
+            separators=(",", ":"),
+        ).encode()  # fmt: skip
+        if len(found) > limits.CLOUD_TASKS_TASK_BYTES_MAX:
+            raise RpcError(
+                Code.INVALID_ARGUMENT,
+                f"a task has at most {limits.CLOUD_TASKS_TASK_BYTES_MAX} bytes, not {len(found)}",
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """What became of a task so far; instants are Unix ms, 0: there was none.
+
+    Attributes:
+        first_ms: when it was sent for the first time.
+        sent_ms: when it was sent last.
+        answered_ms: when the last answer came.
+        http: status of the last answer of HTTP; 0: there was none.
+        answers: how many there were.
+    """
+
+    first_ms: int = 0
+    sent_ms: int = 0
+    answered_ms: int = 0
+    http: int = 0
+    answers: int = 0
+
+    @classmethod
+    def of(cls, headers: Mapping[str, str]) -> Attempts:
+        """Read what a message says of them."""
+        try:
+            found = json.loads(headers[HEADER])
+            return cls(**{name: int(value) for name, value in found.items()})
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return cls()
+
+    def text(self) -> str:
+        """Return it as the header's text."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+
+class Known(Protocol):
+    """A message, as far as an answer shows it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def waits_until(self) -> int: ...
+    @property
+    def due(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A task that was made just now."""
+
+    id: str
+    key: str
+    due: int
+    attempt: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def waits_until(self) -> int:
+        """When it is sent."""
+        return self.due
+
+
+def document(
+    name: QueueName, found: Known, task: Task, attempts: Attempts, view: View, shape: Shape
+) -> dict[str, Any]:
+    """Return a task as answers have it."""
+    request: dict[str, Any] = {
+        "url": task.url, "httpMethod": shape.enum(task.method), "headers": dict(task.headers),
+    }  # fmt: skip
+    if view is View.FULL and task.body:
+        request["body"] = b64encode(task.body).decode()
+    shown = {
+        "name": name.task(found.key or found.id),
+        "httpRequest": request,
+        "scheduleTime": instants.text(max(found.waits_until, found.due)),
+        "createTime": instants.text(task.created_ms),
+        "dispatchDeadline": wire.duration(task.deadline_ms),
+        "dispatchCount": found.attempt,
+        "responseCount": attempts.answers,
+        "view": shape.enum(view),
+    }
+    if attempts.first_ms:
+        shown["firstAttempt"] = {"dispatchTime": instants.text(attempts.first_ms)}
+    if attempts.sent_ms:
+        last: dict[str, Any] = {"dispatchTime": instants.text(attempts.sent_ms)}
+        if attempts.answered_ms:
+            last["responseTime"] = instants.text(attempts.answered_ms)
+            last["responseStatus"] = response_status(attempts.http)
+        shown["lastAttempt"] = last
+    return shown
+
+
+_CODES: Final = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 416: 11, 429: 8, 499: 1, 501: 12, 503: 14, 504: 4}
+"""google.rpc.Code of a status of HTTP, as google/rpc/code.proto has them."""
+
+
+def response_status(http: int) -> dict[str, Any]:
+    """Return the google.rpc.Status of an answer of HTTP."""
+    code = 0 if 200 <= http < 300 else _CODES.get(http, 13 if http >= 500 else 2)
+    return {"code": code, "message": f"HTTP status code {http}"}
+
+
+def sendable(name: str, value: str) -> bool:
+    """Return whether this is a header of HTTP."""
+    return (
+        name.isascii()
+        and value.isascii()
+        and value.isprintable()
+        and bool(name)
+        and all(letter.isalnum() or letter in "!#$%&'*+-.^_`|~" for letter in name)
+    )

@@ -1,0 +1,169 @@
+"""/v2/projects/P/locations/L/queues/Q/tasks"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+
+from dueq.client.message_state import MessageState
+from dueq.errors import InvalidRequest, MessageNotFound, TopicNotFound
+from dueq.gateway.access import TheService
+from dueq.gateway.faces.cloud_tasks import names, task, wire
+from dueq.gateway.faces.cloud_tasks.names import QueueName
+from dueq.gateway.faces.cloud_tasks.queue import GROUP
+from dueq.gateway.faces.cloud_tasks.queues import topic_of
+from dueq.gateway.faces.cloud_tasks.status import Code, RpcError, RpcRoute
+from dueq.gateway.faces.cloud_tasks.task import Attempts, Scheduled, Task, TaskDocument
+from dueq.gateway.faces.cloud_tasks.wire import Part, Shape, View
+from dueq.gateway.listing import Wanted
+from dueq.gateway.service import NewMessage, Service
+
+router = APIRouter(
+    prefix="/v2/projects/{project}/locations/{location}/queues/{queue_id}/tasks",
+    route_class=RpcRoute,
+    include_in_schema=False,
+)
+
+Document = dict[str, Any]
+_PAGE_MAX: Final = 1000
+
+
+class NewTask(Part):
+    """A task to be created."""
+
+    parent: str = ""
+    task: TaskDocument
+    response_view: int | str | None = None
+
+
+class Run(Part):
+    """How the task is shown that is sent now."""
+
+    name: str = ""
+    response_view: int | str | None = None
+
+
+@router.post("")
+async def create(
+    project: str, location: str, queue_id: str, service: TheService, request: Request
+) -> Document:
+    name = QueueName.checked(project, location, queue_id)
+    asked = NewTask.model_validate(await wire.body_of(request))
+    now_ms = await service.now_us() // 1000
+    given = asked.task
+    task_id = name.task_of(given.name) if given.name else ""
+    made = Task.of(given, now_ms)
+    due_ms = max(wire.instant_ms(given.schedule_time, "scheduleTime") if given.schedule_time else 0, now_ms)
+    message = NewMessage(made.payload(), due_ms, task_id or None, group=GROUP)
+    try:
+        (found,) = await service.schedule(name.topic, [message])
+    except TopicNotFound:
+        raise _no_queue(name) from None
+    known = Scheduled(found, task_id, due_ms)
+    return task.document(name, known, made, Attempts(), _view(asked.response_view), Shape(request))
+
+
+@router.get("")
+async def listed(
+    project: str, location: str, queue_id: str, service: TheService, request: Request
+) -> Document:
+    """Tasks that wait; not those that are being sent."""
+    name = QueueName.checked(project, location, queue_id)
+    await topic_of(service, name)
+    size, cursor = wire.page_of(request, _PAGE_MAX)
+    view = _view(request.query_params.get("responseView"))
+    page = await Wanted(name.topic, "waiting", None, None, "", True, size).page(service.client, cursor)
+    shape = Shape(request)
+    shown = []
+    for found in page.messages:
+        assert found.payload is not None
+        attempts = Attempts.of(found.headers)
+        shown.append(task.document(name, found, _task(found.payload), attempts, view, shape))
+    answer: Document = {"tasks": shown}
+    if page.cursor is not None:
+        answer["nextPageToken"] = page.cursor
+    return answer
+
+
+@router.get("/{task_id}")
+async def shown(
+    project: str, location: str, queue_id: str, task_id: str, service: TheService, request: Request
+) -> Document:
+    name = QueueName.checked(project, location, queue_id)
+    found = await _state(service, name, task_id)
+    return _shown(name, found, _view(request.query_params.get("responseView")), request)
+
+
+@router.delete("/{task_id}")
+async def deleted(project: str, location: str, queue_id: str, task_id: str, service: TheService) -> Document:
+    """A task that is being sent is not taken back."""
+    name = QueueName.checked(project, location, queue_id)
+    found = await _state(service, name, task_id)
+    try:
+        await service.client.producer(name.topic).cancel(found.id)
+    except MessageNotFound:
+        raise _no_task(name, task_id) from None
+    return {}
+
+
+@router.post("/{task_id}:run")
+async def run(
+    project: str, location: str, queue_id: str, task_id: str, service: TheService, request: Request
+) -> Document:
+    """Send it now, whatever it waits for."""
+    name = QueueName.checked(project, location, queue_id)
+    asked = Run.model_validate(await wire.body_of(request))
+    found = await _state(service, name, task_id)
+    try:
+        await service.client.trigger(name.topic, found.id)
+    except MessageNotFound:
+        raise _no_task(name, task_id) from None
+    return _shown(name, await _state(service, name, task_id), _view(asked.response_view), request)
+
+
+async def _state(service: Service, name: QueueName, task_id: str) -> MessageState:
+    """Return a task's message.
+
+    Raises:
+        RpcError: NOT_FOUND: there is no such task, or it is done, or it is dead.
+    """
+    names.checked_task(task_id)
+    try:
+        found = await service.client.get(name.topic, task_id, payload=True, linearizable=True)
+    except TopicNotFound:
+        raise _no_queue(name) from None
+    except (MessageNotFound, InvalidRequest):
+        raise _no_task(name, task_id) from None
+    if found.state == "dead":
+        raise _no_task(name, task_id)
+    return found
+
+
+def _shown(name: QueueName, found: MessageState, view: View, request: Request) -> Document:
+    assert found.payload is not None
+    return task.document(name, found, _task(found.payload), Attempts.of(found.headers), view, Shape(request))
+
+
+def _task(payload: bytes) -> Task:
+    try:
+        return Task.of_payload(payload)
+    except ValueError as error:
+        raise RpcError(
+            Code.FAILED_PRECONDITION, f"somebody else has put a message into this queue: {error}"
+        ) from None
+
+
+def _view(value: int | str | None) -> View:
+    found = wire.enum(View, value or View.BASIC, "responseView")
+    return found or View.BASIC
+
+
+def _no_queue(name: QueueName) -> RpcError:
+    return RpcError(Code.NOT_FOUND, f"there is no queue {name}")
+
+
+def _no_task(name: QueueName, task_id: str) -> RpcError:
+    return RpcError(
+        Code.NOT_FOUND, f"there is no task {name.task(task_id)}: it is done, deleted, or never was"
+    )
