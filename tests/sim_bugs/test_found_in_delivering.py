@@ -1,4 +1,4 @@
-"""Planted bugs of deliveries, clients, jobs and priority topics are found."""
+"""Planted bugs of deliveries, clients, jobs, priority and fair topics are found."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.clients import CLIENTS
 from dueq_chaos.bugs.delivering import DELIVERING
+from dueq_chaos.bugs.fair import FAIR
 from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.priority import PRIORITY
 
 from .proof import is_found
 
-BUGS = (*CLIENTS, *DELIVERING, *JOBS, *PRIORITY)
+BUGS = (*CLIENTS, *DELIVERING, *JOBS, *PRIORITY, *FAIR)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))

@@ -12,6 +12,7 @@ from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.clients import CLIENTS
 from dueq_chaos.bugs.delivering import DELIVERING
 from dueq_chaos.bugs.elections import ELECTIONS
+from dueq_chaos.bugs.fair import FAIR
 from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
 from dueq_chaos.bugs.memory import MEMORY
@@ -39,6 +40,7 @@ BUGS: Final[dict[str, Bug]] = {
         *DELIVERING,
         *PREPARED,
         *PRIORITY,
+        *FAIR,
         *CLIENTS,
         *JOBS,
         *RECURRING,

@@ -239,6 +239,11 @@ class Naive:
         for place in sorted(used):
             self._number_group(record.groups[place])
 
+    @property
+    def named_groups(self) -> dict[int, str]:
+        """The name of each group by its number."""
+        return {number: name for name, number in self.groups.items()}
+
     def _number_group(self, name: str) -> None:
         if name and name not in self.groups:
             self.groups_given += 1

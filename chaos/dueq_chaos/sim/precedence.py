@@ -1,8 +1,9 @@
 """The guarantee of a kind's order, looked at from outside.
 
 When a LEASE is proposed, no message that is ready and free in that partition, in the state applied then, comes before
-one that it names. Ready is what waits until the record's stamp or sooner. Free is what waits, may be delivered, and is
-named by no record that is in the log and not applied. The state is the naive reference's, which has no window.
+one that it names; in a fair topic none of the same group. Ready is what waits until the record's stamp or sooner. Free
+is what waits, may be delivered, and is named by no record that is in the log and not applied. The state is the naive
+reference's, which has no window.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.paces import Paces
+from dueq_chaos.sim.rounds import Rounds
 from dueq_chaos.sim.shares import broken_share
 from dueq_codecs.records import Record, RecordKind
 
@@ -21,18 +23,19 @@ Place = tuple[int, int, int]
 
 
 class Precedence:
-    """Looks at the LEASE records that leaders of priority topics propose."""
+    """Looks at the LEASE records that leaders of priority and fair topics propose."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._paces = Paces()
+        self._rounds = Rounds()
         self._looked_to: dict[tuple[str, int, int], int] = {}
         """(leader, partition, epoch) -> end of the log at the last look."""
 
     def overtaken(self, broker: str, partition: Partition, now_us: int) -> str:
         """Return which message was passed over by a LEASE of this turn of a leader; "" when none was.
 
-        Of a fair topic: which group's settings were.
+        Of a fair topic: which group's settings were, or whose turn.
         """
         replica, uid = partition.replica, partition.uid
         if partition.timeline.order.kind == "timeline" or not replica.serving:
@@ -40,29 +43,36 @@ class Precedence:
         name, end = (broker, uid, replica.epoch), replica.log.end
         looked_to = self._looked_to.get(name, end)
         self._looked_to[name] = end
-        if looked_to == end:
-            return ""
-        naive = self._ledger.naive(uid)
+        naive, is_fair = self._ledger.naive(uid), partition.timeline.order.kind == "fair"
         if naive.applied != partition.timeline.applied:
             return ""  # it leads no more, and does not know it; its proposals come to nothing
-        pending = [replica.log.get(at) for at in range(naive.applied + 1, end + 1)]
-        records = [entry.record for entry in pending if entry is not None]
-        taken: set[int] = set()
-        for record in records:
-            named = _named(record)
-            if record.kind == RecordKind.LEASE and record.sequence > looked_to:
-                earlier = [each for each in records if each.sequence < record.sequence]
-                fair = partition.timeline.order.kind == "fair"
-                wrong = (
-                    broken_share(naive, earlier, record)
-                    or self._paces.exceeded(broker, naive, record, now_us)
-                    if fair
-                    else _passed_over(naive, record, named, taken)
-                )
-                if wrong:
-                    return f"p{uid}: {wrong}"
-            taken.update(named)
-        return ""
+        if looked_to == end and not is_fair:
+            return ""
+        entries = [replica.log.get(at) for at in range(naive.applied + 1, end + 1)]
+        pending = [entry.record for entry in entries if entry is not None]
+        fresh = [record for record in pending if record.sequence > looked_to]
+        leases = [record for record in fresh if record.kind == RecordKind.LEASE]
+        look = _look_at_groups if is_fair else _look_at_all
+        wrong = "".join(look(naive, pending, record) for record in leases)
+        if is_fair:
+            wrong += "".join(self._paces.exceeded(broker, naive, record, now_us) for record in leases)
+            wrong = wrong or self._rounds.look(broker, partition, naive, pending, fresh)
+        return f"p{uid}: {wrong}" if wrong else ""
+
+
+def _look_at_all(naive: Naive, pending: list[Record], record: Record) -> str:
+    earlier = [each for each in pending if each.sequence < record.sequence]
+    return _passed_over(naive, record, _named(record), {key for each in earlier for key in _named(each)})
+
+
+def _look_at_groups(naive: Naive, pending: list[Record], record: Record) -> str:
+    """Inside a group the order is that of a priority topic."""
+    earlier = [each for each in pending if each.sequence < record.sequence]
+    if wrong := broken_share(naive, earlier, record):
+        return wrong
+    named, taken = _named(record), {key for each in earlier for key in _named(each)}
+    groups = dict.fromkeys(naive.live[key].group for key in named if key in naive.live)
+    return "".join(_passed_over(naive, record, named, taken, group) for group in groups)
 
 
 def _named(record: Record) -> list[int]:
@@ -72,14 +82,30 @@ def _named(record: Record) -> list[int]:
     return [sequence << 16 | row for sequence, row in columns]
 
 
-def _passed_over(naive: Naive, record: Record, named: list[int], taken: set[int]) -> str:
-    """Look for a free message before the last one that the record names; those taken are named by earlier records."""
-    leased = [_place(naive, key) for key in named if key in naive.live and key not in taken]
+def _passed_over(
+    naive: Naive, record: Record, named: list[int], taken: set[int], group: int | None = None
+) -> str:
+    """Look for a free message before the last one that the record names; those taken are named by earlier records.
+
+    Args:
+        naive: the state that is applied.
+        record: a LEASE.
+        named: what it names.
+        taken: what earlier records name.
+        group: of these only; None: of all.
+    """
+    leased = [
+        _place(naive, key)
+        for key in named
+        if key in naive.live and key not in taken and group in (None, naive.live[key].group)
+    ]
     if not leased:
         return ""
     last, spoken_for = max(leased), taken.union(named)
     for key, entry in naive.live.items():
         if entry.state != State.WAITING or entry.wait_at > record.stamp or key in spoken_for:
+            continue
+        if group not in (None, entry.group):
             continue
         if _place(naive, key) < last and naive.may_be_delivered(key):
             first, second = _spelt(record.uid, _place(naive, key)), _spelt(record.uid, last)
