@@ -29,3 +29,4 @@ class Code(IntEnum):
     BROKEN = 18
     JOB_ENDED = 19
     TOO_MANY_RECURRENCES = 20
+    UNKNOWN_BODY = 21

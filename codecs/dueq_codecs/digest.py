@@ -45,6 +45,11 @@ def request_digest(request: ChangeRequest) -> int:
         parts.append(b"keys" + bytes((request.on_duplicate,)) + hashes)
     if len(request.window):
         parts.append(b"window" + request.window.tobytes())
+    if request.shared:
+        parts.append(b"shared" + request.shared + _LENGTH.pack(request.shared_size))
+        parts.append(
+            bytes((len(request.size), len(request.amount_ms))) if request.kind == RecordKind.BODY else b""
+        )
     parts += _ends(request)
     for text in (request.name, request.document):
         if text:

@@ -39,7 +39,7 @@ from dueq_codecs.messages import (
 )
 from dueq_codecs.metadata import build_metadata_reply
 from dueq_codecs.peer import build_peer_frame, entry_count
-from dueq_codecs.records import FEATURE_LEVEL, WITH_PAYLOADS, LogEntry, RecordKind
+from dueq_codecs.records import FEATURE_LEVEL, WITH_BYTES, LogEntry, RecordKind
 from dueq_codecs.shape import fault_of_payloads, fault_of_request
 
 __all__ = ["FrameError", "decode", "decode_record", "encode", "encode_record"]
@@ -168,7 +168,7 @@ def _entries_of_one(rows: list[tuple[Body, Body]]) -> tuple[list[LogEntry], str]
 
 def _entry(data: Body, body: Body) -> LogEntry:
     record = decode_record(data)
-    if record.kind in WITH_PAYLOADS:
+    if record.kind in WITH_BYTES:
         fault = fault_of_payloads(record, body)
     else:
         fault = f"a {record.kind.name} record has payloads" if len(body) else None
@@ -190,7 +190,8 @@ def _build_relay(values: dict[str, Any], frames: list[Body]) -> Relay:
 
 def _bodies_expected(kind: Kind, message: Message) -> int:
     if isinstance(message, ChangeRequest):
-        return int(message.kind == RecordKind.INSERT)
+        brings = message.kind == RecordKind.BODY and len(message.size) > 0
+        return int(message.kind == RecordKind.INSERT or brings)
     return int(kind in _WITH_BODY)
 
 

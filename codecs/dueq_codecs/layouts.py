@@ -169,6 +169,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("reason", "H"),
         Texts("reasons"),
         Column("expected", "Q"),
+        Octets("shared"),
+        Scalar("shared_size", "I"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,

@@ -75,6 +75,8 @@ RECORD: Final = Layout(
     Texts("reasons"),
     Column("detached", "B"),
     Column("expected", "Q"),
+    Octets("shared"),
+    Scalar("shared_size", "I"),
     vectors=_vectors_of,
 )
 

@@ -231,6 +231,7 @@ class ChangeRequest:
     SETTINGS, RECURRENCE); for MOVE, CANCEL and CHANGE the client leaves `token` empty. An INSERT brings one body: the
     inline payloads, one after the other. JOB has no columns: `job_action` (COMMIT, ABORT or CANCEL) is done to `job`.
     RECURRENCE has none either: `document` (JSON) says what is done to the recurrence `name`.
+    BODY brings the bytes that `shared` names, as its body, or says for how long they are to be kept (`amount_ms`).
     SETTINGS changes nothing: it is answered once the partition has applied the version in `document` (JSON), or a later
     one. `patient`: no caller waits for this ACK, so the leader may let it wait a moment for a record that is made
     anyway.
@@ -278,6 +279,10 @@ class ChangeRequest:
     reasons: tuple[str, ...] = ()
     expected: U64 = field(default_factory=lambda: NO_U64)
     """MOVE, CANCEL, CHANGE: the version that each message must have; 0: any."""
+    shared: bytes = b""
+    """BODY, INSERT: the SHA-256 of the shared body; empty: there is none."""
+    shared_size: int = 0
+    """Its bytes."""
 
     @property
     def rows(self) -> int:

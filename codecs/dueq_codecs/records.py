@@ -2,7 +2,7 @@
 
 A record is a batch of operations of one kind. It may gather several requests of clients: `requests` names
 them in order, and each owns the next `rows` rows of the columns. Records that the leader makes by itself
-(BARRIER, LEASE, EXPIRE, REVEAL, SETTINGS; some of CANCEL, RELEASE and JOB) have no requests.
+(BARRIER, LEASE, EXPIRE, REVEAL, SETTINGS; some of CANCEL, RELEASE, JOB and BODY) have no requests.
 
 Which columns a kind has (n rows; every other column is empty):
 
@@ -28,12 +28,17 @@ Which columns a kind has (n rows; every other column is empty):
     RECURRENCE -   (one row)  + name, document, tick, following; first, sequence, row, token of what it takes back
     FIRE      due, size, crc, recurrence, tick, following
     BARRIER   -                                  (a new leader's first record; raises the level to its version)
+    BODY      size*, crc*, amount_ms* (one row)   (the bytes that `shared` names; without size: they are here already)
     PASS      - (one row)                        (begins, ends or stops the pass `name`; level 2)
     GROUP     - (one row)                        (`document` is set for the group `name`; level 2)
     SETTINGS  - (one row)                        (the topic's settings are those of `document`; level 2)
 
 A FIRE moves recurrences on, and its rows are new messages, but for those that are due at 0: their ticks are skipped.
 A RECURRENCE can take back messages that were fired, and have not been pushed.
+
+An INSERT may have a `shared` body: each of its payloads goes on with that, and only what comes before it is in the
+request and in the log entry. Its sizes and CRCs are those of whole payloads. A BODY without `shared` is the leader's:
+it lets the partition grow older, so that bodies that nobody names are forgotten.
 
 An INSERT may name a `job`: its rows belong together with all others that name it, and can be withdrawn together.
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`, also of
@@ -97,10 +102,15 @@ class RecordKind(IntEnum):
     LAPSE = 19
     DISCARD = 20
     REDRIVE = 21
+    BODY = 22
 
 
 WITH_PAYLOADS: Final = frozenset((RecordKind.INSERT, RecordKind.FIRE))
 """Kinds whose rows are new messages."""
+WITH_BYTES: Final = WITH_PAYLOADS | {RecordKind.BODY}
+"""Kinds whose log entries may have bytes beside the record."""
+SHARED_NAME_BYTES: Final = 32
+"""The name of a shared body: its SHA-256."""
 
 
 class Fate(IntEnum):
@@ -176,7 +186,14 @@ class OnDuplicate(IntEnum):
 
 
 ONE_ROW: Final = frozenset(
-    (RecordKind.JOB, RecordKind.SETTINGS, RecordKind.GROUP, RecordKind.PASS, RecordKind.RECURRENCE)
+    (
+        RecordKind.JOB,
+        RecordKind.SETTINGS,
+        RecordKind.GROUP,
+        RecordKind.PASS,
+        RecordKind.RECURRENCE,
+        RecordKind.BODY,
+    )
 )
 """Kinds of one row, whatever columns they have."""
 
@@ -276,6 +293,10 @@ class Record:
     """LEASE: 1 where the leases of this entry of `consumers` do not end with its session; empty: nowhere."""
     expected: U64 = field(default_factory=lambda: NO_U64)
     """MOVE, CANCEL, CHANGE: the version that each message must have; 0: any."""
+    shared: bytes = b""
+    """BODY, INSERT: the SHA-256 of the shared body; empty: there is none."""
+    shared_size: int = 0
+    """Its bytes."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 
@@ -289,8 +310,8 @@ class Record:
 class LogEntry:
     """A record with the payload bytes that belong to it.
 
-    `body` holds the inline payloads of an INSERT or FIRE, one after the other in row order (rows with an upload
-    number contribute nothing); empty for every other kind.
+    `body` holds the inline payloads of an INSERT or FIRE, one after the other in row order (see `rules.inline_bytes`),
+    or the bytes of a BODY; empty for every other kind.
     """
 
     record: Record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final, Protocol
 from zlib import crc32
@@ -11,11 +12,28 @@ import numpy as np
 
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta
-from dueq_codecs.records import LEVEL_OF_KINDS, U32, U64, Fate, JobAction, OnDuplicate, RecordKind
+from dueq_codecs.records import (
+    LEVEL_OF_KINDS,
+    U32,
+    U64,
+    WITH_PAYLOADS,
+    Fate,
+    JobAction,
+    OnDuplicate,
+    Record,
+    RecordKind,
+)
 
 _NO_KEY: Final = bytes(16)
 _NEW_KINDS: Final = frozenset(
-    (RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP, RecordKind.DISCARD, RecordKind.REDRIVE)
+    (
+        RecordKind.PASS,
+        RecordKind.RECURRENCE,
+        RecordKind.GROUP,
+        RecordKind.DISCARD,
+        RecordKind.REDRIVE,
+        RecordKind.BODY,
+    )
 )
 """Kinds of requests that older builds do not know."""
 
@@ -30,12 +48,13 @@ class _Change(Protocol):
     job_action: JobAction
     on_duplicate: OnDuplicate
     retry: bool
+    shared: bytes
 
 
 def batch_key(change: _Change) -> tuple[object, ...]:
     """Return what changes must have in common to share a request, and requests to share a record."""
     unique = change.on_duplicate, change.retry
-    return change.kind, change.keyed, change.job, change.job_until, change.job_action, unique
+    return change.kind, change.keyed, change.job, change.job_until, change.job_action, unique, change.shared
 
 
 def level_of(change: ChangeRequest) -> int:
@@ -47,6 +66,7 @@ def level_of(change: ChangeRequest) -> int:
     newer = (
         change.kind in _NEW_KINDS
         or change.keyed == Meta.HEADERS
+        or bool(change.shared)
         or any(len(column) for column in columns)
         or (change.fate == Fate.DEAD).any()
     )
@@ -85,6 +105,39 @@ def key_hashes(keys: Iterable[bytes], levels: Iterable[str] = ()) -> tuple[U64, 
 def homes_of_keys(key_high: U64, partitions: int) -> U64:
     """Return the index in the topic of the partition that has each unique key, unless its group decides."""
     return key_high % np.uint64(partitions)
+
+
+@lru_cache(maxsize=64)
+def _crc_bits(size: int) -> list[int]:
+    """Return what each bit of a CRC-32 becomes behind so many more bytes: the rest does not depend on it."""
+    zeros = bytes(size)
+    base = crc32(zeros)
+    return [crc32(zeros, 1 << bit) ^ base for bit in range(32)]
+
+
+def crc_joined(first: int, second: int, second_size: int) -> int:
+    """Return the CRC-32 of two pieces of which only the CRCs are known, and the bytes of the second."""
+    if first:
+        for bit, change in enumerate(_crc_bits(second_size)):
+            if first >> bit & 1:
+                second ^= change
+    return second
+
+
+def shared_name(body: bytes) -> bytes:
+    """Return the name of a shared body."""
+    return sha256(body).digest()
+
+
+def inline_bytes(change: ChangeRequest | Record) -> U32:
+    """Return how many bytes of each payload are beside a request or a record.
+
+    None of an upload, and nothing of a shared body; of a BODY all, if it brings them.
+    """
+    sizes = change.size
+    if change.shared and change.kind in WITH_PAYLOADS:
+        sizes = sizes - np.uint32(change.shared_size)
+    return sizes if not len(change.upload) else np.where(change.upload == 0, sizes, np.uint32(0))
 
 
 def first_instants(due: U64, stamp: int, job_until: int) -> U64:

@@ -9,7 +9,15 @@ from typing import Final
 
 from dueq_codecs.fields import ID_BYTES
 from dueq_codecs.messages import ChangeRequest
-from dueq_codecs.records import ONE_ROW, U16, WITH_PAYLOADS, JobAction, Record, RecordKind
+from dueq_codecs.records import (
+    ONE_ROW,
+    SHARED_NAME_BYTES,
+    U16,
+    WITH_PAYLOADS,
+    JobAction,
+    Record,
+    RecordKind,
+)
 
 
 class _Rule(IntEnum):
@@ -50,7 +58,7 @@ _LAST_COLUMNS: Final = (
 )  # fmt: skip
 RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", *_LAST_COLUMNS, "expected")
 LAST_VECTORS: Final = (
-    "rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons", "detached", "expected",
+    "rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons", "detached", "expected", "shared",
 )  # fmt: skip
 """Of a record, those that come last on the wire."""
 
@@ -74,6 +82,7 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.SETTINGS: (),
     RecordKind.GROUP: (),
     RecordKind.PASS: (),
+    RecordKind.BODY: (),
     RecordKind.LAPSE: _TARGETS[:-1],
     RecordKind.DISCARD: _TARGETS[:-1],
     RecordKind.REDRIVE: (*_TARGETS[:-1], "due"),
@@ -109,6 +118,7 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.RELEASE: ("amount_ms",),
     RecordKind.EXPIRE: ("amount_ms", "reason"),
     RecordKind.LAPSE: ("reason",),
+    RecordKind.BODY: ("size", "crc", "amount_ms"),
 }
 """Columns that are empty, or have one item per row."""
 _BY_PASSES: Final = (*REVOKING, RecordKind.DISCARD, RecordKind.REDRIVE)
@@ -170,7 +180,9 @@ def fault_of_request(request: ChangeRequest) -> str | None:
     if fault is None:
         fault = _fault_of_names(request) or _fault_of_job(request) or _fault_of_texts(request)
     if fault is None:
-        fault = _fault_of_keys(request)
+        fault = _fault_of_keys(request) or _fault_of_shared(request)
+    if fault is None and request.kind == RecordKind.BODY and not request.shared:
+        fault = "a BODY names no body"
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
         fault = f"{request.job_action.name} is not an action of clients"
     if fault is None and request.patient and request.kind != RecordKind.ACK:
@@ -188,7 +200,7 @@ def fault_of_record(record: Record) -> str | None:
     if fault is None:
         fault = _fault_of_names(record) or _fault_of_job(record) or _fault_of_texts(record)
     if fault is None:
-        fault = _fault_of_keys(record)
+        fault = _fault_of_keys(record) or _fault_of_shared(record)
     if fault is not None:
         return fault
     if record.requests and sum([request.rows for request in record.requests]) != rows:
@@ -257,6 +269,30 @@ def _fault_of_keys(change: ChangeRequest | Record) -> str | None:
     return None
 
 
+def _fault_of_shared(change: ChangeRequest | Record) -> str | None:
+    """Say what is wrong with the shared body that a change brings or names."""
+    brings = change.kind == RecordKind.BODY and len(change.size)
+    if not change.shared:
+        return (
+            f"a {change.kind.name} has {change.shared_size} bytes of no body"
+            if change.shared_size or brings
+            else None
+        )
+    if change.kind not in (RecordKind.BODY, RecordKind.INSERT):
+        return f"a {change.kind.name} names a shared body"
+    if len(change.shared) != SHARED_NAME_BYTES:
+        return f"a shared body has a name of {SHARED_NAME_BYTES} bytes, not {len(change.shared)}"
+    if not change.shared_size:
+        return "a shared body has no bytes"
+    if len(change.upload) and change.upload.any():
+        return "a payload that goes on with a shared body is an upload"
+    if brings or change.kind == RecordKind.INSERT:
+        least = int(change.size.min()) if len(change.size) else change.shared_size
+        if least < change.shared_size or (brings and least != change.shared_size):
+            return f"a payload of {least} bytes goes on with a shared body of {change.shared_size}"
+    return None
+
+
 def _fault_of_texts(change: ChangeRequest | Record) -> str | None:
     """Say what is wrong with the name and the document."""
     if not change.name and not change.document and change.kind not in _WITH_DOCUMENT:
@@ -273,6 +309,8 @@ def fault_of_payloads(owner: ChangeRequest | Record, body: bytes | memoryview) -
     """Say whether the inline payloads of new messages are not as long as its sizes say; None when they are."""
     size = owner.size if len(owner.upload) == 0 else owner.size[owner.upload == 0]
     expected = int(size.sum()) if len(size) != 1 else int(size[0])
+    if owner.shared and owner.kind in WITH_PAYLOADS:
+        expected -= owner.shared_size * len(size)
     if expected != len(body):
         return f"the payloads of new messages have {len(body)} bytes, its sizes say {expected}"
     return None

@@ -33,6 +33,7 @@ CLIENT = bytes(range(16))
 CONSUMER = bytes(range(16, 32))
 OTHER_CONSUMER = bytes(range(32, 48))
 JOB = bytes(range(48, 64))
+BODY = bytes(range(64, 96))
 AT = 1_767_225_600_000
 """2026-01-01T00:00:00Z"""
 
@@ -82,6 +83,10 @@ def _insert() -> dict[str, Any]:
         "size": u32(5, 0, 3),
         "crc": u32(0x3610A686, 0, 0xFFFFFFFF),
     }
+
+
+def _insert_shared() -> dict[str, Any]:
+    return _insert() | {"size": u32(20_485, 20_480, 20_483)}
 
 
 def _keys() -> dict[str, Any]:
@@ -148,6 +153,16 @@ def records() -> dict[str, Record]:
         "record_insert_ends": _record(
             kind.INSERT, 3, **_insert(), expires=u64(0, AT + 60_000, 1), attempts_max=u16(5, 0, 65_535)
         ),
+        "record_insert_shared": dataclasses.replace(
+            _record(kind.INSERT, 3, **_insert_shared(), shared=BODY, shared_size=20_480), version=2
+        ),
+        "record_body": dataclasses.replace(
+            _record(kind.BODY, 1, size=u32(5), crc=u32(0x3610A686), shared=BODY, shared_size=5), version=2
+        ),
+        "record_body_known": dataclasses.replace(
+            _record(kind.BODY, 1, amount_ms=u64(0), shared=BODY, shared_size=5), version=2
+        ),
+        "record_body_ages": dataclasses.replace(_record(kind.BODY), version=2),
         "record_nack_reasons": _record(
             kind.NACK,
             2,
@@ -333,6 +348,15 @@ def _changes() -> dict[str, tuple[m.Message, list[bytes]]]:
             _change(kind.INSERT, **_insert(), expires=u64(0, AT, 1), attempts_max=u16(5, 0, 65_535)),
             [b"helloabc"],
         ),
+        "change_insert_shared": (
+            _change(kind.INSERT, **_insert_shared(), shared=BODY, shared_size=20_480),
+            [b"helloabc"],
+        ),
+        "change_body": (
+            _change(kind.BODY, size=u32(5), crc=u32(0x3610A686), shared=BODY, shared_size=5),
+            [b"hello"],
+        ),
+        "change_body_known": (_change(kind.BODY, amount_ms=u64(0), shared=BODY, shared_size=5), []),
         "change_nack_reasons": (
             _change(
                 kind.NACK,

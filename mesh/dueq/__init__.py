@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         TopicExists,
         TopicNotFound,
         Unavailable,
+        UnknownBody,
         UnknownVersion,
         VersionDiffers,
     )
@@ -124,6 +125,7 @@ _HOMES = {
         "TopicExists",
         "TopicNotFound",
         "Unavailable",
+        "UnknownBody",
         "UnknownVersion",
         "VersionDiffers",
     ),
@@ -187,6 +189,7 @@ __all__ = [
     "TopicInfo",
     "TopicNotFound",
     "Unavailable",
+    "UnknownBody",
     "UnknownVersion",
     "VersionDiffers",
     "__version__",

@@ -13,6 +13,7 @@ DueqError
 │   ├── SequenceReused        one (client id, sequence) with two different contents
 │   ├── JobEnded              the job is complete, aborted or cancelled, or its time to commit is over
 │   ├── JobNotFound
+│   ├── UnknownBody           no partition keeps a shared body of this name any more
 │   ├── RecurrenceExists
 │   ├── RecurrenceNotFound
 │   ├── EndpointNotFound
@@ -114,6 +115,10 @@ class JobEnded(Refused):
 
 class JobNotFound(Refused):
     """Nothing is known of a job of this name, or not any more."""
+
+
+class UnknownBody(Refused):
+    """The partition has no shared body of this name, or not any more."""
 
 
 class RecurrenceExists(Refused):

@@ -91,6 +91,16 @@ CLIENT_OUT_BYTES_MAX: Final = 24 << 20
 STREAM_REQUESTS_MAX: Final = 64
 """Most requests of one stream that may be in flight."""
 
+# Shared bodies (in one partition)
+BODIES_MAX: Final = 1024
+"""Most shared bodies that a partition keeps; beyond that new ones get Busy."""
+BODY_BYTES_MAX: Final = 224 << 10
+"""Longest shared body: with key and headers before it, it is still no upload."""
+BODY_GRACE_MS: Final = 3_600_000
+"""How long a body is kept that no message names, by the partition's age: from when it was put, kept or named last."""
+BODY_SWEEP_MS: Final = 60_000
+"""How long a partition with such a body stays without a record: then the leader makes one, so that it grows older."""
+
 # Jobs (in one partition)
 JOBS_MAX: Final = 4096
 """Most jobs that a partition knows; beyond that inserts of new jobs get Busy."""
@@ -365,6 +375,9 @@ assert REQUESTS_IN_FLIGHT_MAX * 2 <= DEDUP_WINDOW
 assert LOOK_AHEAD_MS_MAX + LEASE_GATHER_MS < FIRE_AHEAD_MS < MISSED_AFTER_MS
 assert FIRE_AHEAD_MS // EVERY_MS_MIN < FIRED_AHEAD_MAX
 assert RECURRENCE_PAYLOAD_BYTES_MAX <= CHUNK_BYTES
+assert BODY_BYTES_MAX + (17 << 10) <= CHUNK_BYTES, (
+    "the meta before a shared body makes it too long for a block"
+)
 assert REQUEST_BYTES_MAX < CLIENT_OUT_BYTES_MAX < INSERTS_WAITING_BYTES_MAX
 assert JOB_HIDDEN_MS_MIN < JOB_HIDDEN_MS_MAX <= JOB_MEMORY_MS
 assert MICRO_BATCH_MESSAGES_MAX <= CONSUMER_LEASES_MAX < PUSHES_UNSEEN_MAX < DELIVERIES_SEEN_MAX

@@ -121,6 +121,10 @@ def digest(request: Message, rows: int) -> int:
         data += b"keys" + bytes((request["on_duplicate"],)) + hashes
     if request.get("window"):
         data += b"window" + struct.pack(f"<{rows}I", *request["window"])
+    if request.get("shared"):
+        data += b"shared" + bytes(request["shared"]) + struct.pack("<I", request["shared_size"])
+        if request["operation"] == 22:
+            data += bytes((len(request.get("size", [])), len(request.get("amount_ms", []))))
     for name, code in {"expires": "Q", "attempts_max": "H", "fate": "B", "expected": "Q"}.items():
         if column := request.get(name, []):
             data += name.encode() + struct.pack(f"<{len(column)}{code}", *column)

@@ -59,6 +59,7 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
         "tick": "u8",
         "following": "u8",
     },
+    RecordKind.BODY: {},
     RecordKind.LAPSE: PLACES,
     RecordKind.DISCARD: PLACES,
     RecordKind.REDRIVE: {**PLACES, "due": "u8"},
@@ -77,6 +78,7 @@ BY_CLIENTS = sorted(
 
 ids = st.binary(min_size=16, max_size=16)
 bodies = st.binary(max_size=40)
+hashes = st.binary(min_size=32, max_size=32)
 texts = st.text(max_size=12)
 rows = st.integers(0, 6)
 
@@ -105,6 +107,8 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     """The columns of one operation, and its inline payloads."""
     length = draw(rows)
     values = draw(columns(COLUMNS[kind], length))
+    if kind == RecordKind.BODY:
+        return draw(shared_bodies())
     if kind not in WITH_PAYLOADS:
         return values | draw(ends(kind, length)), b""
     values["size"] = draw(column("u4", length, largest=9))
@@ -127,10 +131,26 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
     if length and draw(st.booleans()):
         values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
         values["group"] = draw(column("u2", length, largest=len(values["groups"]) - 1))
+    if "upload" not in values and draw(st.booleans()):
+        values |= {"shared": draw(hashes), "shared_size": 7}
+        values["size"] = values["size"] + np.uint32(7)
     for name, dtype in (("expires", "u8"), ("attempts_max", "u2")):
         if draw(st.booleans()):
             values[name] = draw(column(dtype, length))
     return values, draw(st.binary(min_size=inline, max_size=inline))
+
+
+@st.composite
+def shared_bodies(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
+    """The columns of a BODY, and the bytes that it may bring."""
+    values: dict[str, Any] = {"shared": draw(hashes), "shared_size": draw(st.integers(1, 9))}
+    if draw(st.booleans()):
+        values["amount_ms"] = draw(column("u8", 1))
+    if draw(st.booleans()):
+        return values, b""
+    size = values["shared_size"]
+    values |= {"size": np.array([size], "<u4"), "crc": draw(column("u4", 1))}
+    return values, draw(st.binary(min_size=size, max_size=size))
 
 
 @st.composite
@@ -205,7 +225,9 @@ def changes(draw: st.DrawFn) -> tuple[m.Message, list[bytes]]:
     head = draw(u64), kind, draw(texts), draw(u32), draw(ids), draw(u64), draw(u64)
     values = draw(jobs(kind)) | values
     patient = kind == RecordKind.ACK and draw(st.booleans())
-    return m.ChangeRequest(*head, **values, patient=patient), [body] if kind == RecordKind.INSERT else []
+    return m.ChangeRequest(*head, **values, patient=patient), (
+        [body] if kind == RecordKind.INSERT or body else []
+    )
 
 
 @st.composite

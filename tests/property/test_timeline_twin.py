@@ -24,7 +24,7 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS, HOUR_MS
 from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
-from dueq_chaos.sim.twins import recurrences_differ
+from dueq_chaos.sim.twins import bodies_differ, recurrences_differ
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Outcome, Record, RecordKind, RequestRef
 from dueq_codecs.topic_settings import TopicSettings
@@ -36,6 +36,7 @@ PLACE = (0, 2)
 """The partition's place in its topic: it decides about half of the jobs."""
 START = 1_700_000_000_000
 
+BODIES = [bytes([number]) * 32 for number in range(21, 24)]
 PASSES = ("p1", "p2", "p3")
 WORKING = (RecordKind.CANCEL, RecordKind.MOVE, RecordKind.CHANGE, RecordKind.DISCARD, RecordKind.REDRIVE)
 ACTS = (
@@ -177,9 +178,9 @@ class World:
         self.stamp += rng.choice([0, 1, 20, 500, -300])
         often = self.strange * self.recurs
         newer = (
-            [3, 1, 1, 3 * often, 9 * often, 2, 2 * self.strange, 2 * self.strange, 3 * self.strange]
+            [3, 1, 1, 3 * often, 9 * often, 2, 2 * self.strange, 2 * self.strange, 3 * self.strange, 3]
             if self.level >= LEVEL_OF_KINDS
-            else [0] * 9
+            else [0] * 10
         )
         kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *newer])[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
@@ -207,6 +208,8 @@ class World:
             if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3 * self.strange:
                 record.expires = np.array([rng.choice([0, self.instant()]) for _ in range(rows)], np.uint64)
                 record.attempts_max = np.array([rng.choice([0, 1, 2]) for _ in range(rows)], np.uint16)
+            if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3:
+                self.share(record)
             for row in range(rows):
                 key = record.sequence << 16 | row
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
@@ -216,6 +219,8 @@ class World:
                 max_attempts=rng.choice([0, 1, 1, 2]) if rng.random() < self.strange else 0,
                 expired=rng.choice(["dead", "finish"]),
             ).encode()
+        elif kind == RecordKind.BODY:
+            self.bring(record)
         elif kind == RecordKind.PASS:
             record.name, record.document = rng.choice(PASSES), rng.choice(ACTS)
         elif kind == RecordKind.GROUP:
@@ -241,11 +246,31 @@ class World:
             ]
             record.expected = np.array(versions, np.uint64)
         by_leader = kind in BY_LEADER or (kind == RecordKind.FIRE and record.tick.any())
+        by_leader |= kind == RecordKind.BODY and not record.shared
         if not by_leader and not (kind in (RecordKind.JOB, *WORKING) and rng.random() < 0.3):
             self.request(record)
         elif kind in WORKING and self.level >= LEVEL_OF_KINDS and rng.random() < 0.7:
             record.name = rng.choice(PASSES)
         return record
+
+    def share(self, record: Record) -> None:
+        """Have the payloads go on with a shared body: one that is kept, mostly."""
+        kept = [(name, body.size) for name, body in self.twin.bodies.by_name.items()]
+        strange = (self.rng.choice(BODIES), self.rng.choice([7, 8]))
+        record.shared, record.shared_size = self.rng.choice(kept * 4 or [strange] * 4 + [strange])
+        record.size = record.size + np.uint32(record.shared_size)
+
+    def bring(self, record: Record) -> None:
+        """Bring a shared body, keep one for longer or shorter, or let time pass."""
+        rng = self.rng
+        if rng.random() < 0.2:
+            return
+        record.shared, record.shared_size = rng.choice(BODIES), rng.choice([7, 7, 7, 8])
+        if rng.random() < 0.5:
+            record.size = np.array([record.shared_size], np.uint32)
+            record.crc = np.array([rng.getrandbits(32)], np.uint32)
+        if rng.random() < 0.6:
+            record.amount_ms = np.array([rng.choice([0, 0, 300, 5000, 1 << 40])], np.uint64)
 
     def recur(self, record: Record) -> None:
         """Do something to a recurrence, and take back what is coming of it."""
@@ -558,6 +583,7 @@ class World:
         assert answers == self.twin.job_memory.names()
         self.check_jobs()
         assert not recurrences_differ(self.timeline, self.twin)
+        assert not bodies_differ(self.timeline, self.twin)
 
     def check_jobs(self) -> None:
         twin, table = self.twin, self.timeline.jobs

@@ -20,6 +20,7 @@ from dueq.core.state.forecast import FAR_MS
 from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import AGE_STEP_MS
 from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX, PASS_MEMORY_MS
+from dueq_chaos.sim.naive_bodies import NaiveBodies
 from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrences
 from dueq_codecs.messages import Code
@@ -146,6 +147,7 @@ class Naive:
         passes: by name.
         remarks: why messages were given back last, by key.
         recurrences: what is known of recurrences.
+        bodies: what is known of shared bodies.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -162,6 +164,7 @@ class Naive:
         self.groups_given = 0
         self.group_settings: dict[str, dict[str, Any]] = {}
         self.recurrences = NaiveRecurrences()
+        self.bodies = NaiveBodies()
         self.stamp = self.age = self.applied = 0
         self.settings = ""
         self.passes: dict[str, NaivePass] = {}
@@ -179,6 +182,8 @@ class Naive:
         self._forget_jobs()
         self._forget_groups()
         self._forget_passes()
+        named = {entry.body for entry in self.live.values()} if self.bodies.by_name else ()
+        self.ended += [number << 16 for number in self.bodies.forget(self.age, named)]
         told = Told()
         verdicts = self._judge(record)
         self._number_groups(record, verdicts)
@@ -190,7 +195,7 @@ class Naive:
                     outcome = self._row(record, at, told, places)
                     if answer is not None and record.kind != RecordKind.INSERT:
                         answer.outcomes.append(outcome)
-                elif record.kind in WITH_PAYLOADS:
+                elif record.kind in WITH_PAYLOADS or (record.kind == RecordKind.BODY and len(record.size)):
                     self.ended.append(record.sequence << 16 | at)
             row += request.rows
         if not record.requests:
@@ -209,11 +214,13 @@ class Naive:
         of_job = record.kind == RecordKind.INSERT and bool(record.job)
         memory = self.job_memory if of_job else self.memory
         late = of_job and self._takes_no_more(record)
+        strange = self.bodies.refuses(record)
         verdicts: list[tuple[RequestRef, Verdict]] = []
         row = 0
         for request in record.requests:
-            if late:
-                verdict = memory.recall(request) or (Code.JOB_ENDED, None, False)
+            if late or strange:
+                code = Code.JOB_ENDED if late else Code.UNKNOWN_BODY
+                verdict = memory.recall(request) or (code, None, False)
             else:
                 verdict = memory.judge(request, record, row, self.age)
             verdicts.append((request, verdict))
@@ -389,6 +396,10 @@ class Naive:
             return self._set_group(record)
         if kind == RecordKind.SETTINGS:
             return self._configure(record)
+        if kind == RecordKind.BODY:
+            outcome, garbage = self.bodies.act(record, self.age)
+            self.ended += [record.sequence << 16] if garbage else []
+            return outcome
         if kind == RecordKind.PASS:
             return self._act_on_pass(record)
         if kind == RecordKind.INSERT:
@@ -432,6 +443,7 @@ class Naive:
             recurrence=int(record.recurrence[at]) if len(record.recurrence) else 0,
             expires=int(record.expires[at]) if len(record.expires) else 0,
             attempts_max=int(record.attempts_max[at]) if len(record.attempts_max) else 0,
+            body=self.bodies.use(record, self.age) if record.shared else 0,
         )  # fmt: skip
         self._wait(key, due, told)
         return Outcome.DONE
@@ -635,7 +647,7 @@ def _places(record: Record) -> list[tuple[int, int]]:
     start = used = 0
     inline: dict[int, int] = {}
     for row, (size, upload) in enumerate(zip(record.size.tolist(), uploads, strict=True)):
-        length = 0 if upload else size
+        length = 0 if upload else size - record.shared_size
         if row > start and used + length > BLOCK_BYTES:
             start, used = row, 0
         places.append([start, used])

@@ -100,7 +100,9 @@ def state_differs(timeline: Timeline, naive: Naive) -> str:
             mine = {(client, number) for client, number, _ in mine}
         if mine != expected:
             return f"after record {naive.applied}: {what} is {mine}, should be {expected}"
-    return _jobs_differ(timeline, naive) or recurrences_differ(timeline, naive)
+    return (
+        _jobs_differ(timeline, naive) or recurrences_differ(timeline, naive) or bodies_differ(timeline, naive)
+    )
 
 
 def _exported(naive: Naive) -> dict[str, Any]:
@@ -173,3 +175,19 @@ def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
     if found == expected:
         return ""
     return f"after record {naive.applied}: recurrences are {found}, should be {expected}"
+
+
+def bodies_differ(timeline: Timeline, naive: Naive) -> str:
+    """Compare which shared bodies are kept, and what names them; returns what differs, "" when nothing does."""
+    messages = Counter(entry.body for entry in naive.live.values())
+    expected = {
+        name: (known.number, known.size, known.crc, messages[known.number], known.until)
+        for name, known in naive.bodies.by_name.items()
+    }
+    found = {
+        each.name: (each.number, each.size, each.crc, each.messages, each.until_ms)
+        for each in timeline.bodies.by_number.values()
+    }
+    if found == expected:
+        return ""
+    return f"after record {naive.applied}: shared bodies are {found}, should be {expected}"

@@ -738,8 +738,42 @@ class ChangeRequest(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(78))
         return o == 0
 
+    # ChangeRequest
+    def Shared(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # ChangeRequest
+    def SharedAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # ChangeRequest
+    def SharedLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def SharedIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(80))
+        return o == 0
+
+    # ChangeRequest
+    def SharedSize(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(82))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def ChangeRequestStart(builder):
-    builder.StartObject(38)
+    builder.StartObject(40)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -1110,6 +1144,24 @@ def ChangeRequestStartExpectedVector(builder, numElems):
 def StartExpectedVector(builder, numElems):
     return ChangeRequestStartExpectedVector(builder, numElems)
 
+def ChangeRequestAddShared(builder, shared):
+    builder.PrependUOffsetTRelativeSlot(38, flatbuffers.number_types.UOffsetTFlags.py_type(shared), 0)
+
+def AddShared(builder, shared):
+    ChangeRequestAddShared(builder, shared)
+
+def ChangeRequestStartSharedVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartSharedVector(builder, numElems):
+    return ChangeRequestStartSharedVector(builder, numElems)
+
+def ChangeRequestAddSharedSize(builder, sharedSize):
+    builder.PrependUint32Slot(39, sharedSize, 0)
+
+def AddSharedSize(builder, sharedSize):
+    ChangeRequestAddSharedSize(builder, sharedSize)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -1164,6 +1216,8 @@ class ChangeRequestT(object):
         reason = None,
         reasons = None,
         expected = None,
+        shared = None,
+        sharedSize = 0,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -1203,6 +1257,8 @@ class ChangeRequestT(object):
         self.reason = reason  # type: Optional[List[int]]
         self.reasons = reasons  # type: Optional[List[Optional[str]]]
         self.expected = expected  # type: Optional[List[int]]
+        self.shared = shared  # type: Optional[List[int]]
+        self.sharedSize = sharedSize  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1395,6 +1451,14 @@ class ChangeRequestT(object):
                     self.expected.append(changeRequest.Expected(i))
             else:
                 self.expected = changeRequest.ExpectedAsNumpy()
+        if not changeRequest.SharedIsNone():
+            if np is None:
+                self.shared = []
+                for i in range(changeRequest.SharedLength()):
+                    self.shared.append(changeRequest.Shared(i))
+            else:
+                self.shared = changeRequest.SharedAsNumpy()
+        self.sharedSize = changeRequest.SharedSize()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1588,6 +1652,14 @@ class ChangeRequestT(object):
                 for i in reversed(range(len(self.expected))):
                     builder.PrependUint64(self.expected[i])
                 expected = builder.EndVector()
+        if self.shared is not None:
+            if np is not None and type(self.shared) is np.ndarray:
+                shared = builder.CreateNumpyVector(self.shared)
+            else:
+                ChangeRequestStartSharedVector(builder, len(self.shared))
+                for i in reversed(range(len(self.shared))):
+                    builder.PrependUint8(self.shared[i])
+                shared = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -1653,5 +1725,8 @@ class ChangeRequestT(object):
             ChangeRequestAddReasons(builder, reasons)
         if self.expected is not None:
             ChangeRequestAddExpected(builder, expected)
+        if self.shared is not None:
+            ChangeRequestAddShared(builder, shared)
+        ChangeRequestAddSharedSize(builder, self.sharedSize)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -993,8 +993,42 @@ class Record(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(94))
         return o == 0
 
+    # Record
+    def Shared(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # Record
+    def SharedAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # Record
+    def SharedLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def SharedIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(96))
+        return o == 0
+
+    # Record
+    def SharedSize(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(98))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def RecordStart(builder):
-    builder.StartObject(46)
+    builder.StartObject(48)
 
 def Start(builder):
     RecordStart(builder)
@@ -1473,6 +1507,24 @@ def RecordStartExpectedVector(builder, numElems):
 def StartExpectedVector(builder, numElems):
     return RecordStartExpectedVector(builder, numElems)
 
+def RecordAddShared(builder, shared):
+    builder.PrependUOffsetTRelativeSlot(46, flatbuffers.number_types.UOffsetTFlags.py_type(shared), 0)
+
+def AddShared(builder, shared):
+    RecordAddShared(builder, shared)
+
+def RecordStartSharedVector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
+
+def StartSharedVector(builder, numElems):
+    return RecordStartSharedVector(builder, numElems)
+
+def RecordAddSharedSize(builder, sharedSize):
+    builder.PrependUint32Slot(47, sharedSize, 0)
+
+def AddSharedSize(builder, sharedSize):
+    RecordAddSharedSize(builder, sharedSize)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -1535,6 +1587,8 @@ class RecordT(object):
         reasons = None,
         detached = None,
         expected = None,
+        shared = None,
+        sharedSize = 0,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1582,6 +1636,8 @@ class RecordT(object):
         self.reasons = reasons  # type: Optional[List[Optional[str]]]
         self.detached = detached  # type: Optional[List[int]]
         self.expected = expected  # type: Optional[List[int]]
+        self.shared = shared  # type: Optional[List[int]]
+        self.sharedSize = sharedSize  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1842,6 +1898,14 @@ class RecordT(object):
                     self.expected.append(record.Expected(i))
             else:
                 self.expected = record.ExpectedAsNumpy()
+        if not record.SharedIsNone():
+            if np is None:
+                self.shared = []
+                for i in range(record.SharedLength()):
+                    self.shared.append(record.Shared(i))
+            else:
+                self.shared = record.SharedAsNumpy()
+        self.sharedSize = record.SharedSize()
 
     # RecordT
     def Pack(self, builder):
@@ -2113,6 +2177,14 @@ class RecordT(object):
                 for i in reversed(range(len(self.expected))):
                     builder.PrependUint64(self.expected[i])
                 expected = builder.EndVector()
+        if self.shared is not None:
+            if np is not None and type(self.shared) is np.ndarray:
+                shared = builder.CreateNumpyVector(self.shared)
+            else:
+                RecordStartSharedVector(builder, len(self.shared))
+                for i in reversed(range(len(self.shared))):
+                    builder.PrependUint8(self.shared[i])
+                shared = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -2195,5 +2267,8 @@ class RecordT(object):
             RecordAddDetached(builder, detached)
         if self.expected is not None:
             RecordAddExpected(builder, expected)
+        if self.shared is not None:
+            RecordAddShared(builder, shared)
+        RecordAddSharedSize(builder, self.sharedSize)
         record = RecordEnd(builder)
         return record

@@ -311,7 +311,11 @@ class BrokerCore:
         for uid in ctx.checkpoints.take_due(now.mono_us):
             if (partition := self._partitions.get(uid)) is not None:
                 ctx.touch(partition)
-        for uid in (*ctx.wake_ups.take_due(now.mono_us), *ctx.retention.take_due(now.mono_us)):
+        for uid in (
+            *ctx.wake_ups.take_due(now.mono_us),
+            *ctx.retention.take_due(now.mono_us),
+            *ctx.bodies.take_due(now.mono_us),
+        ):
             ctx.attend(uid)
         if not self._round:
             self._round.extend(ctx.attention)
@@ -502,6 +506,7 @@ class BrokerCore:
         self._ctx.checkpoints.set(uid, None)
         self._ctx.wake_ups.set(uid, None)
         self._ctx.retention.set(uid, None)
+        self._ctx.bodies.set(uid, None)
         self._ctx.touched.pop(uid, None)
         self._unreadable_until_us.pop(uid, None)
         self._routing.forget(uid)

@@ -93,6 +93,7 @@ class Gate:
 
 _CHANGES = {
     RecordKind.INSERT: Operation.SCHEDULE,
+    RecordKind.BODY: Operation.SCHEDULE,
     RecordKind.MOVE: Operation.CHANGE,
     RecordKind.CANCEL: Operation.CHANGE,
     RecordKind.CHANGE: Operation.CHANGE,

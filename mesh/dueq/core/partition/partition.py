@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.bodies import BodyCare
+from dueq.core.partition.body_requests import check_body
 from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.dead_letters import DeadLetters
@@ -29,7 +31,13 @@ from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
 from dueq.core.partition.recurrence_requests import check_recurrence
 from dueq.core.partition.recurrences import Recurrences
-from dueq.core.partition.requests import Refusal, check_change, check_chunk, check_store, check_topic
+from dueq.core.partition.requests import (
+    Refusal,
+    check_change,
+    check_chunk,
+    check_store,
+    check_topic,
+)
 from dueq.core.partition.settings import SettingsCare
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries, State, keys_of
@@ -110,6 +118,7 @@ class Partition:
         self._passes = Passes(ctx, self)
         self._cares: tuple[Care, ...] = (
             self.jobs, self._settings, self._passes, self.recurrences, DeadLetters(ctx, self),
+            BodyCare(ctx, self),
         )  # fmt: skip
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
@@ -201,6 +210,8 @@ class Partition:
             return self._settings.wait(route, request, now)
         if refusal is None and request.kind == RecordKind.RECURRENCE:
             refusal = check_recurrence(request, self.topic.name, self.settings)
+        if refusal is None and self.serving:
+            refusal = check_body(request, bodies, self.settings, self.timeline.bodies)
         if refusal is None:
             refusal = self._proposals.request(route, request, bodies[0] if bodies else b"", now)
         return refusal
@@ -237,6 +248,15 @@ class Partition:
     def left_of_pass(self, run: Pass) -> int:
         """Return how many messages are still to be looked at by a pass, at most."""
         return max(run.left - max(self._passes.looked(run) - run.done, 0), 0)
+
+    def has_body(self, name: bytes) -> bool:
+        """Return whether a shared body of this name is kept here."""
+        return name in self.timeline.bodies.by_name
+
+    @property
+    def full_of_bodies(self) -> bool:
+        """Whether another shared body would be one too many."""
+        return len(self.timeline.bodies.by_name) >= limits.BODIES_MAX
 
     def full_of_groups(self, names: Sequence[str]) -> int:
         """Return how many groups there are where those of these names that are new would be too many; else 0."""

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from dueq.core.ports.entry import Entries
+from dueq.core.ports.entry import Entries, is_full
 from dueq_codecs.records import LogEntry
+from dueq_codecs.rules import inline_bytes
 
 
 def cached_payloads(
@@ -22,8 +23,8 @@ def cached_payloads(
     """
     starts: dict[int, tuple[memoryview, npt.NDArray[np.int64]] | None] = {}
     payloads: list[bytes | memoryview | None] = []
-    rows = zip(entries["sequence"].tolist(), entries["row"].tolist(), entries["size"].tolist(), strict=True)
-    for sequence, row, size in rows:
+    rows = zip(entries["sequence"].tolist(), entries["row"].tolist(), strict=True)
+    for sequence, row in rows:
         if sequence not in starts:
             starts[sequence] = _body_of(entry_of(sequence))
         found = starts[sequence]
@@ -32,7 +33,22 @@ def cached_payloads(
             continue
         body, ends = found
         end = int(ends[row])
-        payloads.append(body[end - size : end])
+        begin = int(ends[row - 1]) if row else 0
+        payloads.append(body[begin:end])
+    return (
+        _with_shared(entry_of, entries, payloads) if is_full(entries) and entries["body"].any() else payloads
+    )
+
+
+def _with_shared(
+    entry_of: Callable[[int], LogEntry | None], entries: Entries, payloads: list[bytes | memoryview | None]
+) -> list[bytes | memoryview | None]:
+    """Put shared bodies behind payloads that go on with them, as far as these are in memory, too."""
+    for at, number in enumerate(entries["body"].tolist()):
+        own = payloads[at]
+        if number and own is not None:
+            brought = entry_of(number)
+            payloads[at] = b"".join((own, brought.body)) if brought is not None else None
     return payloads
 
 
@@ -40,6 +56,4 @@ def _body_of(entry: LogEntry | None) -> tuple[memoryview, npt.NDArray[np.int64]]
     """Return a record's body, and where each row's payload ends in it."""
     if entry is None:
         return None
-    record = entry.record
-    inline = record.size if not len(record.upload) else np.where(record.upload == 0, record.size, 0)
-    return memoryview(entry.body), np.cumsum(inline, dtype=np.int64)
+    return memoryview(entry.body), np.cumsum(inline_bytes(entry.record), dtype=np.int64)

@@ -53,6 +53,7 @@ _OPERATIONS = {
     RecordKind.FIRE: "trigger",
     RecordKind.DISCARD: "discard",
     RecordKind.REDRIVE: "redrive",
+    RecordKind.BODY: "body",
 }
 
 
@@ -88,6 +89,15 @@ class ProposingPartition(EndOfTurn, Waiting, Protocol):
 
     def full_of_passes(self, name: str) -> bool:
         """Return whether this pass would be one too many."""
+        ...
+
+    def has_body(self, name: bytes) -> bool:
+        """Return whether a shared body of this name is kept."""
+        ...
+
+    @property
+    def full_of_bodies(self) -> bool:
+        """Whether another shared body would be one too many."""
         ...
 
     def full_of_groups(self, names: Sequence[str]) -> int:
@@ -166,7 +176,8 @@ class Proposals:
                 f"fewer than {self._topic.min_isr} replicas of partition {self._uid} are within reach", 500,
             )  # fmt: skip
         insert = request.kind == RecordKind.INSERT
-        if insert and (refusal := check_store(self._ctx.inserts_refused)) is not None:
+        brings = insert or (request.kind == RecordKind.BODY and len(request.size) > 0)
+        if brings and (refusal := check_store(self._ctx.inserts_refused)) is not None:
             return refusal
         if (wanted := level_of(request)) > self._partition.level:
             return Refusal(
@@ -174,6 +185,11 @@ class Proposals:
                 f"partition {self._uid} is of feature level {self._partition.level}, this needs {wanted}: some replica"
                 " runs an older version",
                 1000,
+            )
+        new_body = request.kind == RecordKind.BODY and not self._partition.has_body(request.shared)
+        if new_body and self._partition.full_of_bodies:
+            return Refusal(
+                Code.BUSY, f"partition {self._uid} keeps {limits.BODIES_MAX} shared bodies, no more", 1000
             )
         groups = (request.name,) if request.kind == RecordKind.GROUP else request.groups
         if full := self._partition.full_of_groups(groups):
@@ -257,6 +273,13 @@ class Proposals:
         if record.kind == RecordKind.RECURRENCE:
             return self._partition.recurrences.fill(record, requests[0], now)
         record.name, record.document = requests[0].name, requests[0].document
+        record.shared, record.shared_size = requests[0].shared, requests[0].shared_size
+        if record.kind == RecordKind.BODY:
+            record.amount_ms = requests[0].amount_ms
+            if self._partition.has_body(record.shared):
+                return b""
+            record.size, record.crc = requests[0].size, requests[0].crc
+            return group[0].body
         if record.kind in ONE_ROW:
             return b""
         if record.kind == RecordKind.INSERT:
@@ -380,6 +403,8 @@ class Proposals:
             reply.text = f"request {result.client_sequence} of this client had another content before"
         elif result.code == Code.OUTCOME_UNKNOWN:
             reply.text = f"request {result.client_sequence} is older than what is remembered of this client"
+        elif result.code == Code.UNKNOWN_BODY:
+            reply.text = f"partition {self._uid} does not keep the shared body any more: put it again"
         elif result.code == Code.JOB_ENDED:
             reply.text = (
                 "the job takes no more messages: it has ended, or was begun with another time to commit"

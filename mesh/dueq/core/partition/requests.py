@@ -22,7 +22,7 @@ from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, fault_of_meta, prefix_bytes
 from dueq_codecs.records import REASON_BYTES_MAX, Fate, RecordKind
-from dueq_codecs.rules import first_beyond_horizon, first_too_long
+from dueq_codecs.rules import first_beyond_horizon, first_too_long, inline_bytes
 from dueq_codecs.topic_settings import TopicSettings
 
 CHANGES = frozenset(
@@ -42,6 +42,7 @@ CHANGES = frozenset(
         RecordKind.RECURRENCE,
         RecordKind.DISCARD,
         RecordKind.REDRIVE,
+        RecordKind.BODY,
     }
 )
 """The kinds of record that a client may ask for."""
@@ -72,6 +73,8 @@ def check_change(
         return invalid(f"request sequences count from 1, not {request.sequence}")
     if request.kind == RecordKind.INSERT:
         return _check_job(request, now) or _check_insert(request, bodies, settings, now)
+    if request.kind == RecordKind.BODY:
+        return None  # see `body_requests`
     if bodies:
         return invalid(f"{request.kind.name} takes no payload")
     if request.kind == RecordKind.PASS:
@@ -182,18 +185,18 @@ def _check_insert(
         return invalid(
             f"row {row}: payloads over {limits.CHUNK_BYTES} bytes, and only those, are uploaded first"
         )
-    inline = np.where(uploaded == 0, size, np.uint32(0))
+    inline = inline_bytes(request)
     total = int(inline.sum(dtype=np.uint64))
     if len(bodies) > 1 or total != (len(bodies[0]) if bodies else 0):
         return invalid(f"the sizes add up to {total} bytes, the body has {sum(map(len, bodies))}")
     if total > limits.REQUEST_BYTES_MAX:
         return invalid(f"{total} bytes of payloads in one request are over {limits.REQUEST_BYTES_MAX}")
-    refusal = _check_crcs(request, inline, bodies[0]) if bodies else None
+    refusal = _check_crcs(request, inline, bodies[0]) if bodies and not request.shared else None
     if refusal is not None or not request.keyed or not bodies:
         return refusal
     if request.keyed == Meta.KEY:
         return _check_keys(inline, uploaded, bodies)
-    return _check_headers(inline, uploaded, bodies[0], settings)
+    return _check_headers(inline, uploaded, bodies[0], settings, request.shared_size)
 
 
 def _check_crcs(
@@ -233,6 +236,7 @@ def _check_headers(
     uploaded: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
     body: bytes | memoryview,
     settings: TopicSettings,
+    shared_size: int,
 ) -> Refusal | None:
     """Every payload that is here begins with its key and headers."""
     view = memoryview(body)
@@ -243,7 +247,7 @@ def _check_headers(
         fault = fault_of_meta(Meta.HEADERS, stored)
         if fault is not None:
             return invalid(f"row {row}: {fault}")
-        size = len(stored) - prefix_bytes(Meta.HEADERS, stored)
+        size = len(stored) - prefix_bytes(Meta.HEADERS, stored) + shared_size
         if size > settings.payload_bytes_max:
             return Refusal(
                 Code.PAYLOAD_TOO_LARGE,

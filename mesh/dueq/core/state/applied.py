@@ -18,7 +18,7 @@ class RequestResult:
     client_id: bytes
     client_sequence: int
     code: Code
-    """OK, SEQUENCE_REUSED, OUTCOME_UNKNOWN or JOB_ENDED."""
+    """OK, SEQUENCE_REUSED, OUTCOME_UNKNOWN, JOB_ENDED or UNKNOWN_BODY."""
     sequence: int
     """Of the record that took effect (an earlier one when this request is a repeat)."""
     row: int

@@ -7,22 +7,23 @@ import numpy as np
 from dueq.core.ports.entry import ENTRY, FLAG_UPLOAD, FULL, WIDE, Entries, State, block_starts, meta_flags
 from dueq.limits import BLOCK_BYTES
 from dueq_codecs.records import NO_U32, U32, Record
-from dueq_codecs.rules import first_instants
+from dueq_codecs.rules import first_instants, inline_bytes
 
 
-def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entries:
+def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32, body: int = 0) -> Entries:
     """Return one waiting entry per row, in row order.
 
     Args:
         record: the record.
         job: number of its job; 0: none.
         groups: the number of each of its groups.
+        body: number of its shared body; 0: none.
 
     `block_rows` counts the rows whose bytes are in the block: those with an upload are not among them.
     """
     count = record.rows
     wide = len(record.rank) or len(record.group) or len(record.recurrence)
-    full = len(record.expires) or len(record.attempts_max)
+    full = len(record.expires) or len(record.attempts_max) or body
     rows = np.zeros(count, FULL if full else WIDE if wide else ENTRY)
     rows["wait_at"] = rows["first"] = first_instants(record.due, record.stamp, record.job_until)
     rows["due"] = record.due
@@ -43,6 +44,8 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32) -> Entr
         rows["expires"] = record.expires
     if len(record.attempts_max):
         rows["attempts_max"] = record.attempts_max
+    if body:
+        rows["body"] = body
     _place(record, rows)
     if record.keyed:
         rows["flags"] |= meta_flags(record.keyed)
@@ -56,7 +59,7 @@ def _place(record: Record, rows: Entries) -> None:
     if uploaded is None and count == 1:
         rows["block_rows"] = 1
         return
-    sizes = record.size if uploaded is None else np.where(uploaded, np.uint32(0), record.size)
+    sizes = inline_bytes(record)
     starts = block_starts(sizes, BLOCK_BYTES)
     begins = np.zeros(count + 1, np.int64)
     np.cumsum(sizes, dtype=np.int64, out=begins[1:])

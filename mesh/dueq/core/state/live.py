@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import (
+    ENTRY,
     FLAG_DETACHED,
     FULL,
     Entries,
@@ -121,10 +122,13 @@ class LiveMessages:
 
     # ------------------------------------------------------------ records
 
-    def insert(self, record: Record, chosen: Index | None, job: int, applied: Applied) -> None:
-        """Apply an INSERT of the job with this number, or a FIRE; payloads of rows not `chosen` are garbage at once."""
+    def insert(self, record: Record, chosen: Index | None, job: int, applied: Applied, body: int = 0) -> None:
+        """Apply an INSERT of the job and the shared body with these numbers, or a FIRE.
+
+        Payloads of rows not `chosen` are garbage at once.
+        """
         groups = self._group_numbers(record, chosen)
-        rows = self.table.fitting(inserted_entries(record, job, groups))
+        rows = self.table.fitting(inserted_entries(record, job, groups, body))
         if chosen is not None:
             kept = np.zeros(len(rows), np.bool_)
             kept[chosen] = True
@@ -532,6 +536,14 @@ class LiveMessages:
             self.remarks.forget(rows)
             self.finished.append(narrowed(rows))
             self.finished_count += len(rows)
+
+    def note_bodies(self, bodies: list[tuple[int, int]]) -> None:
+        """Note shared bodies that are garbage: (sequence of the record that brought each, bytes)."""
+        rows = np.zeros(len(bodies), ENTRY)
+        rows["sequence"], rows["size"] = np.array(bodies, np.uint64).T
+        rows["block_rows"] = 1
+        self.finished.append(rows)
+        self.finished_count += len(rows)
 
 
 def _rounds(slots: Slots, chosen: Index) -> list[Index]:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from dueq.core.ports.tables import Tables
 from dueq.core.state import dedup
+from dueq.core.state.body_table import BodyTable
 from dueq.core.state.dedup import Deduplication, DedupLimits
 from dueq.core.state.forecast import Forecast
 from dueq.core.state.group_table import GroupTable
@@ -64,7 +65,14 @@ class SideTables:
         self.passes = self._enter("passes", b"p", PassTable())
         self.of_kind[RecordKind.PASS] = self.passes
         self.recurrences = self._enter("recurrences", b"r", RecurrenceTable())
-        self.counting: tuple[Count, ...] = (self.jobs.count, self.groups.count, self.recurrences.count)
+        self.bodies = self._enter("bodies", b"y", BodyTable())
+        self.of_kind[RecordKind.BODY] = self.bodies
+        self.counting: tuple[Count, ...] = (
+            self.jobs.count,
+            self.groups.count,
+            self.recurrences.count,
+            self.bodies.count,
+        )
         if self._rows:
             unknown = ", ".join(repr(tag.decode("latin-1")) for tag in sorted(self._rows))
             raise UnknownVersion(f"there are rows of side tables that this build does not know: {unknown}")

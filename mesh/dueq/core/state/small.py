@@ -57,11 +57,12 @@ assert WIDE.fields["version"][1] == _VERSION_AT
 _RECURRENCE: Final = Struct("<Q")
 _RECURRENCE_AT: Final = 104
 assert WIDE.fields["recurrence"][1] == _RECURRENCE_AT
-_ENDS: Final = Struct("<QQ")
-_ENDS_AT: Final = 152
+_ENDS: Final = Struct("<Q8xQQ")
+_ENDS_AT: Final = 136
 assert FULL.fields is not None
-assert FULL.fields["remark"][1] == _ENDS_AT
-assert FULL.fields["attempts_max"][1] == _ENDS_AT + 8
+assert FULL.fields["body"][1] == _ENDS_AT
+assert FULL.fields["remark"][1] == _ENDS_AT + 16
+assert FULL.fields["attempts_max"][1] == _ENDS_AT + 24
 _GIVING_BACK: Final = (RecordKind.NACK, RecordKind.EXPIRE, RecordKind.RELEASE)
 _DONE: Final = tuple(np.zeros(rows, np.uint8) for rows in range(FEW + 1))
 for _outcomes in _DONE:
@@ -157,7 +158,7 @@ class SmallRecords:
         return 0 < most <= max(int(row[_ATTEMPT]) for row in rows)
 
     def _are_counted(self, slots: list[int]) -> bool:
-        """Whether a message has a group or is of a recurrence, which count theirs, or a limit of its own."""
+        """Whether a message is counted by its group, recurrence or shared body, or has a limit of its own."""
         if self._width == _BYTES:
             return False
         if self._width == FULL.itemsize and any(
@@ -192,6 +193,7 @@ class SmallRecords:
             or len(record.group)
             or len(record.expires)
             or len(record.attempts_max)
+            or record.shared
             or (count > 1 and sum(sizes) > BLOCK_BYTES)
         ):
             return None

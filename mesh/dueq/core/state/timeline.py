@@ -83,6 +83,7 @@ class Timeline:
         low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
         jobs: what is known of jobs; for reading only.
         recurrences: the topic's that are at home here; for reading only.
+        bodies: shared by messages; for reading only.
         order: of the topic's messages.
         known_kinds: of records: what this build can apply.
     """
@@ -128,7 +129,7 @@ class Timeline:
             recovered.tables if recovered else {}, summary, place, dedup_limits or dedup.DEDUP_LIMITS
         )
         self.jobs, self._forecast = self._tables.jobs, self._tables.forecast
-        self.recurrences = self._tables.recurrences
+        self.recurrences, self.bodies = self._tables.recurrences, self._tables.bodies
         self.order = order
         self._window = order.window(self.jobs, self.low_water if summary.scheduled else None)
         self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled, summary.dead)
@@ -369,6 +370,9 @@ class Timeline:
         verdicts, chosen = self._judge(record)
         applied = Applied()
         outcomes = self._change(record, hold, chosen, applied)
+        if self.bodies.garbage:
+            self._live.note_bodies(self.bodies.garbage)
+            self.bodies.garbage = []
         if verdicts:
             self._answer(record, verdicts, outcomes, applied)
         if hold is not None:
@@ -409,11 +413,14 @@ class Timeline:
         of_job = bool(record.job) and record.kind == RecordKind.INSERT
         memory = self._tables.job_dedup if of_job else self._tables.dedup
         refused = of_job and self.jobs.refuses(record)
+        code = Code.JOB_ENDED
+        if not refused and record.shared and record.kind == RecordKind.INSERT:
+            refused, code = self.bodies.refuses(record), Code.UNKNOWN_BODY
         verdicts = []
         row = 0
         for position, request in enumerate(record.requests):
             if refused:
-                verdict = memory.recall(request) or Verdict(Code.JOB_ENDED, None, False)
+                verdict = memory.recall(request) or Verdict(code, None, False)
             else:
                 verdict = memory.judge(request, record, position, row, self._age_ms)
             verdicts.append(verdict)
@@ -434,13 +441,18 @@ class Timeline:
             number = 0
             if record.job and (chosen is None or len(chosen)):
                 number = self.jobs.insert(record, self._age_ms)
-            self._live.insert(record, chosen, number, applied)
+            body = 0
+            if record.shared and (chosen is None or len(chosen)):
+                body = self.bodies.insert(record, self._age_ms)
+            self._live.insert(record, chosen, number, applied, body)
             return NO_U8
         if record.kind == RecordKind.FIRE:
             outcomes, new = self.recurrences.fire(record, chosen)
             self._live.insert(record, new, 0, applied)
             return outcomes
         table = self._tables.of_kind.get(record.kind)
+        if record.kind == RecordKind.BODY and chosen is not None:
+            self.bodies.repeated(record)
         if table is not None:
             return NO_U8 if chosen is not None else table.apply(record, self._age_ms, self._messages, applied)
         slots = hold.slots if hold is not None else self._table.find(keys_named(record))

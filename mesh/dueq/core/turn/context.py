@@ -58,6 +58,7 @@ class Context:
         wanting: how many wanted it at the beginning of the present round.
         checkpoints: when the next checkpoint of a partition is due (mono µs), by uid.
         wake_ups: when a partition wants periodic care again (mono µs), by uid.
+        bodies: when a partition with a shared body that no message names has to grow older (mono µs), by uid.
         retention: when a partition's first dead message has to be looked at (mono µs), by uid.
         gathering: acks that nobody waits for.
         touched: partitions that have something to do at the end of this turn.
@@ -89,6 +90,7 @@ class Context:
         self.checkpoints: Deadlines[int] = Deadlines()
         self.wake_ups: Deadlines[int] = Deadlines()
         self.retention: Deadlines[int] = Deadlines()
+        self.bodies: Deadlines[int] = Deadlines()
         self.gathering = Gathering()
         self.touched: dict[int, EndOfTurn] = {}
         self.turn = Now(0, 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Final
 from zlib import crc32
 
 import numpy as np
 
-from dueq.core.ports.entry import Entries, unpacked
+from dueq.core.ports.entry import Entries, is_full, unpacked
 from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
@@ -29,7 +30,8 @@ from dueq.storage.ordered.engine import Engine, EngineDamaged, Reader
 from dueq.storage.ordered.index_scan import scanned
 from dueq.storage.ordered.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
-from dueq_codecs.records import WITH_PAYLOADS, LogEntry
+from dueq_codecs.records import WITH_BYTES, LogEntry
+from dueq_codecs.rules import inline_bytes
 
 _DEAD_PLACE: Final = 7
 """Length of the place of a dead entry: its tag and an instant."""
@@ -130,23 +132,31 @@ def payload_row(payload: Reader, key: bytes) -> bytes | None:
 def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes | None]:
     """Return the payloads of entries that have no upload, None for what is missing or damaged.
 
-    Each block is read once, however many of its rows are asked for.
+    Each block is read once, however many of its rows are asked for, and so is each shared body.
     """
-    blocks: dict[tuple[int, int], bytes | None] = {}
+    blocks: dict[tuple[int, ...], bytes | None] = {}
     payloads: list[bytes | None] = []
     columns = zip(
         entries["sequence"].tolist(), entries["place"].tolist(), entries["size"].tolist(),
-        entries["crc"].tolist(), strict=True,
+        entries["crc"].tolist(), entries["body"].tolist() if is_full(entries) else repeat(0), strict=False,
     )  # fmt: skip
-    for sequence, place, size, crc in columns:
-        if not size:
-            payloads.append(b"")  # there may be no block at all, and others of this one must not think so
-            continue
-        name = (sequence, place >> 32)
+
+    def block_of(*name: int) -> bytes | None:
         if name not in blocks:
             blocks[name] = payload_row(payload, layout.block_key(uid, *name))
-        block, offset = blocks[name], place & 0xFFFFFFFF
-        found = block[offset : offset + size] if block is not None else None
+        return blocks[name]
+
+    for sequence, place, size, crc, shared in columns:
+        behind = block_of(shared, 0) if shared else b""
+        own = size - len(behind) if behind is not None else -1
+        if own < 0:
+            payloads.append(None)
+            continue
+        # Without bytes of its own there may be no block at all, and others of this one must not think so.
+        block, offset = block_of(sequence, place >> 32) if own else b"", place & 0xFFFFFFFF
+        found = block[offset : offset + own] if block is not None else None
+        if found is not None and behind:
+            found += behind
         whole = found is not None and len(found) == size and crc32(found) == crc
         payloads.append(found if whole else None)
     return payloads
@@ -155,12 +165,9 @@ def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes |
 def read_entry(payload: Reader, uid: int, row: bytes) -> LogEntry | None:
     """Return a log row's record with its body; None when payload bytes are missing."""
     record = decode_record(row[LINK.size :])
-    if record.kind not in WITH_PAYLOADS:
+    if record.kind not in WITH_BYTES:
         return LogEntry(record)
-    inline = (
-        record.size if not len(record.upload) else np.where(record.upload == 0, record.size, np.uint32(0))
-    )
-    total = int(inline.sum(dtype=np.uint64))
+    total = int(inline_bytes(record).sum(dtype=np.uint64))
     if not total:
         return LogEntry(record)
     first = layout.block_key(uid, record.sequence, 0)

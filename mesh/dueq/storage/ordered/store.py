@@ -55,7 +55,8 @@ from dueq.storage.ordered.snapshots import Snapshots, unpack_rows
 from dueq.storage.ordered.space import Room, Space, judge, release_ballast
 from dueq.storage.port import Pressure, StoreFailed
 from dueq_codecs.frames import encode_record
-from dueq_codecs.records import WITH_PAYLOADS, LogEntry
+from dueq_codecs.records import LogEntry
+from dueq_codecs.rules import inline_bytes
 
 _WIPE_ROWS = 2_000
 _SUSPECT = "suspect"
@@ -308,7 +309,7 @@ class OrderedStore:
             encoded = encode_record(record)
             link = log.append(record.sequence, record.epoch, encoded)
             batch.append((layout.log_key(write.uid, record.sequence), link + encoded))
-            if record.kind in WITH_PAYLOADS and len(entry.body):
+            if len(entry.body):
                 self._put_blocks(write.uid, entry)
 
     def _put_blocks(self, uid: int, entry: LogEntry) -> None:
@@ -462,8 +463,7 @@ class OrderedStore:
 
 def blocks_of(entry: LogEntry) -> Iterable[tuple[int, int, int]]:
     """Yield (first row, start, end) of each payload block in an insert's body."""
-    record = entry.record
-    sizes = record.size if not len(record.upload) else np.where(record.upload == 0, record.size, np.uint32(0))
+    sizes = inline_bytes(entry.record)
     starts = block_starts(sizes, BLOCK_BYTES)
     ends = np.cumsum(sizes, dtype=np.int64)
     offsets = [0, *(int(ends[row - 1]) for row in starts[1:].tolist()), int(ends[-1])]

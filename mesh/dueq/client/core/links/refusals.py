@@ -20,6 +20,7 @@ FINAL: Final = frozenset(
         Code.BROKEN,
         Code.JOB_ENDED,
         Code.TOO_MANY_RECURRENCES,
+        Code.UNKNOWN_BODY,
     }
 )
 """Asking again brings the same answer."""
@@ -42,6 +43,7 @@ _ERRORS: Final[dict[Code, type[errors.DueqError]]] = {
     Code.BROKEN: errors.Broken,
     Code.JOB_ENDED: errors.JobEnded,
     Code.TOO_MANY_RECURRENCES: errors.TooManyRecurrences,
+    Code.UNKNOWN_BODY: errors.UnknownBody,
 }
 
 

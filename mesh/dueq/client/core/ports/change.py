@@ -98,6 +98,7 @@ class Part:
         expected: the version that each message must have.
         window: of each row of an INSERT, how much later it may be due, ms.
         expires, attempts_max: of each row of an INSERT; empty: all are 0.
+        shared, shared_size: the shared body that it brings or names.
         fate, reasons: of each row of a NACK; empty: all are DELAY, and none has a reason.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
@@ -148,6 +149,8 @@ class Part:
         "retry",
         "rows",
         "send_by_us",
+        "shared",
+        "shared_size",
         "size",
         "target_row",
         "target_sequence",
@@ -200,6 +203,8 @@ class Part:
         expires: U64 = NO_U64,
         attempts_max: U16 = NO_U16,
         reasons: Sequence[str] = (),
+        shared: bytes = b"",
+        shared_size: int = 0,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -216,6 +221,7 @@ class Part:
         self.key_high, self.key_low, self.on_duplicate, self.retry = key_high, key_low, on_duplicate, retry
         self.job, self.job_until, self.job_action = job, job_until, job_action
         self.window, self.fate, self.reasons = window, fate, reasons
+        self.shared, self.shared_size = shared, shared_size
         self.expires, self.attempts_max = expires, attempts_max
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
@@ -325,6 +331,7 @@ class Change:
             group=group, groups=groups, name=head.name, document=head.document,
             home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
             expires=_expiries(parts), attempts_max=_attempts(parts), fate=_fates(parts), reason=reason, reasons=reasons,
+            shared=head.shared, shared_size=head.shared_size,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
