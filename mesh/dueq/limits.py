@@ -311,6 +311,18 @@ CLOUD_TASKS_TASK_BYTES_MAX: Final = 2 << 20
 CLOUD_TASKS_BODY_BYTES_MAX: Final = 4 << 20
 """Longest body of one of its requests."""
 
+WEBHOOK_POLL_MS: Final = 1000
+"""Time after which a gateway asks again which endpoints there are."""
+WEBHOOK_SPARE_MS: Final = 10_000
+"""How much longer the lease of a message is than the time that its receiver gets."""
+WEBHOOK_CREDIT_BYTES: Final = 16 << 20
+"""Payload bytes that one leader may have out to a gateway for one endpoint."""
+WEBHOOK_CONNECTIONS_MAX: Final = 4096
+"""Most connections of one gateway to receivers."""
+WEBHOOK_DELAY_MS_MIN: Final = 1000
+WEBHOOK_DELAY_MS_MAX: Final = RELEASE_DELAY_MS_MAX
+"""Shortest and longest pause that a receiver gets by `Retry-After`."""
+
 # The timeline in memory
 HOT_ROWS_MAX: Final = 16_384
 """Waiting messages of one partition that are kept in memory, soonest first."""

@@ -30,9 +30,15 @@ class GatewayMissing(DueqError):
     help="A name by which clients may call it, besides localhost; may be given several times.",
 )  # fmt: skip
 @click.option(
+    "--webhook-allow", "allowed", multiple=True, metavar="CIDR", envvar="DUEQ_WEBHOOK_ALLOW",
+    help="A network to which webhooks may go, beside public addresses; may be given several times.",
+)  # fmt: skip
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def gateway(listen: str, given: tuple[str, ...], hosts: tuple[str, ...], log_level: str) -> int:
+def gateway(
+    listen: str, given: tuple[str, ...], hosts: tuple[str, ...], allowed: tuple[str, ...], log_level: str
+) -> int:
     """Serve the mesh by HTTP until SIGINT or SIGTERM: the API at /v1, its description at /docs.
 
     Prints `ready` and its address. It refuses to listen anywhere but on the loopback, since nobody who reaches it is
@@ -44,4 +50,4 @@ def gateway(listen: str, given: tuple[str, ...], hosts: tuple[str, ...], log_lev
     except ModuleNotFoundError as error:
         raise GatewayMissing(f"the gateway needs the package {error.name}: {EXTRA}") from error
     listener = serving.listening(listen)
-    return serving.run(listener, chosen, hosts, log_level, lambda url: click.echo(f"ready {url}"))
+    return serving.run(listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"))

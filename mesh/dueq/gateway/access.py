@@ -8,6 +8,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from dueq.gateway.service import Service
+from dueq.gateway.webhooks.watching import Webhooks
 
 
 def _service(connection: HTTPConnection) -> Service:
@@ -15,5 +16,12 @@ def _service(connection: HTTPConnection) -> Service:
     return service
 
 
+def _webhooks(connection: HTTPConnection) -> Webhooks:
+    webhooks: Webhooks = connection.app.state.webhooks
+    return webhooks
+
+
 TheService = Annotated[Service, Depends(_service)]
 """A parameter of this type is the gateway's service."""
+TheWebhooks = Annotated[Webhooks, Depends(_webhooks)]
+"""A parameter of this type is what the gateway sends to URLs."""

@@ -7,6 +7,7 @@ A face is a router over the service; it is added to `_ROUTERS`, and nothing of i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -19,9 +20,21 @@ from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.faces import cloud_tasks
 from dueq.gateway.guards import Guards
 from dueq.gateway.service import Service
-from dueq.gateway.v1 import brokers, changes, groups, jobs, leases, messages, passes, recurrences, topics
+from dueq.gateway.v1 import (
+    brokers,
+    changes,
+    endpoints,
+    groups,
+    jobs,
+    leases,
+    messages,
+    passes,
+    recurrences,
+    topics,
+)
 from dueq.gateway.v1.messages import Summary
 from dueq.gateway.v1.model import PROBLEM
+from dueq.gateway.webhooks.watching import Webhooks
 
 _ROUTERS: Final[tuple[APIRouter, ...]] = (
     topics.router,
@@ -32,6 +45,7 @@ _ROUTERS: Final[tuple[APIRouter, ...]] = (
     jobs.router,
     recurrences.router,
     groups.router,
+    endpoints.router,
     brokers.router,
     cloud_tasks.queues.router,
     cloud_tasks.tasks.router,
@@ -42,19 +56,30 @@ Instants are RFC 3339 with a zone, Unix milliseconds, or durations from now; ids
 `application/problem+json`."""
 
 
-def create_app(connect: Callable[[], AsyncClient], hosts: Iterable[str] = ()) -> FastAPI:
+def create_app(
+    connect: Callable[[], AsyncClient], hosts: Iterable[str] = (), allowed: Iterable[str] = ()
+) -> FastAPI:
     """Return the application.
 
     Args:
         connect: makes the client, once the application starts.
         hosts: names by which it may be called, besides those of the loopback.
+        allowed: networks to which webhooks may go, beside public addresses.
     """
+    networks = tuple(allowed)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with connect() as client:
-            app.state.service = Service(client)
-            yield
+            service = app.state.service = Service(client)
+            webhooks = app.state.webhooks = Webhooks(client, networks)
+            webhooks.start()
+            ending = asyncio.create_task(_close(service, webhooks))
+            try:
+                yield
+            finally:
+                service.stopping.set()
+                await ending
 
     app = FastAPI(
         title="dueq",
@@ -73,6 +98,12 @@ def create_app(connect: Callable[[], AsyncClient], hosts: Iterable[str] = ()) ->
     app.add_middleware(Guards, hosts=tuple(hosts))
     _describe_more(app)
     return app
+
+
+async def _close(service: Service, webhooks: Webhooks) -> None:
+    """Let webhooks end while requests under way still do."""
+    await service.stopping.wait()
+    await webhooks.close()
 
 
 def _describe_more(app: FastAPI) -> None:

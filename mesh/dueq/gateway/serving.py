@@ -19,6 +19,7 @@ from dueq.gateway.app import create_app
 from dueq.gateway.connections import HttpConnection, SocketConnection
 from dueq.gateway.logs import configure, log
 from dueq.gateway.service import Service
+from dueq.gateway.webhooks.addresses import Addresses
 
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>\d{1,5})")
 
@@ -64,6 +65,7 @@ def run(
     listener: socket.socket,
     endpoints: Sequence[str] | None,
     hosts: Iterable[str],
+    allowed: Iterable[str],
     level: str,
     announce: Callable[[str], object],
 ) -> int:
@@ -73,11 +75,17 @@ def run(
         listener: of `listening`.
         endpoints: of brokers; None: those of DUEQ_ENDPOINTS.
         hosts: names by which it may be called, besides those of the loopback.
+        allowed: networks to which webhooks may go, beside public addresses.
         level: of the log.
         announce: called with the gateway's address once it serves.
+
+    Raises:
+        InvalidRequest: one of `allowed` is no network.
     """
     configure(level)
-    app = create_app(lambda: AsyncClient(endpoints), hosts)
+    networks = [each.strip() for text in allowed for each in text.split(",") if each.strip()]
+    Addresses(networks)
+    app = create_app(lambda: AsyncClient(endpoints), hosts, networks)
     config = uvicorn.Config(
         app, http=HttpConnection, ws=SocketConnection, loop="asyncio", lifespan="on", log_config=None,
         access_log=False, proxy_headers=False, server_header=False,

@@ -29,10 +29,11 @@ class GatewayChild:
     Attributes:
         address: `HOST:PORT`.
         log: the file that gets what it says, appended.
+        arguments: of `dueq gateway`, besides where it listens and its brokers.
     """
 
-    def __init__(self, address: str, log: Path) -> None:
-        self.address, self.log = address, log
+    def __init__(self, address: str, log: Path, arguments: Sequence[str] = ()) -> None:
+        self.address, self.log, self.arguments = address, log, tuple(arguments)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -52,7 +53,7 @@ class GatewayChild:
 
     def start(self, endpoints: Sequence[str], timeout: float) -> bool:
         """Start it, and return whether it answers in time (seconds)."""
-        words = [sys.executable, "-m", "dueq.cli.main", "gateway", "--listen", self.address]
+        words = [sys.executable, "-m", "dueq.cli.main", "gateway", "--listen", self.address, *self.arguments]
         for endpoint in endpoints:
             words += ["--endpoint", endpoint]
         self.log.parent.mkdir(parents=True, exist_ok=True)

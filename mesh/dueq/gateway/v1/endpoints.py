@@ -1,0 +1,205 @@
+"""/v1/endpoints: URLs to which gateways send the messages of topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, status
+from pydantic import Field
+
+from dueq import EndpointInfo
+from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S
+from dueq.gateway import instants
+from dueq.gateway.access import TheService, TheWebhooks
+from dueq.gateway.bodies import JsonRoute
+from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Said
+from dueq.gateway.webhooks.counters import Counters
+
+router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], route_class=JsonRoute)
+
+Name = Annotated[str, Path(description="The endpoint's name.", examples=["billing"])]
+
+
+class NewEndpoint(Asked):
+    """An endpoint to be created or changed."""
+
+    topic: str = Field(description="An existing topic; it has one endpoint at most.", examples=["bills"])
+    url: str = Field(description="Where to: https:// or http://.", examples=["https://example.com/hook"])
+    secrets: list[str] | None = Field(
+        default=None,
+        description="To sign with, the newest first: `whsec_` and base64. Left out: as they are, or a new one.",
+    )
+    timeout: Duration = Field(default=DEFAULT_TIMEOUT_S, description="How long a receiver may take; 15 s.")
+    max_in_flight: int = Field(default=DEFAULT_IN_FLIGHT, description="Requests of one gateway at a time.")
+    headers: dict[str, str] = Field(default={}, description="Of every request; the values are never shown.")
+    filter: dict[str, str | list[str]] = Field(
+        default={},
+        description="Values by the names of headers: a message without one of them is finished, not sent.",
+    )
+
+
+class Secret(Answer):
+    """A secret that is used."""
+
+    id: str = Field(description="The beginning of its SHA-256.")
+    until: Said | None = Field(description="When its use ends.")
+
+
+class Here(Answer):
+    """What this gateway has done since it began to serve the endpoint; other gateways have counts of their own."""
+
+    delivered: int
+    failed: int = Field(description="Attempts that count.")
+    postponed: int = Field(description="Answers that asked for a pause.")
+    dead: int = Field(description="Messages whose receiver wants no further attempt.")
+    filtered: int
+    put_back: int = Field(description="Messages that were given back unsent, uncounted.")
+    leases_lost: int
+    mean_seconds: float | None = Field(description="Of all answers.")
+    last_success: Said | None
+    last_failure: Said | None
+    last_error: str
+    held_until: Said | None = Field(description="Nothing is sent before, as the receiver has asked.")
+    in_flight: int
+    window: int = Field(description="Requests that may be under way: fewer while the receiver fails.")
+
+
+class Endpoint(Answer):
+    """An endpoint."""
+
+    name: str
+    topic: str
+    url: str
+    version: str
+    timeout_seconds: float
+    max_in_flight: int
+    headers: list[str] = Field(description="Their names.")
+    filter: dict[str, list[str]]
+    secrets: list[Secret]
+    disabled: str = Field(description="Why nothing is sent any more; empty: it is in use.")
+    paused: bool = Field(description="Its topic is.")
+    paused_until: Said | None
+    secret: str | None = Field(default=None, description="That was made for it; it is never shown again.")
+    here: Here | None = Field(default=None, description="Left out of lists, and where it is not served.")
+
+
+class EndpointList(Answer):
+    """All endpoints, by name."""
+
+    endpoints: list[Endpoint]
+
+
+class Pause(Asked):
+    """How long to pause."""
+
+    until: Instant | None = Field(default=None, description="When it ends by itself; never, if left out.")
+
+
+class Rotation(Asked):
+    """A new secret."""
+
+    secret: str | None = Field(default=None, description="Left out: one is made.")
+    grace: Duration = Field(
+        default=GRACE_S, description="How long the present ones are used beside it; 24 h."
+    )
+
+
+class Tested(Answer):
+    """The answer of a receiver to a test."""
+
+    status: int = Field(description="Of HTTP; 0: there was no answer.")
+    seconds: float
+    text: str = Field(description="The beginning of the answer, unless it is 2xx; or what went wrong.")
+
+
+@router.put("/{name}", summary="Create an endpoint, or change it")
+async def put(name: Name, asked: NewEndpoint, service: TheService, webhooks: TheWebhooks) -> Endpoint:
+    made = await service.client.set_endpoint(
+        name, asked.topic, asked.url, secrets=asked.secrets,
+        request_timeout=instants.duration(asked.timeout, "body.timeout"), max_in_flight=asked.max_in_flight,
+        headers=asked.headers, matching=asked.filter,
+    )  # fmt: skip
+    webhooks.look()
+    return answer(await service.client.endpoint(name), made)
+
+
+@router.get("", summary="List the endpoints, by name")
+async def listed(service: TheService) -> EndpointList:
+    return EndpointList(endpoints=[answer(info) for info in await service.client.endpoints()])
+
+
+@router.get("/{name}", summary="Show an endpoint, and what this gateway did for it")
+async def shown(name: Name, service: TheService, webhooks: TheWebhooks) -> Endpoint:
+    found = answer(await service.client.endpoint(name))
+    counters = webhooks.counters(name)
+    found.here = None if counters is None else _here(counters)
+    return found
+
+
+@router.delete(
+    "/{name}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete an endpoint; its topic stays"
+)
+async def deleted(name: Name, service: TheService, webhooks: TheWebhooks) -> None:
+    await service.client.delete_endpoint(name)
+    webhooks.look()
+
+
+@router.post("/{name}/pause", summary="Pause its topic")
+async def paused(name: Name, service: TheService, asked: Pause | None = None) -> Endpoint:
+    if asked is None or asked.until is None:
+        await service.client.pause_endpoint(name)
+    else:
+        until = instants.instant_ms(asked.until, await service.now_us(), "body.until")
+        await service.client.pause_endpoint(name, until)
+    return answer(await service.client.endpoint(name))
+
+
+@router.post("/{name}/resume", summary="End the pause, and use it again if it was disabled")
+async def resumed(name: Name, service: TheService, webhooks: TheWebhooks) -> Endpoint:
+    await service.client.resume_endpoint(name)
+    webhooks.look()
+    return answer(await service.client.endpoint(name))
+
+
+@router.post("/{name}/rotate", summary="Sign with a new secret, and for a while with the present ones too")
+async def rotated(
+    name: Name, service: TheService, webhooks: TheWebhooks, asked: Rotation | None = None
+) -> Endpoint:
+    wanted = asked or Rotation()
+    grace = instants.duration(wanted.grace, "body.grace")
+    made = await service.client.rotate_endpoint(name, wanted.secret, grace=grace)
+    webhooks.look()
+    return answer(await service.client.endpoint(name), "" if wanted.secret else made)
+
+
+@router.post("/{name}/test", summary="Send a request that is no message's, and show the answer")
+async def tested(name: Name, webhooks: TheWebhooks) -> Tested:
+    found = await webhooks.test(name)
+    return Tested(status=found.status, seconds=round(found.seconds, 6), text=found.text)
+
+
+def answer(info: EndpointInfo, made: str = "") -> Endpoint:
+    """Return an endpoint as answers have it."""
+    return Endpoint(
+        name=info.name, topic=info.topic, url=info.url, version=str(info.version), timeout_seconds=info.timeout,
+        max_in_flight=info.max_in_flight, headers=list(info.headers), filter=info.filter,
+        secrets=[
+            Secret(id=each, until=None if until is None else instants.text(int(until.timestamp() * 1000)))
+            for each, until in info.secrets
+        ],
+        disabled=info.disabled, paused=info.paused,
+        paused_until=instants.text(int(info.paused_until.timestamp() * 1000)) if info.paused_until else None,
+        secret=made or None,
+    )  # fmt: skip
+
+
+def _here(found: Counters) -> Here:
+    answers = sum(found.fates.values())
+    return Here(
+        delivered=found.delivered, failed=found.failed, postponed=found.postponed, dead=found.dead,
+        filtered=found.filtered, put_back=found.put_back, leases_lost=found.leases_lost,
+        mean_seconds=round(found.seconds / answers, 6) if answers else None,
+        last_success=instants.text_or_none(found.last_success_ms),
+        last_failure=instants.text_or_none(found.last_failure_ms), last_error=found.last_failure,
+        held_until=instants.text_or_none(found.held_until_ms), in_flight=found.in_flight, window=found.window,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Webhooks: the messages of topics with an endpoint, sent to its URL (see ARCHITECTURE.md)."""

@@ -1,0 +1,115 @@
+"""One request to a receiver, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from types import SimpleNamespace
+from typing import Any, Final
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from dueq import limits
+from dueq.gateway.webhooks.addresses import Addresses, AddressRefused
+from dueq.gateway.webhooks.answers import REASON_BYTES_MAX, Answer
+
+_KEPT_ALIVE_S: Final = 4.0
+"""How long an idle connection is kept: less than most servers do, so that it rarely ends as it is used again."""
+_DRAINED_BYTES: Final = 16 << 10
+"""Longest answer that is read so that its connection can be used again."""
+_DRAINED_S: Final = 1.0
+"""Longest time for that."""
+_AT_ONCE_BYTES: Final = 1 << 20
+"""Longest payload that is given to the connection in one piece."""
+
+
+class Sender:
+    """Sends requests, to addresses that are allowed and nowhere else. For the tasks of one loop; close it."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        tracing = aiohttp.TraceConfig()
+        tracing.on_connection_reuseconn.append(_reused)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=limits.WEBHOOK_CONNECTIONS_MAX,
+                keepalive_timeout=_KEPT_ALIVE_S,
+                socket_factory=addresses.socket,
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            auto_decompress=False,
+            trace_configs=[tracing],
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def post(self, url: str, headers: CIMultiDict[str], body: bytes, timeout_s: float) -> Answer:
+        """Send one request and return its answer; failures are answers too."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await self._begun(url, headers, body)
+        except TimeoutError:
+            return Answer(0, f"no answer within {timeout_s:g} s", seconds=loop.time() - begun)
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            return Answer(0, _said(error), seconds=loop.time() - begun)
+        seconds = loop.time() - begun
+        good = 200 <= response.status < 300
+        text = await _beginning(response, _DRAINED_BYTES if good else REASON_BYTES_MAX)
+        return Answer(response.status, "" if good else text, response.headers.get("retry-after", ""), seconds)
+
+    async def _begun(self, url: str, headers: CIMultiDict[str], body: bytes) -> aiohttp.ClientResponse:
+        use = SimpleNamespace(reused=False)
+        try:
+            return await self._post(url, headers, body, use)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
+            if not use.reused:
+                raise
+            # The receiver closed an idle connection as it was used again: that is no failure of the receiver.
+            return await self._post(url, headers, body, use)
+
+    async def _post(
+        self, url: str, headers: CIMultiDict[str], body: bytes, use: SimpleNamespace
+    ) -> aiohttp.ClientResponse:
+        data: Any = body if len(body) <= _AT_ONCE_BYTES else io.BytesIO(body)
+        return await self._session.post(
+            URL(url, encoded=True), data=data, headers=headers, allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None), trace_request_ctx=use,
+        )  # fmt: skip
+
+
+async def _beginning(response: aiohttp.ClientResponse, most: int) -> str:
+    """Return the beginning of the body, as far as it comes soon; what is longer costs the connection."""
+    found = b""
+    try:
+        async with asyncio.timeout(_DRAINED_S):
+            while len(found) <= most and (part := await response.content.read(most + 1 - len(found))):
+                found += part
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        pass
+    if response.content.at_eof():
+        response.release()
+    else:
+        response.close()
+    return found[:most].decode(errors="replace")
+
+
+def _said(error: Exception) -> str:
+    """Return what went wrong, in a few words."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, AddressRefused):
+            return f"refused: {found}"
+        found = found.__cause__ or found.__context__
+    return f"{type(error).__name__}: {error}"
+
+
+async def _reused(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    context.trace_request_ctx.reused = True

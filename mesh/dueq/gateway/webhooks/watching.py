@@ -1,0 +1,149 @@
+"""The endpoints of the mesh, each with a worker at this gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from dueq import AsyncClient, limits
+from dueq.client import endpoints
+from dueq.client.endpoints import StoredEndpoint
+from dueq.errors import DueqError, EndpointNotFound
+from dueq.gateway.logs import log
+from dueq.gateway.webhooks.addresses import Addresses
+from dueq.gateway.webhooks.answers import Answer
+from dueq.gateway.webhooks.counters import Counters
+from dueq.gateway.webhooks.outgoing import headers_of
+from dueq.gateway.webhooks.sending import Sender
+from dueq.gateway.webhooks.worker import Worker
+
+_POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
+_ASKED_S: Final = 10.0
+_DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
+"""How long requests under way get when the gateway stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """A message that is in no topic."""
+
+    topic: str
+    id: str
+    due: int
+    released_at: int
+    payload: bytes = b'{"type":"dueq.test"}'
+    key: str = ""
+    attempt: int = 1
+    headers: dict[str, str] = field(default_factory=lambda: {"content_type": "application/json"})
+
+
+class Webhooks:
+    """Sends what is due to the endpoints of the mesh, from `start` to `close`. For the tasks of one loop.
+
+    Args:
+        client: the SDK.
+        allowed: networks that receivers may be in, beside public addresses.
+    """
+
+    def __init__(self, client: AsyncClient, allowed: Iterable[str] = ()) -> None:
+        self._client = client
+        self._addresses = Addresses(allowed)
+        self._workers: dict[str, Worker] = {}
+        self._counters: dict[str, Counters] = {}
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._asked = asyncio.Event()
+        self._sender: Sender | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._now_us: Callable[[], int] = lambda: 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._sender = Sender(self._addresses)
+        self._watching = asyncio.create_task(self._watch(), name="webhooks")
+
+    async def close(self) -> None:
+        """Begin no more requests, let those under way end, and give everything else back; twice is once."""
+        watching, self._watching = self._watching, None
+        if watching is None or self._sender is None:
+            return
+        watching.cancel()
+        await asyncio.wait([watching])
+        for name in list(self._workers):
+            self._leave(name, _DRAIN_S)
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+        await self._sender.close()
+
+    def look(self) -> None:
+        """Endpoints have changed: do not wait for the next look."""
+        self._asked.set()
+
+    def counters(self, name: str) -> Counters | None:
+        """Return what was done for an endpoint here; None: nothing yet."""
+        return self._counters.get(name)
+
+    async def test(self, name: str) -> Answer:
+        """Send a request that is no message's to an endpoint, whether it is in use or not; return the answer.
+
+        Raises:
+            EndpointNotFound: there is none of this name.
+        """
+        found = await self._client.connection.follow(endpoints.find(name), None)
+        if self._sender is None:
+            raise EndpointNotFound(f"this gateway does not serve endpoints: not {name!r:.80}")
+        now_ms = (await self._client.connection.clock(True, None))() // 1000
+        message = _Test(found.topic, f"test-{now_ms}", now_ms, now_ms)
+        document = found.document
+        headers = headers_of(message, document, now_ms)
+        return await self._sender.post(
+            document["url"], headers, message.payload, document["timeout_ms"] / 1000
+        )
+
+    # -------------------------------------------------------------- inside
+
+    async def _watch(self) -> None:
+        failed = False
+        while True:
+            try:
+                self._now_us = await self._client.connection.clock(True, _ASKED_S)
+                self._seen(await self._client.connection.follow(endpoints.every(), _ASKED_S))
+                failed = False
+            except DueqError as error:
+                # What is served goes on: the mesh's answers decide.
+                if not failed:
+                    log.warning("endpoints.unknown", error=str(error))
+                failed = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_S):
+                    await self._asked.wait()
+            self._asked.clear()
+
+    def _seen(self, found: list[StoredEndpoint]) -> None:
+        """Serve what is in use, as it is now."""
+        wanted = {each.name: each for each in found if not each.document["disabled"]}
+        for name, worker in list(self._workers.items()):
+            new = wanted.get(name)
+            same = new is not None and (new.topic, new.version) == (
+                worker.endpoint.topic,
+                worker.endpoint.version,
+            )
+            if not same or worker.done:
+                self._leave(name, worker.endpoint.document["timeout_ms"] / 1000)
+            elif new is not None:
+                worker.seen(new)
+        for name in self._counters.keys() - {each.name for each in found}:
+            del self._counters[name]
+        assert self._sender is not None
+        for name in wanted.keys() - self._workers.keys():
+            counters = self._counters.setdefault(name, Counters())
+            self._workers[name] = Worker(
+                self._client, self._sender, wanted[name], lambda: self._now_us(), counters
+            )
+
+    def _leave(self, name: str, drain_s: float) -> None:
+        task = asyncio.create_task(self._workers.pop(name).stop(drain_s))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)

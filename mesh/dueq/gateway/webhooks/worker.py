@@ -1,0 +1,237 @@
+"""One endpoint at one gateway: takes the messages of its topic, sends them, and settles them by the answers.
+
+    consumer ─► filter ─► slot of the window, with enough of the lease left ─► request ─► verdict ─► settled
+
+A message that has no slot in time is given back uncounted, so no request is under way whose lease could end. What the
+receiver asks of all gateways becomes a setting of the topic: a pause, or that the endpoint is disabled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from dueq import AsyncClient, limits
+from dueq.client import endpoints
+from dueq.client.aio import AsyncConsumer, AsyncMessage
+from dueq.client.endpoints import StoredEndpoint
+from dueq.errors import DueqError
+from dueq.gateway.logs import log
+from dueq.gateway.webhooks.answers import Fate, Verdict, verdict
+from dueq.gateway.webhooks.counters import Counters
+from dueq.gateway.webhooks.outgoing import headers_of, passes
+from dueq.gateway.webhooks.sending import Sender
+from dueq.gateway.webhooks.window import Window
+
+_SPARE_S: Final = limits.WEBHOOK_SPARE_MS / 1000
+_MARGIN_S: Final = 1.0
+"""Of a lease beyond the time-out, as a request begins: for the answer to be settled."""
+_PUT_BACK_S: Final = 1.0
+"""How long a message waits that was given back for want of a slot."""
+_UNSETTLED_MIN: Final = 2
+"""Least credit beside what may be under way: for acks that are not confirmed yet."""
+
+
+class Worker:
+    """Serves one version of one endpoint.
+
+    Attributes:
+        endpoint: what is served.
+        counters: what was done.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        sender: Sender,
+        endpoint: StoredEndpoint,
+        now_us: Callable[[], int],
+        counters: Counters,
+    ) -> None:
+        self.endpoint, self.counters = endpoint, counters
+        self._client, self._sender, self._now_us = client, sender, now_us
+        self._timeout_s = endpoint.document["timeout_ms"] / 1000
+        self._window = Window(endpoint.document["in_flight"])
+        counters.window, counters.held_until_ms = self._window.limit, 0
+        self._slot = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._gone = self._stopping = self._paused = False
+        self._holding: asyncio.Task[None] | None = None
+        self._running = asyncio.create_task(self._run(), name=f"webhooks of {endpoint.name}")
+
+    @property
+    def done(self) -> bool:
+        """It has ended by itself: its topic is gone."""
+        return self._running.done()
+
+    def seen(self, endpoint: StoredEndpoint) -> None:
+        """Take how the topic stands: whoever ends a pause means what the receiver has asked for, too."""
+        if self._paused and not endpoint.paused:
+            self.counters.held_until_ms = 0
+        self._paused = endpoint.paused
+
+    async def stop(self, drain_s: float) -> None:
+        """Begin no more requests, let those under way end within so many seconds, then give everything back."""
+        self._stopping = True
+        self._slot.set()
+        self._running.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain_s)
+        for task in [*self._tasks, *([self._holding] if self._holding else [])]:
+            task.cancel()
+        await asyncio.wait([self._running])
+
+    async def _run(self) -> None:
+        consumer = self._client.consumer(
+            self.endpoint.topic,
+            self._timeout_s + _SPARE_S,
+            self._window.most + max(self._window.most // 2, _UNSETTLED_MIN),
+            credit_bytes=limits.WEBHOOK_CREDIT_BYTES,
+            on_lease_lost=self._lease_lost,
+        )
+        name, topic = self.endpoint.name, self.endpoint.topic
+        log.info("endpoint.served", endpoint=name, topic=topic, version=self.endpoint.version)
+        try:
+            async for message in consumer:
+                if self.now_ms() < self.counters.held_until_ms or self._gone:
+                    await self._give_back(message)
+                elif not passes(message, self.endpoint.document["filter"]):
+                    self.counters.filtered += 1
+                    await message.ack()
+                elif await self._has_slot(message):
+                    self._begin(message)
+                else:
+                    await self._give_back(message)
+        except DueqError as error:
+            log.error("endpoint.left", endpoint=name, topic=topic, error=str(error))
+        finally:
+            await asyncio.shield(self._closed(consumer))
+
+    async def _closed(self, consumer: AsyncConsumer) -> None:
+        """Close the consumer once nothing is under way; what was not sent goes back."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        with contextlib.suppress(DueqError):
+            await consumer.close()
+
+    def now_ms(self) -> int:
+        """Return mesh time, Unix ms."""
+        return self._now_us() // 1000
+
+    # -------------------------------------------------------------- one message
+
+    async def _has_slot(self, message: AsyncMessage) -> bool:
+        """Wait for a slot while the lease lasts longer than the request may."""
+        window = self._window
+        if window.free and message.lease > self._timeout_s + _MARGIN_S:
+            return True
+        until_s = message.lease - self._timeout_s - _MARGIN_S
+        try:
+            async with asyncio.timeout(max(until_s, 0)):
+                while not window.free:
+                    self._slot.clear()
+                    await self._slot.wait()
+        except TimeoutError:
+            return False
+        return until_s > 0 and not self._stopping and self.now_ms() >= self.counters.held_until_ms
+
+    async def _give_back(self, message: AsyncMessage) -> None:
+        self.counters.put_back += 1
+        left_s = (self.counters.held_until_ms - self.now_ms()) / 1000
+        await message.release(delay=min(max(left_s, _PUT_BACK_S), limits.RELEASE_DELAY_MS_MAX / 1000))
+
+    def _begin(self, message: AsyncMessage) -> None:
+        self._window.begin()
+        self.counters.in_flight = self._window.under_way
+        task = asyncio.create_task(self._deliver(message))
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._window.end()
+        self.counters.in_flight, self.counters.window = self._window.under_way, self._window.limit
+        self._slot.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("endpoint.failed", endpoint=self.endpoint.name, error=repr(error))
+
+    async def _deliver(self, message: AsyncMessage) -> None:
+        document = self.endpoint.document
+        headers = headers_of(message, document, self.now_ms())
+        answer = await self._sender.post(document["url"], headers, message.payload, self._timeout_s)
+        found = verdict(answer, self.now_ms())
+        self._count(found, answer.seconds)
+        await self._settle(message, found)
+
+    async def _settle(self, message: AsyncMessage, found: Verdict) -> None:
+        match found.fate:
+            case Fate.DONE:
+                await message.ack()
+            case Fate.AGAIN:
+                await message.nack(reason=found.reason)
+            case Fate.DEAD:
+                await message.nack(dead=True, reason=found.reason)
+            case Fate.LATER:
+                self._hold(found.delay_s)
+                await message.release(delay=found.delay_s)
+            case Fate.GONE:
+                await self._disable(found.reason)
+                await message.release(delay=_PUT_BACK_S)
+
+    def _count(self, found: Verdict, seconds: float) -> None:
+        counters = self.counters
+        counters.fates[found.fate] += 1
+        counters.seconds += seconds
+        if found.fate is Fate.DONE:
+            counters.last_success_ms = self.now_ms()
+        else:
+            counters.last_failure_ms, counters.last_failure = self.now_ms(), found.reason
+        if found.fate is Fate.LATER:
+            self._window.throttled()
+        elif found.overloaded:
+            self._window.failed()
+        else:
+            self._window.answered()
+
+    # -------------------------------------------------------------- what all gateways heed
+
+    def _hold(self, delay_s: float) -> None:
+        """Send nothing for a while, here at once, and by any gateway as soon as the topic says so."""
+        until_ms = self.now_ms() + int(delay_s * 1000)
+        if until_ms < self.counters.held_until_ms + limits.WEBHOOK_DELAY_MS_MIN:
+            return
+        self.counters.held_until_ms = until_ms
+        if self._holding is None or self._holding.done():
+            self._holding = asyncio.create_task(self._hold_topic())
+
+    async def _hold_topic(self) -> None:
+        held_ms = 0
+        while held_ms < self.counters.held_until_ms:
+            held_ms = self.counters.held_until_ms
+            try:
+                await self._client.connection.follow(endpoints.hold(self.endpoint.topic, held_ms), None)
+            except DueqError as error:
+                log.warning("endpoint.not_held", endpoint=self.endpoint.name, error=str(error))
+                return
+            log.info("endpoint.held", endpoint=self.endpoint.name, until_ms=held_ms)
+
+    async def _disable(self, reason: str) -> None:
+        """Disable the endpoint, as it was when the request was sent."""
+        if self._gone:
+            return
+        self._gone = True
+        try:
+            done = await self._client.connection.follow(endpoints.disable(self.endpoint, reason), None)
+        except DueqError as error:
+            # The next message finds out again.
+            self._gone = False
+            log.warning("endpoint.not_disabled", endpoint=self.endpoint.name, error=str(error))
+            return
+        if done:
+            log.error("endpoint.disabled", endpoint=self.endpoint.name, reason=reason)
+
+    def _lease_lost(self, message: AsyncMessage) -> None:
+        self.counters.leases_lost += 1
+        log.warning("endpoint.lease_lost", endpoint=self.endpoint.name, message=message.id)

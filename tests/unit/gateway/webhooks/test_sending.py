@@ -1,0 +1,190 @@
+"""One request to a real receiver, and the ways in which it can go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
+
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from multidict import CIMultiDict
+
+from dueq.gateway.webhooks.addresses import Addresses
+from dueq.gateway.webhooks.answers import Answer
+from dueq.gateway.webhooks.sending import Sender
+from tests.receiver import Received, Receiver, Say
+
+LOOPBACK = Addresses(["127.0.0.0/8"])
+
+
+def post(
+    *urls: str, addresses: Addresses = LOOPBACK, timeout_s: float = 30.0, body: bytes = b"x"
+) -> list[Answer]:
+    """Return the answers of requests, one after the other, over one sender."""
+
+    async def run() -> list[Answer]:
+        sender = Sender(addresses)
+        try:
+            return [
+                await sender.post(url, CIMultiDict({"content-type": "text/plain"}), body, timeout_s)
+                for url in urls
+            ]
+        finally:
+            await sender.close()
+
+    return asyncio.run(run())
+
+
+def test_a_payload_arrives_as_it_is() -> None:
+    with Receiver() as receiver:
+        body = bytes(range(256)) * 8192
+        [answer] = post(receiver.url + "?a=%2F", body=body)
+        assert answer.status == 204
+        request = receiver.next()
+        assert (request.path, request.body) == ("/hook?a=%2F", body)
+
+
+def test_redirects_are_answers_and_lead_nowhere() -> None:
+    with Receiver() as other, Receiver(lambda _: Say(307, {"location": other.url})) as receiver:
+        [answer] = post(receiver.url)
+        assert answer.status == 307
+        assert other.requests.empty()
+
+
+def test_a_receiver_that_says_nothing_is_given_up() -> None:
+    held = threading.Event()
+    with Receiver(lambda _: Say(wait=held)) as receiver:
+        [answer] = post(receiver.url, timeout_s=0.2)
+        assert answer == Answer(0, "no answer within 0.2 s", seconds=answer.seconds)
+        held.set()
+
+
+def test_nobody_there_is_an_answer_too() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        [answer] = post(f"http://127.0.0.1:{free.getsockname()[1]}/")
+    assert answer.status == 0
+    assert "Cannot connect" in answer.text
+
+
+@pytest.mark.parametrize(("status", "text"), [(200, ""), (500, "x" * 1024)])
+def test_an_endless_answer_is_read_only_at_its_beginning(status: int, text: str) -> None:
+    with Receiver(lambda _: Say(status, body="endless")) as receiver:
+        first, second = post(receiver.url, receiver.url)
+        assert (first.status, first.text) == (second.status, second.text) == (status, text)
+
+
+def test_what_a_receiver_says_of_a_failure_is_kept() -> None:
+    with Receiver(lambda _: Say(500, {"retry-after": "7"}, b"no space \xff")) as receiver:
+        [answer] = post(receiver.url)
+        assert (answer.status, answer.text, answer.retry_after) == (500, "no space \ufffd", "7")
+
+
+def test_cookies_and_proxies_of_the_environment_play_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with Receiver(lambda _: Say(204, {"set-cookie": "a=b"})) as receiver:
+        assert [answer.status for answer in post(receiver.url, receiver.url)] == [204, 204]
+        receiver.next()
+        assert "cookie" not in receiver.next().headers
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::ffff:127.0.0.1]", "0.0.0.0",
+        "[::]", "[::1]", "127.0.0.1.",
+    ],
+)  # fmt: skip
+def test_the_loopback_is_refused_in_every_spelling(host: str) -> None:
+    with Receiver() as receiver:
+        [answer] = post(f"http://{host}:{receiver.port}/hook", addresses=Addresses())
+        assert answer.status == 0
+        assert receiver.requests.empty()
+
+
+def test_a_refused_address_is_named() -> None:
+    [answer] = post("http://169.254.169.254/latest/meta-data/", addresses=Addresses())
+    assert answer.text.startswith("refused: 169.254.169.254 is not a public address")
+
+
+def test_a_name_is_as_good_as_the_address_that_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver that tells a public address to whoever checks, and the loopback to whoever connects, gains nothing."""
+    told = ["93.184.216.34", "127.0.0.1"]
+
+    def answers(host: str, port: int, *_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (told.pop(), port))]
+
+    with Receiver() as receiver:
+        monkeypatch.setattr(socket, "getaddrinfo", answers)
+        [answer] = post(f"http://rebinding.test:{receiver.port}/hook", addresses=Addresses())
+        assert told == ["93.184.216.34"]
+        assert answer.text.startswith("refused: 127.0.0.1")
+        assert receiver.requests.empty()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    certificate = tmp_path / "own.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-subj",
+        "/CN=127.0.0.1",
+        "-days",
+        "2",
+    ]
+    try:
+        subprocess.run(
+            [*command, "-keyout", certificate, "-out", tmp_path / "cert.pem"], check=True, capture_output=True
+        )
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", certificate)
+    with Receiver(context=context) as receiver:
+        [answer] = post(receiver.url.replace("http:", "https:"))
+        assert answer.status == 0
+        assert "certificate" in answer.text.lower()
+
+
+def test_a_connection_that_was_closed_while_idle_is_no_failure() -> None:
+    """The server closes after its answer without saying so; the next request finds a dead connection."""
+    served = []
+
+    def serve(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _address = listener.accept()
+            with connection:
+                connection.recv(65_536)
+                served.append(1)
+                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        assert [answer.status for answer in post(url, url)] == [204, 204]
+        thread.join(10)
+    assert len(served) == 2
+
+
+def test_a_receiver_may_see_what_it_got(tmp_path: Path) -> None:
+    seen: list[Received] = []
+
+    def answer(request: Received) -> Say:
+        seen.append(request)
+        return Say(200, body=b"thanks")
+
+    with Receiver(answer) as receiver:
+        assert [each.status for each in post(receiver.url, receiver.url, body=b"hello")] == [200, 200]
+    assert [request.body for request in seen] == [b"hello", b"hello"]
