@@ -323,6 +323,15 @@ WEBHOOK_DELAY_MS_MIN: Final = 1000
 WEBHOOK_DELAY_MS_MAX: Final = RELEASE_DELAY_MS_MAX
 """Shortest and longest pause that a receiver gets by `Retry-After`."""
 
+GATEWAY_PULL_BYTES_MAX: Final = 1 << 20
+"""Payloads that one pull of a gateway brings; a longer one comes alone."""
+GATEWAY_CREDIT_MAX: Final = 1000
+"""Most messages of one stream that are not settled."""
+GATEWAY_HEARTBEAT_MS: Final = 15_000
+"""How often a stream says that it is there, if nothing else is to be said."""
+GATEWAY_COMMANDS_MAX: Final = 16
+"""Commands of one WebSocket that are worked on at once; while there are so many, no others are read."""
+
 # The timeline in memory
 HOT_ROWS_MAX: Final = 16_384
 """Waiting messages of one partition that are kept in memory, soonest first."""

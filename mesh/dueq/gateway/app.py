@@ -30,6 +30,7 @@ from dueq.gateway.v1 import (
     messages,
     passes,
     recurrences,
+    stream,
     topics,
 )
 from dueq.gateway.v1.messages import Summary
@@ -42,6 +43,7 @@ _ROUTERS: Final[tuple[APIRouter, ...]] = (
     changes.router,
     passes.router,
     leases.router,
+    stream.router,
     jobs.router,
     recurrences.router,
     groups.router,
@@ -78,8 +80,9 @@ def create_app(
             try:
                 yield
             finally:
-                service.stopping.set()
+                service.stop()
                 await ending
+                await service.receiving.released()
 
     app = FastAPI(
         title="dueq",

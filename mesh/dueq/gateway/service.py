@@ -6,21 +6,22 @@ What the SDK does by one call is called on `client`. Here is what takes several,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
-from dueq import AsyncClient, GroupInfo, JobInfo, RecurrenceInfo, limits
+from dueq import AsyncClient, GroupInfo, JobInfo, Outcome, RecurrenceInfo, limits
 from dueq.client import arguments, calls, groups, recurrences
-from dueq.client.aio.message import AsyncMessage
 from dueq.client.calls import Steps
 from dueq.client.jobs import Job, naming
 from dueq.client.passes import Progress
 from dueq.client.pulls import Lease
 from dueq.errors import DueqError, JobNotFound
+from dueq.gateway.flows import Flows
 from dueq.gateway.instants import Duration, Instant, chosen_ms
 from dueq.gateway.problems import PassUnknown, Unfit
+from dueq.gateway.receiving import Receiving
 
 _READY_S = 2.0
 
@@ -55,11 +56,15 @@ class Service:
 
     Attributes:
         client: the SDK.
-        stopping: set when the gateway is about to end: who waits for something answers with what there is.
+        receiving: who waits for messages.
+        flows: the streams of deliveries.
+        stopping: set when the gateway is about to end.
     """
 
     def __init__(self, client: AsyncClient) -> None:
         self.client = client
+        self.receiving = Receiving(client)
+        self.flows = Flows(client, self.receiving)
         self.stopping = asyncio.Event()
 
     async def ready(self) -> bool:
@@ -121,33 +126,29 @@ class Service:
         )
         return await self.client.connection.run(call, None)
 
-    async def receive(
+    async def settle(
         self,
         topic: str,
-        most: int,
-        wait_s: float,
-        lease: timedelta,
-        consumer: str | None,
-        held: Sequence[Lease],
-        gone: Callable[[], Awaitable[bool]],
-    ) -> list[AsyncMessage]:
-        """Return messages under leases that outlive this gateway; none, if none was ready in time.
+        leases: Sequence[Lease],
+        how: str,
+        *,
+        delay: timedelta | None = None,
+        seconds: timedelta | None = None,
+        reason: str = "",
+        dead: bool = False,
+    ) -> list[Outcome]:
+        """Settle leases, as the SDK does, and tell the streams that have sent their messages."""
+        outcomes = await self.client.settle(
+            topic, leases, how, delay=delay, seconds=seconds, reason=reason, dead=dead
+        )
+        self.flows.settled(topic, leases, outcomes, seconds)
+        return outcomes
 
-        It ends early, with none, when the gateway is about to end or the client is gone.
-
-        Args:
-            topic: its name.
-            most, lease, consumer, held: as for `pull`.
-            wait_s: how long to wait for a message.
-            gone: whether nobody waits for the answer any more.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait_s
-        while True:
-            left_s = min(max(until - loop.time(), 0), limits.PULL_WAIT_MS / 1000)
-            found = await self.client.pull(topic, most, left_s, lease, consumer=consumer, held=held)
-            if found or loop.time() >= until or self.stopping.is_set() or await gone():
-                return found
+    def stop(self) -> None:
+        """The gateway is about to end: who waits for something gets what there is."""
+        self.stopping.set()
+        self.receiving.stop()
+        self.flows.stop()
 
     async def forecast(self, topic: str, begin_ms: int, end_ms: int, step_ms: int) -> list[tuple[int, int]]:
         """Return (begin of a step as Unix ms, messages due in it), empty steps left out.

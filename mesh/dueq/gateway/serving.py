@@ -129,6 +129,6 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
             return
-        self._service().stopping.set()
+        self._service().stop()
         self.should_exit = True
         log.info("gateway.stopping", url=self._url)

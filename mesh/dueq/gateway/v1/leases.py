@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+import asyncio
+from collections.abc import Coroutine
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from dueq import limits
@@ -21,6 +24,7 @@ from dueq.gateway.v1.model import Answer, Asked, Duration, Said, Topic
 
 router = APIRouter(prefix="/v1/topics/{topic}", tags=["leases"], route_class=JsonRoute)
 
+T = TypeVar("T")
 Token = Annotated[
     str, Field(pattern="^[1-9][0-9]{0,18}$", description="The lease: a number, as a string.", examples=["17"])
 ]
@@ -132,27 +136,26 @@ async def received(topic: Topic, asked: Wanted, service: TheService, request: Re
     If you are gone before the answer is on its way, they are released, and the attempt does not count. After that the
     lease runs out, and it does.
     """
-    messages = await service.receive(
+    taking = service.receiving.take(
         topic,
         asked.max,
         instants.seconds(asked.wait, "body.wait", limits.GATEWAY_WAIT_MS_MAX),
         instants.duration(asked.lease, "body.lease", limits.LEASE_MS_MAX),
         asked.consumer,
         _pairs(asked.held),
-        request.is_disconnected,
     )
-    return _Handed(request, service, topic, messages)
+    return _Handed(request, service, topic, await unless_gone(request, taking))
 
 
 @router.post("/ack", summary="Say that messages are done")
 async def acked(topic: Topic, asked: Acked, service: TheService) -> SettledList:
-    return await _settled(service, topic, asked.messages, "ack")
+    return await settle(service, topic, asked.messages, "ack")
 
 
 @router.post("/nack", summary="Say that messages have failed: they are delivered again, or dead")
 async def nacked(topic: Topic, asked: Nacked, service: TheService) -> SettledList:
     delay = None if asked.delay is None else instants.duration(asked.delay, "body.delay")
-    return await _settled(
+    return await settle(
         service, topic, asked.messages, "nack", delay=delay, reason=asked.reason, dead=asked.dead
     )
 
@@ -160,21 +163,42 @@ async def nacked(topic: Topic, asked: Nacked, service: TheService) -> SettledLis
 @router.post("/release", summary="Give messages back; the attempt does not count")
 async def released(topic: Topic, asked: Released, service: TheService) -> SettledList:
     delay = None if asked.delay is None else instants.duration(asked.delay, "body.delay")
-    return await _settled(service, topic, asked.messages, "release", delay=delay)
+    return await settle(service, topic, asked.messages, "release", delay=delay)
 
 
 @router.post("/extend", summary="Keep messages for longer")
 async def extended(topic: Topic, asked: Extended, service: TheService) -> SettledList:
     seconds = instants.duration(asked.seconds, "body.seconds", limits.LEASE_MS_MAX)
-    return await _settled(service, topic, asked.messages, "extend", seconds=seconds)
+    return await settle(service, topic, asked.messages, "extend", seconds=seconds)
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Do something for a client; it is cancelled when the client goes.
+
+    Raises:
+        ClientDisconnect: it has gone.
+    """
+
+    async def going() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    done, gone = asyncio.create_task(work), asyncio.create_task(going())
+    try:
+        await asyncio.wait((done, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not done.done():
+            raise ClientDisconnect
+        return done.result()
+    finally:
+        gone.cancel()
+        done.cancel()
 
 
 class _Handed(JSONResponse):
     """Received messages on their way to whoever has asked; they are released if nobody is there any more."""
 
     def __init__(self, request: Request, service: Service, topic: str, messages: list[AsyncMessage]) -> None:
-        shown = [_shown(each) for each in messages]
-        super().__init__({"messages": [each.model_dump(mode="json") for each in shown]})
+        super().__init__({"messages": [shown(each).model_dump(mode="json") for each in messages]})
         self._request, self._service, self._topic = request, service, topic
         self._leases = [(each.id, each.token) for each in messages]
 
@@ -190,8 +214,9 @@ class _Handed(JSONResponse):
 _OUTCOMES: Final = {"DONE": "done", "UNKNOWN": "unknown"}
 
 
-async def _settled(service: Service, topic: str, leases: list[Lease], how: str, **more: Any) -> SettledList:
-    outcomes = await service.client.settle(topic, _pairs(leases), how, **more)
+async def settle(service: Service, topic: str, leases: list[Lease], how: str, **more: Any) -> SettledList:
+    """Settle leases; raises as the SDK's `settle`."""
+    outcomes = await service.settle(topic, _pairs(leases), how, **more)
     return SettledList(
         messages=[
             Settled(id=each.id, outcome=_OUTCOMES.get(outcome.name, "stale"))  # type: ignore[arg-type]
@@ -204,7 +229,8 @@ def _pairs(leases: list[Lease]) -> list[tuple[str, int]]:
     return [(each.id, int(each.token)) for each in leases]
 
 
-def _shown(found: AsyncMessage) -> Received:
+def shown(found: AsyncMessage) -> Received:
+    """Return a message as answers have it."""
     return Received(
         id=found.id, token=str(found.token), key=found.key or None, due=instants.text(found.due),
         released_at=instants.text(found.released_at), attempt=found.attempt, rank=found.rank,

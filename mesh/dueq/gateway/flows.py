@@ -1,0 +1,233 @@
+"""Streams of deliveries: what each has out, and when it may have more.
+
+A stream gets messages while it has fewer unsettled ones than its credit. It learns at once what is settled at this
+gateway; of what is settled elsewhere it learns by asking, once it may have no more, or when the lease is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from dueq import AsyncClient, Outcome, limits
+from dueq.client.aio.message import AsyncMessage
+from dueq.client.pulls import Lease
+from dueq.errors import Busy, DueqError, MessageNotFound, Superseded
+from dueq.gateway.receiving import Receiving
+
+_ASK_S: Final = 1.0
+"""How long a stream without room waits before it asks what became of its oldest messages; then twice as long, …"""
+_ASK_S_MAX: Final = 16.0
+"""… up to this."""
+_ASKED_FOR: Final = 8
+"""Messages that it asks for at once."""
+_AGAIN_S: Final = 1.0
+"""How long a stream waits when the mesh cannot answer."""
+
+
+@dataclass(slots=True)
+class _Out:
+    """A message that was sent: the token of its lease, and when that is over (the loop's time)."""
+
+    token: int
+    until: float
+
+
+class Flow:
+    """One stream.
+
+    Attributes:
+        topic, consumer, lease: as for `pull`.
+        out: what it has out, oldest first.
+    """
+
+    def __init__(self, flows: Flows, topic: str, consumer: str | None, lease: timedelta, credit: int) -> None:
+        self._flows = flows
+        self.topic, self.consumer, self.lease = topic, consumer, lease
+        self.out: dict[str, _Out] = {}
+        self._credit = credit
+        self._changed = asyncio.Event()
+        self._superseded = False
+        self._loop = asyncio.get_running_loop()
+
+    async def more(self) -> list[AsyncMessage]:
+        """Wait until there are messages and room for them, and return some; none: the gateway is about to end.
+
+        Raises:
+            Superseded: a later stream has its name.
+            DueqError: there will be no more, such as TopicNotFound.
+        """
+        ask_s = _ASK_S
+        while not self._flows.receiving.stopped:
+            if self._superseded:
+                raise Superseded(f"another stream of the name {self.consumer!r} has followed")
+            self._forget_ended()
+            room = self._credit - len(self.out)
+            if room > 0:
+                ask_s = _ASK_S
+                found = await self._take(room)
+                if found:
+                    return found
+                continue
+            if not await self._change(ask_s) and self.out:
+                await self._ask()
+                ask_s = min(ask_s * 2, _ASK_S_MAX)
+        return []
+
+    def give(self, credit: int) -> None:
+        """Let the stream have so many unsettled messages from now on; what is on its way still comes."""
+        self._credit = credit
+        self._changed.set()
+
+    def sent(self, messages: Sequence[AsyncMessage]) -> None:
+        """These are on their way to the client."""
+        for message in messages:
+            until = self._loop.time() + message.lease
+            self.out[message.id] = _Out(message.token, until)
+            self._flows.by_lease[self.topic, message.id] = self
+
+    def unsent(self, messages: Sequence[AsyncMessage]) -> None:
+        """These did not get that far."""
+        self._flows.receiving.release(self.topic, messages)
+
+    def settled(self, message_id: str, token: int, until: float | None) -> None:
+        """A lease is over, or lasts until another instant."""
+        found = self.out.get(message_id)
+        if found is None or found.token != token:
+            return
+        if until is None:
+            self.over(message_id)
+        else:
+            found.until = until
+
+    def over(self, message_id: str) -> None:
+        """A message is not the client's any more."""
+        self.out.pop(message_id, None)
+        if self._flows.by_lease.get((self.topic, message_id)) is self:
+            del self._flows.by_lease[self.topic, message_id]
+        self._changed.set()
+
+    def supersede(self) -> None:
+        """A later stream has the name."""
+        self._superseded = True
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Something is to be looked at."""
+        self._changed.set()
+
+    def close(self) -> None:
+        """The client is gone: what it has stays leased."""
+        for message_id in list(self.out):
+            self.over(message_id)
+        self._flows.closed(self)
+
+    async def _take(self, room: int) -> list[AsyncMessage]:
+        held = [(message_id, out.token) for message_id, out in self.out.items()]
+        try:
+            return await self._flows.receiving.take(
+                self.topic, min(room, limits.PULL_ROWS_MAX), None, self.lease, self.consumer,
+                held if self.consumer is not None else (),
+            )  # fmt: skip
+        except DueqError as error:
+            if not error.retriable:
+                raise
+            await self._change(error.retry_after if isinstance(error, Busy) else _AGAIN_S)
+            return []
+
+    async def _change(self, most_s: float) -> bool:
+        """Wait for a change, or for the end of a lease; return whether there was one."""
+        now = self._loop.time()
+        first = min((out.until for out in self.out.values()), default=now + most_s)
+        self._changed.clear()
+        if self._flows.receiving.stopped or self._superseded:
+            return True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(min(most_s, first - now), 0)):
+                await self._changed.wait()
+                return True
+        return first - now <= most_s
+
+    async def _ask(self) -> None:
+        """Ask what became of the oldest messages: another gateway may have settled them."""
+        for message_id in list(self.out)[:_ASKED_FOR]:
+            try:
+                leased = (await self._flows.client.get(self.topic, message_id)).state == "leased"
+            except MessageNotFound:
+                leased = False
+            except DueqError:
+                return
+            out = self.out.pop(message_id, None)
+            if out is not None:
+                self.out[message_id] = out  # others are asked for next
+                if not leased:
+                    self.over(message_id)
+
+    def _forget_ended(self) -> None:
+        now = self._loop.time()
+        for message_id in [message_id for message_id, out in self.out.items() if out.until <= now]:
+            self.over(message_id)
+
+
+class Flows:
+    """The streams of one gateway.
+
+    Attributes:
+        client: the SDK.
+        receiving: where messages come from.
+        by_lease: which stream has sent a message, by topic and id.
+    """
+
+    def __init__(self, client: AsyncClient, receiving: Receiving) -> None:
+        self.client, self.receiving = client, receiving
+        self.by_lease: dict[tuple[str, str], Flow] = {}
+        self._open: set[Flow] = set()
+        self._named: dict[tuple[str, str], Flow] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, topic: str, consumer: str | None, lease: timedelta, credit: int) -> Flow:
+        """Begin a stream; an earlier one of its name ends."""
+        flow = Flow(self, topic, consumer, lease, credit)
+        self._open.add(flow)
+        if consumer is not None:
+            earlier = self._named.get((topic, consumer))
+            if earlier is not None:
+                earlier.supersede()
+            self._named[topic, consumer] = flow
+        return flow
+
+    def closed(self, flow: Flow) -> None:
+        """A stream has ended."""
+        self._open.discard(flow)
+        if flow.consumer is not None and self._named.get((flow.topic, flow.consumer)) is flow:
+            del self._named[flow.topic, flow.consumer]
+
+    def settled(
+        self, topic: str, leases: Sequence[Lease], outcomes: Sequence[Outcome], extended: timedelta | None
+    ) -> None:
+        """Tell the streams what became of leases.
+
+        Args:
+            topic: of the messages.
+            leases, outcomes: one outcome for each lease.
+            extended: how long the leases last from now on; None: they are over.
+        """
+        now = asyncio.get_running_loop().time()
+        for (message_id, token), outcome in zip(leases, outcomes, strict=True):
+            flow = self.by_lease.get((topic, message_id))
+            if flow is None or outcome is Outcome.UNKNOWN:
+                continue
+            lasts = outcome is Outcome.DONE and extended is not None and extended > timedelta(0)
+            assert extended is not None or not lasts
+            flow.settled(message_id, token, now + extended.total_seconds() if lasts and extended else None)
+
+    def stop(self) -> None:
+        """The gateway is about to end."""
+        for flow in self._open:
+            flow.wake()
