@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from multiprocessing.synchronize import Event
 from typing import Any
 
 import pytest
 
-from dueq import Client, Message, Outcome
+from dueq import Client, Filter, Message, Outcome
 from dueq.errors import DueqError
 from dueq.local import LocalMesh
 from tests.integration.ledger import PATIENCE_S, Ledger, now_ms
@@ -61,6 +63,37 @@ def test_a_leader_killed_under_traffic_costs_no_message(mesh: LocalMesh, client:
         mesh.start_broker(victim)
         traffic.go_on(400)
         traffic.finish()
+
+
+def test_a_shift_reaches_each_message_once_though_two_leaders_are_killed(
+    mesh: LocalMesh, client: Client, topic: str
+) -> None:
+    """With DUEQ_SHIFTED=1000000 it is the long form."""
+    count, hour_ms = int(os.environ.get("DUEQ_SHIFTED", "20000")), 3_600_000
+    due = now_ms() + 24 * hour_ms
+    with client.producer(topic) as producer, client.consumer(topic, lease=600.0, credit=1) as consumer:
+        producer.schedule_many(
+            [b"bulk"] * count, range(due, due + count), keys=[f"bulk-{row}" for row in range(count)]
+        )
+        producer.schedule(b"held", now_ms(), key="bulk-held")
+        [held] = consumer.receive(1, timeout=PATIENCE_S)
+        with Traffic(mesh.endpoints, topic) as traffic:
+            traffic.go_on()
+            shifted = client.shift_where(
+                topic, Filter(key_prefix="bulk-"), by=timedelta(hours=1), name="later"
+            )
+            for partition in (0, 1):
+                victim = leader_of(client, topic, mesh, partition)
+                mesh.kill(victim)
+                traffic.go_on()
+                mesh.start_broker(victim)
+            shifted.wait(timeout=PATIENCE_S)
+            assert (shifted.done, dict(shifted.skipped), shifted.left) == (count, {"leased": 1}, 0)
+            traffic.finish()
+        held.ack(wait=True)
+    assert sorted(message.due for message in client.browse(topic)) == [
+        due + hour_ms + row for row in range(count)
+    ]
 
 
 def test_a_follower_killed_under_traffic_costs_no_message(mesh: LocalMesh, client: Client) -> None:
