@@ -332,6 +332,32 @@ GATEWAY_HEARTBEAT_MS: Final = 15_000
 GATEWAY_COMMANDS_MAX: Final = 16
 """Commands of one WebSocket that are worked on at once; while there are so many, no others are read."""
 
+# The dashboard
+DASHBOARD_TABS_MAX: Final = 256
+"""Most open pages that one gateway keeps up to date."""
+DASHBOARD_PAUSE_MS: Final = 1000
+"""Shortest time between two looks at the mesh, while somebody looks at a page."""
+DASHBOARD_PAUSE_MS_MAX: Final = 60_000
+"""Longest time between two looks: on a mesh that takes long to look at, they are rare."""
+DASHBOARD_PAST_S: Final = 300
+"""Seconds of deliveries that the dashboard remembers, while somebody looks."""
+DASHBOARD_AHEAD_S: Final = 300
+"""Seconds ahead for which it asks topics for their forecasts."""
+DASHBOARD_FORECASTS_MAX: Final = 16
+"""Topics, the fullest, whose forecasts are part of the mesh's."""
+DASHBOARD_ROWS_MAX: Final = 50
+"""Topics, partitions, consumers, messages and troubles that one page shows at once."""
+DASHBOARD_PREVIEW_BYTES: Final = 8 << 10
+"""Bytes of a payload that are shown."""
+DASHBOARD_READ_BYTES_MAX: Final = 1 << 20
+"""Longest payload that is read to be shown in part."""
+DASHBOARD_MERGED_MAX: Final = 64
+"""Partitions whose messages one list puts in one order."""
+DASHBOARD_LOOKED_AT_MAX: Final = 256
+"""Messages of one partition that a page of a list looks at, where it searches by key."""
+DASHBOARD_ACTS_KEPT: Final = 50
+"""Acts that a gateway remembers, to show them; the log has all."""
+
 # The timeline in memory
 HOT_ROWS_MAX: Final = 16_384
 """Waiting messages of one partition that are kept in memory, soonest first."""

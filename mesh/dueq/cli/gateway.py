@@ -29,6 +29,7 @@ class GatewayMissing(DueqError):
     "--host", "hosts", multiple=True, metavar="NAME",
     help="A name by which clients may call it, besides localhost; may be given several times.",
 )  # fmt: skip
+@click.option("--read-only", is_flag=True, help="Refuse whatever changes or delivers something.")
 @click.option(
     "--webhook-allow", "allowed", multiple=True, metavar="CIDR", envvar="DUEQ_WEBHOOK_ALLOW",
     help="A network to which webhooks may go, beside public addresses; may be given several times.",
@@ -37,9 +38,14 @@ class GatewayMissing(DueqError):
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 def gateway(
-    listen: str, given: tuple[str, ...], hosts: tuple[str, ...], allowed: tuple[str, ...], log_level: str
+    listen: str,
+    given: tuple[str, ...],
+    hosts: tuple[str, ...],
+    read_only: bool,
+    allowed: tuple[str, ...],
+    log_level: str,
 ) -> int:
-    """Serve the mesh by HTTP until SIGINT or SIGTERM: the API at /v1, its description at /docs.
+    """Serve the mesh by HTTP until SIGINT or SIGTERM: the dashboard at /, the API at /v1, its description at /docs.
 
     Prints `ready` and its address. It refuses to listen anywhere but on the loopback, since nobody who reaches it is
     asked who they are.
@@ -50,4 +56,6 @@ def gateway(
     except ModuleNotFoundError as error:
         raise GatewayMissing(f"the gateway needs the package {error.name}: {EXTRA}") from error
     listener = serving.listening(listen)
-    return serving.run(listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"))
+    return serving.run(
+        listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"), read_only
+    )

@@ -57,6 +57,9 @@ def _brokers(
         brokers[broker_id] = {**known, **own, "endpoint": endpoint, "alive": alive, "reachable": alive}
         if "clock" in own:
             brokers[broker_id]["clock"] = _clock(own["clock"])
+        left_out = documents.get(broker_id, {}).get("partitions_left_out", 0)
+        if left_out:
+            brokers[broker_id]["partitions_left_out"] = left_out
     return brokers
 
 

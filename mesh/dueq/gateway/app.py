@@ -17,6 +17,9 @@ from fastapi import APIRouter, FastAPI
 from dueq import AsyncClient, __version__
 from dueq.gateway import manual, probes, problems
 from dueq.gateway.bodies import BodyRoom
+from dueq.gateway.dashboard import pages
+from dueq.gateway.dashboard.acts import Acts, ReadOnly
+from dueq.gateway.dashboard.feed import Feed
 from dueq.gateway.faces import cloud_tasks
 from dueq.gateway.guards import Guards
 from dueq.gateway.service import Service
@@ -59,7 +62,10 @@ Instants are RFC 3339 with a zone, Unix milliseconds, or durations from now; ids
 
 
 def create_app(
-    connect: Callable[[], AsyncClient], hosts: Iterable[str] = (), allowed: Iterable[str] = ()
+    connect: Callable[[], AsyncClient],
+    hosts: Iterable[str] = (),
+    allowed: Iterable[str] = (),
+    read_only: bool = False,
 ) -> FastAPI:
     """Return the application.
 
@@ -67,6 +73,7 @@ def create_app(
         connect: makes the client, once the application starts.
         hosts: names by which it may be called, besides those of the loopback.
         allowed: networks to which webhooks may go, beside public addresses.
+        read_only: nothing is changed or delivered by it.
     """
     networks = tuple(allowed)
 
@@ -74,13 +81,16 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         async with connect() as client:
             service = app.state.service = Service(client)
+            feed = app.state.feed = Feed(service)
             webhooks = app.state.webhooks = Webhooks(client, networks)
-            webhooks.start()
+            if not read_only:
+                webhooks.start()
             ending = asyncio.create_task(_close(service, webhooks))
             try:
                 yield
             finally:
                 service.stop()
+                await feed.close()
                 await ending
                 await service.receiving.released()
 
@@ -93,11 +103,16 @@ def create_app(
         redoc_url=None,
     )
     app.state.room = BodyRoom()
+    app.state.read_only = read_only
     problems.install(app)
     app.include_router(probes.router)
     for router in _ROUTERS:
         app.include_router(router, responses=PROBLEM)
     manual.install(app)
+    pages.install(app)
+    if read_only:
+        app.add_middleware(ReadOnly)
+    app.add_middleware(Acts)
     app.add_middleware(Guards, hosts=tuple(hosts))
     _describe_more(app)
     return app

@@ -68,6 +68,7 @@ def run(
     allowed: Iterable[str],
     level: str,
     announce: Callable[[str], object],
+    read_only: bool = False,
 ) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code.
 
@@ -78,6 +79,7 @@ def run(
         allowed: networks to which webhooks may go, beside public addresses.
         level: of the log.
         announce: called with the gateway's address once it serves.
+        read_only: nothing is changed or delivered by it.
 
     Raises:
         InvalidRequest: one of `allowed` is no network.
@@ -85,7 +87,7 @@ def run(
     configure(level)
     networks = [each.strip() for text in allowed for each in text.split(",") if each.strip()]
     Addresses(networks)
-    app = create_app(lambda: AsyncClient(endpoints), hosts, networks)
+    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only)
     config = uvicorn.Config(
         app, http=HttpConnection, ws=SocketConnection, loop="asyncio", lifespan="on", log_config=None,
         access_log=False, proxy_headers=False, server_header=False,

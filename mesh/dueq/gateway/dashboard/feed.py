@@ -1,0 +1,191 @@
+"""One look at the mesh for all open pages: taken while somebody looks, and never more than one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dueq import limits
+from dueq.errors import Busy, DueqError
+from dueq.gateway.dashboard.alarms import Alarm, Alarms
+from dueq.gateway.dashboard.history import History
+from dueq.gateway.dashboard.snapshot import Sight, fullest, look
+from dueq.gateway.service import Service
+
+_PATIENCE_S: Final = 1.6
+"""Of one look, on a mesh that answers quickly: a broker that is away is known after three quarters of it."""
+_PATIENCE_S_MAX: Final = 20.0
+_QUICK_S: Final = 0.4
+_REST: Final = 4
+"""A look is followed by a rest of so many times its length."""
+_FULLEST_EVERY: Final = 5
+"""Looks between two forecasts of the fullest topics."""
+_LINGER_S: Final = 5.0
+"""After the last page has gone: another page of the same person usually follows at once."""
+_QUIET_S: Final = 0.2
+_RETRY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What pages are made of.
+
+    Attributes:
+        sight: the last look.
+        alarms: what is wrong, the worst first.
+        history: of deliveries.
+    """
+
+    sight: Sight
+    alarms: list[Alarm]
+    history: History
+
+
+@dataclass(slots=True)
+class Made:
+    """Documents of one look, by what they show: pages that show the same share them."""
+
+    number: int = 0
+    by_view: dict[object, bytes] = field(default_factory=dict)
+
+
+class Feed:
+    """Looks at the mesh while anybody watches.
+
+    Attributes:
+        state: of the last look; None: there was none.
+        made: documents of it.
+        acts: what was done by the dashboard of this gateway, the latest last.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._history, self._alarms = History(), Alarms()
+        self._watching = 0
+        self._topics: Counter[tuple[str, int]] = Counter()
+        self._forecasts: dict[str, list[tuple[int, int]]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._number = self._acts = 0
+        self._fresh = asyncio.Event()
+        self._soon = asyncio.Event()
+        self.state: State | None = None
+        self.made = Made()
+        self.acts: deque[dict[str, Any]] = deque(maxlen=limits.DASHBOARD_ACTS_KEPT)
+
+    @contextmanager
+    def watching(self, topic: str = "", ahead_s: int = 0) -> Iterator[None]:
+        """Have looks taken meanwhile.
+
+        Args:
+            topic: whose forecast is wanted, too; "": of none.
+            ahead_s: how far ahead it goes.
+
+        Raises:
+            Busy: too many pages are open.
+        """
+        if self._watching >= limits.DASHBOARD_TABS_MAX:
+            raise Busy(f"{self._watching} pages are open already, the most that one gateway serves", _RETRY_S)
+        self._watching += 1
+        key = (topic, ahead_s)
+        if topic:
+            self._topics[key] += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        self._soon.set()
+        try:
+            yield
+        finally:
+            self._watching -= 1
+            if topic:
+                self._topics[key] -= 1
+                self._topics += Counter()
+
+    async def newer(self, number: int, timeout_s: float) -> State | None:
+        """Return the state after a look, as soon as there is one; None: not in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.state is None or self.state.sight.number <= number:
+                    await self._fresh.wait()
+        except TimeoutError:
+            return None
+        return self.state
+
+    def acted(self, act: dict[str, Any]) -> None:
+        """Remember what was done, and look soon at what it has changed."""
+        self._acts += 1
+        self.acts.append({"number": self._acts, "at": int(datetime.now(UTC).timestamp() * 1000), **act})
+        self._soon.set()
+
+    async def close(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        took_s = 0.0
+        while await self._wanted():
+            self._number += 1
+            self._soon.clear()
+            sight = await self._look(self._number, took_s)
+            took_s = sight.took_s
+            self.state = State(sight, self._alarms.take(sight, self._history), self._history)
+            self._fresh.set()
+            self._fresh = asyncio.Event()
+            await self._rest(took_s)
+        self.state = None  # whoever comes next must not see what is old
+
+    async def _look(self, number: int, took_s: float) -> Sight:
+        patience_s = _PATIENCE_S if took_s < _QUICK_S else min(4 * took_s + _PATIENCE_S, _PATIENCE_S_MAX)
+        wanted: dict[str, int] = {}
+        before = self.state.sight if self.state is not None else None
+        if before is not None and number % _FULLEST_EVERY == 2:
+            wanted = {each.info.name: limits.DASHBOARD_AHEAD_S for each in fullest(before.topics.values())}
+            self._forecasts = {name: each for name, each in self._forecasts.items() if name in wanted}
+        for topic, ahead_s in self._topics:
+            wanted[topic] = max(ahead_s, wanted.get(topic, 0))
+        try:
+            sight = await look(self._service, number, wanted, patience_s)
+        except DueqError as error:
+            return _blind(before, number, str(error), self._now_ms(before))
+        self._forecasts |= sight.forecasts
+        sight.forecasts = self._forecasts
+        self._history.take(sight.at_ms, sight.statistics)
+        return sight
+
+    @staticmethod
+    def _now_ms(before: Sight | None) -> int:
+        return max(int(datetime.now(UTC).timestamp() * 1000), before.at_ms if before is not None else 0)
+
+    async def _rest(self, took_s: float) -> None:
+        """Pause; shorter when something was changed."""
+        usual_s = max(limits.DASHBOARD_PAUSE_MS / 1000 - took_s, _REST * took_s)
+        pause_s = min(usual_s, limits.DASHBOARD_PAUSE_MS_MAX / 1000)
+        quiet_s = min(max(_QUIET_S, took_s), pause_s)
+        await asyncio.sleep(quiet_s)
+        await self._within(pause_s - quiet_s)
+
+    async def _within(self, seconds: float) -> None:
+        """Wait for so long, or until somebody is in a hurry."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._soon.wait()
+
+    async def _wanted(self) -> bool:
+        """Whether anybody watches, or will in a moment."""
+        if not self._watching:
+            self._soon.clear()
+            await self._within(_LINGER_S)
+        return self._watching > 0
+
+
+def _blind(before: Sight | None, number: int, fault: str, at_ms: int) -> Sight:
+    """What is shown when nothing was seen: what was seen before."""
+    if before is None:
+        return Sight(number, at_ms, fault=fault)
+    return replace(before, number=number, at_ms=at_ms, fault=fault)

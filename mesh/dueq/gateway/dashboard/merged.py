@@ -1,0 +1,153 @@
+"""Messages of a topic as a person wants them: the soonest of all partitions first, page by page, nothing kept.
+
+Each partition is read a little way; what is at or before the place that all of them have reached can be shown. The
+cursor has the place of each, so a page left open costs nothing, and any gateway can show the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from dueq import AsyncClient, BrowsePage, ScheduledMessage, limits
+from dueq.gateway.problems import Unfit
+
+Order = tuple[int, ...]
+Place = tuple[int, str]
+"""`waits_until` or `died_at`, Unix ms, and the id of the message behind which to go on; no id: at the beginning."""
+
+_BEGIN: Place = (0, "")
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """Where the next page begins.
+
+    Attributes:
+        first: the first partition of those that are read together.
+        places: of each of them; None: it is read to its end.
+    """
+
+    first: int = 0
+    places: list[Place | None] = field(default_factory=list)
+
+    def text(self) -> str:
+        return urlsafe_b64encode(json.dumps([self.first, self.places]).encode()).decode()
+
+    @classmethod
+    def of(cls, text: str) -> _Cursor:
+        try:
+            first, places = json.loads(urlsafe_b64decode(text))
+            made = [None if place is None else (int(place[0]), str(place[1])) for place in places]
+            return cls(int(first), made)
+        except (ValueError, TypeError, IndexError):
+            raise Unfit(
+                f"query.cursor is what the page before said, not {text!r:.80}", text, None, "query.cursor"
+            ) from None
+
+
+@dataclass(slots=True)
+class _Some:
+    """What was read of one partition.
+
+    Attributes:
+        rows: that are wanted, with their orders.
+        frontier: order of the last that was looked at.
+        place: of it.
+        done: there are no more.
+    """
+
+    rows: list[tuple[Order, Place, ScheduledMessage]]
+    frontier: Order
+    place: Place
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Which messages of a topic a page shows.
+
+    Attributes:
+        topic: its name.
+        state: waiting or dead.
+        begin_ms, end_ms: those that wait until an instant in between, or died then; None: no bound.
+        key_prefix: those whose key begins like this.
+        limit: of a page.
+    """
+
+    topic: str
+    state: str
+    begin_ms: int | None
+    end_ms: int | None
+    key_prefix: str
+    limit: int
+
+    async def page(self, client: AsyncClient, cursor: str) -> tuple[list[ScheduledMessage], str | None]:
+        """Return some messages, and the cursor of the next page; None: there is none."""
+        info = await client.describe(self.topic)
+        # Turns of groups are of one partition each, and not to be merged.
+        width = 1 if info.kind == "fair" and self.state == "waiting" else limits.DASHBOARD_MERGED_MAX
+        at = _Cursor.of(cursor) if cursor else _Cursor()
+        width = min(width, info.partitions - at.first)
+        if width <= 0:
+            return [], None
+        places: list[Place | None] = at.places if len(at.places) == width else [_BEGIN] * width
+        found = await asyncio.gather(
+            *(
+                self._some(client, at.first + index, place, info.kind)
+                for index, place in enumerate(places)
+                if place is not None
+            )
+        )
+        read = iter(found)
+        some = [None if place is None else next(read) for place in places]
+        shown, after = _merged(some, places, self.limit)
+        if any(place is not None for place in after):
+            return shown, _Cursor(at.first, after).text()
+        beyond = at.first + width
+        return shown, _Cursor(beyond).text() if beyond < info.partitions else None
+
+    async def _some(self, client: AsyncClient, partition: int, place: Place, kind: str) -> _Some:
+        most = limits.DASHBOARD_LOOKED_AT_MAX if self.key_prefix else self.limit
+        pages = client.browse_pages(
+            self.topic, partition, start=self.begin_ms, end=self.end_ms, after=place if place[1] else None, limit=most,
+            state=self.state,
+        )  # fmt: skip
+        async with aclosing(cast("Any", pages)) as walk:
+            page: BrowsePage = await anext(walk)
+        rows: list[tuple[Order, Place, ScheduledMessage]] = []
+        order: Order = ()
+        for message in page.messages():
+            at = message.died_at if self.state == "dead" else message.waits_until
+            order = (message.rank, at) if kind == "priority" and self.state == "waiting" else (at,)
+            place = (at, message.id)
+            if message.key.startswith(self.key_prefix):
+                rows.append((order, place, message))
+        return _Some(rows, order, place, done=len(page) < most)
+
+
+def _merged(
+    some: list[_Some | None], places: list[Place | None], limit: int
+) -> tuple[list[ScheduledMessage], list[Place | None]]:
+    """Return what can be shown by now, and the places after it."""
+    unfinished = [each.frontier for each in some if each is not None and not each.done]
+    bound = min(unfinished, default=None)
+    ready = sorted(
+        (order, index, row, place, message)
+        for index, each in enumerate(some)
+        if each is not None
+        for row, (order, place, message) in enumerate(each.rows)
+        if bound is None or order <= bound
+    )[:limit]
+    taken = [0] * len(some)
+    after: list[Place | None] = list(places)
+    for _, index, row, place, _ in ready:
+        taken[index], after[index] = row + 1, place
+    for index, each in enumerate(some):
+        if each is not None and taken[index] == len(each.rows):
+            after[index] = None if each.done else each.place
+    return [message for *_, message in ready], after

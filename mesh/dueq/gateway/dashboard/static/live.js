@@ -1,0 +1,70 @@
+// What keeps a page up to date: one stream of server-sent events, and the knowledge that it is there.
+
+const SILENCE_MS = 2500;
+
+/**
+ * Follow the gateway.
+ *
+ * `onView(document)` gets each new view; `onLost(text)` a sentence when the gateway is gone, and "" when it is back.
+ */
+export class Live {
+  constructor(parameters, onView, onLost) {
+    this.onView = onView;
+    this.onLost = onLost;
+    this.heard = performance.now();
+    this.lastView = 0;
+    this.lost = false;
+    this.open(parameters);
+    setInterval(() => this.check(), 500);
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.rest() : this.open(this.parameters)));
+    addEventListener("pagehide", () => this.rest());
+  }
+
+  /** Ask for another view. A page that nobody sees asks for nothing. */
+  open(parameters) {
+    this.parameters = parameters;
+    this.rest();
+    if (document.hidden) return;
+    this.heard = performance.now();
+    const source = new EventSource(`/dashboard/live?${new URLSearchParams(parameters)}`);
+    this.source = source;
+    source.addEventListener("view", (event) => {
+      this.hear();
+      this.lastView = Date.now();
+      this.onView(JSON.parse(event.data));
+    });
+    source.addEventListener("beat", () => this.hear());
+    source.addEventListener("error", () => {
+      this.fail();
+      // A refusal ends an EventSource for good.
+      if (source.readyState === EventSource.CLOSED && source === this.source) {
+        setTimeout(() => source === this.source && this.open(this.parameters), 1000);
+      }
+    });
+  }
+
+  rest() {
+    this.source?.close();
+    this.source = null;
+  }
+
+  hear() {
+    this.heard = performance.now();
+    if (this.lost) {
+      this.lost = false;
+      this.onLost("");
+    }
+  }
+
+  check() {
+    if (this.source && performance.now() - this.heard > SILENCE_MS) this.fail();
+  }
+
+  fail() {
+    if (!this.source) return;
+    this.lost = true;
+    this.onLost(this.lastView
+      ? "This page has lost its gateway. What you see below is old, and nothing can be done from here until it is back."
+      : "The gateway does not answer.");
+  }
+}

@@ -1,0 +1,350 @@
+// Messages of a topic: found by state, time, key, job and group; one by one, some, or all that match.
+
+import { act, ask, call, follow, path, reasons, Refused, reveal, toast } from "./acts.js";
+import { field, h, put, say, section, table } from "./dom.js";
+import { bytes, count, fromInput, instant, iso, number, timeElement, toInput } from "./words.js";
+
+export function show(frame) {
+  const { topic, parameters } = frame;
+  if (!topic) {
+    return { title: "Messages", element: h("div", { class: "page" }, h("h1", {}, "Which topic?"), h("p", {}, "The page ", h("a", { href: "/" }, "Now"), " has all of them.")) };
+  }
+  const page = new MessagesPage(frame, topic, parameters);
+  page.load();
+  return { title: `Messages of ${topic}`, element: page.element, live: { topic }, update: (view) => page.update(view) };
+}
+
+class MessagesPage {
+  constructor(frame, topic, parameters) {
+    this.frame = frame;
+    this.topic = topic;
+    this.cursors = [""];
+    this.rows = [];
+    this.chosen = new Set();
+    this.kind = "timeline";
+    const text = (name, attributes = {}) => h("input", { type: "text", value: parameters.get(name) ?? "", autocomplete: "off", spellcheck: "false", ...attributes });
+    const time = (name) => h("input", { type: "datetime-local", step: 1, value: parameters.get(name) ? toInput(Date.parse(parameters.get(name))) : "" });
+    this.state = h("select", {}, [["waiting", "waiting"], ["dead", "dead"]].map(([value, name]) => h("option", { value, selected: value === parameters.get("state") }, name)));
+    this.from = time("from");
+    this.until = time("until");
+    this.prefix = text("key_prefix", { maxlength: 255 });
+    this.job = text("job");
+    this.group = text("group");
+    this.id = text("id", { maxlength: 26 });
+    this.headline = h("h1", {}, `Messages of ${topic}`);
+    this.lead = h("p", { class: "lead", role: "status" });
+    this.refused = h("p", { class: "refused", role: "alert" });
+    this.place = h("div");
+    this.bar = h("div", { class: "chosen writes", hidden: true });
+    this.earlier = h("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
+    this.later = h("button", { type: "button", onclick: () => this.turn(1) }, "Next");
+    const form = h("form", { class: "panel", role: "search" },
+      h("div", { class: "form" }, field("State", this.state), field("From", this.from), field("Until", this.until), field("Key begins with", this.prefix)),
+      h("details", { class: "spaced", open: Boolean(this.job.value || this.group.value || this.id.value) }, h("summary", {}, "By id, job or group"),
+        h("div", { class: "form" }, field("Message id", this.id), field("Job", this.job, "Its key. Counted and changed together, not listed."), field("Group", this.group, "Of fair topics. Counted and changed together, not listed."))),
+      h("div", { class: "acts spaced" }, h("button", { type: "submit", class: "main" }, "Find"),
+        h("button", { type: "button", onclick: () => this.clear() }, "Clear"),
+        h("button", { type: "button", class: "writes", onclick: () => this.allThatMatch() }, "Change all that match…")));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.cursors = [""];
+      this.load();
+    });
+    this.state.addEventListener("change", () => form.requestSubmit());
+    this.element = h("div", { class: "page" }, h("div", {}, this.headline, this.lead), form,
+      section("Found", this.refused, this.place, h("div", { class: "pager" }, this.earlier, this.later), this.bar));
+  }
+
+  /** Live: what the topic holds; the list itself stays as it was asked for. */
+  update(view) {
+    if (!view.topic) {
+      say(this.lead, view.fault ? "Nothing is known of the mesh just now." : `There is no topic ${this.topic}.`);
+      return;
+    }
+    this.kind = view.topic.kind;
+    say(this.lead, `${count(view.topic.scheduled, "message")} scheduled, ${number(view.topic.ready)} due and waiting, ` +
+      `${number(view.topic.leased)} with consumers, ${number(view.topic.dead)} dead.${view.topic.paused ? " The topic is paused." : ""}`);
+  }
+
+  get dead() {
+    return this.state.value === "dead";
+  }
+
+  clear() {
+    for (const input of [this.from, this.until, this.prefix, this.job, this.group, this.id]) input.value = "";
+    this.cursors = [""];
+    this.load();
+  }
+
+  turn(step) {
+    if (step < 0) this.cursors.pop();
+    else this.cursors.push(this.next);
+    this.load();
+  }
+
+  moment(input) {
+    const ms = fromInput(input.value);
+    return ms === null ? "" : iso(ms);
+  }
+
+  async load() {
+    this.frame.address({ state: this.dead ? "dead" : "", from: this.moment(this.from), until: this.moment(this.until),
+      key_prefix: this.prefix.value, job: this.job.value, group: this.group.value, id: this.id.value });
+    this.chosen.clear();
+    say(this.refused, "");
+    try {
+      if (this.id.value.trim()) await this.loadOne(this.id.value.trim());
+      else if (this.job.value || this.group.value) await this.loadCount();
+      else await this.loadPage();
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      say(this.refused, error.message);
+      this.draw([], null);
+    }
+  }
+
+  async loadPage() {
+    const query = { topic: this.topic, state: this.state.value, cursor: this.cursors.at(-1), from: this.moment(this.from),
+      until: this.moment(this.until), key_prefix: this.prefix.value };
+    const page = await call("GET", `/dashboard/messages?${new URLSearchParams(query)}`);
+    this.draw(page.messages, page.cursor);
+  }
+
+  async loadOne(id) {
+    const found = await call("GET", `/dashboard/message?${new URLSearchParams({ topic: this.topic, id })}`);
+    this.draw([found], null);
+  }
+
+  async loadCount() {
+    this.draw([], null, "A job or group is counted and changed together; it has no list.");
+    const found = await call("POST", path(this.topic, "where"), { do: "count", filter: this.filter() });
+    say(this.refused, "");
+    put(this.place, h("p", { class: "panel" }, `${count(found.matched, "message")} ${found.matched === 1 ? "matches" : "match"}.`));
+  }
+
+  draw(rows, cursor, empty) {
+    this.rows = rows;
+    this.next = cursor;
+    const dead = this.dead;
+    const all = h("input", { type: "checkbox", "aria-label": "Choose all of this page", onchange: () => {
+      for (const box of this.place.querySelectorAll("tbody input")) {
+        if (box.checked !== all.checked) box.click();
+      }
+    } });
+    const none = empty ?? (this.prefix.value || this.from.value || this.until.value ? "None of them matches so far." : dead ? "No message is dead." : "No message waits.");
+    const list = table(`Messages of ${this.topic}`, columns(this, dead, all), (row) => row.id, none);
+    list.update(rows);
+    put(this.place, list.element);
+    this.earlier.hidden = this.cursors.length < 2;
+    this.later.hidden = !cursor;
+    this.drawBar();
+  }
+
+  choose(id, chosen) {
+    if (chosen) this.chosen.add(id);
+    else this.chosen.delete(id);
+    this.drawBar();
+  }
+
+  drawBar() {
+    const ids = [...this.chosen];
+    this.bar.hidden = ids.length === 0;
+    put(this.bar, h("strong", { role: "status" }, `${count(ids.length, "message")} chosen`), h("span", { class: "acts" }, this.buttons(ids)));
+  }
+
+  /** The acts on messages that are named by their ids. */
+  buttons(ids, after = () => this.load(), state = this.state.value) {
+    const what = count(ids.length, "message");
+    const targets = { messages: ids.map((id) => ({ id })) };
+    const button = (text, work, danger) => h("button", { type: "button", class: danger ? "danger" : null, onclick: work }, text);
+    const send = (verb, body, said) => call("POST", path(this.topic, "messages", verb), body, `${said} ${what}`).then((answer) => {
+      const left = {};
+      for (const { outcome } of answer.messages) {
+        if (outcome !== "done") left[outcome] = (left[outcome] ?? 0) + 1;
+      }
+      const done = answer.messages.filter((each) => each.outcome === "done").length;
+      const rest = reasons(left);
+      return `${count(done, "message")}: ${said}${rest ? `; ${rest}` : ""}.`;
+    });
+    const direct = (verb, body, said) => act(() => send(verb, body, said), (text) => text).then(after);
+    if (state === "dead") {
+      return [
+        button("Redrive", () => direct("redrive", { ids }, "redrive")),
+        button("Discard…", () => ask({ title: `Discard ${what}?`, text: "Dead messages that are discarded are gone.", word: "discard", confirm: "Discard", danger: true,
+          run: () => send("discard", { ids }, "discard").then(toast) }).then(after), true),
+      ];
+    }
+    return [
+      button("Run now", () => direct("trigger", targets, "run now")),
+      button("Move…", () => {
+        const when = new When();
+        return ask({ title: `Move ${what}`, confirm: "Move", fields: when.fields,
+          run: () => send("move", { ...targets, ...when.value() }, "move").then(toast) }).then(after);
+      }),
+      this.kind === "timeline" ? null : button("Rank…", () => {
+        const rank = h("input", { type: "number", min: 0, max: 65_535, required: true });
+        return ask({ title: `Rank of ${what}`, confirm: "Change", fields: field("Rank", rank, "0 to 65,535; the smallest goes first."),
+          run: () => send("change", { ...targets, rank: Number(rank.value) }, "change rank").then(toast) }).then(after);
+      }),
+      button("Cancel…", () => ask({ title: `Cancel ${what}?`, text: "Once this is done, they are never delivered.", word: ids.length > 1 ? "cancel" : "", confirm: ids.length > 1 ? "Cancel them" : "Cancel it", danger: true,
+        run: () => send("cancel", targets, "cancel").then(toast) }).then(after), true),
+    ];
+  }
+
+  filter() {
+    const found = { state: this.state.value };
+    if (this.moment(this.from)) found.due_from = this.moment(this.from);
+    if (this.moment(this.until)) found.due_until = this.moment(this.until);
+    if (this.prefix.value) found.key_prefix = this.prefix.value;
+    if (this.job.value) found.job = this.job.value;
+    if (this.group.value) found.group = this.group.value;
+    return found;
+  }
+
+  /** Count first, then say what to do, then see it done. */
+  async allThatMatch() {
+    const filter = this.filter();
+    let total;
+    try {
+      total = (await call("POST", path(this.topic, "where"), { do: "count", filter })).matched;
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      toast(error.message, true);
+      return;
+    }
+    const chosen = await this.askWhat(filter, total);
+    if (!chosen) return;
+    let begun = null;
+    const sure = await ask({ title: `${chosen.title} ${count(total, "message")}?`, text: `${sentence(filter, this.topic)} The mesh does it; you can watch it, and stop it.`,
+      word: chosen.word, confirm: chosen.title, danger: Boolean(chosen.word), fields: chosen.fields,
+      run: async () => {
+        begun = await call("POST", path(this.topic, "where"), { filter, do: chosen.verb, ...chosen.value() }, `${chosen.said} all that match (${number(total)})`);
+      } });
+    if (!sure) return;
+    await follow(this.topic, begun.name, chosen.past, total);
+    this.load();
+  }
+
+  askWhat(filter, total) {
+    return new Promise((resolve) => {
+      const shown = reveal("Change all that match", false);
+      let picked = null;
+      const pick = (choice) => {
+        picked = choice;
+        shown.close();
+      };
+      const button = (text, choice, danger) => h("button", { type: "button", class: danger ? "danger" : null, disabled: total === 0, onclick: () => pick(choice) }, text);
+      const by = h("input", { type: "text", required: true, placeholder: "2h or -30m", autocomplete: "off" });
+      const spread = h("input", { type: "text", placeholder: "10m", autocomplete: "off" });
+      const rank = h("input", { type: "number", min: 0, max: 65_535, required: true });
+      const when = new When();
+      const spreading = () => (spread.value.trim() ? { spread: spread.value.trim() } : {});
+      const spreadField = field("Spread evenly over", spread, "Empty: all at one instant.");
+      const none = () => ({});
+      const choices = filter.state === "dead" ? [
+        button("Redrive…", { verb: "redrive", title: "Redrive", said: "redrive", past: "redriven", fields: spreadField, value: spreading }),
+        button("Discard…", { verb: "discard", title: "Discard", said: "discard", past: "discarded", word: "discard", value: none }, true),
+      ] : [
+        button("Run now…", { verb: "move", title: "Run now", said: "run now", past: "run now", fields: spreadField, value: () => ({ delay: 0, ...spreading() }) }),
+        button("Shift…", { verb: "shift", title: "Shift", said: "shift", past: "shifted", fields: field("By", by, "2h: later; -30m: sooner."), value: () => ({ by: by.value.trim() }) }),
+        button("Move…", { verb: "move", title: "Move", said: "move", past: "moved", fields: [when.fields, spreadField], value: () => ({ ...when.value(), ...spreading() }) }),
+        this.kind === "timeline" ? null : button("Rank…", { verb: "change", title: "Change the rank of", said: "change rank of", past: "changed", fields: field("Rank", rank), value: () => ({ rank: Number(rank.value) }) }),
+        button("Cancel…", { verb: "cancel", title: "Cancel", said: "cancel", past: "cancelled", word: "cancel", value: none }, true),
+      ];
+      shown.dialog.addEventListener("close", () => resolve(picked));
+      shown.show(h("p", { class: "great" }, count(total, "message")), h("p", {}, sentence(filter, this.topic)),
+        h("div", { class: "acts" }, h("button", { type: "button", onclick: () => shown.close() }, "Back"), choices));
+    });
+  }
+
+  /** One message, with its payload. */
+  async open(row) {
+    let found;
+    try {
+      found = await call("GET", `/dashboard/message?${new URLSearchParams({ topic: this.topic, id: row.id })}`);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      toast(error.message, true);
+      this.load();
+      return;
+    }
+    const shown = reveal(found.key || found.id);
+    const close = () => {
+      shown.close();
+      this.load();
+    };
+    shown.show(facts(found, row), h("div", {}, h("h3", {}, `Payload, ${bytes(found.size)}`), payload(found)),
+      h("div", { class: "acts" }, h("button", { type: "button", onclick: () => shown.close() }, "Back"),
+        h("span", { class: "acts writes" }, found.state === "leased" ? null : this.buttons([found.id], close, found.state))));
+  }
+}
+
+/** When instead: an instant, or a length of time from now. */
+class When {
+  constructor() {
+    this.due = h("input", { type: "datetime-local", step: "any", value: toInput(Date.now() + 3_600_000) });
+    this.delay = h("input", { type: "text", placeholder: "10m", autocomplete: "off" });
+    this.fields = [field("To", this.due, "In the zone of this page's clock."), field("Or after", this.delay, "90s, 1h30m from now. It counts if it is filled in.")];
+  }
+
+  value() {
+    const ms = fromInput(this.due.value);
+    if (this.delay.value.trim()) return { delay: this.delay.value.trim() };
+    if (ms === null) throw new Refused({ detail: "Say when: an instant, or a length of time from now." }, 0);
+    return { due: iso(ms) };
+  }
+}
+
+function sentence(filter, topic) {
+  const parts = [];
+  if (filter.key_prefix) parts.push(`whose key begins with “${filter.key_prefix}”`);
+  if (filter.due_from) parts.push(`due from ${instant(Date.parse(filter.due_from))}`);
+  if (filter.due_until) parts.push(`due before ${instant(Date.parse(filter.due_until))}`);
+  if (filter.job) parts.push(`of job ${filter.job}`);
+  if (filter.group) parts.push(`of group ${filter.group}`);
+  return `All ${filter.state} messages of ${topic}${parts.length ? ` ${parts.join(", ")}` : ""}.`;
+}
+
+function columns(page, dead, all) {
+  const shown = [
+    { title: "Chosen", head: all, cell: (row) => ({ key: "box", node: h("input", { type: "checkbox", "aria-label": `Choose ${row.key || row.id}`,
+      onchange: (event) => page.choose(row.id, event.target.checked) }) }) },
+    { title: "Message", heads: true, cell: (row) => ({ key: "open", node: h("button", { type: "button", class: "link", title: row.id, onclick: () => page.open(row) }, row.key || row.id) }) },
+    { title: dead ? "Died" : "Due", cell: (row) => ({ key: row.due, node: timeElement(dead ? row.died_at : row.due) }) },
+  ];
+  if (dead) shown.push({ title: "Why", cell: (row) => row.reason || { text: "no reason was given", faint: true } });
+  shown.push({ title: "Attempts", number: true, cell: (row) => number(row.attempt) },
+    { title: "Size", number: true, cell: (row) => bytes(row.size) });
+  if (page.kind !== "timeline") shown.push({ title: "Rank", number: true, cell: (row) => number(row.rank) });
+  if (page.frame.readOnly) shown.shift();
+  return shown;
+}
+
+function facts(found, row) {
+  const rows = [
+    ["Id", h("span", { class: "code" }, found.id)],
+    ["State", found.state + (found.hidden ? ", hidden until its job is committed" : "")],
+    ["Due", timeElement(found.due)],
+    ["In UTC", h("span", { class: "code" }, iso(found.due))],
+    found.waits_until !== found.due ? ["Waits until", timeElement(found.waits_until)] : null,
+    found.died_at ? ["Died", timeElement(found.died_at)] : null,
+    row.reason ? ["Why", row.reason] : null,
+    ["Attempts", number(found.attempt)],
+    found.rank ? ["Rank", number(found.rank)] : null,
+    found.group ? ["Group", found.group] : null,
+    found.expires ? ["Expires", timeElement(found.expires)] : null,
+    found.holder ? ["With consumer", h("span", { class: "code" }, found.holder)] : null,
+    found.lease_ends ? ["Its lease ends", timeElement(found.lease_ends)] : null,
+    ["Partition", `${found.partition}, version ${found.version}`],
+    ...Object.entries(found.headers).map(([name, value]) => [`Header ${name}`, value]),
+  ].filter(Boolean);
+  return h("dl", { class: "facts" }, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+function payload(found) {
+  const { preview } = found;
+  if (!preview) return h("p", { class: "faint" }, "It is too long to be shown here.");
+  if (preview.form === "empty") return h("p", { class: "faint" }, "It is empty.");
+  const name = { json: "JSON", text: "text", hex: "bytes, in hex" }[preview.form];
+  return [h("p", { class: "faint" }, preview.cut ? `${name}; only its beginning is shown` : name), h("pre", { tabindex: 0, "aria-label": `payload, ${name}` }, preview.text)];
+}

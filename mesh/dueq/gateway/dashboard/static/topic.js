@@ -1,0 +1,271 @@
+// One topic: what is wrong with it, what is due, who takes it, its settings and what else it has.
+
+import { act, ask, call, follow, path } from "./acts.js";
+import { chart } from "./chart.js";
+import { field, h, put, say, section, table } from "./dom.js";
+import { lateness, state } from "./now.js";
+import { figures, trouble } from "./trouble.js";
+import { bytes, count, duration, fromInput, iso, number, timeElement } from "./words.js";
+
+const PAST_S = 300;
+const SPANS = { 300: "5 minutes", 3600: "1 hour" };
+const PAGE = 100;
+
+export function show(frame) {
+  const { topic } = frame;
+  const own = new URLSearchParams({ topic });
+  const wrong = trouble();
+  const totals = figures();
+  const late = figures();
+  const drawing = chart(`Messages a second of ${topic}`);
+  const consumers = table("Consumers", CONSUMERS, (row) => row.consumer, "No consumer is connected.");
+  const parts = table("Partitions", PARTITIONS, (row) => row.index, "No broker tells of its partitions.");
+  const more = h("p", { class: "faint" });
+  const pause = h("button", { type: "button", class: "writes" }, "Pause");
+  const facts = h("dl", { class: "facts" });
+  const lists = h("div", { class: "page" });
+  let ahead = frame.parameters.get("ahead") in SPANS ? frame.parameters.get("ahead") : "300";
+  let info = null;
+  let shown = "";
+
+  const span = h("select", {}, Object.entries(SPANS).map(([value, text]) => h("option", { value, selected: value === ahead }, text)));
+  span.addEventListener("change", () => {
+    ahead = span.value;
+    frame.address({ ahead: ahead === "300" ? "" : ahead });
+    frame.live.open({ topic, ahead });
+  });
+  pause.addEventListener("click", () => (info?.paused ? resume(topic) : pausing(topic)));
+
+  const element = h("div", { class: "page" },
+    h("div", {}, wrong.element,
+      h("div", { class: "acts spaced" },
+        h("a", { class: "button", href: `/messages?${own}` }, "Messages"),
+        h("a", { class: "button writes", href: `/create?${own}` }, "New message"),
+        pause,
+        h("button", { type: "button", class: "danger writes", onclick: () => purging(topic, info) }, "Cancel all that wait…"),
+        h("button", { type: "button", class: "danger writes", onclick: () => deleting(topic, info) }, "Delete topic…"))),
+    section("Now and next", totals.element,
+      h("div", { class: "tools spaced" }, field("Look ahead", span)), drawing.element),
+    section("How late, in the last minute", late.element),
+    section("Consumers", consumers.element),
+    lists,
+    section("Settings", h("div", { class: "panel" }, facts,
+      h("p", { class: "acts spaced writes" }, h("button", { type: "button", onclick: () => changing(topic, info) }, "Change settings…")))),
+    section("Partitions", parts.element, more));
+
+  loadLists(topic, lists);
+
+  return {
+    title: topic,
+    element,
+    live: { topic, ahead },
+    update(view) {
+      if (!view.topic) {
+        wrong.update(view.alarms, `There is no topic ${topic}.`, view.fault ? "" : "It may have been deleted. The page Now has all that there are.");
+        return;
+      }
+      info = view.topic;
+      wrong.update(view.alarms, `${topic}: all is well.`, lead(view));
+      totals.update([
+        { title: "scheduled", value: number(info.scheduled), href: `/messages?${own}` },
+        { title: "due, waiting", value: number(info.ready), level: info.ready ? "warn" : "" },
+        { title: "with consumers", value: number(info.leased), detail: count(info.consumers, "consumer") },
+        { title: "dead", value: number(info.dead), level: info.dead ? "warn" : "", href: `/messages?${own}&state=dead` },
+      ]);
+      drawing.update({ ...view.chart, at: view.at, past: Number(ahead) > 600 ? 0 : PAST_S, ahead: Number(ahead), step: Number(ahead) > 600 ? 10 : 1 });
+      late.update(lateness(view.lateness));
+      consumers.update(view.consumers);
+      parts.update(view.parts);
+      say(more, info.partitions > view.parts.length && view.parts.length ? `The ${view.parts.length} with most trouble, of ${number(info.partitions)}.` : "");
+      say(pause, info.paused ? "Resume" : "Pause…");
+      pause.className = info.paused ? "main writes" : "writes";
+      const told = JSON.stringify([info.settings_version, info.paused, info.rate, info.burst, info.horizon_s, info.partitions]);
+      if (told !== shown) {
+        shown = told;
+        put(facts, settings(info));
+      }
+    },
+  };
+}
+
+function lead(view) {
+  const told = state(view.topic);
+  const next = view.chart.due.find(([, due]) => due);
+  const soon = next ? `the next message falls due ${next[0] * 1000 - view.at < 1000 ? "now" : `in ${duration(next[0] - view.at / 1000)}`}` : "nothing falls due soon";
+  return `A ${view.topic.kind} topic, ${told.text}: ${count(view.topic.partitions, "partition")}, ${count(view.topic.consumers, "consumer")}; ${soon}.`;
+}
+
+function settings(info) {
+  const rows = [
+    ["Kind", info.kind],
+    ["Copies", `${info.replicas}, of which ${info.min_isr} must have a message before it counts`],
+    ["Longest payload", bytes(info.payload_bytes_max)],
+    ["Horizon", info.horizon_s ? duration(info.horizon_s) : "no cap"],
+    ["Rate", info.rate ? `${number(info.rate)} a second, ${number(info.burst || info.rate)} at once` : "no limit"],
+    ["Paused", info.paused ? (info.paused_until ? timeElement(info.paused_until) : "until it is resumed") : "no"],
+    ["Attempts", info.max_attempts ? `${number(info.max_attempts)}, then dead` : "as many as it takes"],
+    ["Version", String(info.settings_version)],
+  ];
+  return rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+}
+
+// ---------------------------------------------------------------- acts
+
+function pausing(topic) {
+  const until = h("input", { type: "datetime-local", step: 1 });
+  return ask({
+    title: `Pause ${topic}?`, text: "Messages are taken as before, and none is delivered.", confirm: "Pause",
+    fields: [field("Until", until, "Empty: until it is resumed.")],
+    run: () => call("POST", path(topic, "pause"), until.value ? { until: iso(fromInput(until.value)) } : {}, "pause"),
+  });
+}
+
+const resume = (topic) => act(() => call("POST", path(topic, "resume"), undefined, "resume"), `${topic} is resumed.`);
+
+function purging(topic, info) {
+  const title = `Cancel all that wait in ${topic}?`;
+  const total = (info?.scheduled ?? 0) + (info?.ready ?? 0);
+  let begun = null;
+  return ask({
+    title, confirm: "Cancel them", danger: true, word: "cancel",
+    text: `${count(total, "message")} ${total === 1 ? "waits" : "wait"}. Those that consumers have stay.`,
+    run: async () => {
+      begun = await call("POST", path(topic, "purge"), { state: "waiting" }, "cancel all that wait");
+    },
+  }).then(async (done) => {
+    if (done) await follow(topic, begun.name, "cancelled", total);
+  });
+}
+
+function deleting(topic, info) {
+  const total = info ? info.scheduled + info.ready + info.leased + info.dead : 0;
+  return ask({
+    title: `Delete ${topic}?`, word: topic, confirm: "Delete", danger: true,
+    text: `The topic goes, and ${count(total, "message")} with it.`,
+    run: () => call("DELETE", path(topic), undefined, "delete topic"),
+  }).then((done) => done && location.assign("/"));
+}
+
+function changing(topic, info) {
+  const input = (value, attributes) => h("input", { type: "number", min: 0, value, ...attributes });
+  const fields = {
+    rate: input(info.rate), burst: input(info.burst), partitions: input(info.partitions, { min: info.partitions }),
+    payload_bytes_max: input(info.payload_bytes_max, { min: 1 }), horizon: input(info.horizon_s ?? 0),
+    max_attempts: input(info.max_attempts ?? 0),
+  };
+  const before = Object.fromEntries(Object.entries(fields).map(([name, each]) => [name, each.value]));
+  return ask({
+    title: `Settings of ${topic}`, confirm: "Change",
+    fields: h("div", { class: "form" },
+      field("Rate, messages a second", fields.rate, "0: no limit. Only with one partition."), field("Burst", fields.burst, "0: as in a second."),
+      field("Partitions", fields.partitions, "Never fewer."), field("Horizon, seconds", fields.horizon, "0: no cap."),
+      field("Longest payload, bytes", fields.payload_bytes_max), field("Attempts", fields.max_attempts, "0: as many as it takes.")),
+    run: async () => {
+      const changed = Object.entries(fields).filter(([name, each]) => each.value !== before[name] && each.value !== "")
+        .map(([name, each]) => [name, Number(each.value)]);
+      if (changed.length) await call("PATCH", path(topic), Object.fromEntries(changed), `change ${changed.map(([name]) => name).join(", ")}`);
+    },
+  });
+}
+
+// ---------------------------------------------------------------- what else a topic has
+
+/** Recurrences, groups and jobs: asked for when the page opens, and after each act. */
+function loadLists(topic, place) {
+  const shown = new Map();
+  for (const list of LISTS) {
+    const body = h("div");
+    shown.set(list, section(list.title, body));
+    const load = async (cursor = "") => {
+      let page;
+      try {
+        const query = list.paged ? `?${new URLSearchParams({ limit: PAGE, ...(cursor ? { cursor } : {}) })}` : "";
+        page = await call("GET", path(topic, list.path) + query);
+      } catch {
+        return; // the page itself says what is wrong
+      }
+      const rows = page[list.path];
+      if (rows.length && !shown.get(list).isConnected) {
+        place.append(...LISTS.map((each) => shown.get(each)).filter((each) => each === shown.get(list) || each.isConnected));
+      }
+      const made = table(list.title, list.columns(topic, () => load(cursor)), list.key, `No ${list.path}.`);
+      made.update(rows);
+      put(body, made.element, page.cursor ? h("p", { class: "pager" },
+        h("button", { type: "button", onclick: () => load(page.cursor) }, "Next")) : null);
+    };
+    load();
+  }
+}
+
+const buttons = (...made) => ({ node: h("span", { class: "acts writes" }, made), key: made.map((each) => each.textContent).join() + Math.random() });
+
+function button(text, name, work, danger = false) {
+  return h("button", { type: "button", class: danger ? "quiet danger" : "quiet", "aria-label": `${text} ${name}`, onclick: work }, text);
+}
+
+const at = (text) => (text ? { node: timeElement(Date.parse(text)), key: text } : null);
+
+const LISTS = [
+  {
+    title: "Recurrences", path: "recurrences", paged: true, key: (row) => row.name,
+    columns: (topic, again) => [
+      { title: "Recurrence", heads: true, cell: (row) => row.name },
+      { title: "When", cell: (row) => row.cron ? `${row.cron}${row.zone ? ` (${row.zone})` : ""}` : row.every_seconds ? `every ${duration(row.every_seconds)}` : count(row.at.length, "instant") },
+      { title: "State", cell: (row) => (row.paused ? { text: "paused", pill: "warn" } : { text: "at work", pill: "well" }) },
+      { title: "Next", cell: (row) => at(row.next) },
+      { title: "Messages", number: true, cell: (row) => number(row.messages) },
+      { title: "Acts", cell: (row) => {
+        const own = (verb) => path(topic, "recurrences", row.name, verb);
+        const verb = row.paused ? "resume" : "pause";
+        return buttons(
+          button("Trigger", row.name, () => act(() => call("POST", own("trigger"), undefined, `trigger recurrence ${row.name}`), `${row.name} has made a message.`).then(() => again())),
+          button(row.paused ? "Resume" : "Pause", row.name, () => act(() => call("POST", own(verb), undefined, `${verb} recurrence ${row.name}`), "Done.").then(() => again())),
+          button("Delete…", row.name, () => ask({ title: `Delete ${row.name}?`, word: row.name, confirm: "Delete", danger: true,
+            run: () => call("DELETE", path(topic, "recurrences", row.name), undefined, `delete recurrence ${row.name}`) }).then(() => again()), true));
+      } },
+    ],
+  },
+  {
+    title: "Groups", path: "groups", paged: true, key: (row) => row.name,
+    columns: (topic, again) => [
+      { title: "Group", heads: true, cell: (row) => row.name || "(none)" },
+      { title: "State", cell: (row) => (row.paused ? { text: "paused", pill: "warn" } : { text: "serving", pill: "well" }) },
+      { title: "Messages", number: true, cell: (row) => number(row.messages) },
+      { title: "Weight", number: true, cell: (row) => number(row.weight) },
+      { title: "At once", number: true, cell: (row) => (row.max_unacked ? number(row.max_unacked) : "no limit") },
+      { title: "Acts", cell: (row) => (row.name ? buttons(button(row.paused ? "Resume" : "Pause", row.name,
+        () => act(() => call("PUT", path(topic, "groups") + `/${encodeURIComponent(row.name)}`, { paused: !row.paused }, `${row.paused ? "resume" : "pause"} group ${row.name}`), "Done.").then(() => again()))) : null) },
+    ],
+  },
+  {
+    title: "Jobs", path: "jobs", paged: false, key: (row) => row.key,
+    columns: (topic, again) => [
+      { title: "Job", heads: true, cell: (row) => ({ text: row.name ?? row.key, href: `/messages?${new URLSearchParams({ topic, job: row.key })}` }) },
+      { title: "State", cell: (row) => ({ text: row.state, pill: row.state === "open" ? "note" : "well" }) },
+      { title: "Left", number: true, cell: (row) => number(row.messages) },
+      { title: "Until", cell: (row) => at(row.until) },
+      { title: "Acts", cell: (row) => (row.messages && row.state === "committed" ? buttons(button("Cancel…", row.key, () => ask({
+        title: "Cancel this job?", word: "cancel", confirm: "Cancel it", danger: true, text: `${count(row.messages, "message")} that no consumer has ${row.messages === 1 ? "is" : "are"} taken back.`,
+        run: () => call("POST", path(topic, "jobs", row.key, "cancel"), undefined, `cancel job ${row.key}`) }).then(() => again()), true)) : null) },
+    ],
+  },
+];
+
+const CONSUMERS = [
+  { title: "Consumer", heads: true, cell: (row) => ({ text: row.consumer.slice(0, 12), title: row.consumer }) },
+  { title: "Messages it has", number: true, cell: (row) => number(row.leased) },
+  { title: "May have", number: true, cell: (row) => number(row.credit) },
+  { title: "With brokers", cell: (row) => row.brokers.join(", ") },
+  { title: "Heard", number: true, cell: (row) => `${duration(Math.floor(row.heard_ms / 1000))} ago` },
+];
+
+const PARTITIONS = [
+  { title: "Partition", heads: true, cell: (row) => String(row.index) },
+  { title: "Leader", cell: (row) => (row.serving ? row.leader : { text: "none", pill: "bad" }) },
+  { title: "In sync", cell: (row) => (row.isr.length < row.replicas.length
+    ? { text: `${row.isr.join(", ") || "none"} of ${row.replicas.join(", ")}`, pill: "warn" } : row.isr.join(", ")) },
+  { title: "Scheduled", number: true, cell: (row) => number(row.scheduled) },
+  { title: "Due", number: true, cell: (row) => number(row.ready) },
+  { title: "With consumers", number: true, cell: (row) => number(row.leased) },
+  { title: "Dead", number: true, cell: (row) => number(row.dead) },
+];

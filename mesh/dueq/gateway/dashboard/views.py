@@ -1,0 +1,248 @@
+"""What each page shows, as JSON: made of one look, for every page that shows the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dueq import limits
+from dueq.gateway.dashboard import alarms
+from dueq.gateway.dashboard.alarms import Alarm
+from dueq.gateway.dashboard.feed import State
+from dueq.gateway.dashboard.snapshot import Sight, TopicSight, fullest
+
+Document = dict[str, Any]
+
+_SORTS: Final = ("trouble", "name", "scheduled", "ready", "leased", "dead")
+SORTS: Final = frozenset(_SORTS)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one page wants to see.
+
+    Attributes:
+        topic: of which it is about; "": the mesh.
+        search: part of the names of the topics that it lists.
+        sort: their order.
+        skip: how many of them to leave out.
+        ahead_s: how far ahead a topic's forecast goes.
+    """
+
+    topic: str = ""
+    search: str = ""
+    sort: str = "trouble"
+    skip: int = 0
+    ahead_s: int = limits.DASHBOARD_AHEAD_S
+
+    def document(self, state: State, acts: Iterable[Document]) -> Document:
+        """Return what the page shows."""
+        sight = state.sight
+        head = {
+            "number": sight.number,
+            "at": sight.at_ms,
+            "seen": sight.seen_ms,
+            "fault": sight.fault,
+            "took_s": round(sight.took_s, 3),
+        }
+        return head | (_topic(self, state) if self.topic else _mesh(self, state, acts))
+
+
+def _mesh(view: View, state: State, acts: Iterable[Document]) -> Document:
+    sight = state.sight
+    topics = sight.topics.values()
+    found = _listed(view, state)
+    return {
+        "alarms": _alarms(*alarms.shown(state.alarms)),
+        "totals": {
+            "topics": len(sight.topics),
+            "partitions": sum(topic.info.partitions for topic in topics),
+            "brokers": len(sight.brokers),
+            "alive": sum(bool(broker["alive"]) for broker in sight.brokers.values()),
+            "consumers": len({each["consumer"] for topic in topics for each in topic.consumers}),
+            **_counts(topics),
+        },
+        "chart": _chart(state, None, _ahead(sight)),
+        "partly": len([topic for topic in topics if topic.scheduled]) > len(fullest(topics)),
+        "lateness": _lateness(state, None),
+        "brokers": [_broker(broker_id, sight) for broker_id in sorted(sight.brokers)],
+        "topics": [_row(topic) for topic in found[view.skip : view.skip + limits.DASHBOARD_ROWS_MAX]],
+        "found": len(found),
+        "acts": list(acts)[::-1],
+    }
+
+
+def _topic(view: View, state: State) -> Document:
+    sight, name = state.sight, view.topic
+    topic = sight.topics.get(name)
+    document: Document = {"alarms": _alarms(*alarms.shown(state.alarms, name)), "topic": None}
+    if topic is None:
+        return document
+    info = topic.info
+    until = info.paused_until
+    return document | {
+        "topic": {
+            **_row(topic),
+            "replicas": info.replicas,
+            "min_isr": info.min_isr,
+            "payload_bytes_max": info.payload_bytes_max,
+            "horizon_s": info.horizon.total_seconds() if info.horizon is not None else None,
+            "rate": info.rate,
+            "burst": info.burst,
+            "max_attempts": info.max_attempts,
+            "paused_until": int(until.timestamp() * 1000) if until is not None else None,
+            "settings_version": info.settings_version,
+        },
+        "chart": _chart(state, name, sight.forecasts.get(name, [])),
+        "lateness": _lateness(state, name),
+        "parts": [_partition(each) for each in _worst_first(topic)[: limits.DASHBOARD_ROWS_MAX]],
+        "consumers": _consumers(topic),
+    }
+
+
+def _listed(view: View, state: State) -> list[TopicSight]:
+    """The topics that are wanted, in the wanted order."""
+    needle = view.search.casefold()
+    found = [topic for name, topic in state.sight.topics.items() if needle in name.casefold()]
+    if view.sort == "trouble":
+        level = {
+            alarm.topic: number for number, alarm in reversed(list(enumerate(state.alarms))) if alarm.topic
+        }
+        last = len(state.alarms)
+        found.sort(key=lambda topic: (level.get(topic.info.name, last), -topic.total, topic.info.name))
+    elif view.sort in ("scheduled", "ready", "leased", "dead"):
+        found.sort(key=lambda topic: (-getattr(topic, view.sort), topic.info.name))
+    return found
+
+
+def _row(topic: TopicSight) -> Document:
+    info = topic.info
+    return {
+        "name": info.name,
+        "kind": info.kind,
+        "partitions": info.partitions,
+        "paused": info.paused,
+        "leaderless": topic.leaderless,
+        "behind": topic.behind,
+        "consumers": len({each["consumer"] for each in topic.consumers}),
+        "next_minute": sum(topic.next_minute),
+        **_counts([topic]),
+    }
+
+
+def _counts(topics: Iterable[TopicSight]) -> Document:
+    totals = dict.fromkeys(("scheduled", "ready", "leased", "dead"), 0)
+    for topic in topics:
+        for state in totals:
+            totals[state] += getattr(topic, state)
+    return totals
+
+
+def _chart(state: State, topic: str | None, ahead: list[tuple[int, int]]) -> Document:
+    return {
+        "since": state.history.since_ms,
+        "delivered": state.history.seconds(topic),
+        "due": [(second // 1000, count) for second, count in ahead],
+    }
+
+
+def _ahead(sight: Sight) -> list[tuple[int, int]]:
+    """What is due in the whole mesh: the next minute of all topics, and after that what the fullest ones say."""
+    begin = sight.at_ms // 1000
+    totals: Counter[int] = Counter()
+    for topic in sight.topics.values():
+        for place, count in enumerate(topic.next_minute):
+            totals[begin + place] += count
+    for name in (topic.info.name for topic in fullest(sight.topics.values())):
+        for second_ms, count in sight.forecasts.get(name, ()):
+            if second_ms // 1000 >= begin + 60:
+                totals[second_ms // 1000] += count
+    return [(second * 1000, count) for second, count in sorted(totals.items()) if count]
+
+
+def _lateness(state: State, topic: str | None) -> Document:
+    found = state.history.lateness(topic)
+    return {"count": found.count, "half": found.half_ms, "most": found.most_ms, "worst": found.worst_ms}
+
+
+def _alarms(found: list[Alarm], more: int) -> Document:
+    return {
+        "shown": [
+            {
+                "key": alarm.key,
+                "level": alarm.level,
+                "what": alarm.what,
+                "next": alarm.next,
+                "topic": alarm.topic,
+                "dead": alarm.dead,
+                "since": alarm.since_ms,
+            }
+            for alarm in found
+        ],
+        "more": more,
+    }
+
+
+def _broker(broker_id: str, sight: Sight) -> Document:
+    broker = sight.brokers[broker_id]
+    clock = broker.get("clock") or {}
+    held = behind = 0
+    for topic in sight.topics.values():
+        for partition in topic.partitions:
+            held += broker_id in partition.get("held", ())
+            behind += broker_id in partition.get("replicas", ()) and broker_id not in partition.get("isr", ())
+    return {
+        "id": broker_id,
+        "alive": bool(broker["alive"]),
+        "endpoint": broker.get("endpoint", ""),
+        "leads": broker.get("leaderships"),
+        "holds": held,
+        "behind": behind,
+        "offset_ms": clock.get("offset_ms"),
+        "uptime_s": broker.get("uptime_s"),
+        "level": broker.get("feature_level"),
+    }
+
+
+def _worst_first(topic: TopicSight) -> list[Document]:
+    return sorted(
+        topic.partitions,
+        key=lambda each: (
+            bool(each.get("serving")),
+            len(each.get("isr", ())) >= len(each.get("replicas", ())),
+            int(each.get("index", 0)),
+        ),
+    )
+
+
+def _partition(told: Document) -> Document:
+    return {
+        "index": told.get("index"),
+        "leader": told.get("leader") or None,
+        "serving": bool(told.get("serving")),
+        "replicas": told.get("replicas", []),
+        "isr": told.get("isr", []),
+        "lag": max((told.get("lag") or {}).values(), default=None)
+        if isinstance(told.get("lag"), dict)
+        else None,
+        **{state: told.get(state, 0) for state in ("scheduled", "ready", "leased", "dead")},
+    }
+
+
+def _consumers(topic: TopicSight) -> list[Document]:
+    """The sessions of each consumer with all leaders, put together; the busiest first."""
+    found: dict[str, Document] = {}
+    for session in topic.consumers:
+        each = found.setdefault(
+            session["consumer"],
+            {"consumer": session["consumer"], "brokers": [], "credit": 0, "leased": 0, "heard_ms": 0},
+        )
+        each["brokers"].append(session["broker"])
+        each["credit"] += int(session.get("credit", 0))
+        each["leased"] += int(session.get("leased", 0))
+        each["heard_ms"] = max(each["heard_ms"], int(session.get("heard_ms", 0)))
+    return sorted(found.values(), key=lambda each: (-each["leased"], each["consumer"]))[
+        : limits.DASHBOARD_ROWS_MAX
+    ]

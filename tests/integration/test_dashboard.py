@@ -1,0 +1,159 @@
+"""What the dashboard's pages are made of: their files, the live feed, lists, and what is written down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq import Client
+from dueq.local import LocalMesh
+from dueq.local.gateway import GatewayChild
+from dueq.ports import free_ports
+from tests.integration.http_caller import Caller
+
+pytestmark = pytest.mark.integration
+
+
+@contextmanager
+def asked(address: str, path: str, method: str = "GET", body: str | None = None) -> Iterator[HTTPResponse]:
+    """The answer to a request, while it is read."""
+    with closing(HTTPConnection(address, timeout=60)) as connection:
+        connection.request(
+            method, path, body, {"content-type": "application/json"} if body is not None else {}
+        )
+        with connection.getresponse() as answer:
+            yield answer
+
+
+def read(address: str, path: str, **query: str) -> Any:
+    with asked(address, f"{path}?{urlencode(query)}" if query else path) as answer:
+        assert answer.status == 200, answer.read()
+        return json.load(answer)
+
+
+@contextmanager
+def views(address: str, path: str) -> Iterator[Iterator[Any]]:
+    """What a page is told, view by view."""
+
+    def told(answer: HTTPResponse) -> Iterator[Any]:
+        while line := answer.readline():
+            if line.startswith(b"data: {"):
+                yield json.loads(line[6:])
+
+    with asked(address, path) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield told(answer)
+
+
+@pytest.mark.parametrize("page", ["/", "/topic?topic=mail", "/messages", "/create"])
+def test_pages_come_with_a_strict_policy_and_name_only_files_of_the_gateway(
+    gateway: Caller, page: str
+) -> None:
+    with asked(gateway.address, page) as answer:
+        text = answer.read().decode()
+    assert answer.status == 200
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert "http" not in text.replace("http-equiv", "")
+
+
+def test_files_are_asked_for_anew_only_if_they_have_changed(gateway: Caller) -> None:
+    with asked(gateway.address, "/dashboard/files/app.js") as answer:
+        answer.read()
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert (answer.headers["cache-control"], bool(answer.headers["etag"])) == ("no-cache", True)
+
+
+def test_open_pages_are_told_of_each_look(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    with views(gateway.address, "/dashboard/live") as told:
+        first = next(told)
+        assert {"alarms", "totals", "chart", "lateness", "brokers", "topics", "acts"} <= first.keys()
+        gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": "30s"})
+        with views(gateway.address, f"/dashboard/live?{urlencode({'topic': name})}") as of_topic:
+            seen = next(view for view in of_topic if view["topic"] and view["chart"]["due"])
+        assert [count for _, count in seen["chart"]["due"]] == [1]
+        assert any(alarm["what"].startswith(f"No consumer of {name}") for alarm in seen["alarms"]["shown"])
+        assert next(told)["number"] > first["number"]
+
+
+def test_a_list_has_the_soonest_of_all_partitions_first(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    # One request is of one partition.
+    for seconds in (3000, 1000, 2000, 4000):
+        gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": seconds, "key": f"k{seconds}"})
+    page = read(gateway.address, "/dashboard/messages", topic=name)
+    assert [each["key"] for each in page["messages"]] == ["k1000", "k2000", "k3000", "k4000"]
+    found = read(gateway.address, "/dashboard/messages", topic=name, key_prefix="k3", until="2h")
+    assert [each["key"] for each in found["messages"]] == ["k3000"]
+
+
+def test_dead_messages_are_listed_with_the_reason(
+    gateway: Caller, http_topic: str, http_mesh: LocalMesh
+) -> None:
+    name = http_topic.rpartition("/")[2]
+    gateway("POST", f"{http_topic}/messages", {"payload": "x", "max_attempts": 1, "key": "k"})
+    with Client(http_mesh.endpoints) as client, client.consumer(name) as consumer:
+        (message,) = consumer.receive(1)
+        message.nack(reason="<b>no</b>", wait=True)
+    (dead,) = read(gateway.address, "/dashboard/messages", topic=name, state="dead")["messages"]
+    assert (dead["key"], dead["reason"], dead["died_at"] > 0) == ("k", "<b>no</b>", True)
+
+
+def test_a_message_is_shown_with_the_beginning_of_its_payload(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    made = gateway(
+        "POST", f"{http_topic}/messages", {"json": {"a": [1]}, "delay": 60, "headers": {"h": "v"}}
+    )[1]
+    found = read(gateway.address, "/dashboard/message", topic=name, id=made["id"])
+    assert found["preview"] == {"form": "json", "text": '{\n  "a": [\n    1\n  ]\n}', "cut": False}
+    assert (found["state"], found["headers"]) == ("waiting", {"h": "v"})
+    long = gateway("POST", f"{http_topic}/messages", b"x" * (2 << 20), {"dueq-delay": "60s"})[1]
+    assert read(gateway.address, "/dashboard/message", topic=name, id=long["id"])["preview"] is None
+
+
+def test_what_pages_do_is_written_down_and_what_programs_do_is_not(
+    gateway: Caller, http_topic: str, http_mesh: LocalMesh
+) -> None:
+    name = http_topic.rpartition("/")[2]
+    json_type = {"content-type": "application/json"}
+    gateway("POST", f"{http_topic}/messages", {"payload": "x"}, json_type)
+    gateway("POST", f"{http_topic}/pause", {}, {**json_type, "x-dueq-act": "pause%20for%20caf%C3%A9"})
+    with views(gateway.address, "/dashboard/live") as told:
+        (act,) = next(
+            each for view in told if (each := [act for act in view["acts"] if act["topic"] == name])
+        )
+    assert (act["act"], act["status"], act["by"]) == ("pause for café", 200, "127.0.0.1")
+    assert http_mesh.gateway is not None
+    lines = [line for line in http_mesh.gateway.log.read_text().splitlines() if "dashboard.acted" in line]
+    assert any(name in line for line in lines)
+
+
+def test_a_gateway_that_is_read_only_shows_all_and_changes_nothing(
+    gateway: Caller, http_topic: str, http_mesh: LocalMesh
+) -> None:
+    (port,) = free_ports(1)
+    child = GatewayChild(f"127.0.0.1:{port}", http_mesh.folder / "logs" / "read-only.log", ("--read-only",))
+    try:
+        assert child.start(http_mesh.endpoints, 60)
+        address = urlsplit(child.url).netloc
+        assert read(address, "/dashboard/about")["read_only"] is True
+        with views(address, "/dashboard/live") as told:
+            assert next(told)["totals"]["topics"] >= 1
+        with asked(address, f"{http_topic}/pause", "POST", "{}") as answer:
+            problem = json.load(answer)
+        assert (answer.status, problem["error"], "read-only" in problem["detail"]) == (
+            403,
+            "NotAllowed",
+            True,
+        )
+    finally:
+        child.stop(10)

@@ -1,0 +1,126 @@
+"""What is wrong, in words, with the next step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq import limits
+from dueq.gateway.dashboard.alarms import Alarm, Alarms, shown
+from dueq.gateway.dashboard.history import History
+from tests.unit.gateway.dashboard.sights import broker, partition, sight, topic
+
+SESSION = {"consumer": "c", "broker": "b1", "credit": 10, "leased": 0}
+
+
+def after(*looks: Any) -> list[Alarm]:
+    """What is said after the last of some looks, a minute apart."""
+    alarms, found = Alarms(), list[Alarm]()
+    for minute, look in enumerate(looks):
+        found = alarms.take(replace(look, at_ms=minute * 60_000), History())
+    return found
+
+
+def said(*looks: Any) -> list[tuple[str, str]]:
+    return [(alarm.level, alarm.what) for alarm in after(*looks)]
+
+
+def test_a_mesh_that_is_well_needs_nobody() -> None:
+    assert said(sight(topic(scheduled=5, consumers=[SESSION]))) == []
+
+
+def test_a_broker_that_is_away_is_said_at_once_with_what_it_means() -> None:
+    look = sight(topic(partitions=[partition("b1 b3")]), b2=broker(alive=False))
+    ((level, what),) = said(look)
+    assert level == "bad"
+    assert what.startswith(
+        "Broker b2 does not answer: others have taken over; 1 partition has one copy fewer."
+    )
+    assert "must not lose another copy" in what
+    assert "Start it again" in after(look)[0].next
+
+
+def test_a_broker_that_holds_nothing_is_missed_less() -> None:
+    assert [level for level, _ in said(sight(b2=broker(alive=False)))] == ["warn"]
+
+
+def test_no_broker_at_all_is_the_only_thing_worth_saying() -> None:
+    ((level, what),) = said(replace(sight(topic(ready=5)), fault="no broker was reached"))
+    assert (level, what) == ("bad", "No broker answers this gateway: nothing is known of the mesh just now.")
+
+
+def test_a_change_of_leaders_is_no_trouble_and_a_missing_leader_is() -> None:
+    look = sight(topic(partitions=[partition(serving=False)], leaderless=1))
+    assert said(look) == []
+    assert said(look, look) == [("bad", "1 partition of mail has no leader: nothing in them is delivered.")]
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"degraded": "zookeeper"}, "has lost ZooKeeper"),
+        ({"inserts_refused": "disk_full"}, "refuses new messages: its disk is full"),
+        ({"clock": {"alarm": "clocks in the mesh differ"}}, "says of its clock: clocks in the mesh differ."),
+        ({"unopened": {"7": "newer"}}, "cannot read 1 of its replicas"),
+        ({"orphans": {"7": "mail"}}, "holds 1 replicas of topics"),
+    ],
+)
+def test_what_a_broker_says_of_itself_is_said(told: dict[str, Any], words: str) -> None:
+    ((_, what),) = said(sight(b1=broker(**told)))
+    assert words in what
+
+
+def test_two_builds_side_by_side_are_noted() -> None:
+    assert [level for level, _ in said(sight(b1=broker(feature_level=3)))] == ["note"]
+
+
+def test_a_paused_topic_is_worth_a_note_and_more_when_messages_wait_for_it() -> None:
+    assert said(sight(topic(paused=True))) == [("note", "mail is paused; nothing is due yet.")]
+    assert said(sight(topic(paused=True, ready=2))) == [
+        ("warn", "mail is paused; 2 messages are due and wait.")
+    ]
+
+
+def test_nobody_who_takes_what_is_due_is_broken_and_before_that_a_warning() -> None:
+    due = sight(topic(ready=3))
+    assert said(due, due) == [("bad", "3 messages of mail are due, and no consumer is there to take them.")]
+    soon = sight(topic(scheduled=1, next_minute=[0, 1]))
+    assert said(soon) == [("warn", "No consumer of mail is there, and 1 message falls due in a minute.")]
+
+
+def test_what_others_receive_by_http_needs_no_session() -> None:
+    assert said(sight(topic(scheduled=1, next_minute=[0, 1], leased=4))) == []
+
+
+def test_late_messages_are_said_with_what_holds_them_up() -> None:
+    full = sight(topic(ready=3, leased=10, consumers=[{**SESSION, "leased": 10}]))
+    assert "as many messages as they may" in after(full, full)[0].next
+    limited = sight(topic(ready=3, consumers=[SESSION], rate=5))
+    assert "rate is 5 a second" in after(limited, limited)[0].next
+
+
+def test_dead_messages_are_noted_and_growing_ones_are_a_warning() -> None:
+    first, more, fewer = sight(topic(dead=3)), sight(topic(dead=5)), sight(topic(dead=1))
+    assert [level for level, _ in said(first)] == ["note"]
+    ((level, what),) = said(first, more)
+    assert (level, "2 more since you look" in what) == ("warn", True)
+    assert [level for level, _ in said(first, more, fewer)] == ["note"]
+    assert [level for level, _ in said(first, more, fewer, more)] == ["warn"]
+
+
+def test_the_worst_comes_first_and_since_when_it_has_been_so() -> None:
+    look = sight(topic(dead=1, paused=True), b2=broker(alive=False))
+    found = after(look, look)
+    assert [alarm.level for alarm in found] == ["bad", "note", "note"]
+    assert {alarm.since_ms for alarm in found} == {0}
+
+
+def test_a_page_shows_so_many_and_says_how_many_more() -> None:
+    found = after(sight(*(topic(f"t{number}", dead=1) for number in range(limits.DASHBOARD_ROWS_MAX + 7))))
+    some, more = shown(found)
+    assert (len(some), more) == (limits.DASHBOARD_ROWS_MAX, 7)
+    assert [alarm.topic for alarm in shown(found, "t3")[0]] == ["t3"]

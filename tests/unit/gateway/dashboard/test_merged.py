@@ -1,0 +1,117 @@
+"""Messages of all partitions in one order, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+pytest.importorskip("fastapi")
+
+from dueq.gateway.dashboard.merged import Merged
+from dueq.gateway.problems import Unfit
+
+
+class Topic:
+    """What a client shows of a topic whose partitions hold messages that are due at these instants."""
+
+    def __init__(self, partitions: list[list[int]], kind: str = "timeline") -> None:
+        self._kind = kind
+        self.messages = [
+            [
+                SimpleNamespace(
+                    id=f"{number}-{row:03}",
+                    key=f"{'odd' if due % 2 else 'even'}-{due}",
+                    waits_until=due,
+                    died_at=0,
+                    rank=0,
+                )
+                for row, due in enumerate(sorted(dues))
+            ]
+            for number, dues in enumerate(partitions)
+        ]
+        self.looked_at = 0
+
+    async def describe(self, topic: str) -> Any:
+        return SimpleNamespace(kind=self._kind, partitions=len(self.messages))
+
+    async def browse_pages(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        start: int | None,
+        end: int | None,
+        after: Any,
+        limit: int,
+        state: str,
+    ) -> AsyncGenerator[Any, None]:
+        rows = [
+            each for each in self.messages[partition] if after is None or (each.waits_until, each.id) > after
+        ]
+        self.looked_at += len(rows[:limit])
+        yield Page(rows[:limit])
+
+
+class Page:
+    def __init__(self, rows: list[Any]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def messages(self) -> list[Any]:
+        return self._rows
+
+
+def walked(topic: Topic, limit: int, prefix: str = "") -> list[list[Any]]:
+    """All pages."""
+
+    async def walk() -> list[list[Any]]:
+        pages, cursor = list[list[Any]](), ""
+        while True:
+            page, following = await Merged("mail", "waiting", None, None, prefix, limit).page(topic, cursor)  # type: ignore[arg-type]
+            pages.append(page)
+            if following is None:
+                return pages
+            cursor = following
+
+    return asyncio.run(walk())
+
+
+PARTITIONS = some.lists(some.lists(some.integers(0, 30), max_size=12), min_size=1, max_size=5)
+
+
+@given(PARTITIONS, some.integers(1, 6))
+def test_pages_have_every_message_once_the_soonest_first(partitions: list[list[int]], limit: int) -> None:
+    pages = walked(Topic(partitions), limit)
+    dues = [message.waits_until for page in pages for message in page]
+    assert dues == sorted(due for dues in partitions for due in dues)
+    assert all(len(page) <= limit for page in pages)
+
+
+@given(PARTITIONS, some.integers(1, 6))
+def test_a_search_by_key_finds_them_all(partitions: list[list[int]], limit: int) -> None:
+    found = [message.waits_until for page in walked(Topic(partitions), limit, "odd-") for message in page]
+    assert found == sorted(due for dues in partitions for due in dues if due % 2)
+
+
+def test_a_page_looks_at_so_many_messages_of_each_partition_and_no_more() -> None:
+    topic = Topic([list(range(100_000)), list(range(100_000))])
+    page, _ = asyncio.run(Merged("mail", "waiting", None, None, "", 50).page(topic, ""))  # type: ignore[arg-type]
+    assert (len(page), topic.looked_at) == (50, 100)
+
+
+def test_groups_take_turns_so_their_partitions_are_not_merged() -> None:
+    found = [message.id for page in walked(Topic([[9], [1]], "fair"), 5) for message in page]
+    assert found == ["0-000", "1-000"]
+
+
+def test_a_cursor_is_what_the_page_before_said() -> None:
+    with pytest.raises(Unfit, match="cursor"):
+        asyncio.run(Merged("mail", "waiting", None, None, "", 5).page(Topic([[1]]), "nonsense"))  # type: ignore[arg-type]

@@ -1,0 +1,50 @@
+"""A gateway that is read-only lets nothing be changed or delivered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq.gateway.dashboard.acts import ReadOnly
+
+
+async def _passed(scope: dict[str, Any]) -> bool:
+    reached = False
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal reached
+        reached = True
+
+    async def send(message: Any) -> None:
+        assert message.get("status", 403) == 403
+
+    await ReadOnly(app)({"type": "http", "headers": [], **scope}, None, send)  # type: ignore[arg-type]
+    return reached
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "passes"),
+    [
+        ("GET", "/", True),
+        ("GET", "/topic", True),
+        ("GET", "/dashboard/live", True),
+        ("GET", "/v1/topics/mail/messages/ID", True),
+        ("HEAD", "/docs", True),
+        ("GET", "/v1/topics/mail/stream", False),
+        ("GET", "/API/v1/queue", False),
+        ("POST", "/v1/topics/mail/messages", False),
+        ("POST", "/v1/topics/mail/receive", False),
+        ("DELETE", "/v1/topics/mail", False),
+        ("PATCH", "/v1/topics/mail", False),
+    ],
+)
+def test_only_what_looks_gets_through(method: str, path: str, passes: bool) -> None:
+    assert asyncio.run(_passed({"method": method, "path": path})) is passes
+
+
+def test_a_websocket_is_refused() -> None:
+    assert asyncio.run(_passed({"type": "websocket", "path": "/v1/topics/mail/socket"})) is False
