@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from dueq.bench.crowd import Crowd, Gathered
 from dueq.bench.pushing import push
 from dueq.bench.tasks import Produce, Produced
+from dueq.bench.webhooks import Receive
 from dueq.bench.workers import Crew, finish
 from dueq.client.sync import Client
 from dueq.local import LocalMesh
@@ -35,3 +38,21 @@ def test_bare_senders_send_everything_and_nothing_early() -> None:
     late_ms = push([number // 3 for number in range(600)])
     assert len(late_ms) == 600
     assert (late_ms >= 0).all()
+
+
+def test_a_receiver_of_webhooks_keeps_what_came_and_when() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Crew() as crew:
+        (receiver,) = crew.start(Receive(port))
+        receiver.go()
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        for number in range(3):
+            said = {"dueq-due": "1000", "dueq-released-at": "1001", "dueq-attempt": "1"}
+            connection.request("POST", "/", number.to_bytes(8, "big") + b".." * 9000, said)
+            assert connection.getresponse().read() == b""
+        connection.close()
+        (received,) = finish([receiver])
+    assert received.numbers.tolist() == [0, 1, 2]
+    assert received.released_ms.tolist() == [1.0] * 3
