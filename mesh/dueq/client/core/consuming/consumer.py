@@ -127,7 +127,7 @@ class Consumer:
             return
         session.attached = True
         session.confirm(reply.number, reply.incarnation, reply.mono_us)
-        session.waiting, session.coming = reply.waiting, reply.coming
+        session.report(reply)
         self._holding.heard((uid for uid, _ in session.uids), session.answered_us)
         if session.goodbye and reply.number >= session.goodbye:
             del self._leaders.sessions[leader]
@@ -146,7 +146,7 @@ class Consumer:
         if push.attach == session.attach and complete:
             session.saw_push(push.number)
         self._note_leader(push, session.leader)
-        session.used(len(fresh))
+        session.used(len(fresh), push.attach, push.number)
         self._holding.take([*fresh, *damaged])
         if session.waiting:
             self._leaders.balance(self._holding.counts)

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from dueq import limits
 from dueq.client.core.consuming.credit import Share
-from dueq_codecs.messages import Push
+from dueq_codecs.messages import ConsumerReply, Push
 
 NUMBERS_KEPT = 64
 PROMISE_US = 250_000
@@ -117,6 +117,9 @@ class Session:
         self.goodbye = 0
         self.uids: frozenset[tuple[int, int]] = frozenset()
         self._stated: OrderedDict[int, tuple[int, int]] = OrderedDict()
+        # Messages of the latest pushes of this attach, by number; and the life and instant of the newest report.
+        self._arrived: OrderedDict[int, int] = OrderedDict()
+        self._reported = (0, 0)
         self._clock = LeaderClock()
 
     def state(self, credit: int, now_us: int) -> None:
@@ -162,6 +165,7 @@ class Session:
         self.coming = 0
         self.push_seen = self.push_sent = 0
         self.pushes_ahead.clear()
+        self._arrived.clear()
 
     def saw_push(self, number: int) -> None:
         """Note a push of the present attach that has arrived whole."""
@@ -176,8 +180,24 @@ class Session:
         """Its credit is being raised."""
         self.promised, self.served, self.promised_until_us = amount, served, now_us + PROMISE_US
 
-    def used(self, count: int) -> None:
-        """Messages have come: those that the raised credit was for wait no more."""
+    def report(self, reply: ConsumerReply) -> None:
+        """The leader says what waits there, and what is coming, as of when it answered.
+
+        By another way a push that has left later may have come before; then what it brought is coming no more.
+        """
+        incarnation, stamp_us = self._reported
+        if reply.incarnation == incarnation and reply.mono_us < stamp_us:
+            return
+        self._reported = reply.incarnation, reply.mono_us
+        later = sum(count for number, count in self._arrived.items() if number > reply.push_sent)
+        self.waiting, self.coming = reply.waiting, max(reply.coming - later, 0)
+
+    def used(self, count: int, attach: int, number: int) -> None:
+        """Messages have come with a push: those that the raised credit was for wait no more."""
+        if attach == self.attach:
+            self._arrived[number] = self._arrived.get(number, 0) + count
+            if len(self._arrived) > NUMBERS_KEPT:
+                self._arrived.popitem(last=False)
         self.coming = max(self.coming - count, 0)
         count = min(count, self.promised)
         self.promised -= count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dueq.client.core.consuming.session import Attaches, Session
+from dueq_codecs.messages import ConsumerReply
 
 LIFE = 7
 
@@ -49,3 +50,32 @@ def test_a_leaders_patience_counts_from_the_latest_frame_that_it_has_answered() 
     assert session.answered_us == 1
     session.confirm(3, LIFE, 0)
     assert (session.answered_us, session.unanswered) == (2, False)
+
+
+def test_what_has_come_before_an_older_answer_is_coming_no_more() -> None:
+    """By two ways, a push may overtake the answer that counts it."""
+    session = Session("a", Attaches(0), 0)
+    session.begin(0)
+    session.used(1, session.attach, 53)
+    session.report(an_answer(session, coming=3, push_sent=52, mono_us=10))
+    assert session.coming == 2
+    session.used(2, session.attach, 54)
+    assert session.coming == 0
+
+
+def test_an_answer_that_a_later_one_has_overtaken_says_nothing() -> None:
+    session = Session("a", Attaches(0), 0)
+    session.begin(0)
+    session.report(an_answer(session, coming=0, push_sent=7, mono_us=20))
+    session.report(an_answer(session, coming=4, push_sent=3, mono_us=10))
+    assert session.coming == 0
+    session.report(an_answer(session, coming=4, push_sent=0, mono_us=5, incarnation=2))
+    assert session.coming == 4
+
+
+def an_answer(
+    session: Session, coming: int, push_sent: int, mono_us: int, incarnation: int = 1
+) -> ConsumerReply:
+    return ConsumerReply(
+        "t", b"c" * 16, session.attach, 1, push_sent=push_sent, coming=coming, incarnation=incarnation, mono_us=mono_us
+    )  # fmt: skip
