@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import IO
 
 import click
@@ -167,7 +167,7 @@ def delete(name: str, endpoint: tuple[str, ...], timeout: float) -> None:
 def _state(info: EndpointInfo) -> str:
     if info.disabled:
         return f"disabled: {info.disabled}"
-    if info.paused:
+    if info.paused and (info.paused_until is None or info.paused_until > datetime.now(UTC)):
         return "paused" if info.paused_until is None else f"paused until {info.paused_until:%F %T} UTC"
     return "in use"
 

@@ -62,7 +62,7 @@ class Webhooks:
     def start(self) -> None:
         """Begin."""
         self._sender = Sender(self._addresses)
-        self._watching = asyncio.create_task(self._watch(), name="webhooks")
+        self._watching = self._begun()
 
     async def close(self) -> None:
         """Begin no more requests, let those under way end, and give everything else back; twice is once."""
@@ -103,6 +103,21 @@ class Webhooks:
         )
 
     # -------------------------------------------------------------- inside
+
+    def _begun(self) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._watch(), name="webhooks")
+        task.add_done_callback(self._watched)
+        return task
+
+    def _watched(self, task: asyncio.Task[None]) -> None:
+        """Go on watching after an error that nobody expected."""
+        if not task.cancelled() and self._watching is task:
+            log.error("endpoints.failed", error=repr(task.exception()))
+            asyncio.get_running_loop().call_later(_POLL_S, self._watch_again, task)
+
+    def _watch_again(self, ended: asyncio.Task[None]) -> None:
+        if self._watching is ended:
+            self._watching = self._begun()
 
     async def _watch(self) -> None:
         failed = False

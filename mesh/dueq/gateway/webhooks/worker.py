@@ -73,7 +73,10 @@ class Worker:
         self._paused = endpoint.paused
 
     async def stop(self, drain_s: float) -> None:
-        """Begin no more requests, let those under way end within so many seconds, then give everything back."""
+        """Begin no more requests, let those under way end within so many seconds, then give everything back.
+
+        What has ended it before, if anything has, is logged.
+        """
         self._stopping = True
         self._slot.set()
         self._running.cancel()
@@ -82,6 +85,8 @@ class Worker:
         for task in [*self._tasks, *([self._holding] if self._holding else [])]:
             task.cancel()
         await asyncio.wait([self._running])
+        if not self._running.cancelled() and (error := self._running.exception()) is not None:
+            log.error("endpoint.failed", endpoint=self.endpoint.name, error=repr(error))
 
     async def _run(self) -> None:
         consumer = self._client.consumer(

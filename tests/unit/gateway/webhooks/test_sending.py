@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import socket
 import subprocess
 import threading
@@ -188,3 +190,41 @@ def test_a_receiver_may_see_what_it_got(tmp_path: Path) -> None:
     with Receiver(answer) as receiver:
         assert [each.status for each in post(receiver.url, receiver.url, body=b"hello")] == [200, 200]
     assert [request.body for request in seen] == [b"hello", b"hello"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"", b"hello\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/9.9 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 200_000,
+        b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100_000, b"HTTP/1.1 200 OK\r\ncontent-length: -5\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, b"\x00" * 1000,
+        b"HTTP/1.1 204 No\r\nset-cookie: \xff\xfe\r\n\x00: 1\r\n\r\n",
+    ],
+)  # fmt: skip
+def test_what_is_no_http_is_a_failed_attempt(said: bytes) -> None:
+    """Whatever a receiver sends and however it ends: there is an answer, and the next request works."""
+
+    def serve(listener: socket.socket) -> None:
+        connection, _address = listener.accept()
+        with connection:
+            connection.recv(65_536)
+            with contextlib.suppress(OSError):
+                connection.sendall(said)
+
+    with Receiver() as receiver, socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        answer, then = post(f"http://127.0.0.1:{listener.getsockname()[1]}/", receiver.url, timeout_s=5.0)
+        thread.join(10)
+    assert answer.status == 0
+    assert answer.text
+    assert then.status == 204
+
+
+def test_an_answer_that_is_packed_is_not_unpacked() -> None:
+    bomb = gzip.compress(bytes(10_000_000))
+    with Receiver(lambda _: Say(500, {"content-encoding": "gzip"}, bomb)) as receiver:
+        [answer] = post(receiver.url)
+        assert answer.status == 500
+        assert len(answer.text) <= 1024

@@ -1,0 +1,276 @@
+"""How one endpoint is served: what is taken, sent, given back, and told to the mesh."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aiohttp")
+
+from dueq.client.endpoints import StoredEndpoint, new_secret
+from dueq.errors import Disconnected
+from dueq.gateway.webhooks.answers import Answer, Fate
+from dueq.gateway.webhooks.counters import Counters
+from dueq.gateway.webhooks.worker import Worker
+
+
+class Message:
+    """A message in a consumer's hands, whose lease is as long as the test says."""
+
+    payload, key, topic, due, released_at, attempt = b"x", "", "bills", 1, 2, 1
+
+    def __init__(self, number: int, settled: asyncio.Queue[tuple[Any, ...]], lease: float = 25.0) -> None:
+        self.id, self.lease, self._settled = f"m{number}", lease, settled
+        self.headers: dict[str, str] = {}
+
+    async def ack(self) -> None:
+        self._settled.put_nowait((self.id, "ack"))
+
+    async def nack(self, *, reason: str, dead: bool = False) -> None:
+        self._settled.put_nowait((self.id, "dead" if dead else "nack", reason))
+
+    async def release(self, *, delay: float) -> None:
+        self._settled.put_nowait((self.id, "release", delay))
+
+
+class Stage:
+    """A worker with everything around it.
+
+    Attributes:
+        messages: what its consumer gets.
+        settled: what became of them.
+        asked: the steps that it has run at the mesh.
+        answers: of the receiver, by the message's id; a message without one is not answered.
+        mesh: what the steps return, or raise.
+    """
+
+    def __init__(self, in_flight: int = 2, wanted: dict[str, list[str]] | None = None) -> None:
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+        self.settled: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
+        self.asked: list[str] = []
+        self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.answers: dict[str, asyncio.Future[Answer]] = {}
+        self.mesh: Any = True
+        self.closed = asyncio.Event()
+        self.connection = self
+        self.now_ms = 1_000_000
+        self.counters = Counters()
+        document = {
+            "name": "billing", "version": 3, "url": "https://example.com", "timeout_ms": 15_000, "in_flight": in_flight,
+            "headers": {}, "filter": wanted or {}, "disabled": "", "secrets": [[new_secret(), 0]],
+        }  # fmt: skip
+        self.endpoint = StoredEndpoint("bills", 7, False, 0, document)
+        self.worker = Worker(self, self, self.endpoint, lambda: self.now_ms * 1000, self.counters)  # type: ignore[arg-type]
+
+    # the client and its consumer
+    def consumer(self, topic: str, lease: float, credit: int, **_: Any) -> Stage:
+        assert (topic, lease) == ("bills", 25.0)
+        return self
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        while True:
+            yield await self.messages.get()
+
+    async def close(self) -> None:
+        self.closed.set()
+
+    async def follow(self, steps: Any, _timeout: float | None) -> Any:
+        self.asked.append(steps.__name__)
+        steps.close()
+        if isinstance(self.mesh, Exception):
+            raise self.mesh
+        return self.mesh
+
+    # the sender
+    async def post(self, _url: str, headers: Any, _body: bytes, timeout_s: float) -> Answer:
+        assert timeout_s == 15.0
+        name = headers["webhook-id"]
+        self.begun.put_nowait(name)
+        return await self.answers.setdefault(name, asyncio.get_running_loop().create_future())
+
+    def answer(self, name: str, status: int, retry_after: str = "") -> None:
+        """Let the receiver answer."""
+        self.answers.setdefault(name, asyncio.get_running_loop().create_future()).set_result(
+            Answer(status, "", retry_after, 0.5)
+        )
+
+    def come(self, number: int, lease: float = 25.0, **headers: str) -> None:
+        """Deliver a message."""
+        message = Message(number, self.settled, lease)
+        message.headers = headers
+        self.messages.put_nowait(message)
+
+
+def play(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_message_waits_for_a_slot() -> None:
+    async def story() -> None:
+        stage = Stage(in_flight=2)
+        for number in range(3):
+            stage.come(number)
+        assert [await stage.begun.get(), await stage.begun.get()] == ["m0", "m1"]
+        assert stage.counters.in_flight == 2
+        stage.answer("m1", 204)
+        assert await stage.settled.get() == ("m1", "ack")
+        assert await stage.begun.get() == "m2"
+        await stage.worker.stop(0)
+        assert stage.closed.is_set()
+
+    play(story)
+
+
+def test_no_request_begins_that_could_outlive_its_lease() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0, lease=15.9)
+        stage.come(1)
+        assert await stage.settled.get() == ("m0", "release", 1.0)
+        assert await stage.begun.get() == "m1"
+        assert stage.counters.put_back == 1
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_what_has_no_slot_in_time_is_given_back() -> None:
+    async def story() -> None:
+        stage = Stage(in_flight=1)
+        stage.come(0)
+        stage.come(1, lease=16.01)
+        assert await stage.begun.get() == "m0"
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("status", "fate"), [(500, "nack"), (0, "nack"), (302, "nack"), (489, "dead"), (429, "nack")]
+)
+def test_each_answer_has_its_consequence(status: int, fate: str) -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0)
+        stage.answer("m0", status)
+        name, what, reason = await stage.settled.get()
+        assert (name, what) == ("m0", fate)
+        assert reason == (f"HTTP {status}" if status else "")
+        assert stage.asked == []
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_after_a_retry_after_nothing_is_sent_and_the_topic_is_held() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0)
+        stage.answer("m0", 503, "60")
+        assert await stage.begun.get() == "m0"
+        assert await stage.settled.get() == ("m0", "release", 60.0)
+        stage.come(1)
+        stage.now_ms += 20_000
+        assert await stage.settled.get() == ("m1", "release", 40.0)
+        assert stage.asked == ["hold"]
+        assert (stage.counters.held_until_ms, stage.counters.window) == (1_060_000, 1)
+        assert stage.counters.fates[Fate.LATER] == 1
+        stage.now_ms += 40_000
+        for number in (2, 3):
+            stage.come(number)
+        assert await stage.begun.get() == "m2"
+        assert stage.begun.empty()
+        stage.answer("m2", 200)
+        assert await stage.begun.get() == "m3"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_whoever_resumes_the_topic_ends_the_pause_here_too() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0)
+        stage.answer("m0", 429, "3600")
+        await stage.settled.get()
+        paused = StoredEndpoint("bills", 8, True, 4_600_000, stage.endpoint.document)
+        stage.worker.seen(stage.endpoint)  # read before the pause was stored
+        assert stage.counters.held_until_ms
+        stage.worker.seen(paused)
+        stage.worker.seen(StoredEndpoint("bills", 9, False, 0, stage.endpoint.document))
+        stage.come(1)
+        assert await stage.begun.get() == "m0"
+        assert await stage.begun.get() == "m1"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_410_disables_the_endpoint_once_and_gives_everything_back() -> None:
+    async def story() -> None:
+        stage = Stage()
+        for number in (0, 1):
+            stage.come(number)
+            stage.answer(f"m{number}", 410)
+        assert await stage.settled.get() == ("m0", "release", 1.0)
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        assert stage.asked == ["disable"]
+        stage.come(2)
+        assert await stage.settled.get() == ("m2", "release", 1.0)
+        assert [await stage.begun.get(), await stage.begun.get()] == ["m0", "m1"]
+        assert stage.begun.empty()
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_an_endpoint_that_cannot_be_disabled_is_tried_again() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.mesh = Disconnected("nobody there")
+        stage.come(0)
+        stage.answer("m0", 410)
+        assert await stage.settled.get() == ("m0", "release", 1.0)
+        stage.mesh = True
+        stage.come(1)
+        stage.answer("m1", 410)
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        assert stage.asked == ["disable", "disable"]
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_what_the_filter_does_not_want_is_finished() -> None:
+    async def story() -> None:
+        stage = Stage(wanted={"kind": ["invoice"]})
+        stage.come(0, kind="other")
+        stage.come(1, kind="invoice")
+        assert await stage.settled.get() == ("m0", "ack")
+        assert await stage.begun.get() == "m1"
+        assert stage.counters.filtered == 1
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_a_worker_that_stops_lets_requests_under_way_end() -> None:
+    async def story() -> None:
+        stage = Stage(in_flight=1)
+        stage.come(0)
+        stage.come(1)
+        assert await stage.begun.get() == "m0"
+        stopping = asyncio.create_task(stage.worker.stop(60))
+        await asyncio.sleep(0)
+        assert not stage.closed.is_set()
+        stage.answer("m0", 204)
+        await stopping
+        assert await stage.settled.get() == ("m0", "ack")
+        assert stage.closed.is_set()
+        assert stage.begun.empty()
+
+    play(story)
