@@ -18,6 +18,7 @@ class Received:
     path: str
     headers: dict[str, str]
     body: bytes
+    method: str = "POST"
 
     @property
     def attempt(self) -> int:
@@ -61,9 +62,9 @@ class Receiver:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                request = Received(self.path, headers, body)
+                request = Received(self.path, headers, body, self.command)
                 said = receiver.answer(request)
                 receiver.requests.put(request)
                 if said.wait is not None:
@@ -72,6 +73,8 @@ class Receiver:
                     self._say(said)
                 except OSError:
                     self.close_connection = True
+
+            do_GET = do_PUT = do_DELETE = do_POST  # noqa: N815
 
             def _say(self, said: Say) -> None:
                 self.send_response(said.status)

@@ -68,8 +68,8 @@ def test_a_leader_killed_under_traffic_costs_no_message(mesh: LocalMesh, client:
 def test_a_shift_reaches_each_message_once_though_two_leaders_are_killed(
     mesh: LocalMesh, client: Client, topic: str
 ) -> None:
-    """With DUEQ_SHIFTED=1000000 it is the long form."""
-    count, hour_ms = int(os.environ.get("DUEQ_SHIFTED", "20000")), 3_600_000
+    """With SHIFTED_MESSAGES=1000000 it is the long form."""
+    count, hour_ms = int(os.environ.get("SHIFTED_MESSAGES", "20000")), 3_600_000
     due = now_ms() + 24 * hour_ms
     with client.producer(topic) as producer, client.consumer(topic, lease=600.0, credit=1) as consumer:
         producer.schedule_many(

@@ -269,7 +269,7 @@ def test_a_killed_gateway_loses_nothing_and_another_goes_on(tmp_path: Path) -> N
     with (
         LocalMesh(brokers=1, zookeeper=False, store="memory") as local,
         Client(local.endpoints) as client,
-        hook(client, "killed", scripted(Say(wait=held), Say()), request_timeout=2.0) as (receiver, _),
+        hook(client, "killed", scripted(Say(wait=held), Say()), request_timeout=120.0) as (receiver, _),
     ):
         first_gateway = started(local, tmp_path)
         message = client.producer("killed").schedule(b"{}", NOW)

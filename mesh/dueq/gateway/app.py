@@ -21,6 +21,7 @@ from dueq.gateway.dashboard import pages
 from dueq.gateway.dashboard.acts import Acts, ReadOnly
 from dueq.gateway.dashboard.feed import Feed
 from dueq.gateway.faces import cloud_tasks
+from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher
 from dueq.gateway.guards import Guards
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import (
@@ -72,7 +73,7 @@ def create_app(
     Args:
         connect: makes the client, once the application starts.
         hosts: names by which it may be called, besides those of the loopback.
-        allowed: networks to which webhooks may go, beside public addresses.
+        allowed: networks to which webhooks and tasks may go, beside public addresses.
         read_only: nothing is changed or delivered by it.
     """
     networks = tuple(allowed)
@@ -83,9 +84,11 @@ def create_app(
             service = app.state.service = Service(client)
             feed = app.state.feed = Feed(service)
             webhooks = app.state.webhooks = Webhooks(client, networks)
+            tasks = Dispatcher(service, networks)
             if not read_only:
                 webhooks.start()
-            ending = asyncio.create_task(_close(service, webhooks))
+                tasks.start()
+            ending = asyncio.create_task(_close(service, webhooks, tasks))
             try:
                 yield
             finally:
@@ -118,10 +121,10 @@ def create_app(
     return app
 
 
-async def _close(service: Service, webhooks: Webhooks) -> None:
-    """Let webhooks end while requests under way still do."""
+async def _close(service: Service, *senders: Webhooks | Dispatcher) -> None:
+    """Let what is sent end while requests under way still do."""
     await service.stopping.wait()
-    await webhooks.close()
+    await asyncio.gather(*(sender.close() for sender in senders))
 
 
 def _describe_more(app: FastAPI) -> None:

@@ -73,7 +73,7 @@ def verdict(answer: Answer, now_ms: int) -> Verdict:
     status = answer.status
     if 200 <= status < 300:
         return Verdict(Fate.DONE)
-    reason = _reason(answer)
+    reason = reason_of(answer)
     if status == 489:
         return Verdict(Fate.DEAD, reason)
     if status == 410:
@@ -100,6 +100,7 @@ def retry_after_s(text: str, now_ms: int) -> float | None:
     return min(max(wanted, limits.WEBHOOK_DELAY_MS_MIN / 1000), limits.WEBHOOK_DELAY_MS_MAX / 1000)
 
 
-def _reason(answer: Answer) -> str:
+def reason_of(answer: Answer) -> str:
+    """Return why an attempt failed, as the message keeps it."""
     said = f"HTTP {answer.status}: {answer.text}" if answer.status else answer.text
     return said.rstrip(": \n").encode()[:REASON_BYTES_MAX].decode(errors="ignore")

@@ -40,6 +40,7 @@ class Sender:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
+            skip_auto_headers=("Content-Type", "User-Agent"),
             trace_configs=[tracing],
         )
 
@@ -47,13 +48,15 @@ class Sender:
         """Close all connections."""
         await self._session.close()
 
-    async def post(self, url: str, headers: CIMultiDict[str], body: bytes, timeout_s: float) -> Answer:
+    async def send(
+        self, method: str, url: str, headers: CIMultiDict[str], body: bytes, timeout_s: float
+    ) -> Answer:
         """Send one request and return its answer; failures are answers too."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         try:
             async with asyncio.timeout(timeout_s):
-                response = await self._begun(url, headers, body)
+                response = await self._begun(method, url, headers, body)
         except TimeoutError:
             return Answer(0, f"no answer within {timeout_s:g} s", seconds=loop.time() - begun)
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -63,22 +66,24 @@ class Sender:
         text = await _beginning(response, _DRAINED_BYTES if good else REASON_BYTES_MAX)
         return Answer(response.status, "" if good else text, response.headers.get("retry-after", ""), seconds)
 
-    async def _begun(self, url: str, headers: CIMultiDict[str], body: bytes) -> aiohttp.ClientResponse:
+    async def _begun(
+        self, method: str, url: str, headers: CIMultiDict[str], body: bytes
+    ) -> aiohttp.ClientResponse:
         use = SimpleNamespace(reused=False)
         try:
-            return await self._post(url, headers, body, use)
+            return await self._sent(method, url, headers, body, use)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
             if not use.reused:
                 raise
             # The receiver closed an idle connection as it was used again: that is no failure of the receiver.
-            return await self._post(url, headers, body, use)
+            return await self._sent(method, url, headers, body, use)
 
-    async def _post(
-        self, url: str, headers: CIMultiDict[str], body: bytes, use: SimpleNamespace
+    async def _sent(
+        self, method: str, url: str, headers: CIMultiDict[str], body: bytes, use: SimpleNamespace
     ) -> aiohttp.ClientResponse:
         data: Any = body if len(body) <= _AT_ONCE_BYTES else io.BytesIO(body)
-        return await self._session.post(
-            URL(url, encoded=True), data=data, headers=headers, allow_redirects=False,
+        return await self._session.request(
+            method, URL(url, encoded=True), data=data, headers=headers, allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None), trace_request_ctx=use,
         )  # fmt: skip
 

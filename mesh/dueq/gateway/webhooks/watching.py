@@ -98,8 +98,8 @@ class Webhooks:
         message = _Test(found.topic, f"test-{now_ms}", now_ms, now_ms)
         document = found.document
         headers = headers_of(message, document, now_ms)
-        return await self._sender.post(
-            document["url"], headers, message.payload, document["timeout_ms"] / 1000
+        return await self._sender.send(
+            "POST", document["url"], headers, message.payload, document["timeout_ms"] / 1000
         )
 
     # -------------------------------------------------------------- inside

@@ -165,7 +165,7 @@ class Worker:
     async def _deliver(self, message: AsyncMessage) -> None:
         document = self.endpoint.document
         headers = headers_of(message, document, self.now_ms())
-        answer = await self._sender.post(document["url"], headers, message.payload, self._timeout_s)
+        answer = await self._sender.send("POST", document["url"], headers, message.payload, self._timeout_s)
         found = verdict(answer, self.now_ms())
         self._count(found, answer.seconds)
         await self._settle(message, found)

@@ -34,7 +34,7 @@ def post(
         sender = Sender(addresses)
         try:
             return [
-                await sender.post(url, CIMultiDict({"content-type": "text/plain"}), body, timeout_s)
+                await sender.send("POST", url, CIMultiDict({"content-type": "text/plain"}), body, timeout_s)
                 for url in urls
             ]
         finally:

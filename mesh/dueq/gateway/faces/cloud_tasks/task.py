@@ -1,15 +1,16 @@
 """A task: the document of the protocol, the message that it is, and what is known of its attempts.
 
 The message's payload is JSON, so that whoever looks at the topic can read what will be sent. What became of the
-attempts so far is the message's header `cloud-tasks`, written anew by each failure.
+attempts so far stands at the end of the reason with which the message was given back last.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pydantic import Field
@@ -22,8 +23,13 @@ from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 from dueq.gateway.faces.cloud_tasks.wire import HttpMethod, Part, Shape, View
 from dueq_codecs.endpoint import fault_of_url
 
-HEADER: Final = "cloud-tasks"
-"""The header of a message that says what became of its attempts."""
+REASON_BYTES_MAX: Final = 1024
+"""Longest reason that a message keeps."""
+_ATTEMPTS: Final = re.compile(
+    r" \[sent (?P<sent>\d+), answered (?P<answered>\d+) with (?P<http>\d+);"
+    r" first sent (?P<first>\d+); (?P<answers>\d+) answers\]\Z",
+    re.ASCII,
+)
 DEADLINE_MS: Final = (15_000, 30 * 60_000)
 """Shortest and longest time that a task gets for its answer."""
 DEFAULT_DEADLINE_MS: Final = 600_000
@@ -175,17 +181,20 @@ class Attempts:
     answers: int = 0
 
     @classmethod
-    def of(cls, headers: Mapping[str, str]) -> Attempts:
-        """Read what a message says of them."""
-        try:
-            found = json.loads(headers[HEADER])
-            return cls(**{name: int(value) for name, value in found.items()})
-        except (KeyError, TypeError, ValueError, AttributeError):
+    def of(cls, reason: str) -> Attempts:
+        """Read what the reason of a message says of them."""
+        found = _ATTEMPTS.search(reason)
+        if found is None:
             return cls()
+        return cls(*(int(found[name]) for name in ("first", "sent", "answered", "http", "answers")))
 
-    def text(self) -> str:
-        """Return it as the header's text."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+    def reason(self, text: str) -> str:
+        """Return a reason that says this too, instants as Unix ms."""
+        said = (
+            f" [sent {self.sent_ms}, answered {self.answered_ms} with {self.http}; first sent {self.first_ms}; "
+            f"{self.answers} answers]"
+        )
+        return text.encode()[: REASON_BYTES_MAX - len(said)].decode(errors="ignore") + said
 
 
 class Known(Protocol):
@@ -211,7 +220,6 @@ class Scheduled:
     key: str
     due: int
     attempt: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def waits_until(self) -> int:

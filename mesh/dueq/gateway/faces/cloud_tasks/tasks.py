@@ -68,7 +68,7 @@ async def create(
 async def listed(
     project: str, location: str, queue_id: str, service: TheService, request: Request
 ) -> Document:
-    """Tasks that wait; not those that are being sent."""
+    """Tasks that wait, not those that are being sent; what became of their attempts is shown by `get` only."""
     name = QueueName.checked(project, location, queue_id)
     await topic_of(service, name)
     size, cursor = wire.page_of(request, _PAGE_MAX)
@@ -78,8 +78,7 @@ async def listed(
     shown = []
     for found in page.messages:
         assert found.payload is not None
-        attempts = Attempts.of(found.headers)
-        shown.append(task.document(name, found, _task(found.payload), attempts, view, shape))
+        shown.append(task.document(name, found, _task(found.payload), Attempts(), view, shape))
     answer: Document = {"tasks": shown}
     if page.cursor is not None:
         answer["nextPageToken"] = page.cursor
@@ -142,7 +141,7 @@ async def _state(service: Service, name: QueueName, task_id: str) -> MessageStat
 
 def _shown(name: QueueName, found: MessageState, view: View, request: Request) -> Document:
     assert found.payload is not None
-    return task.document(name, found, _task(found.payload), Attempts.of(found.headers), view, Shape(request))
+    return task.document(name, found, _task(found.payload), Attempts.of(found.reason), view, Shape(request))
 
 
 def _task(payload: bytes) -> Task:

@@ -1,0 +1,238 @@
+"""Sends the tasks of all queues of the mesh.
+
+    queues (looked for every second) ─► one worker per queue ─► consumer: push at the due instant
+                                          │ lease as long as the task's deadline
+                                          ▼
+                                        Sender ─► the task's URL
+                                          │ answer
+                                          ▼
+                          2xx: acked │ else: given back with the queue's delay, or dead
+
+The topic's leader limits how many tasks are under way at once, and how many a second. So any number of gateways share a
+queue, and need not agree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from multidict import CIMultiDict
+
+from dueq import AsyncClient, limits
+from dueq.client.aio import AsyncMessage
+from dueq.errors import DueqError
+from dueq.gateway.faces.cloud_tasks.names import QueueName
+from dueq.gateway.faces.cloud_tasks.queue import Configuration
+from dueq.gateway.faces.cloud_tasks.queues import queues
+from dueq.gateway.faces.cloud_tasks.status import RpcError
+from dueq.gateway.faces.cloud_tasks.task import Attempts, Task
+from dueq.gateway.logs import log
+from dueq.gateway.service import Service
+from dueq.gateway.webhooks.addresses import Addresses
+from dueq.gateway.webhooks.answers import Answer, reason_of
+from dueq.gateway.webhooks.sending import Sender
+
+_POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
+_SPARE_S: Final = limits.WEBHOOK_SPARE_MS / 1000
+_LEASE_S: Final = 60.0
+_CREDIT: Final = 256
+"""Most tasks of a queue that one gateway has under way."""
+_DRAIN_S: Final = limits.GATEWAY_STOP_MS / 2000
+"""How long requests under way get when the gateway stops."""
+_OWN: Final = (
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "upgrade",
+    "te",
+    "trailer",
+    "expect",
+)
+"""Headers that a task cannot have: what it says of them is left out, as is what begins with `x-cloudtasks-`."""
+
+
+class Dispatcher:
+    """Sends what is due, from `start` to `close`. For the tasks of one loop.
+
+    Args:
+        service: the mesh.
+        allowed: networks that receivers may be in, beside public addresses.
+    """
+
+    def __init__(self, service: Service, allowed: Iterable[str] = ()) -> None:
+        self._service, self._addresses = service, Addresses(allowed)
+        self._sender: Sender | None = None
+        self._workers: dict[QueueName, _Worker] = {}
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._sender = Sender(self._addresses)
+        self._watching = asyncio.create_task(self._watch(), name="cloud tasks")
+
+    async def close(self) -> None:
+        """Begin no more requests, let those under way end, and give everything else back; twice is once."""
+        watching, self._watching = self._watching, None
+        if watching is None or self._sender is None:
+            return
+        watching.cancel()
+        await asyncio.wait([watching])
+        await asyncio.gather(*(worker.stop() for worker in self._workers.values()))
+        self._workers.clear()
+        await self._sender.close()
+
+    async def _watch(self) -> None:
+        failed = False
+        while True:
+            try:
+                await self._look()
+                failed = False
+            except DueqError as error:
+                # What is served goes on: the mesh's answers decide.
+                if not failed:
+                    log.warning("cloud_tasks.queues_unknown", error=str(error))
+                failed = True
+            await asyncio.sleep(_POLL_S)
+
+    async def _look(self) -> None:
+        """Serve the queues that there are, as they are set now."""
+        clock = await self._service.client.connection.clock(True, None)
+        found: dict[QueueName, Configuration] = {}
+        async for name, info in queues(self._service):
+            with contextlib.suppress(RpcError):
+                found[name] = Configuration.of(info)
+        for name in [name for name, worker in self._workers.items() if name not in found or worker.done]:
+            await self._workers.pop(name).stop()
+        for name, wanted in found.items():
+            worker = self._workers.get(name)
+            assert self._sender is not None
+            if worker is None:
+                self._workers[name] = _Worker(self._service.client, self._sender, name, wanted, clock)
+            else:
+                worker.configuration = wanted
+
+
+class _Worker:
+    """Sends the tasks of one queue.
+
+    Attributes:
+        configuration: what the queue is set to.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        sender: Sender,
+        name: QueueName,
+        configuration: Configuration,
+        now_us: Callable[[], int],
+    ) -> None:
+        self.configuration = configuration
+        self._client, self._sender, self._name, self._now_us = client, sender, name, now_us
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._running = asyncio.create_task(self._run(), name=f"tasks of {name}")
+
+    @property
+    def done(self) -> bool:
+        """It has ended by itself: its topic is gone."""
+        return self._running.done()
+
+    async def stop(self) -> None:
+        """Begin no more requests, let those under way end within the limit, then give everything back."""
+        self._running.cancel()
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=_DRAIN_S)
+        for each in self._under_way:
+            each.cancel()
+        await asyncio.wait([self._running])
+
+    async def _run(self) -> None:
+        consumer = self._client.consumer(self._name.topic, _LEASE_S, _CREDIT)
+        try:
+            # No more than the credit is ever here, so these tasks are bounded.
+            async for message in consumer:
+                task = asyncio.create_task(self._send(message))
+                self._under_way.add(task)
+                task.add_done_callback(self._ended)
+        except DueqError as error:
+            log.info("cloud_tasks.queue_left", queue=str(self._name), error=str(error))
+        finally:
+            await asyncio.shield(self._closed(consumer.close))
+
+    async def _closed(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Close the consumer once nothing is under way."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        with contextlib.suppress(DueqError):
+            await close()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("cloud_tasks.task_failed", queue=str(self._name), error=repr(error))
+
+    async def _send(self, message: AsyncMessage) -> None:
+        try:
+            task = Task.of_payload(message.payload)
+        except ValueError as error:
+            await message.nack(dead=True, reason=str(error))
+            return
+        deadline_s = task.deadline_ms / 1000
+        if message.lease < deadline_s + _SPARE_S:
+            await message.extend(deadline_s + _SPARE_S, wait=True)
+        before = await self._attempts(message)
+        sent_ms = self._now_ms()
+        answer = await self._sender.send(
+            task.method.name, task.url, self._headers(message, task, before), task.body, deadline_s
+        )
+        if 200 <= answer.status < 300:
+            await message.ack()
+        else:
+            await self._failed(message, before, sent_ms, answer)
+
+    async def _attempts(self, message: AsyncMessage) -> Attempts:
+        """What became of the task before: a delivery does not say it."""
+        if message.attempt == 1:
+            return Attempts()
+        return Attempts.of((await self._client.get(self._name.topic, message.id)).reason)
+
+    async def _failed(self, message: AsyncMessage, before: Attempts, sent_ms: int, answer: Answer) -> None:
+        now_ms = self._now_ms()
+        retry, first_ms = self.configuration.retry, before.first_ms or sent_ms
+        attempts = Attempts(
+            first_ms,
+            sent_ms,
+            now_ms if answer.status else 0,
+            answer.status,
+            before.answers + bool(answer.status),
+        )
+        reason = attempts.reason(reason_of(answer))
+        if retry.exhausted(message.attempt, now_ms - first_ms):
+            await message.nack(dead=True, reason=reason)
+        else:
+            delay_s = retry.delay_ms(message.attempt) / 1000
+            await message.nack(delay=delay_s, reason=reason)
+
+    def _headers(self, message: AsyncMessage, task: Task, before: Attempts) -> CIMultiDict[str]:
+        found: CIMultiDict[str] = CIMultiDict()
+        if task.body:
+            found["content-type"] = "application/octet-stream"
+        for name, value in task.headers.items():
+            if name.lower() not in _OWN and not name.lower().startswith("x-cloudtasks-"):
+                found[name] = value
+        found["user-agent"] = "Google-Cloud-Tasks"
+        found["x-cloudtasks-queuename"] = self._name.queue
+        found["x-cloudtasks-taskname"] = message.key or message.id
+        found["x-cloudtasks-taskretrycount"] = str(message.attempt - 1)
+        found["x-cloudtasks-taskexecutioncount"] = str(before.answers)
+        found["x-cloudtasks-tasketa"] = f"{message.due / 1000:.3f}"
+        if before.http:
+            found["x-cloudtasks-taskpreviousresponse"] = str(before.http)
+        return found
+
+    def _now_ms(self) -> int:
+        return self._now_us() // 1000
