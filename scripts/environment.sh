@@ -126,6 +126,12 @@ ensure_strace() {
         || say "strace could not be installed: tests of power cuts are skipped"
 }
 
+# ensure_chromium: the browser in which the dashboard is tested, and its driver; without them, those tests are skipped.
+ensure_chromium() {
+    { command -v chromium && command -v chromedriver; } >/dev/null || { apt_install chromium && apt_install chromium-driver; } \
+        || say "chromium could not be installed: tests of the dashboard in a browser are skipped"
+}
+
 use_java() {
     JAVA_HOME="$(dirname "$(dirname "$(readlink -f "$1")")")"
     PATH="$JAVA_HOME/bin:$PATH"

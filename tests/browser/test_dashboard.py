@@ -1,0 +1,273 @@
+"""The dashboard in a real browser."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("selenium")
+
+from selenium.webdriver.common.keys import Keys
+
+from dueq import Client
+from dueq.local import LocalMesh
+from dueq.local.gateway import GatewayChild
+from dueq.ports import free_ports
+from tests.browser.tab import Tab
+
+pytestmark = pytest.mark.integration
+
+HOUR_MS = 3_600_000
+HOSTILE = "<script>document.title='taken'</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def mail(client: Client) -> str:
+    """A topic with something of everything."""
+    now_ms = int(time.time() * 1000)
+    client.create_topic("mail", partitions=2, replicas=3, max_attempts=1)
+    producer = client.producer("mail")
+    keys = [f"letter-{number}" for number in range(60)] + [HOSTILE[:200]]
+    dues = [now_ms + 2 * HOUR_MS + 60_000 * number for number in range(61)]
+    producer.schedule_many([b'{"to":"a"}'] * 60 + [HOSTILE.encode()], dues, keys=keys)
+    client.create_recurrence("mail", "nightly", cron="0 3 * * *", payload=b"x")
+    return "mail"
+
+
+@pytest.fixture
+def dead(client: Client, mail: str) -> Iterator[str]:
+    """The key of a message that is dead."""
+    client.producer(mail).schedule(b"\xff\x00", 0, key="unlucky")
+    with client.consumer(mail) as consumer:
+        (message,) = consumer.receive(1)
+        message.nack(reason=HOSTILE, wait=True)
+    yield "unlucky"
+    client.purge(mail, "dead")
+
+
+def test_a_topic_is_created_and_a_message_scheduled_moved_and_cancelled(tab: Tab, client: Client) -> None:
+    tab.go("/create")
+    tab.write("Name", "parcels")
+    tab.press("Create topic")
+    tab.says("Topic parcels is there.")
+    tab.go("/create?topic=parcels")
+    tab.write("Or after", "3h")
+    tab.write("Key", "parcel-1")
+    tab.write("Payload", "hello")
+    tab.press("Schedule")
+    tab.says("Scheduled for")
+    (message,) = client.browse("parcels", payloads=True)
+    assert (message.key, message.payload) == ("parcel-1", b"hello")
+    tab.go("/messages?topic=parcels")
+    tab.press("parcel-1")
+    tab.says("hello", "dialog pre")
+    tab.press("Move…")
+    tab.write("Or after", "5h")
+    tab.press("Move")
+    tab.says("1 message: move")
+    assert client.get("parcels", message.id).due > message.due + HOUR_MS
+    tab.press("parcel-1")
+    tab.press("Cancel…")
+    tab.press("Cancel it")
+    tab.says("No message waits.")
+    assert list(client.browse("parcels")) == []
+
+
+def test_a_topic_is_paused_and_resumed(tab: Tab, mail: str, client: Client) -> None:
+    tab.go(f"/topic?topic={mail}")
+    tab.press("Pause…")
+    tab.press("Pause")
+    tab.says("mail is paused", ".alarm")
+    assert client.describe(mail).paused
+    tab.press("Resume")
+    tab.says_no_more("mail is paused", ".alarm")
+
+
+def test_a_recurrence_is_triggered(tab: Tab, mail: str, client: Client) -> None:
+    tab.go(f"/topic?topic={mail}")
+    tab.press("Trigger")
+    tab.says("nightly has made a message.")
+    with client.consumer(mail) as consumer:
+        (message,) = consumer.receive(1)
+        message.ack(wait=True)
+
+
+def test_a_dead_message_is_seen_with_its_reason_and_redriven(
+    tab: Tab, mail: str, dead: str, client: Client
+) -> None:
+    tab.go("/")
+    tab.press("Dead messages")
+    tab.says(HOSTILE, "td")
+    tab.press(dead)
+    tab.says("ff 00", "dialog pre")
+    tab.press("Redrive")
+    tab.says("No message is dead.")
+    with client.consumer(mail) as consumer:
+        (message,) = consumer.receive(1)
+        assert (message.key, message.attempt) == (dead, 1)
+        message.ack(wait=True)
+
+
+def test_what_matches_a_filter_is_counted_and_then_shifted(tab: Tab, mail: str, client: Client) -> None:
+    before = {message.key: message.due for message in client.browse(mail)}
+    tab.go(f"/messages?topic={mail}&key_prefix=letter-5")
+    tab.press("Change all that match…")
+    tab.says("11 messages", "dialog .great")
+    tab.press("Shift…")
+    tab.write("By", "2h")
+    tab.press("Shift")
+    tab.says("11 messages shifted", "dialog")
+    tab.press("Close")
+    after = {message.key: message.due for message in client.browse(mail)}
+    moved = {key for key in before if after[key] != before[key]}
+    assert moved == {key for key in before if key.startswith("letter-5")}
+    assert {after[key] - before[key] for key in moved} == {2 * HOUR_MS}
+
+
+def test_what_cannot_be_undone_wants_a_word(tab: Tab, client: Client) -> None:
+    client.create_topic("old", replicas=3)
+    client.producer("old").schedule_many([b"x"] * 3, [int(time.time() * 1000) + HOUR_MS] * 3)
+    tab.go("/messages?topic=old")
+    tab.press("Change all that match…")
+    tab.press("Cancel…")
+    assert not tab.button("Cancel").is_enabled()
+    tab.write("This cannot be undone", "cancel")
+    tab.until(lambda: tab.button("Cancel").is_enabled())
+    tab.press("Cancel")
+    tab.says("3 messages cancelled", "dialog")
+    tab.press("Close")
+    tab.go("/topic?topic=old")
+    tab.press("Delete topic…")
+    tab.write("This cannot be undone", "old")
+    tab.press("Delete")
+    tab.until(lambda: "/topic" not in tab.driver.current_url)
+    assert "old" not in {topic.name for topic in client.topics()}
+
+
+def test_some_are_chosen_and_run_now(tab: Tab, mail: str, client: Client) -> None:
+    tab.go(f"/messages?topic={mail}&key_prefix=letter-1")
+    boxes = tab.until(lambda: tab.all("tbody input"))
+    boxes[0].click()
+    boxes[1].click()
+    tab.says("2 messages chosen")
+    tab.press("Run now")
+    tab.says("2 messages: run now")
+    with client.consumer(mail) as consumer:
+        found = []
+        while len(found) < 2:
+            found += consumer.receive(2)
+        assert {message.key for message in found} == {"letter-1", "letter-10"}
+        for message in found:
+            message.ack(wait=True)
+
+
+def test_what_messages_hold_is_only_ever_text(tab: Tab, mail: str) -> None:
+    tab.go(f"/messages?topic={mail}&key_prefix=<script>")
+    tab.press(HOSTILE[:200])
+    tab.says(HOSTILE, "dialog pre")
+    assert tab.driver.title.startswith("Messages of mail")
+    assert tab.all("main img, dialog img") == []
+
+
+def test_times_are_those_of_the_viewer_with_utc_at_hand(tab: Tab, mail: str) -> None:
+    tab.go(f"/messages?topic={mail}")
+    shown = tab.until(lambda: tab.all("td time"))[0]
+    local, instant = shown.text, shown.get_attribute("datetime") or ""
+    assert instant.endswith("Z")
+    assert (shown.get_attribute("title") or "").startswith(instant)
+    assert instant[11:23] not in local
+    tab.find("#zone").click()
+    tab.until(lambda: tab.all("td time")[0].text.endswith(instant[11:23]))
+    tab.find("#zone").click()
+    tab.until(lambda: tab.all("td time")[0].text == local)
+
+
+def test_the_keyboard_alone_suffices(tab: Tab, mail: str) -> None:
+    tab.go("/")
+    tab.says(mail, "tbody")
+    tab.keys(Keys.TAB)
+    assert tab.driver.switch_to.active_element.text == "Skip to the page"
+    tab.keys(Keys.ENTER)
+    tab.tab_to(mail)
+    tab.keys(Keys.ENTER)
+    tab.until(lambda: "/topic" in tab.driver.current_url)
+    tab.says("Messages", "main")
+    tab.tab_to("Messages")
+    tab.keys(Keys.ENTER)
+    tab.until(lambda: tab.all("tbody button"))
+    first = tab.all("tbody button")[0].text
+    tab.tab_to(first)
+    tab.keys(Keys.ENTER)
+    tab.until(lambda: tab.all("dialog pre"))
+    tab.keys(Keys.ESCAPE)
+    tab.until(lambda: not tab.all("dialog"))
+    assert tab.driver.switch_to.active_element.text == first
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_keeps_people_from_using_it(tab: Tab, mail: str, dead: str, axe: str, dark: bool) -> None:
+    for path in ("/", f"/topic?topic={mail}", f"/messages?topic={mail}&state=dead", "/create"):
+        tab.look(1440, dark)
+        tab.go(path)
+        tab.until(lambda: tab.all("tbody tr, form"))
+        tab.driver.execute_script(axe)
+        found = tab.driver.execute_async_script("axe.run().then(arguments[0])")
+        broken = [
+            (each["id"], [node["html"][:160] for node in each["nodes"]]) for each in found["violations"]
+        ]
+        assert broken == [], path
+        assert {"color-contrast", "label"} & {each["id"] for each in found["passes"]}
+
+
+@pytest.mark.parametrize("path", ["/", "/topic?topic=mail", "/messages?topic=mail", "/create"])
+def test_a_small_screen_has_room_for_it(tab: Tab, mail: str, path: str) -> None:
+    tab.look(390, dark=False)
+    tab.go(path)
+    tab.until(lambda: tab.all("tbody tr, form"))
+    assert tab.driver.execute_script("return document.documentElement.scrollWidth") <= 390
+
+
+def test_a_gateway_that_is_read_only_offers_no_acts(tab: Tab, mail: str, mesh: LocalMesh) -> None:
+    (port,) = free_ports(1)
+    child = GatewayChild(f"127.0.0.1:{port}", mesh.folder / "logs" / "read-only.log", ("--read-only",))
+    own, tab.url = tab.url, child.url
+    try:
+        assert child.start(mesh.endpoints, 60)
+        tab.go(f"/messages?topic={mail}")
+        tab.until(lambda: tab.all("tbody tr"))
+        assert [each.text for each in tab.all("main button")][:2] == ["Find", "Clear"]
+        assert tab.all(".writes, tbody input") == []
+        tab.driver.get("about:blank")
+        assert tab.asked_elsewhere() == []
+    finally:
+        tab.url = own
+        child.stop(10)
+
+
+def test_a_broker_that_dies_is_missed_and_welcomed_back_while_somebody_looks(
+    tab: Tab, mail: str, mesh: LocalMesh
+) -> None:
+    tab.go("/")
+    tab.says("3 brokers serve", ".lead")
+    mesh.kill(2)
+    tab.says("Broker b3 does not answer", ".alarm.bad")
+    tab.says("catches up by itself", ".alarm.bad")
+    assert tab.driver.title.startswith("(")
+    mesh.start_broker(2)
+    tab.says_no_more("Broker b3", ".alarm")
+    tab.says("3 brokers serve", ".lead")
+
+
+def test_a_page_outlives_its_gateway(tab: Tab, mail: str, mesh: LocalMesh) -> None:
+    tab.go("/")
+    tab.says("3 brokers serve", ".lead")
+    assert mesh.gateway is not None
+    mesh.gateway.kill()
+    tab.says("This page has lost its gateway", "#lost")
+    assert mesh.gateway.start(mesh.endpoints, 60)
+    tab.until(lambda: not tab.all("#lost"))
+    tab.says("3 brokers serve", ".lead")
+    # A connection that was refused is said in the console by the browser itself.
+    assert [text for text in tab.complaints() if "ERR_" not in text] == []

@@ -1,0 +1,141 @@
+"""One look at the mesh for all open pages, and none while nobody looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from dueq import TopicInfo, limits
+from dueq.client.statistics import StatisticsPart
+from dueq.errors import Busy, Disconnected
+from dueq.gateway.dashboard import feed as feeding
+from dueq.gateway.dashboard.feed import Feed
+
+
+class Mesh:
+    """What a service shows of a mesh of one topic; every question is counted."""
+
+    def __init__(self) -> None:
+        self.client = self.connection = self
+        self.away = False
+        self.looks = 0
+        self.forecasts: list[tuple[str, int]] = []
+
+    async def now_us(self) -> int:
+        return (1_000_000 + self.looks) * 1_000_000
+
+    async def status(self, *, timeout: float) -> dict[str, Any]:
+        self.looks += 1
+        if self.away:
+            raise Disconnected("no broker was reached")
+        return {"brokers": {"b1": {"alive": True}}, "topics": {}, "consumers": []}
+
+    async def topics(self, *, timeout: float) -> list[TopicInfo]:
+        return [TopicInfo("mail", "timeline", 0, 1, 1, 1 << 20)]
+
+    async def run(self, call: object, timeout: float) -> StatisticsPart:
+        return StatisticsPart([], 0)
+
+    async def forecast(self, topic: str, seconds: int, *, timeout: float) -> list[tuple[int, int]]:
+        self.forecasts.append((topic, seconds))
+        return [(1_000_000_000, 5)]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+def fed(mesh: Mesh) -> Feed:
+    return Feed(mesh)  # type: ignore[arg-type]
+
+
+def test_nobody_looks_and_nobody_is_asked() -> None:
+    async def work() -> None:
+        mesh = Mesh()
+        feed = fed(mesh)
+        assert await feed.newer(0, 0.0) is None
+        await feed.close()
+        assert mesh.looks == 0
+
+    run(work())
+
+
+def test_a_hundred_pages_see_the_same_look() -> None:
+    async def work() -> None:
+        mesh = Mesh()
+        feed = fed(mesh)
+
+        async def page() -> Any:
+            with feed.watching():
+                state = await feed.newer(0, 60)
+                assert state is not None
+                return state.sight
+
+        sights = await asyncio.gather(*(page() for _ in range(100)))
+        assert len({id(sight) for sight in sights}) == 1
+        assert mesh.looks == 1
+        await feed.close()
+
+    run(work())
+
+
+def test_a_topic_is_asked_for_its_forecast_while_somebody_looks_at_it() -> None:
+    async def work() -> None:
+        mesh = Mesh()
+        feed = fed(mesh)
+        with feed.watching("mail", 600):
+            state = await feed.newer(0, 60)
+        assert state is not None
+        assert (mesh.forecasts, state.sight.forecasts) == ([("mail", 600)], {"mail": [(1_000_000_000, 5)]})
+        await feed.close()
+
+    run(work())
+
+
+def test_what_was_done_is_looked_at_soon_and_remembered_for_a_while() -> None:
+    async def work() -> None:
+        feed = fed(Mesh())
+        for _ in range(2 * limits.DASHBOARD_ACTS_KEPT):
+            feed.acted({"act": "pause", "topic": "mail", "status": 200, "by": ""})
+        assert [act["number"] for act in feed.acts][-1] == 2 * limits.DASHBOARD_ACTS_KEPT
+        assert len(feed.acts) == limits.DASHBOARD_ACTS_KEPT
+
+    run(work())
+
+
+def test_when_no_broker_answers_the_last_look_stays_with_the_reason() -> None:
+    async def work() -> None:
+        mesh = Mesh()
+        feed = fed(mesh)
+        with feed.watching():
+            first = await feed.newer(0, 60)
+            assert first is not None
+            mesh.away = True
+            blind = await feed.newer(first.sight.number, 60)
+        assert blind is not None
+        assert (blind.sight.fault, list(blind.sight.topics)) == ("no broker was reached", ["mail"])
+        assert [alarm.key for alarm in blind.alarms] == ["blind"]
+        assert blind.sight.seen_ms == first.sight.at_ms
+        await feed.close()
+
+    run(work())
+
+
+def test_more_pages_than_the_limit_are_refused() -> None:
+    async def work() -> None:
+        feed = fed(Mesh())
+        feed._watching = limits.DASHBOARD_TABS_MAX
+        with pytest.raises(Busy, match=f"{limits.DASHBOARD_TABS_MAX} pages"), feed.watching():
+            pass
+
+    run(work())
+
+
+def test_a_broker_that_is_away_is_known_within_three_seconds() -> None:
+    """It may have answered the last look; the next one begins after the pause, and waits for three quarters."""
+    assert limits.DASHBOARD_PAUSE_MS / 1000 + feeding._PATIENCE_S * 3 / 4 < 3
