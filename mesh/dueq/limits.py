@@ -46,6 +46,10 @@ RANK_MAX: Final = (1 << 16) - 1
 
 GROUPS_MAX: Final = 250_000
 """Groups of one partition that have messages or settings: all of them are in memory."""
+NAMES_MAX: Final = 200_000_000
+"""Unique keys of one partition, borne or remembered: they lie on the disk. Beyond that new ones get Busy."""
+SWEEP_ROWS: Final = 16_384
+"""Keys that are remembered no more and that one checkpoint deletes at most."""
 FAIR_WAKES_MAX: Final = 4096
 """Most groups whose messages begin to be ready in one look of a leader; the others do at the next one."""
 FAIR_LOOKS_MAX: Final = 4096

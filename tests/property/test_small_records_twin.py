@@ -45,6 +45,7 @@ class Pair(Timeline):
         assert len(applied.results) == len(also.results)
         for one, other in zip(applied.results, also.results, strict=True):
             assert one.outcomes.tolist() == other.outcomes.tolist()
+            assert one.present.tolist() == other.present.tolist()
             one.outcomes, other.outcomes = other.outcomes, other.outcomes
             assert (one.code, one.sequence, one.row, one.repeated) == (
                 other.code, other.sequence, other.row, other.repeated,
@@ -62,11 +63,37 @@ class Pair(Timeline):
         for name in ("put", "unwait", "unlease", "finished"):
             assert getattr(save, name).tolist() == getattr(also, name).tolist(), name
         assert (save.tables, save.summary, save.low_water) == (also.tables, also.summary, also.low_water)
+        assert (save.names, save.remembered) == (also.names, also.remembered)
         return save
 
     def entries_read(self, entries: Any, asked: Any) -> None:
         super().entries_read(entries, asked)
         self.columnar.entries_read(entries, asked)
+
+    def cold_keys(self, record: Record) -> Any:
+        wanted = super().cold_keys(record)
+        assert wanted == self.columnar.cold_keys(record)
+        return wanted
+
+    def prepare(self, record: Record) -> Any:
+        wanted: Any = super().prepare(record)
+        also: Any = self.columnar.prepare(record)
+        assert wanted[0] == also[0]
+        assert (wanted[1] is None) == (also[1] is None)
+        return wanted
+
+    def names_read(self, *answer: Any) -> None:
+        super().names_read(*answer)
+        self.columnar.names_read(*answer)
+
+    def wants_sweep(self) -> Any:
+        wanted = super().wants_sweep()
+        assert wanted == self.columnar.wants_sweep()
+        return wanted
+
+    def swept(self, *answer: Any) -> None:
+        super().swept(*answer)
+        self.columnar.swept(*answer)
 
     def unpin(self, record: Record) -> None:
         super().unpin(record)

@@ -15,21 +15,32 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.property.checkpoint_disk import UID, Disk
 
-from dueq.core.ports.entry import FLAG_FAR, NO_ENTRIES, Entries, State, joined, keys_of
-from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
-from dueq.core.ports.tables import TableRow
+from dueq.core.ports.entry import FLAG_FAR, State, keys_of
+from dueq.core.ports.names import Remembered, unpack_name
+from dueq.core.ports.persistence import SaveCheckpoint
 from dueq.core.state.applied import Applied
+from dueq.core.state.cold import ColdIds
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS, HOUR_MS
+from dueq.core.state.name_holds import NamesWanted
 from dueq.core.state.timeline import Timeline, canonical
 from dueq_chaos.sim.naive import ENDED, Naive, Told
-from dueq_chaos.sim.twins import bodies_differ, recurrences_differ
+from dueq_chaos.sim.twins import bodies_differ, names_of, recurrences_differ
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import LEVEL_OF_KINDS, JobAction, JobState, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.records import (
+    LEVEL_OF_KINDS,
+    JobAction,
+    JobState,
+    OnDuplicate,
+    Outcome,
+    Record,
+    RecordKind,
+    RequestRef,
+)
 from dueq_codecs.topic_settings import TopicSettings
 
-UID = 7
 CLIENTS = [bytes([number]) * 16 for number in range(1, 5)]
 CONSUMERS = [bytes([number]) * 16 for number in range(11, 14)]
 PLACE = (0, 2)
@@ -49,93 +60,6 @@ BY_LEADER = (
 )  # fmt: skip
 
 
-class Disk:
-    """What a store does with checkpoints, as dictionaries; complains about rows that should be there."""
-
-    def __init__(self) -> None:
-        self.index: dict[tuple[int, int], Entries] = {}
-        self.moved: dict[int, int] = {}
-        self.leased: dict[int, Entries] = {}
-        self.dead: dict[int, Entries] = {}
-        self.remarks: dict[int, str] = {}
-        self.tables: dict[bytes, dict[bytes, bytes]] = {}
-        self.applied = self.low_water = 0
-        self.summary = b""
-        self.finished: list[int] = []
-
-    def save(self, save: SaveCheckpoint) -> None:
-        for wait_at, key, first in save.unwait.tolist():
-            del self.index[wait_at, key]
-            if wait_at != first:
-                del self.moved[key]
-        for key in save.unlease.tolist():
-            del self.leased[key]
-        for died_at, key in save.undie.tolist():
-            assert int(self.dead.pop(key)["died_at"][0]) == died_at
-        for key, text in save.remarks:
-            if text is None:
-                self.remarks.pop(key, None)
-            else:
-                self.remarks[key] = text
-        for at, key in enumerate(keys_of(save.put).tolist()):
-            row = save.put[at : at + 1].copy()
-            if row["state"][0] == State.LEASED:
-                self.leased[key] = row
-                continue
-            if row["state"][0] == State.DEAD:
-                self.dead[key] = row
-                continue
-            wait_at = int(row["wait_at"][0])
-            self.index[wait_at, key] = row
-            if wait_at != row["first"][0]:
-                self.moved[key] = wait_at
-        for tag, changed in save.tables.items():
-            table = self.tables.setdefault(tag, {})
-            for row_key, value in changed:
-                if value is not None:
-                    table[row_key] = value
-                elif tag == b"f":
-                    table.pop(row_key, None)  # who comes and goes between two checkpoints leaves nothing
-                else:
-                    del table[row_key]
-        self.applied, self.low_water, self.summary = save.applied, save.low_water, save.summary
-        self.finished += keys_of(save.finished).tolist()
-        assert all(wait_at >= self.low_water for wait_at, _ in self.index)
-        keys = [key for _, key in self.index]
-        assert len(keys) == len(set(keys))
-        assert not self.leased.keys() & set(keys)
-        assert not self.dead.keys() & (set(keys) | self.leased.keys())
-        assert all((wait_at, key) in self.index for key, wait_at in self.moved.items())
-
-    def read(self, asked: tuple[Any, Any, Any]) -> Entries:
-        found = []
-        for first, sequence, row in zip(*(column.tolist() for column in asked), strict=True):
-            key = sequence << 16 | row
-            entry = self.index.get((self.moved.get(key, first), key), self.dead.get(key))
-            if entry is not None and entry["first"][0] == first:
-                found.append(entry)
-        return joined(found[::-1]) if found else NO_ENTRIES
-
-    def scan(self, wait_at: int, key: int, limit: int, hidden: frozenset[int]) -> tuple[Any, ...]:
-        """What is found, whether that was all, the last position looked at, the jobs that were left out."""
-        after = sorted(position for position in self.index if position > (wait_at, key))
-        seen = [(position, self.index[position]) for position in after[:limit]]
-        rows = [row for _, row in seen if row["job"][0] not in hidden]
-        left_out = {int(row["job"][0]) for _, row in seen} & hidden
-        found = joined(rows) if rows else NO_ENTRIES
-        return found, len(after) <= limit, seen[-1][0] if seen else None, frozenset(left_out)
-
-    def recover(self) -> RecoveredPartition:
-        tables = {tag: [TableRow(*row) for row in table.items()] for tag, table in self.tables.items()}
-        for rows in tables.values():
-            random.Random(self.applied).shuffle(rows)
-        leased = joined(list(self.leased.values())) if self.leased else NO_ENTRIES
-        return RecoveredPartition(
-            UID, "topic", 1, 0, self.applied, self.applied + 1, self.applied, [(0, 0)], [],
-            self.low_water, leased, tables, self.summary, [],
-        )  # fmt: skip
-
-
 class World:
     """One run."""
 
@@ -145,6 +69,9 @@ class World:
         self.limits = limits
         self.recurs = seed % 3 == 0
         self.strange = strange  # how often jobs, forged ids and repeated requests come, of the usual
+        self.weights: list[float] = []  # of the kinds of records, if not the usual
+        self.key_rng, self.keyed = random.Random(seed), 0.1  # how often records have unique keys
+        self.remember = [0, 300, 2000, 60_000]  # ms, for which keys are remembered
         self.disk = Disk()
         self.twin = Naive(PLACE, limits)
         self.timeline = Timeline(UID, None, hot_rows_max, limits, PLACE)
@@ -156,7 +83,7 @@ class World:
         self.written = False
         self.stamp = START
         self.level = self.rng.choice([1, LEVEL_OF_KINDS])
-        self.died = 0
+        self.died = self.names_read = self.swept = 0
         self.numbers = dict.fromkeys(CLIENTS, 0)
         self.requests: dict[tuple[bytes, int], int] = {}
         self.known: list[tuple[int, int]] = []  # (first, key)
@@ -182,7 +109,8 @@ class World:
             if self.level >= LEVEL_OF_KINDS
             else [0] * 10
         )
-        kind = rng.choices(list(RecordKind), [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *newer])[0]
+        weights = self.weights or [1, 8, 8, 4, 3, 4, 3, 2, 2, 2, 2, 2, *newer]
+        kind = rng.choices(list(RecordKind), weights)[0]
         if kind == RecordKind.BARRIER and rng.random() < 0.5:
             self.level = LEVEL_OF_KINDS
         sequence = self.timeline.applied + len(self.pending()) + 1
@@ -210,6 +138,8 @@ class World:
                 record.attempts_max = np.array([rng.choice([0, 1, 2]) for _ in range(rows)], np.uint16)
             if self.level >= LEVEL_OF_KINDS and rng.random() < 0.3:
                 self.share(record)
+            if self.level >= LEVEL_OF_KINDS and self.key_rng.random() < self.keyed * self.strange:
+                self.name_keys(record, rows)
             for row in range(rows):
                 key = record.sequence << 16 | row
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
@@ -218,6 +148,8 @@ class World:
                 max(sequence + rng.choice([0, 0, -30]), 1),
                 max_attempts=rng.choice([0, 1, 1, 2]) if rng.random() < self.strange else 0,
                 expired=rng.choice(["dead", "finish"]),
+                keys="unique",
+                remember_ms=self.key_rng.choice(self.remember),
             ).encode()
         elif kind == RecordKind.BODY:
             self.bring(record)
@@ -318,6 +250,23 @@ class World:
         record.size, record.crc = np.array(size, np.uint32), np.array(size, np.uint32)
         for row in range(rows):
             self.known.append((max(due[row], self.stamp), record.sequence << 16 | row))
+
+    def name_keys(self, record: Record, rows: int) -> None:
+        """Give rows unique keys of which there are few; some are what an earlier attempt may have left."""
+        rng = self.key_rng
+        record.keyed = record.keyed or Meta.KEY
+        record.key_high = np.array([rng.choice([0, 1, 1, 2, 3, 4, 5, 6, 7]) for _ in range(rows)], np.uint64)
+        record.key_low = record.key_high * np.uint64(3)
+        actions = [OnDuplicate.REFUSE, OnDuplicate.KEEP, *[OnDuplicate.REPLACE] * 2 * (not record.job_until)]
+        record.on_duplicate, record.retry = rng.choice(actions), rng.random() < 0.4
+        borne = [entry for entry in self.twin.live.values() if entry.key_high]
+        for row in range(rows):
+            if borne and rng.random() < 0.5:
+                entry = rng.choice([entry for entry in borne if entry.token] * (rng.random() < 0.5) or borne)
+                record.key_high[row], record.key_low[row] = entry.key_high, entry.key_low
+                record.due[row], record.size[row], record.crc[row] = entry.due, entry.size, entry.crc
+                if len(record.window):
+                    record.due[row] += record.window[row]
 
     def name_job(self, record: Record) -> None:
         rng = self.rng
@@ -423,6 +372,18 @@ class World:
         asked = self.timeline.cold(record)
         if asked is not None:
             self.reads.append([asked, None])
+        wanted = self.timeline.cold_keys(record)
+        if wanted is not None:
+            self.reads.append([wanted, None])
+
+    def is_ready(self, record: Record) -> bool:
+        self.reads += [[wanted, None] for wanted in self.timeline.prepare(record) if wanted is not None]
+        return self.timeline.ready(record)
+
+    def sweep(self) -> None:
+        wanted = self.timeline.wants_sweep()
+        if wanted is not None:
+            self.reads.append([wanted, None])
 
     def cut(self) -> None:
         if not self.pending():
@@ -441,12 +402,24 @@ class World:
                 self.view |= zip(keys_of(gained).tolist(), gained["wait_at"].tolist(), strict=True)
         elif self.reads:
             at = self.rng.randrange(len(self.reads))
-            read = self.reads[at]
-            if read[1] is None:
-                read[1] = self.disk.read(read[0])
+            asked, answer = read = self.reads[at]
+            if answer is None:
+                if isinstance(asked, NamesWanted):
+                    read[1] = self.disk.read_names(asked.hashes)
+                elif isinstance(asked, ColdIds):
+                    read[1] = self.disk.read(asked)
+                else:
+                    read[1] = self.disk.expired(asked[1], self.rng.randint(1, 4))
+                return
+            del self.reads[at]
+            if isinstance(asked, NamesWanted):
+                self.names_read += len(answer[0])
+                self.timeline.names_read(asked, *answer)
+            elif isinstance(asked, ColdIds):
+                self.timeline.entries_read(answer, asked)
             else:
-                del self.reads[at]
-                self.timeline.entries_read(read[1], read[0])
+                self.swept += len(answer[0])
+                self.timeline.swept(asked[0], *answer)
 
     def look_ahead(self) -> None:
         wanted = self.timeline.wants_scan()
@@ -466,7 +439,7 @@ class World:
             self.saving = None
 
     def advance(self) -> None:
-        if not self.pending() or not self.timeline.ready(self.pending()[0]):
+        if not self.pending() or not self.is_ready(self.pending()[0]):
             return
         record = self.pending()[0]
         # The twin does not know that an id's sequence has 40 bits: such ids are never alive anyway.
@@ -489,6 +462,7 @@ class World:
                 r.outcomes.tolist(),
                 r.repeated,
                 r.window.tolist(),
+                r.present.tolist(),
             )
             for r in applied.results
         ]
@@ -524,7 +498,7 @@ class World:
             self.hold(record)
         while self.timeline.applied < applied:
             record = self.log[self.timeline.applied]
-            if self.timeline.ready(record):
+            if self.is_ready(record):
                 told = self.told[self.timeline.applied]
                 self.compare(self.timeline.apply(record), told)
             else:
@@ -573,6 +547,9 @@ class World:
             assert row == self.twin.live[key].columns()
         if self.written or self.saving is None:
             assert {k: t for k, t in (self.disk.remarks | found["remarks"]).items() if t} == self.twin.remarks
+        names = dict(found["names"])
+        if self.written or self.saving is None or not self.saving.names:
+            self.check_names(names)
         hours: dict[int, int] = {}
         for entry in self.twin.live.values():
             if entry.state == State.WAITING and not entry.flags & FLAG_FAR:
@@ -584,6 +561,17 @@ class World:
         self.check_jobs()
         assert not recurrences_differ(self.timeline, self.twin)
         assert not bodies_differ(self.timeline, self.twin)
+
+    def check_names(self, names: dict[str, str | None]) -> None:
+        """Memory and disk together have every key that is borne or remembered, and those that are to be swept."""
+        for digest, row in self.disk.names.items():
+            name = unpack_name(row)
+            if not isinstance(name, Remembered) or name.until >= self.timeline.age_ms:
+                names.setdefault(digest.hex(), row.hex())
+        assert sorted((digest, row) for digest, row in names.items() if row is not None) == names_of(
+            self.twin
+        )
+        assert self.timeline.names_count >= len(names_of(self.twin))
 
     def check_jobs(self) -> None:
         twin, table = self.twin, self.timeline.jobs
@@ -612,6 +600,8 @@ class World:
             self.read()
         for _ in range(9):
             self.checkpoint()
+        while self.reads:
+            self.read()
         assert self.saving is None
         assert not self.reads
 
@@ -624,8 +614,9 @@ class World:
             self.checkpoint,
             self.cut,
             self.resize,
+            self.sweep,
         ]
-        weights = [10, 10, 8, 3, 5, 0.5, 0.3]
+        weights = [10, 10, 8, 3, 5, 0.5, 0.3, 2]
         for step in range(steps):
             if restarts and self.rng.random() < 0.01:
                 self.restart()
@@ -658,7 +649,7 @@ def test_messages_die_are_redriven_and_discarded() -> None:
     """The twins are compared on all of it: whoever changes the weights keeps it so."""
     kinds: set[RecordKind] = set()
     ended = died = remarked = 0
-    for seed in range(24):
+    for seed in range(32):
         world = World(seed, 5, DedupLimits())
         world.run(600)
         died += world.died
@@ -689,4 +680,5 @@ def test_little_stays_in_memory_once_all_is_quiet(seed: int) -> None:
     hidden = len(world.timeline.waiting_hot()) - world.timeline.hot_count
     assert world.timeline.memory_rows == world.timeline.leased_count + world.timeline.hot_count + hidden
     assert hidden <= 3 // 2
+    assert world.timeline.names_in_memory == 1  # that of messages without a key
     assert world.timeline.hot_count <= 3 + 9

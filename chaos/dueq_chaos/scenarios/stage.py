@@ -13,7 +13,7 @@ from dueq.core.partition.partition import Partition
 from dueq.core.ports.membership import PartitionNode
 from dueq_chaos.scenarios.hand import Bodies, Browsed, Hand, Pushed, Request, Stored, rows_of
 from dueq_chaos.scenarios.taps import Caught, Desk, Door, Match, Spindle
-from dueq_chaos.sim.equality import completed, waiting_on_disk
+from dueq_chaos.sim.equality import completed, names_on_disk, waiting_on_disk
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_codecs.messages import BrokerMessage, BrowseReply, Code
 from dueq_codecs.records import RecordKind
@@ -294,5 +294,6 @@ class Stage(SimMesh):
         partition = node.core.partition(uid) if node.core is not None else None
         if partition is None or node.disk.store is None:
             return {}
-        timeline = partition.timeline
-        return completed(timeline.export(), waiting_on_disk(node.disk.store, uid, timeline.order))
+        timeline, store = partition.timeline, node.disk.store
+        waiting, names = waiting_on_disk(store, uid, timeline.order), names_on_disk(store, uid)
+        return completed(timeline.export(), waiting, names)

@@ -9,6 +9,7 @@ import numpy as np
 from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, joined, keys_of
+from dueq.core.ports.names import Remembered, unpack_name
 from dueq.core.ports.persistence import (
     ChunkRead,
     IndexScanned,
@@ -21,10 +22,13 @@ from dueq.core.ports.persistence import (
 from dueq.core.state.order import Order
 from dueq.core.state.timeline import Timeline, canonical
 from dueq.limits import CHUNK_BYTES
+from dueq.storage.ordered import layout
 from dueq.storage.ordered.store import OrderedStore
 from dueq_chaos.sim.builds import ANY_LEVEL
 
 _DIFFERING = ("tombstones", "window")
+Names = dict[str, str]
+"""Rows of unique keys, by their hashes, in hex."""
 
 
 def differences(store: OrderedStore, partition: Partition, reference: Timeline, *, reopen: bool) -> list[str]:
@@ -45,14 +49,15 @@ def differences(store: OrderedStore, partition: Partition, reference: Timeline, 
         return []
     expected = _comparable(reference.export())
     waiting = waiting_on_disk(store, partition.uid, timeline.order)
-    wrong = _compare("memory", completed(timeline.export(), waiting), expected)
+    names = names_on_disk(store, partition.uid)
+    wrong = _compare("memory", completed(timeline.export(), waiting, names), expected)
     if reopen:
-        wrong += _reopened(store, partition, waiting, expected)
+        wrong += _reopened(store, partition, waiting, names, expected)
     return wrong + _unreadable(store, partition.uid, _live(reference))
 
 
 def _reopened(
-    store: OrderedStore, partition: Partition, waiting: Entries, expected: dict[str, Any]
+    store: OrderedStore, partition: Partition, waiting: Entries, names: Names, expected: dict[str, Any]
 ) -> list[str]:
     reopened = store.read(ReadPartition(0, partition.uid))
     assert isinstance(reopened, PartitionRead)
@@ -65,21 +70,31 @@ def _reopened(
     place = partition.index, partition.topic.home_partitions
     order = partition.timeline.order
     again = Timeline(partition.uid, reopened.recovered, place=place, order=order, build_level=ANY_LEVEL)
-    return _compare("the disk", completed(again.export(), waiting), expected)
+    return _compare("the disk", completed(again.export(), waiting, names), expected)
 
 
-def completed(state: dict[str, Any], waiting: Entries) -> dict[str, Any]:
-    """Add to an exported state the entries that only the disk has.
+def completed(state: dict[str, Any], waiting: Entries, names: Names) -> dict[str, Any]:
+    """Add to an exported state the entries and unique keys that only the disk has.
 
     Args:
         state: of `Timeline.export`.
         waiting: every waiting entry on the disk.
+        names: every unique key on the disk.
     """
     known = {(entry[3] << 16) | entry[_ROW] for entry in state["entries"]} | set(state["tombstones"])
     keys = keys_of(waiting).tolist() if len(waiting) else []
     only = [at for at, key in enumerate(keys) if key not in known]
     entries = state["entries"] + (canonical(waiting.take(only)) if only else [])
-    return _comparable(state | {"entries": sorted(entries)})
+    in_memory = dict(state["names"])
+    borne = {digest: row for digest, row in names.items() if _holds(row, state["age"])} | in_memory
+    found = sorted((digest, row) for digest, row in borne.items() if row is not None)
+    return _comparable(state | {"entries": sorted(entries), "names": found})
+
+
+def _holds(row: str, age_ms: int) -> bool:
+    """Whether a key is borne, or remembered still."""
+    name = unpack_name(bytes.fromhex(row))
+    return not isinstance(name, Remembered) or name.until >= age_ms
 
 
 _ROW = 11
@@ -87,7 +102,8 @@ _ROW = 11
 
 
 def _comparable(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in state.items() if name not in _DIFFERING}
+    known = {name: value for name, value in state.items() if name not in _DIFFERING}
+    return known | {"names": [(digest, row) for digest, row in state["names"] if row is not None]}
 
 
 def _compare(where: str, found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
@@ -116,6 +132,13 @@ def waiting_on_disk(store: OrderedStore, uid: int, order: Order) -> Entries:
         assert isinstance(page, IndexScanned)
         pages.append(walk.take(page))
     return joined(pages)
+
+
+def names_on_disk(store: OrderedStore, uid: int) -> Names:
+    """Return every unique key that the disk of a replica has."""
+    prefix = layout.head(uid, b"k")
+    rows = store._timeline.scan(prefix, layout.after(prefix))
+    return {key[4:].hex(): row.hex() for key, row in rows}
 
 
 def _live(reference: Timeline) -> Entries:

@@ -19,10 +19,13 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
 from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import AGE_STEP_MS
-from dueq.limits import BLOCK_BYTES, DELAY_MS_MAX, PASS_MEMORY_MS
+from dueq.limits import DELAY_MS_MAX, PASS_MEMORY_MS
 from dueq_chaos.sim.naive_bodies import NaiveBodies
-from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
+from dueq_chaos.sim.naive_keys import NaiveKeys
+from dueq_chaos.sim.naive_memory import Met, NaiveMemory, Verdict
+from dueq_chaos.sim.naive_places import places_of
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrences
+from dueq_chaos.sim.naive_tables import NaiveJob, NaivePass
 from dueq_codecs.messages import Code
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
@@ -31,6 +34,7 @@ from dueq_codecs.records import (
     Fate,
     JobAction,
     JobState,
+    OnDuplicate,
     Outcome,
     Record,
     RecordKind,
@@ -41,8 +45,8 @@ ENDED: Final = (JobState.ABORTED, JobState.CANCELLED)
 CANCELLING: Final = (RecordKind.CANCEL, RecordKind.RECURRENCE)
 ATTEMPT_MAX: Final = (1 << 16) - 1
 LEASE_MS_MAX: Final = (1 << 32) - 1
-Result = tuple[bytes, int, Code, int, int, int, list[int], bool, list[int]]
-"""The answer to a request: client, number, code, sequence, row, stamp, outcomes, repeated, windows."""
+Result = tuple[bytes, int, Code, int, int, int, list[int], bool, list[int], list[Met]]
+"""The answer to a request: client, number, code, sequence, row, stamp, outcomes, repeated, windows, messages met."""
 
 
 @dataclass(slots=True)
@@ -89,32 +93,6 @@ class NaiveEntry:
 
 
 @dataclass(slots=True)
-class NaiveJob:
-    """One job, as this partition knows it."""
-
-    key: bytes
-    number: int
-    state: JobState
-    until: int
-    cleared: bool = False
-    look_at: int = 0
-    """Age of the partition at which to look whether it may be forgotten."""
-
-
-@dataclass(slots=True)
-class NaivePass:
-    """One pass, as this partition knows it."""
-
-    sequence: int
-    work: dict[str, Any]
-    total: int
-    done: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-    state: PassState = PassState.RUNNING
-    ended: int = 0
-
-
-@dataclass(slots=True)
 class Told:
     """The result of a record: keys of messages, in order, and answers."""
 
@@ -148,6 +126,7 @@ class Naive:
         remarks: why messages were given back last, by key.
         recurrences: what is known of recurrences.
         bodies: what is known of shared bodies.
+        keys: what unique keys name.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -165,6 +144,7 @@ class Naive:
         self.group_settings: dict[str, dict[str, Any]] = {}
         self.recurrences = NaiveRecurrences()
         self.bodies = NaiveBodies()
+        self.keys = NaiveKeys()
         self.stamp = self.age = self.applied = 0
         self.settings = ""
         self.passes: dict[str, NaivePass] = {}
@@ -184,35 +164,44 @@ class Naive:
         self._forget_passes()
         named = {entry.body for entry in self.live.values()} if self.bodies.by_name else ()
         self.ended += [number << 16 for number in self.bodies.forget(self.age, named)]
+        self.keys.forget(self.age)
         told = Told()
         verdicts = self._judge(record)
         self._number_groups(record, verdicts)
         row = 0
-        places = _places(record) if record.kind in WITH_PAYLOADS else []
+        places = places_of(record) if record.kind in WITH_PAYLOADS else []
         for request, (_, answer, fresh) in verdicts:
             for at in range(row, row + request.rows):
                 if fresh:
                     outcome = self._row(record, at, told, places)
-                    if answer is not None and record.kind != RecordKind.INSERT:
+                    if answer is not None:
                         answer.outcomes.append(outcome)
                 elif record.kind in WITH_PAYLOADS or (record.kind == RecordKind.BODY and len(record.size)):
                     self.ended.append(record.sequence << 16 | at)
+            if fresh and answer is not None and record.kind == RecordKind.INSERT:
+                met = [self.keys.met[at] for at in range(row, row + request.rows) if at in self.keys.met]
+                self.memory_of(record).note(answer, met)
             row += request.rows
+        self.keys.met.clear()
         if not record.requests:
             for at in range(record.rows):
                 self._row(record, at, told, places)
         for request, (code, answer, fresh) in verdicts:
             name = request.client_id, request.sequence, code
             if answer is None:
-                told.results.append((*name, 0, 0, 0, [], False, []))
+                told.results.append((*name, 0, 0, 0, [], False, [], []))
             else:
                 place = answer.sequence, answer.row, answer.stamp
-                told.results.append((*name, *place, answer.outcomes[:], not fresh, answer.window))
+                told.results.append((*name, *place, answer.outcomes[:], not fresh, answer.window, answer.met))
         return told
+
+    def memory_of(self, record: Record) -> NaiveMemory:
+        """Return the memory of the requests of such a record."""
+        return self.job_memory if record.kind == RecordKind.INSERT and record.job else self.memory
 
     def _judge(self, record: Record) -> list[tuple[RequestRef, Verdict]]:
         of_job = record.kind == RecordKind.INSERT and bool(record.job)
-        memory = self.job_memory if of_job else self.memory
+        memory = self.memory_of(record)
         late = of_job and self._takes_no_more(record)
         strange = self.bodies.refuses(record)
         verdicts: list[tuple[RequestRef, Verdict]] = []
@@ -359,7 +348,8 @@ class Naive:
         elif known.state == PassState.RUNNING:
             known.state = PassState.ENDED if document["do"] == "end" else PassState.STOPPED
             known.ended = self.age
-            known.skipped = document.get("skipped", {})
+            taken = {name: count for name, count in known.skipped.items() if name == "taken"}
+            known.skipped = document.get("skipped", {}) | taken
         return Outcome.DONE
 
     def _forget_passes(self) -> None:
@@ -384,6 +374,8 @@ class Naive:
         else:
             outcome = self._withdraw(record, at, key, entry, told)
         known.done += outcome == Outcome.DONE
+        if outcome == Outcome.TAKEN:
+            known.skipped = {**known.skipped, "taken": known.skipped.get("taken", 0) + 1}
         return outcome
 
     # ---------------------------------------------------------------- rows
@@ -433,6 +425,13 @@ class Naive:
             state = JobState.OPEN if record.job_until else JobState.COMMITTED
             number = self._job_of(record, state).number
         due, key = int(record.due[at]), record.sequence << 16 | at
+        body = self.bodies.use(record, self.age) if record.shared else 0
+        digest = (int(record.key_high[at]), int(record.key_low[at])) if len(record.key_high) else (0, 0)
+        if digest != (0, 0):
+            outcome = self._meet(record, at, digest, number, told)
+            if outcome != Outcome.DONE:
+                self.ended.append(key)
+                return outcome
         flags = {Meta.NONE: 0, Meta.KEY: FLAG_KEYED, Meta.HEADERS: FLAG_META}[record.keyed]
         if len(record.upload) and record.upload[at]:
             flags |= FLAG_UPLOAD
@@ -443,10 +442,56 @@ class Naive:
             recurrence=int(record.recurrence[at]) if len(record.recurrence) else 0,
             expires=int(record.expires[at]) if len(record.expires) else 0,
             attempts_max=int(record.attempts_max[at]) if len(record.attempts_max) else 0,
-            body=self.bodies.use(record, self.age) if record.shared else 0,
+            body=body,
+            key_high=digest[0], key_low=digest[1],
         )  # fmt: skip
+        if digest != (0, 0):
+            self.keys.take(digest, self.live[key].first, key)
         self._wait(key, due, told)
         return Outcome.DONE
+
+    def _meet(self, record: Record, at: int, digest: tuple[int, int], job: int, told: Told) -> Outcome:
+        """A row with a unique key meets what that names; DONE: it may take the key."""
+        name = self.keys.names.get(digest)
+        if name is None:
+            return Outcome.DONE
+        bearer = self.live[name.key] if name.until is None else None
+        waits = bearer is not None and bearer.state == State.WAITING
+        if bearer is not None and bearer.job != job:
+            if self.state_of(bearer) == JobState.OPEN:
+                self.keys.met[at] = (0, 0, 0, 0)
+                return Outcome.HIDDEN
+            if waits and self.state_of(bearer) in ENDED:
+                self._replace(name.key, told)
+                return Outcome.DONE
+        last = (bearer.due, bearer.size, bearer.crc) if bearer is not None else name.last
+        own = self.keys.is_own(record, at, last)
+        if not own and record.on_duplicate == OnDuplicate.REPLACE:
+            if waits:
+                self._replace(name.key, told)
+                return Outcome.DONE
+            outcome = Outcome.TAKEN if bearer is None else Outcome.LEASED
+        else:
+            outcome = Outcome.KEPT if own or record.on_duplicate == OnDuplicate.KEEP else Outcome.TAKEN
+        self.keys.met[at] = name.first, name.key >> 16, name.key & 0xFFFF, last[0]
+        return outcome
+
+    def _replace(self, key: int, told: Told) -> None:
+        told.gone.append(key)
+        told.waiting = [each for each in told.waiting if each != key]
+        entry = self.live[key]
+        self.keys.names.pop((entry.key_high, entry.key_low))
+        self._finish(key)
+
+    def _let_key_go(self, entry: NaiveEntry) -> None:
+        """A message ends: its key is free, or remembered for a while."""
+        digest = entry.key_high, entry.key_low
+        key = entry.sequence << 16 | entry.row
+        if entry.state == State.DEAD or not self.keys.is_borne_by(digest, key):
+            return
+        remember = 0 if self.state_of(entry) in ENDED else int(self._setting("remember_ms", 0))
+        last = entry.due, entry.size, entry.crc
+        self.keys.end(digest, last, self.age + remember if remember else None)
 
     def _fire(self, record: Record, at: int, told: Told, place: tuple[int, int]) -> Outcome:
         outcome, is_new = self.recurrences.fire(record, at)
@@ -579,6 +624,7 @@ class Naive:
         if self.state_of(entry) in ENDED:
             self._finish(key)
             return
+        self._let_key_go(entry)
         entry.state, entry.died_at = State.DEAD, self.stamp
         entry.token, entry.lease_ms, entry.consumer = 0, 0, bytes(16)
         entry.flags &= ~FLAG_DETACHED
@@ -604,6 +650,11 @@ class Naive:
         if record.kind == RecordKind.DISCARD:
             self._finish(key)
             return Outcome.DONE
+        digest = entry.key_high, entry.key_low
+        if digest != (0, 0) and self.state_of(entry) not in ENDED:
+            if not self.keys.may_be_had_by(digest, key):
+                return Outcome.TAKEN
+            self.keys.take(digest, entry.first, key)
         entry.due = max(int(record.due[at]), record.stamp)
         entry.version, entry.attempt, entry.died_at = record.sequence, 0, 0
         if entry.expires <= entry.due:
@@ -630,7 +681,7 @@ class Naive:
         told.waiting.append(key)
 
     def _finish(self, key: int) -> None:
-        del self.live[key]
+        self._let_key_go(self.live.pop(key))
         self.remarks.pop(key, None)
         self.leased.discard(key)
         self.ended.append(key)
@@ -638,22 +689,3 @@ class Naive:
     def waiting(self) -> dict[int, int]:
         """Return where each waiting message waits: key -> instant."""
         return {key: entry.wait_at for key, entry in self.live.items() if entry.state == State.WAITING}
-
-
-def _places(record: Record) -> list[tuple[int, int]]:
-    """Return (place, rows of the block) of each row of an INSERT."""
-    uploads = record.upload.tolist() if len(record.upload) else [0] * record.rows
-    places: list[list[int]] = []
-    start = used = 0
-    inline: dict[int, int] = {}
-    for row, (size, upload) in enumerate(zip(record.size.tolist(), uploads, strict=True)):
-        length = 0 if upload else size - record.shared_size
-        if row > start and used + length > BLOCK_BYTES:
-            start, used = row, 0
-        places.append([start, used])
-        inline[start] = inline.get(start, 0) + (not upload)
-        used += length
-    return [
-        (upload, 1) if upload else (start << 32 | offset, inline[start])
-        for (start, offset), upload in zip(places, uploads, strict=True)
-    ]

@@ -9,6 +9,9 @@ from dueq.core.state.dedup import ANSWER_BYTES, CLIENT_BYTES, DedupLimits
 from dueq_codecs.messages import Code
 from dueq_codecs.records import Record, RecordKind, RequestRef
 
+Met = tuple[int, int, int, int]
+"""A message that a row met: first, sequence, row, due; all 0: nobody is told."""
+
 
 @dataclass(eq=False, slots=True)
 class Answer:
@@ -19,8 +22,9 @@ class Answer:
         age: of the partition, when it took effect.
         sequence, row, stamp: of its record; the request's first row there.
         rows: how many outcomes are remembered.
-        outcomes: one per row; none for an INSERT.
+        outcomes: one per row; none for an INSERT of which all rows took effect.
         window: of an INSERT with windows, what was chosen for each row.
+        met: of an INSERT, the messages that rows met which did not take effect.
     """
 
     client: bytes
@@ -33,11 +37,13 @@ class Answer:
     rows: int
     outcomes: list[int] = field(default_factory=list)
     window: list[int] = field(default_factory=list)
+    met: list[Met] = field(default_factory=list)
 
     @property
     def extra(self) -> int:
         """What it weighs beside its head."""
-        return self.rows + 4 * len(self.window)
+        met = len(self.outcomes) + 26 * len(self.met) if self.met else 0
+        return self.rows + 4 * len(self.window) + met
 
 
 Verdict = tuple[Code, Answer | None, bool]
@@ -116,6 +122,15 @@ class NaiveMemory:
             else:
                 del self.floors[self._idle()[0][1]]
         return Code.OK, answer, True
+
+    def note(self, answer: Answer, met: list[Met]) -> None:
+        """Note what the rows of an INSERT met, or that all took effect."""
+        if not met:
+            answer.outcomes = []
+            return
+        self._rows -= answer.extra if answer in self.answers else 0
+        answer.met = met
+        self._rows += answer.extra if answer in self.answers else 0
 
     def names(self) -> set[tuple[str, int]]:
         """Return (client in hex, number) of everything remembered, floors too."""

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from dueq.core.ports.entry import FLAG_FAR, FULL, Entries, State, keys_of, widened
+from dueq.core.ports.names import Remembered, pack_name
 from dueq.core.state.applied import Applied
 from dueq.core.state.forecast import HOUR_MS
 from dueq.core.state.timeline import Timeline
@@ -31,6 +32,7 @@ def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Tol
             (
                 result.client_id, result.client_sequence, result.code, result.sequence, result.row, result.stamp,
                 result.outcomes.tolist(), result.repeated, result.window.tolist(),
+                result.present.tolist(),
             )
             for result in applied.results
         ]  # fmt: skip
@@ -98,6 +100,8 @@ def state_differs(timeline: Timeline, naive: Naive) -> str:
         mine = found[what]
         if what in ("dedup", "job_answers"):
             mine = {(client, number) for client, number, _ in mine}
+        if what == "names":
+            mine = [(digest, row) for digest, row in mine if row is not None]
         if mine != expected:
             return f"after record {naive.applied}: {what} is {mine}, should be {expected}"
     return (
@@ -119,9 +123,22 @@ def _exported(naive: Naive) -> dict[str, Any]:
         "dead": len(naive.live) - len(naive.waiting()) - len(naive.leased),
         "entries": sorted(entry.columns() for entry in naive.live.values()),
         "hours": sorted(hours.items()), "far": far, "jobs_given": naive.given,
-        "settings": naive.settings, "passes": _passes(naive),
+        "settings": naive.settings, "passes": _passes(naive), "names": names_of(naive),
         "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
     }  # fmt: skip
+
+
+def names_of(naive: Naive) -> list[tuple[str, str]]:
+    """Return the unique keys as `Timeline.export` has them: (hash, row) in hex."""
+    rows = {
+        f"{high:016x}{low:016x}": (
+            Remembered(name.first, name.key, *name.last, name.until)
+            if name.until is not None
+            else (name.first, name.key)
+        )
+        for (high, low), name in naive.keys.names.items()
+    }
+    return sorted((digest, pack_name(name).hex()) for digest, name in rows.items())
 
 
 def _passes(naive: Naive) -> list[tuple[str, dict[str, Any]]]:

@@ -12,6 +12,7 @@ from tests.conformance.stores.conftest import EVERY, Place
 from tests.conformance.stores.history import UID, entries, insert
 
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, keys_of
+from dueq.core.ports.names import Remembered, expiry_key, pack_name
 from dueq.core.ports.persistence import (
     AppendLog,
     ChunkRead,
@@ -20,18 +21,22 @@ from dueq.core.ports.persistence import (
     DropPartition,
     DropUpload,
     EntriesRead,
+    ExpiredRead,
     IndexScanned,
     InstallBegin,
     InstallEnd,
     InstallRows,
     LogRead,
     MarkProven,
+    NamesRead,
     PartitionRead,
     PayloadsRead,
     PutChunk,
     ReadChunk,
     ReadEntries,
+    ReadExpired,
     ReadLog,
+    ReadNames,
     ReadPartition,
     ReadPayloads,
     ReadSnapshot,
@@ -189,6 +194,42 @@ def test_one_scan_reads_several_classes_in_their_order(begun: Store) -> None:
     )
     assert (named.entries["row"].tolist(), named.exhausted) == ([2], False)
     assert named.beyond == ((b"\0\5", None, True), (b"\1\0", None, True))
+
+
+def test_unique_keys_are_found_with_the_messages_that_bear_them(begun: Store) -> None:
+    rows = entries(1, [b"w", b"m", b"l"], [10, 20, 30])
+    rows["wait_at"][1], rows["state"][2] = 99, State.LEASED
+    owners = list(zip(rows["first"].tolist(), keys_of(rows).tolist(), strict=True))
+    hashes = [bytes([number]) * 16 for number in range(5)]
+    over = Remembered(7, 8, 9, 10, 11, 5_000)
+    names = [(digest, pack_name(owner)) for digest, owner in zip(hashes, owners, strict=False)]
+    kept = [(hashes[3], pack_name(over))]
+    expiry = [(expiry_key(5_000, hashes[3]), b""), (expiry_key(70_000, hashes[4]), b"")]
+    begun.commit(
+        [
+            AppendLog(UID, [insert(1, [b"w", b"m", b"l"])]),
+            SaveCheckpoint(UID, 1, 10, put=rows, names=[*names, *kept], remembered=[*expiry]),
+        ]
+    )
+    answer = begun.read(ReadNames(5, UID, [hashes[4], *hashes[:4], b"?" * 16]))
+    assert isinstance(answer, NamesRead)
+    assert answer.found == dict(zip(hashes[:3], owners, strict=True)) | {hashes[3]: over}
+    assert sorted(answer.entries["row"].tolist()) == [0, 1]
+    for before, limit, found, following in (
+        (5_000, 9, [], 5_000), (5_001, 9, [(5_000, hashes[3])], 70_000), (80_000, 1, [(5_000, hashes[3])], 70_000),
+        (80_000, 9, [(5_000, hashes[3]), (70_000, hashes[4])], None),
+    ):  # fmt: skip
+        expired = begun.read(ReadExpired(6, UID, before, limit))
+        assert isinstance(expired, ExpiredRead)
+        assert (expired.expired, expired.following) == (found, following)
+    assert found_in(begun).tables == {}
+    begun.commit([SaveCheckpoint(UID, 1, 10, names=[(hashes[0], None)], remembered=[(expiry[0][0], None)])])
+    gone = begun.read(ReadNames(5, UID, hashes[:2]))
+    assert isinstance(gone, NamesRead)
+    assert gone.found == {hashes[1]: owners[1]}
+    left = begun.read(ReadExpired(6, UID, 80_000, 9))
+    assert isinstance(left, ExpiredRead)
+    assert left.expired == [(70_000, hashes[4])]
 
 
 def test_a_message_that_was_moved_leased_or_finished_is_where_it_belongs(begun: Store) -> None:

@@ -142,10 +142,6 @@ class Topics:
             settings = AS_CREATED.begun(changes, request.creation_id.hex())
         except SettingsRefused as refused:
             return invalid(str(refused))
-        if settings.keys != AS_CREATED.keys:
-            return invalid(
-                f"keys is {AS_CREATED.keys!r}, not {settings.keys!r}: this build does not keep keys unique"
-            )
         if settings.endpoint is not None:
             return invalid("a topic gets its endpoint once it exists")
         if settings.rate and request.partitions > 1:

@@ -1,4 +1,4 @@
-"""Looking at single messages of a partition by their ids, wherever they lie: in memory, or only on the disk.
+"""Looking at single messages of a partition by their ids or unique keys, wherever they lie: in memory or on the disk.
 
     look_up ──► pinned ──► (read from the disk) ──► rows as they are now ──► let go
 
@@ -13,12 +13,25 @@ from typing import Any, NamedTuple
 
 from dueq.core.delivery.dispatch import LeaseSeen
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, is_full, is_wide, meta_of, versions_of
+from dueq.core.ports.names import Owner
 from dueq.core.state.cold import ColdIds, Hold
+from dueq.core.state.name_holds import NameHold, NamesWanted
 from dueq.core.state.timeline import Timeline
 from dueq.instant import Now
 
 Then = Callable[[Entries | None, Now], None]
 """Called with the rows in the order of the ids (state ABSENT where there is none); None: the leadership has ended."""
+
+
+ThenKey = Callable[[Owner | None, bool, Now], None]
+"""Called with the (first, key) of the live message that bears a unique key, None: there is none, and whether the
+leadership goes on."""
+
+
+class _KeyLookup(NamedTuple):
+    timeline: Timeline
+    hold: NameHold
+    then: ThenKey
 
 
 class _Lookup(NamedTuple):
@@ -32,6 +45,7 @@ class Lookups:
 
     def __init__(self) -> None:
         self._waiting: list[_Lookup] = []
+        self._waiting_keys: list[_KeyLookup] = []
 
     def begin(self, timeline: Timeline, ids: ColdIds, then: Then, now: Now) -> ColdIds | None:
         """Look for messages; return what to read from the disk, to be followed by `read`."""
@@ -43,8 +57,23 @@ class Lookups:
             _answer(lookup, now)
         return asked
 
+    def begin_key(self, timeline: Timeline, digest: bytes, then: ThenKey, now: Now) -> NamesWanted | None:
+        """Look for the message that bears a unique key; return what to read, to be followed by `read`."""
+        hold, wanted = timeline.name_holds.hold([digest])
+        lookup = _KeyLookup(timeline, hold, then)
+        if hold.unresolved:
+            self._waiting_keys.append(lookup)
+        else:
+            _answer_key(lookup, now)
+        return wanted
+
     def read(self, now: Now) -> None:
         """Something was read from the disk: answer those who waited for it."""
+        if self._waiting_keys:
+            found = [lookup for lookup in self._waiting_keys if not lookup.hold.unresolved]
+            self._waiting_keys = [lookup for lookup in self._waiting_keys if lookup.hold.unresolved]
+            for each in found:
+                _answer_key(each, now)
         if not self._waiting:
             return
         ready = [lookup for lookup in self._waiting if not lookup.hold.unresolved]
@@ -58,6 +87,17 @@ class Lookups:
         for lookup in waiting:
             lookup.timeline.release(lookup.hold)
             lookup.then(None, now)
+        keys, self._waiting_keys = self._waiting_keys, []
+        for each in keys:
+            each.timeline.name_holds.release(each.hold)
+            each.then(None, False, now)
+
+
+def _answer_key(lookup: _KeyLookup, now: Now) -> None:
+    [digest] = lookup.hold.hashes
+    owner = lookup.timeline.name_holds.owner_of(digest)
+    lookup.timeline.name_holds.release(lookup.hold)
+    lookup.then(owner, True, now)
 
 
 def _answer(lookup: _Lookup, now: Now) -> None:

@@ -20,12 +20,13 @@ from dueq.core.partition.bodies import BodyCare
 from dueq.core.partition.body_requests import check_body
 from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
+from dueq.core.partition.cold_reading import ColdReading
 from dueq.core.partition.dead_letters import DeadLetters
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.filtered_walk import FilteredWalk
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
-from dueq.core.partition.lookups import Lookups, Then, message_document
+from dueq.core.partition.lookups import Lookups, Then, ThenKey, message_document
 from dueq.core.partition.passes import Passes
 from dueq.core.partition.payloads import cached_payloads
 from dueq.core.partition.proposals import Proposals
@@ -46,10 +47,8 @@ from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.core.ports.persistence import (
     ChunkRead,
     CreatePartition,
-    EntriesRead,
     IndexScanned,
     PayloadsRead,
-    ReadEntries,
     RecoveredPartition,
     ScanIndex,
 )
@@ -128,6 +127,7 @@ class Partition:
         self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
         self._lookups = Lookups()
         self._generation = 0
+        self._reading = ColdReading(ctx, self.uid, lambda: (self._generation, self.timeline), self._was_read)
         self._closed = False
         if recovered is None:
             ctx.persist(CreatePartition(self.uid, topic.name))
@@ -268,6 +268,12 @@ class Partition:
         """Return the next groups by name."""
         return self.timeline.groups.after(after, limit)
 
+    @property
+    def full_of_names(self) -> int:
+        """How many unique keys are kept here where one more would be too many; 0 while there is room."""
+        count = self.timeline.names_count
+        return count if count >= limits.NAMES_MAX else 0
+
     def full_of_jobs(self, job: bytes) -> int:
         """Return how many jobs are known here where this one would be one too many; 0 while there is room."""
         known = self.timeline.jobs.by_key
@@ -356,21 +362,15 @@ class Partition:
                 continue
             asked = self.timeline.cold(entry.record)
             if asked is not None:
-                self._read_cold(*asked)
+                self._reading.entries(*asked)
+            wanted = self.timeline.cold_keys(entry.record)
+            if wanted is not None:
+                self._reading.names(wanted)
 
-    def _read_cold(
-        self, first: npt.NDArray[np.uint64], sequence: npt.NDArray[np.uint64], row: npt.NDArray[np.uint16]
-    ) -> None:
-        generation = self._generation
-
-        def read(answer: object, now: Now) -> None:
-            assert isinstance(answer, EntriesRead)
-            if generation == self._generation:
-                self.timeline.entries_read(answer.entries, (first, sequence, row))
-                self._lookups.read(now)
-                self._pump(now)
-
-        self.ctx.read(lambda token: ReadEntries(token, self.uid, first, sequence, row), read)
+    def _was_read(self, now: Now) -> None:
+        """Something was brought into memory that was waited for."""
+        self._lookups.read(now)
+        self._pump(now)
 
     def truncated(self, entries: list[LogEntry]) -> None:
         """These records will never be applied."""
@@ -420,7 +420,7 @@ class Partition:
             if timeline.applied >= replica.commit or self.broken or replica.installing:
                 break
             entry = replica.entry(timeline.applied + 1)
-            if entry is None or not timeline.ready(entry.record):
+            if entry is None or not self._is_ready(entry.record):
                 break
             try:
                 applied = timeline.apply(entry.record)
@@ -434,6 +434,15 @@ class Partition:
             self.ctx.again = True
             self.ctx.attend(self.uid)
         self.ctx.touch(self)
+
+    def _is_ready(self, record: Record) -> bool:
+        """Whether the next record can be applied; what is missing is read."""
+        names, ids = self.timeline.prepare(record)
+        if names is not None:
+            self._reading.names(names)
+        if ids is not None:
+            self._reading.entries(*ids)
+        return self.timeline.ready(record)
 
     def _applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
         if self.replica.barrier_applied(record):
@@ -465,6 +474,9 @@ class Partition:
         wanted = self.timeline.wants_scan()
         if wanted is not None:
             self._scan(wanted)
+        sweep = self.timeline.wants_sweep()
+        if sweep is not None:
+            self._reading.expired(*sweep)
         self._shrink_cache()
 
     def keep_cached(self, bytes_max: int) -> None:
@@ -591,11 +603,17 @@ class Partition:
         """Call `then` with messages as they are, by their ids, once they are in memory (see `Lookups`)."""
         asked = self._lookups.begin(self.timeline, ids, then, now)
         if asked is not None:
-            self._read_cold(*asked)
+            self._reading.entries(*asked)
 
     def remark_of(self, key: int) -> str | None:
         """Return why a message was given back last, where the disk may not have it yet; None: it has it."""
         return self.timeline.remark_of(key)
+
+    def look_up_key(self, digest: bytes, then: ThenKey, now: Now) -> None:
+        """Call `then` with the (first, key) of the live message that bears a unique key (see `Lookups`)."""
+        wanted = self._lookups.begin_key(self.timeline, digest, then, now)
+        if wanted is not None:
+            self._reading.names(wanted)
 
     def message_document(self, rows: Entries, first: int, now: Now) -> dict[str, Any] | None:
         """Return what there is to say of the one message that `look_up` has found, beside its meta and payload.

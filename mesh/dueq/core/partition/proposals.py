@@ -104,6 +104,11 @@ class ProposingPartition(EndOfTurn, Waiting, Protocol):
         """Return how many groups there are where those of these names that are new would be too many; else 0."""
         ...
 
+    @property
+    def full_of_names(self) -> int:
+        """How many unique keys are kept where one more would be too many; 0 while there is room."""
+        ...
+
     def full_of_jobs(self, job: bytes) -> int:
         """Return how many jobs are known where this one would be one too many; 0 while there is room."""
         ...
@@ -195,6 +200,12 @@ class Proposals:
         if full := self._partition.full_of_groups(groups):
             return Refusal(
                 Code.BUSY, f"partition {self._uid} has {full} groups, and may have {limits.GROUPS_MAX}", 1000
+            )
+        if len(request.key_high) and (kept := self._partition.full_of_names):
+            return Refusal(
+                Code.BUSY,
+                f"partition {self._uid} keeps {kept} unique keys, and may keep {limits.NAMES_MAX}",
+                1000,
             )
         if request.job and (known := self._partition.full_of_jobs(request.job)):
             return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)
@@ -304,6 +315,10 @@ class Proposals:
                 record.attempts_max = _joined(
                     [r.attempts_max if len(r.attempts_max) else np.zeros(r.rows, np.uint16) for r in requests]
                 )
+            if any(len(r.key_high) for r in requests):
+                record.key_high = _joined([r.key_high for r in requests])
+                record.key_low = _joined([r.key_low for r in requests])
+                record.on_duplicate, record.retry = requests[0].on_duplicate, requests[0].retry
             if any(len(r.window) for r in requests):
                 self._choose(record, requests, now)
             return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
@@ -392,13 +407,18 @@ class Proposals:
         statistics = self._ctx.metrics.statistics
         for request, result in zip(record.requests, applied.results, strict=True):
             if result.code == Code.OK and not result.repeated:
-                statistics.scheduled(self._topic.name, request.client_id, request.rows, record.stamp)
+                rows = request.rows - len(result.present)
+                statistics.scheduled(self._topic.name, request.client_id, rows, record.stamp)
 
     def _answer(self, request_id: int, result: RequestResult) -> ChangeReply:
         reply = ChangeReply(
             request_id, result.code, uid=self._uid, epoch=self._replica.epoch, sequence=result.sequence, row=result.row,
             stamp=result.stamp, outcomes=result.outcomes, window=result.window,
         )  # fmt: skip
+        if len(met := result.present):
+            reply.present_first, reply.present_sequence, reply.present_row, reply.present_due = (
+                np.ascontiguousarray(met[name]) for name in ("first", "sequence", "row", "due")
+            )
         if result.code == Code.SEQUENCE_REUSED:
             reply.text = f"request {result.client_sequence} of this client had another content before"
         elif result.code == Code.OUTCOME_UNKNOWN:

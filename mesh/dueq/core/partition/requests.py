@@ -21,8 +21,8 @@ from dueq.instant import Now
 from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, fault_of_meta, prefix_bytes
-from dueq_codecs.records import REASON_BYTES_MAX, Fate, RecordKind
-from dueq_codecs.rules import first_beyond_horizon, first_too_long, inline_bytes
+from dueq_codecs.records import REASON_BYTES_MAX, Fate, OnDuplicate, RecordKind
+from dueq_codecs.rules import first_beyond_horizon, first_too_long, homes_of_keys, inline_bytes
 from dueq_codecs.topic_settings import TopicSettings
 
 CHANGES = frozenset(
@@ -86,10 +86,9 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
     """Return why a change is not for topics such as this one, or None."""
     if len(request.rank) and not order_of(topic.kind).has_ranks:
         return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
-    if len(request.key_high):
-        return invalid(
-            f"the keys of topic {topic.name} are free: {len(request.key_high)} rows have hashes of unique ones"
-        )
+    refusal = _check_unique_keys(request, topic) if request.kind == RecordKind.INSERT else None
+    if refusal is not None:
+        return refusal
     grown = len(topic.partitions) > topic.home_partitions
     if request.kind == RecordKind.JOB and grown and request.home_partitions != topic.home_partitions:
         # An older client looks for the job's home among added partitions, too.
@@ -102,6 +101,40 @@ def check_topic(request: ChangeRequest, topic: Topic) -> Refusal | None:
         return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no ranks")
     sets = request.kind == RecordKind.GROUP
     return _check_groups(request, topic) if sets or len(request.group) else None
+
+
+def _check_unique_keys(request: ChangeRequest, topic: Topic) -> Refusal | None:
+    high = request.key_high
+    if topic.settings.keys != "unique":
+        return (
+            invalid(f"the keys of topic {topic.name} are free: {len(high)} rows have hashes of unique ones")
+            if len(high)
+            else None
+        )
+    if not len(high):
+        # Headers alone may have no keys: only the payloads would tell.
+        return (
+            invalid(
+                f"the keys of topic {topic.name} are unique, and {request.rows} rows have keys without hashes: use a"
+                " client of this version"
+            )
+            if request.keyed == Meta.KEY
+            else None
+        )
+    if request.on_duplicate == OnDuplicate.REPLACE and request.job_until:
+        return invalid(
+            "on_duplicate is replace, and the job is hidden until it is committed: until then nothing is replaced"
+        )
+    if topic.kind == "fair":  # there the group's first level decides
+        return None
+    homes = homes_of_keys(high, topic.home_partitions)
+    index = next(at for at, each in enumerate(topic.partitions) if each.uid == request.uid)
+    row = _first_row((homes != np.uint64(index)) & ((high != 0) | (request.key_low != 0)))
+    if row is not None:
+        return invalid(
+            f"row {row}: its key is at home in partition {int(homes[row])} of {topic.home_partitions}, not in {index}"
+        )
+    return None
 
 
 def _check_groups(request: ChangeRequest, topic: Topic) -> Refusal | None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries
+from dueq.core.ports.names import Name
 from dueq.core.ports.tables import Tables
 from dueq_codecs.records import LogEntry
 
@@ -94,6 +95,10 @@ class SaveCheckpoint:
     finished: Entries = field(default_factory=lambda: NO_ENTRIES)
     """Messages that ended since the last checkpoint: their payloads are garbage (sequence, row, place,
     block_rows, flags and size matter)."""
+    names: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    """Rows of unique keys, by their hashes (see `ports/names`); None deletes one."""
+    remembered: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    """Rows of the index of remembered keys, by `expiry_key`; None deletes one."""
     tables: Tables = field(default_factory=dict)
     """Rows of side tables that changed."""
     summary: bytes = b""
@@ -192,6 +197,47 @@ class EntriesRead:
     token: int
     uid: int
     entries: Entries
+
+
+@dataclass(slots=True)
+class ReadNames:
+    """Find unique keys by their hashes, and the waiting entries of the messages that bear them."""
+
+    token: int
+    uid: int
+    hashes: list[bytes]
+
+
+@dataclass(slots=True)
+class NamesRead:
+    """Both of one state of the disk."""
+
+    token: int
+    uid: int
+    found: dict[bytes, Name]
+    """Those that are on the disk."""
+    entries: Entries
+    """In any order; of leased messages there are none."""
+
+
+@dataclass(slots=True)
+class ReadExpired:
+    """Find keys that are remembered until before this age, the oldest first."""
+
+    token: int
+    uid: int
+    before: int
+    limit: int
+
+
+@dataclass(slots=True)
+class ExpiredRead:
+    token: int
+    uid: int
+    expired: list[tuple[int, bytes]]
+    """(until, hash)"""
+    following: int | None
+    """Until when the next one is remembered; None: there is none."""
 
 
 @dataclass(slots=True)
@@ -470,6 +516,8 @@ class PartitionRead:
 
 StoreRead = (
     ReadEntries
+    | ReadNames
+    | ReadExpired
     | ScanIndex
     | ReadLog
     | ReadPayloads
@@ -483,6 +531,8 @@ StoreRead = (
 )
 StoreReadDone = (
     EntriesRead
+    | NamesRead
+    | ExpiredRead
     | IndexScanned
     | LogRead
     | PayloadsRead

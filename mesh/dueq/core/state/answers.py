@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from dueq.core.state.applied import NO_PRESENT, PRESENT, Present
 from dueq_codecs.records import NO_U8, NO_U32, U8, U32
 
 _SLOT: Final = struct.Struct("<QQQQQIHHHBBB")
@@ -28,15 +29,23 @@ KIND_ALIKE: Final = 1
 KIND_MIXED: Final = 2
 KIND_WINDOW: Final = 4
 """An INSERT with windows: what the leader chose, 4 bytes a row, follows instead of outcomes."""
+KIND_MET: Final = 5
+"""An INSERT of which some rows met messages of the same keys: all outcomes, then what was chosen in windows (if the
+first outcome's place says 1), then 26 bytes for each row that did not take effect: see `PRESENT`."""
 _KIND_NONE: Final = 0  # the outcomes are not known yet, or there are none
 NO_SLOT: Final = (1 << 32) - 1
 _BLANK: Final = bytes(_SIZE)
 
 
 class Answer:
-    """The effect of a request: its place in the log, and one outcome per row (none for an INSERT)."""
+    """The effect of a request: its place in the log, and one outcome per row.
 
-    __slots__ = ("age_ms", "digest", "outcomes", "position", "row", "rows", "sequence", "stamp", "window")
+    An INSERT has none if all its rows took effect. Otherwise `present` has the messages that the others met.
+    """
+
+    __slots__ = (
+        "age_ms", "digest", "outcomes", "position", "present", "row", "rows", "sequence", "stamp", "window",
+    )  # fmt: skip
 
     def __init__(
         self, digest: int, sequence: int, position: int, row: int, stamp: int, age_ms: int, rows: int
@@ -49,6 +58,7 @@ class Answer:
         self.age_ms = age_ms  # of the partition when it was given
         self.rows = rows  # how many outcomes it has, or will have
         self.outcomes: U8 = NO_U8
+        self.present: Present = NO_PRESENT
         self.window: U32 = NO_U32  # of an INSERT: how much later its rows are due than was asked for, ms
 
     @classmethod
@@ -56,13 +66,29 @@ class Answer:
         """Read what `Answers.row` wrote."""
         kind, one, position, row, count, digest, sequence, stamp, age_ms = _ROW.unpack_from(value)
         answer = cls(digest, sequence, position, row, stamp, age_ms, count)
-        if kind == KIND_WINDOW:
+        if kind == KIND_MET:
+            answer.rows = 0
+            answer.take_met(value[_ROW.size :], count, bool(one))
+        elif kind == KIND_WINDOW:
             answer.window, answer.rows = np.frombuffer(value, np.uint32, count, _ROW.size).copy(), 0
         elif kind == KIND_MIXED:
             answer.outcomes = np.frombuffer(value, np.uint8, count, _ROW.size).copy()
         elif count:
             answer.outcomes = np.full(count, one, np.uint8)
         return answer
+
+    def take_met(self, data: bytes, count: int, windows: bool) -> None:
+        """Take what `met_bytes` made of the outcomes, windows and messages of this many rows."""
+        self.outcomes = np.frombuffer(data, np.uint8, count)
+        at = count
+        if windows:
+            self.window = np.frombuffer(data, np.uint32, count, at)
+            at += 4 * count
+        self.present = np.frombuffer(data, PRESENT, offset=at)
+
+    def met_bytes(self) -> bytes:
+        """Return outcomes, windows and the messages that rows met."""
+        return self.outcomes.tobytes() + self.window.tobytes() + self.present.tobytes()
 
 
 def _kind_of(outcomes: U8) -> tuple[int, int]:
@@ -80,7 +106,7 @@ class Answers:
         oldest: the slot of the first one; NO_SLOT: there is none.
     """
 
-    __slots__ = ("_data", "_free", "_mixed", "_newer", "_newest", "_older", "_windows", "oldest")
+    __slots__ = ("_data", "_free", "_met", "_mixed", "_newer", "_newest", "_older", "_windows", "oldest")
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -88,6 +114,9 @@ class Answers:
         self._free = array("I")
         self._mixed: dict[int, bytes] = {}  # slot -> outcomes that are not all alike
         self._windows: dict[int, bytes] = {}  # slot -> what was chosen in the windows of an INSERT
+        self._met: dict[
+            int, tuple[bytes, int]
+        ] = {}  # slot -> what rows of an INSERT met, and how many there are
         self.oldest = self._newest = NO_SLOT
 
     def __len__(self) -> int:
@@ -120,11 +149,19 @@ class Answers:
             self._data, slot * _SIZE, number, answer.digest, answer.sequence, answer.stamp, answer.age_ms, client,
             answer.position, answer.row, answer.rows, _KIND_NONE, 0, saved,
         )  # fmt: skip
-        if len(answer.outcomes):
-            self.set_outcomes(slot, answer.outcomes)
         if len(answer.window):
             self._windows[slot] = answer.window.tobytes()
+        if len(answer.present):
+            self.set_met(slot, answer)
+        elif len(answer.outcomes):
+            self.set_outcomes(slot, answer.outcomes)
         return slot
+
+    def set_met(self, slot: int, answer: Answer) -> int:
+        """Note what rows of an INSERT met, and their outcomes; returns how many bytes more the answer weighs."""
+        before = self.extra_bytes(slot)
+        self._met[slot] = answer.met_bytes(), len(answer.outcomes)
+        return self.extra_bytes(slot) - before
 
     def remove(self, slot: int) -> None:
         """Forget an answer."""
@@ -141,6 +178,8 @@ class Answers:
             self._mixed.pop(slot, None)
         if self._windows:
             self._windows.pop(slot, None)
+        if self._met:
+            self._met.pop(slot, None)
         self._free.append(slot)
         if len(self._free) == len(self._newer):  # give back what a burst has taken
             self._data, self._older, self._newer, self._free = bytearray(), array("I"), array("I"), array("I")
@@ -156,7 +195,12 @@ class Answers:
         return rows
 
     def extra_bytes(self, slot: int) -> int:
-        """Return what an answer weighs beside its head: a byte for each outcome, 4 for each instant chosen."""
+        """Return what an answer weighs beside its head.
+
+        That is a byte for each outcome, 4 for each instant chosen, 26 for each message met.
+        """
+        if slot in self._met:
+            return len(self._met[slot][0])
         return self.rows(slot) + len(self._windows.get(slot, b""))
 
     def client(self, slot: int) -> int:
@@ -178,7 +222,9 @@ class Answers:
             answer.outcomes = np.frombuffer(self._mixed[slot], np.uint8)
         elif kind:
             answer.outcomes = np.full(rows, one, np.uint8)
-        if slot in self._windows:
+        if slot in self._met:
+            answer.take_met(*self._met[slot], slot in self._windows)
+        elif slot in self._windows:
             answer.window = np.frombuffer(self._windows[slot], np.uint32)
         return answer
 
@@ -187,6 +233,11 @@ class Answers:
         found = _SLOT.unpack_from(self._data, slot * _SIZE)
         _, digest, sequence, stamp, age_ms, _, position, row, rows, kind, one, _ = found
         count = rows if kind else 0
+        if met := self._met.get(slot):
+            head = _ROW.pack(
+                KIND_MET, slot in self._windows, position, row, met[1], digest, sequence, stamp, age_ms
+            )
+            return head + met[0]
         if window := self._windows.get(slot):
             return (
                 _ROW.pack(KIND_WINDOW, 0, position, row, len(window) // 4, digest, sequence, stamp, age_ms)

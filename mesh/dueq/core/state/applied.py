@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries
 from dueq.core.state.job import Job
 from dueq_codecs.messages import Code
-from dueq_codecs.records import NO_U8, NO_U32, NO_U64, U8, U32, U64
+from dueq_codecs.records import NO_U8, NO_U32, NO_U64, U8, U32, U64, Outcome
 from dueq_codecs.topic_settings import TopicSettings
+
+PRESENT: Final = np.dtype([("first", "<u8"), ("sequence", "<u8"), ("row", "<u2"), ("due", "<u8")])
+"""A message that a row met: its id, and when it is due. All 0: nobody is told."""
+Present = npt.NDArray[Any]
+"""A one-dimensional array of dtype PRESENT."""
+NO_PRESENT: Final[Present] = np.empty(0, PRESENT)
+
+
+class Met(NamedTuple):
+    """What the rows of an INSERT met whose keys name messages already."""
+
+    outcomes: U8
+    """One Outcome per row; DONE: it took effect, or its request did before."""
+    present: Present
+    """The message that each row met that did not take effect."""
+
+    def of(self, first: int, behind: int) -> Met:
+        """Return the same of some of the rows; the messages only of those that did not take effect."""
+        outcomes = self.outcomes[first:behind]
+        return Met(outcomes, self.present[first:behind][outcomes != Outcome.DONE])
 
 
 @dataclass(slots=True)
@@ -26,11 +50,13 @@ class RequestResult:
     stamp: int
     """Stamp of that record."""
     outcomes: U8 = field(default_factory=lambda: NO_U8)
-    """One Outcome per row; empty for INSERT."""
+    """One Outcome per row; empty for an INSERT of which all rows took effect."""
     repeated: bool = False
     """The request had taken effect before; nothing was changed now."""
     window: U32 = field(default_factory=lambda: NO_U32)
     """INSERT: how much later each row is due than was asked for, ms; empty: not at all."""
+    present: Present = field(default_factory=lambda: NO_PRESENT)
+    """INSERT with outcomes: the messages that rows met which did not take effect, in their order."""
 
 
 @dataclass(slots=True)
@@ -48,6 +74,8 @@ class Applied:
     """Entries whose lease ended by this record, as they were before (token and consumer included)."""
     settings: TopicSettings | None = None
     """SETTINGS: those in force from now on; None: they were already, or newer ones."""
+    met: Met | None = None
+    """INSERT: rows of which some met messages of the same keys."""
     died: int = 0
     """Messages that are dead from now on."""
     job: Job | None = None

@@ -22,7 +22,8 @@ from bisect import bisect_left
 from typing import Final, NamedTuple
 
 from dueq.core.ports.tables import TableRow
-from dueq.core.state.answers import KIND_ALIKE, KIND_MIXED, KIND_WINDOW, NO_SLOT, Answer, Answers
+from dueq.core.state.answers import KIND_ALIKE, KIND_MET, KIND_MIXED, KIND_WINDOW, NO_SLOT, Answer, Answers
+from dueq.core.state.applied import Met
 from dueq.errors import UnknownVersion
 from dueq.limits import (
     DEDUP_BYTES_MAX,
@@ -122,10 +123,10 @@ class Deduplication:
                 client = self._client(client_id)
                 client.floor, client.floor_saved = sequence, True
                 client.floor_age_ms = _FLOOR.unpack(value)[1]
-            elif kind in (KIND_ALIKE, KIND_MIXED, KIND_WINDOW):
+            elif kind in (KIND_ALIKE, KIND_MIXED, KIND_WINDOW, KIND_MET):
                 answers.append((client_id, sequence, Answer.unpack(value)))
             else:
-                raise UnknownVersion(f"a remembered answer of kind {kind}; this build knows 1 to 4")
+                raise UnknownVersion(f"a remembered answer of kind {kind}; this build knows 1 to 5")
         answers.sort(key=lambda found: (found[2].sequence, found[2].position))
         for client_id, sequence, answer in answers:
             self._add(self._client(client_id), sequence, answer, saved=True)
@@ -187,6 +188,16 @@ class Deduplication:
         slot = client.slot_of(request.sequence) if client is not None else NO_SLOT
         if slot != NO_SLOT:  # it may have left again, for those behind it in the record
             self._answers.set_outcomes(slot, outcomes)
+
+    def fill_in_met(self, request: RequestRef, answer: Answer, met: Met) -> None:
+        """Note what the rows of a fresh INSERT met, if any did not take effect."""
+        if not len(met.present):
+            return
+        answer.outcomes, answer.present = met
+        client = self._clients.get(request.client_id)
+        slot = client.slot_of(request.sequence) if client is not None else NO_SLOT
+        if slot != NO_SLOT:
+            self.bytes += self._answers.set_met(slot, answer)
 
     def recall(self, request: RequestRef) -> Verdict | None:
         """Return what became of a request before, or that nobody knows any more; None for a fresh one."""

@@ -123,6 +123,7 @@ class GroupTable:
             self._given += 1
             self._given_changed = True
             group = Group(name, self._given)
+            self._idle[group.number] = None  # until it has a message: a row with a unique key may have none
             self._add(group)
         return group
 

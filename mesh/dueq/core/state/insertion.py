@@ -23,7 +23,7 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32, body: i
     """
     count = record.rows
     wide = len(record.rank) or len(record.group) or len(record.recurrence)
-    full = len(record.expires) or len(record.attempts_max) or body
+    full = len(record.expires) or len(record.attempts_max) or body or len(record.key_high)
     rows = np.zeros(count, FULL if full else WIDE if wide else ENTRY)
     rows["wait_at"] = rows["first"] = first_instants(record.due, record.stamp, record.job_until)
     rows["due"] = record.due
@@ -46,6 +46,8 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32, body: i
         rows["attempts_max"] = record.attempts_max
     if body:
         rows["body"] = body
+    if len(record.key_high):
+        rows["key_high"], rows["key_low"] = record.key_high, record.key_low
     _place(record, rows)
     if record.keyed:
         rows["flags"] |= meta_flags(record.keyed)

@@ -21,6 +21,9 @@
 What is of a job that is open waits until the job's `until` at the earliest and is not leased. What is of a job that
 was aborted or cancelled is finished where it would begin to wait or would be leased, and is not moved.
 
+A message with a unique key bears it while it waits or is leased (`names`, `keyed`). A REDRIVE of one whose key another
+message has got meanwhile is left undone.
+
 Rows that name one message twice take effect one after the other: they are worked off in rounds of distinct
 messages, so that each round is a batch.
 """
@@ -45,9 +48,12 @@ from dueq.core.ports.entry import (
     versions_of,
     widened,
 )
+from dueq.core.ports.names import hashes_of
 from dueq.core.state.applied import Applied
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.insertion import inserted_entries
+from dueq.core.state.keyed import decide
+from dueq.core.state.names import Names
 from dueq.core.state.remarks import Remarks
 from dueq.core.state.residency import keys_named
 from dueq.core.state.side_tables import SideTables
@@ -85,14 +91,18 @@ class LiveMessages:
         leased: messages with a consumer; all of them are in memory.
         dead: messages that are not tried again, on disk and in memory.
         settings: the topic's, as they are in force.
+        names: unique keys, and the messages that bear them.
         remarks: why messages were given back, where the disk may not know it yet.
         finished: messages that ended since the last checkpoint, in batches.
         finished_count: how many they are.
     """
 
-    def __init__(self, table: Table, window: Window, tables: SideTables, scheduled: int, dead: int) -> None:
+    def __init__(
+        self, table: Table, window: Window, tables: SideTables, names: Names, scheduled: int, dead: int
+    ) -> None:
         self.table = table
         self.window = window
+        self.names = names
         self.forecast = tables.forecast
         self.jobs = tables.jobs
         self._groups = tables.groups
@@ -128,6 +138,10 @@ class LiveMessages:
         Payloads of rows not `chosen` are garbage at once.
         """
         groups = self._group_numbers(record, chosen)
+        if len(record.key_high):
+            chosen, gone, applied.met = decide(record, chosen, job, self)
+            if gone:
+                self._lose_keys(np.array(gone, np.intp))
         rows = self.table.fitting(inserted_entries(record, job, groups, body))
         if chosen is not None:
             kept = np.zeros(len(rows), np.bool_)
@@ -142,6 +156,12 @@ class LiveMessages:
         self.scheduled += len(rows)
         self._count(rows, 1, 0)
         applied.waiting = self.window.begin(rows)
+
+    def _lose_keys(self, slots: Slots) -> None:
+        """Let waiting messages go whose keys others have taken."""
+        rows = self.table.take(slots)
+        self._stop_waiting(rows)
+        self._finish(slots, rows, bearing=False)
 
     def _group_numbers(self, record: Record, chosen: Index | None) -> U32:
         """Return the number of each group of an INSERT that has a row that takes effect."""
@@ -416,6 +436,10 @@ class LiveMessages:
     def _redrive(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
         """Let dead messages wait again, as if they had never been tried."""
         dead = (rows["state"] == State.DEAD) & (rows["first"] == record.first[at])
+        outcomes = np.where(dead, Outcome.DONE, Outcome.NOT_FOUND).astype(np.uint8)
+        if dead.any() and (taken := self._take_back(rows, dead)) is not None:
+            outcomes[taken] = Outcome.TAKEN
+            dead &= ~taken
         if dead.any():
             rows, slots = _pick(rows, dead), slots[dead]
             self._count_dead(rows, -1)
@@ -425,7 +449,26 @@ class LiveMessages:
             for name in ("died_at", "attempt"):
                 rows[name] = 0
             self._wait(record, slots, rows, rows["due"], applied)
-        return np.where(dead, Outcome.DONE, Outcome.NOT_FOUND).astype(np.uint8)
+        return outcomes
+
+    def _take_back(self, rows: Entries, dead: Mask) -> Mask | None:
+        """Let dead messages bear their keys again; return which cannot, others having taken theirs. None: all can."""
+        keyed = _keyed(rows)
+        if keyed is None:
+            return None
+        taken = np.zeros(len(rows), np.bool_)
+        if (ended := self.jobs.ended(rows)) is not None:
+            keyed &= ~ended  # these go
+        for at in np.flatnonzero(dead & keyed).tolist():
+            row = rows[at : at + 1]
+            [digest] = hashes_of(row["key_high"], row["key_low"])
+            owner = int(row["first"][0]), int(keys_of(row)[0])
+            name = self.names.get(digest)
+            if name is None or name[:2] == owner:
+                self.names.take(digest, owner)
+            else:
+                taken[at] = True
+        return taken
 
     def _reveal(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
         """Let what was hidden until its job was decided wait for its own instant."""
@@ -484,6 +527,7 @@ class LiveMessages:
         if not len(rows):
             return
         rows = widened(rows, FULL.itemsize)
+        self._let_keys_go(rows)
         rows["state"] = State.DEAD
         rows["flags"] &= ~np.uint8(FLAG_DETACHED)
         rows["died_at"] = max(record.stamp, 0)
@@ -515,8 +559,25 @@ class LiveMessages:
         for count in self._counting:
             count(rows, waiting, leased, dead)
 
-    def _finish(self, slots: Slots, rows: Entries) -> None:
-        """Let messages go: those that the disk has become tombstones, the others are forgotten at once."""
+    def _let_keys_go(self, rows: Entries) -> None:
+        """Let go of the keys of messages that end. They are remembered, but for those of jobs that have ended."""
+        keyed = _keyed(rows)
+        if keyed is None:
+            return
+        rows = _pick(rows, keyed & (rows["state"] != State.DEAD))
+        ended = self.jobs.ended(rows)
+        if ended is not None:
+            self.names.end(_pick(rows, ended), 0)
+            rows = _pick(rows, ~ended)
+        self.names.end(rows, self.settings.current.remember_ms)
+
+    def _finish(self, slots: Slots, rows: Entries, *, bearing: bool = True) -> None:
+        """Let messages go: those that the disk has become tombstones, the others are forgotten at once.
+
+        `bearing`: those with unique keys have them still, unless they are dead.
+        """
+        if bearing:
+            self._let_keys_go(rows)
         self.note_finished(rows)
         table = self.table
         table.state[slots] = State.ABSENT
@@ -559,6 +620,14 @@ def _rounds(slots: Slots, chosen: Index) -> list[Index]:
         rounds.append(rest[now])
         rest = rest[~now]
     return rounds
+
+
+def _keyed(rows: Entries) -> Mask | None:
+    """Return which rows have unique keys; None: no row has."""
+    if not is_full(rows):
+        return None
+    keyed: Mask = (rows["key_high"] | rows["key_low"]) != 0
+    return keyed if keyed.any() else None
 
 
 def _all(mask: Mask) -> bool:

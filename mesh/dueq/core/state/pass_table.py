@@ -139,7 +139,8 @@ class PassTable:
             outcome = Outcome.NOT_FOUND
         elif work.state == PassState.RUNNING:
             work.state = PassState.ENDED if document["do"] == "end" else PassState.STOPPED
-            work.skipped = document.get("skipped", {})
+            taken = work.skipped.get("taken", 0)
+            work.skipped = document.get("skipped", {}) | ({"taken": taken} if taken else {})
             work.ended_ms = age_ms
             self._changed[record.name] = None
         return np.array([outcome], np.uint8)
@@ -159,8 +160,11 @@ class PassTable:
         """Count what a record of a pass has done."""
         work = self.by_name.get(name)
         done = int(np.count_nonzero(outcomes == Outcome.DONE))
-        if work is not None and done:
+        taken = int(np.count_nonzero(outcomes == Outcome.TAKEN))
+        if work is not None and (done or taken):
             work.done += done
+            if taken:
+                work.skipped = work.skipped | {"taken": work.skipped.get("taken", 0) + taken}
             self._changed[name] = None
 
     def expire(self, age_ms: int, stamp: int) -> None:

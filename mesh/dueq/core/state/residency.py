@@ -236,6 +236,16 @@ class Residency:
                 if len(some):
                     table.fill(slots[some], entries.take(some), disk)
 
+    def bring(self, entries: Entries) -> Hold:
+        """Bring waiting entries of the disk into memory, but for those that it knows, and hold all of them."""
+        self._take_in(entries)
+        slots = self.table.find(keys_of(entries))
+        new = np.flatnonzero(slots == 0)
+        if len(new):
+            slots[new] = self.table.add(entries.take(new), OnDisk.WAITING)
+        self.table.pins[slots] += 1
+        return Hold(slots)
+
     def take_hold(self, record: Record) -> Hold | None:
         """Take the hold off a record that is being applied; what it named may go once `loosen` is called.
 

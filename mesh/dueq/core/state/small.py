@@ -5,8 +5,8 @@ unpacked into a list, changed as Python changes things, and packed again. At a f
 records have one row, so this is what a broker mostly does; the rules are those of `live`, and a test holds the two
 together: the same histories, each applied by both.
 
-What is out of the ordinary (jobs, groups, recurrences, dead messages, uploads, several payload blocks, a message named
-twice, or one that is not in memory) is left to `live`: `apply` says so before it has changed anything.
+What is out of the ordinary (jobs, groups, recurrences, unique keys, dead messages, uploads, several payload blocks, a
+message named twice, or one that is not in memory) is left to `live`: `apply` says so before it has changed anything.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ assert FULL.fields is not None
 assert FULL.fields["body"][1] == _ENDS_AT
 assert FULL.fields["remark"][1] == _ENDS_AT + 16
 assert FULL.fields["attempts_max"][1] == _ENDS_AT + 24
+_UNIQUE_KEY: Final = Struct("<QQ")
+_UNIQUE_KEY_AT: Final = 112
+assert FULL.fields["key_high"][1] == _UNIQUE_KEY_AT
+assert FULL.fields["key_low"][1] == _UNIQUE_KEY_AT + 8
+_FINISHING: Final = (RecordKind.ACK, RecordKind.CANCEL)
 _GIVING_BACK: Final = (RecordKind.NACK, RecordKind.EXPIRE, RecordKind.RELEASE)
 _DONE: Final = tuple(np.zeros(rows, np.uint8) for rows in range(FEW + 1))
 for _outcomes in _DONE:
@@ -133,6 +138,8 @@ class SmallRecords:
             return None
         if record.kind in _GIVING_BACK and self._is_special(record, rows):
             return None
+        if record.kind in _FINISHING and self._width == FULL.itemsize and self._have_keys(slots):
+            return None
         outcomes = change(record, slots, rows)
         if self._waiting:
             applied.waiting, self._waiting = _entries(self._waiting), []
@@ -172,6 +179,12 @@ class SmallRecords:
             for at in starts
         )
 
+    def _have_keys(self, slots: list[int]) -> bool:
+        """Whether a message has a unique key, which goes with it."""
+        return any(
+            any(_UNIQUE_KEY.unpack_from(self._cells, slot * self._width + _UNIQUE_KEY_AT)) for slot in slots
+        )
+
     def _look(self) -> None:
         """Look at the table's columns anew: it has grown."""
         table = self._table
@@ -194,6 +207,7 @@ class SmallRecords:
             or len(record.expires)
             or len(record.attempts_max)
             or record.shared
+            or len(record.key_high)
             or (count > 1 and sum(sizes) > BLOCK_BYTES)
         ):
             return None

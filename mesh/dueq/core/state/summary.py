@@ -10,7 +10,7 @@ from dueq.errors import UnknownVersion
 _SUMMARY = struct.Struct("<BQQQQQ")
 _SUMMARY_VERSION = 3
 """What a partition of level 1 has: a build that knows no levels reads it."""
-_WITH_LEVEL = struct.Struct("<BQQQQQHQ")
+_WITH_LEVEL = struct.Struct("<BQQQQQHQQ")
 _WITH_LEVEL_VERSION = 4
 
 
@@ -30,6 +30,8 @@ class Summary(NamedTuple):
     """The feature level that the partition has reached."""
     dead: int = 0
     """Messages that are dead."""
+    names: int = 0
+    """Rows of unique keys on the disk."""
 
     def pack(self) -> bytes:
         """Return the summary's bytes."""

@@ -3,6 +3,7 @@
     record in the log ──► cold(record) ──ids to read──► (store) ──► entries_read(…)
                                                                         │
     record committed  ──► ready(record)? ──► apply(record) ──► Applied  ▼
+    the next record   ──► prepare(record) ──keys, ids──► (store) ──► names_read(…), entries_read(…)
     now and then      ──► checkpoint() ──► (store) ──► checkpoint_saved(applied)
                           wants_scan() ──► (store) ──► scanned(…)
 
@@ -22,20 +23,23 @@ from typing import ClassVar
 import numpy as np
 
 from dueq.core.ports.entry import FULL, Entries, State, joined, keys_of, widened
+from dueq.core.ports.names import Name
 from dueq.core.ports.persistence import ClassLooked, RecoveredPartition, SaveCheckpoint
-from dueq.core.state import dedup
+from dueq.core.state import dedup, name_holds
 from dueq.core.state.applied import Applied, RequestResult
 from dueq.core.state.checkpoint import low_water_of, write_rows
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.group_table import GroupTable
-from dueq.core.state.job import Job
 from dueq.core.state.live import Index, LiveMessages
+from dueq.core.state.name_holds import NameHolds, NamesWanted
+from dueq.core.state.names import Names
 from dueq.core.state.order import TIMELINE, Order
 from dueq.core.state.pass_table import PassTable
 from dueq.core.state.remarks import BYTES_PER_DIRTY
 from dueq.core.state.residency import Residency, ScanWanted, keys_named
+from dueq.core.state.seen_messages import SeenMessages
 from dueq.core.state.side_tables import SideTables
 from dueq.core.state.small import SmallRecords
 from dueq.core.state.summary import Summary
@@ -48,28 +52,10 @@ from dueq_codecs.records import FEATURE_LEVEL, NO_U8, U8, U16, U64, Record, Reco
 from dueq_codecs.topic_settings import TopicSettings
 
 FINISHED_PER_DIRTY = 4
-"""Finished messages that weigh as much as one dirty row."""
+"""Finished messages, or unique keys, that weigh as much as one dirty row."""
 
 AGE_STEP_MS = 60_000
 """No record makes a partition older by more than this, whatever its stamp says."""
-
-
-class _Messages:
-    """What the records of side tables see of the messages, and do to them (see `side_table.Messages`)."""
-
-    def __init__(self, live: LiveMessages, residency: Residency) -> None:
-        self._live, self._residency = live, residency
-
-    @property
-    def waiting(self) -> int:
-        return self._live.scheduled
-
-    @property
-    def dead(self) -> int:
-        return self._live.dead
-
-    def decided(self, job: Job) -> Entries:
-        return self._residency.decided(job)
 
 
 class Timeline:
@@ -85,6 +71,7 @@ class Timeline:
         recurrences: the topic's that are at home here; for reading only.
         bodies: shared by messages; for reading only.
         order: of the topic's messages.
+        name_holds: unique keys that are kept in memory for a while.
         known_kinds: of records: what this build can apply.
     """
 
@@ -132,14 +119,19 @@ class Timeline:
         self.recurrences, self.bodies = self._tables.recurrences, self._tables.bodies
         self.order = order
         self._window = order.window(self.jobs, self.low_water if summary.scheduled else None)
-        self._live = LiveMessages(self._table, self._window, self._tables, summary.scheduled, summary.dead)
+        self._names = Names(summary.names)
+        self._names.age_ms = summary.age_ms
+        self._live = LiveMessages(
+            self._table, self._window, self._tables, self._names, summary.scheduled, summary.dead
+        )
         self._small = (
             SmallRecords(self._live, self._window, small_rows_max)
             if isinstance(self._window, HotWindow)
             else None
         )
         self._residency = Residency(self._table, self._window, order, self.jobs, self._live, hot_rows_max)
-        self._messages = _Messages(self._live, self._residency)
+        self.name_holds = NameHolds(self._names, self._table, self._residency)
+        self._messages = SeenMessages(self._live, self._residency)
         self._saving: tuple[int, Slots] | None = None  # checkpoint in flight: its `applied`, its rows
         self._checkpointed = self.applied
         invariant(
@@ -236,15 +228,26 @@ class Timeline:
         return self._tables.groups
 
     @property
+    def names_count(self) -> int:
+        """Unique keys that are borne or remembered, and some that are remembered no more."""
+        return self._names.count
+
+    @property
+    def names_in_memory(self) -> int:
+        """How many of them are in memory."""
+        return len(self._names.known)
+
+    @property
     def memory_rows(self) -> int:
         """Rows in memory, tombstones included."""
         return len(self._table)
 
     @property
     def dirty_rows(self) -> int:
-        """Rows that the next checkpoint writes; finished messages weigh a quarter."""
+        """Rows that the next checkpoint writes; finished messages and unique keys weigh a quarter."""
         texts = self._live.remarks.size // BYTES_PER_DIRTY
-        return self._table.dirty_count + self._live.finished_count // FINISHED_PER_DIRTY + texts
+        seldom = (self._live.finished_count + self._names.changed_count) // FINISHED_PER_DIRTY
+        return self._table.dirty_count + seldom + texts
 
     def hidden_jobs(self) -> frozenset[int]:
         """The numbers of the jobs whose messages nobody is shown: they are open, or being withdrawn."""
@@ -273,12 +276,61 @@ class Timeline:
         self._residency.entries_read(entries, asked)
 
     def ready(self, record: Record) -> bool:
-        """Return whether everything that the record names is in memory: `apply` may run."""
-        return self._residency.ready(record)
+        """Return whether everything that the record names is in memory: `apply` may run.
+
+        For the next record, after `prepare`.
+        """
+        return self._residency.ready(record) and (
+            record.kind not in name_holds.KINDS or self.name_holds.ready(record)
+        )
 
     def unpin(self, record: Record) -> None:
         """Let go of a record that was cut off the log before it was applied."""
         self._residency.unpin(record)
+        self.name_holds.unpin(record)
+
+    def cold_keys(self, record: Record) -> NamesWanted | None:
+        """Do what `cold` does for the unique keys that an INSERT brings: return what to read of them.
+
+        What is returned must be read (ReadNames) and answered with `names_read`.
+        """
+        return self.name_holds.cold(record)
+
+    def prepare(self, record: Record) -> tuple[NamesWanted | None, ColdIds | None]:
+        """Pin what the next record needs of unique keys and of the messages that bear them; return what to read.
+
+        To be called before `ready`, as often as that is asked.
+        """
+        if record.kind not in name_holds.KINDS or not self._residency.ready(record):
+            return None, None
+        return self.name_holds.prepare(record)
+
+    def names_read(self, wanted: NamesWanted, found: dict[bytes, Name], entries: Entries) -> None:
+        """Take the answer of a read of unique keys.
+
+        Args:
+            wanted: as it was asked for.
+            found: what the disk has, by the keys' hashes.
+            entries: of the messages that bear them, of the same state of the disk.
+        """
+        self.name_holds.read(wanted, found, entries)
+
+    def wants_sweep(self) -> tuple[int, int] | None:
+        """Return the number of a sweep, and the age before which remembered keys are to be read; None: not now.
+
+        The caller must read them (ReadExpired), and answer with `swept`.
+        """
+        return self.name_holds.wants_sweep()
+
+    def swept(self, number: int, expired: list[tuple[int, bytes]], following: int | None) -> None:
+        """Take the answer of a sweep: the next checkpoint deletes these.
+
+        Args:
+            number: of the sweep.
+            expired: (until, hash) of keys that are remembered no more.
+            following: until when the next one is remembered; None: there is none.
+        """
+        self.name_holds.swept(number, expired, following)
 
     def hold(self, ids: ColdIds) -> tuple[Hold, ColdIds | None]:
         """Pin messages by their ids to look at them; return what to read from the disk before `held_rows`.
@@ -362,7 +414,9 @@ class Timeline:
             )
         self._check(record)
         hold = self._residency.take_hold(record)
+        keys = self.name_holds.take(record) if record.kind in name_holds.KINDS else None
         self._age_ms += min(max(record.stamp - self.stamp, 0), AGE_STEP_MS)
+        self._names.age_ms = self._age_ms
         self.stamp = record.stamp
         self.applied = record.sequence
         self.level = max(self.level, record.version)
@@ -377,6 +431,8 @@ class Timeline:
             self._answer(record, verdicts, outcomes, applied)
         if hold is not None:
             self._residency.loosen(hold.slots)
+        if keys is not None:
+            self.name_holds.release(keys)
         return applied
 
     def _check_level(self, level: int, what: str) -> None:
@@ -480,8 +536,11 @@ class Timeline:
         memory = self._tables.job_dedup if of_job else self._tables.dedup
         row = 0
         for request, verdict in zip(record.requests, verdicts, strict=True):
-            if verdict.fresh and verdict.answer is not None and len(outcomes):
-                memory.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
+            if verdict.fresh and verdict.answer is not None:
+                if len(outcomes):
+                    memory.fill_in(request, verdict.answer, outcomes[row : row + request.rows])
+                elif applied.met is not None:
+                    memory.fill_in_met(request, verdict.answer, applied.met.of(row, row + request.rows))
             row += request.rows
         for request, (code, answer, fresh) in zip(record.requests, verdicts, strict=True):
             if answer is not None and not fresh and answer.sequence == record.sequence:
@@ -499,6 +558,7 @@ class Timeline:
                     answer.outcomes,
                     not fresh,
                     answer.window,
+                    answer.present,
                 )
             applied.results.append(result)
 
@@ -565,10 +625,11 @@ class Timeline:
             self._live.finished = []
             self._live.finished_count = 0
         save.remarks = self._live.remarks.take()
+        save.names, save.remembered = self._names.changed_rows()
         save.tables = self._tables.changed_rows()
         save.summary = Summary(
             self.stamp, self._live.scheduled, self._forecast.far, self._age_ms, self.jobs.given,
-            self.level, self._live.dead,
+            self.level, self._live.dead, self._names.count,
         ).pack()  # fmt: skip
         self._saving = (self.applied, slots)
         self._checkpointed = self.applied
@@ -587,7 +648,9 @@ class Timeline:
         slots = self._saving[1]
         self._saving = None
         self._live.remarks.saved()
+        self._names.saved()
         self._residency.checkpoint_saved(slots)
+        self.name_holds.forget()
 
     # ------------------------------------------------------------ comparing replicas
 
@@ -596,6 +659,7 @@ class Timeline:
 
         "entries" (sorted tuples of all fields) and "tombstones" (keys that ended, though the disk
         may still hold them) say what memory knows; entries that only the disk has are to be added from there.
+        So it is with "names" (hash, packed row; None: nobody bears the key).
         "tombstones", "remarks" and "window" differ between replicas; all the rest, entries completed, must not.
         """
         alive = self._table.rows[self._table.state != State.ABSENT]
@@ -610,6 +674,7 @@ class Timeline:
             "leased": self._live.leased,
             "dead": self._live.dead,
             "remarks": self._live.remarks.export(),
+            "names": self._names.export(),
             "entries": canonical(alive),
             "tombstones": sorted(keys_of(self._table.rows[ended]).tolist()),
             "window": self._window.export(),

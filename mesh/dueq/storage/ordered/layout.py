@@ -15,6 +15,8 @@ timeline/                                            payload/
     uid n sequence(5) block_row(2)        rows of a block that are still live
     uid g sequence(5) …payload key        garbage: to go from payload/ once the log is past `sequence`
     uid t sequence(5) row(2)              why the message was given back last
+    uid k hash(16)                        unique key: which message bears it, or has until lately
+    uid e until(8) hash(16)               remembered key, by the age of the partition at which it is forgotten
     uid v upload(8)                       the upload is named by a live entry of `sequence`
 
 Every other lower-case letter is the tag of a side table, of which the store knows nothing: its rows are `uid tag key`,
@@ -47,7 +49,7 @@ INSTALLING: Final = b"1"
 UNPROVEN: Final = b"2"
 """Value of the row X: it holds a whole snapshot, perhaps not yet all that was committed after it."""
 
-STATE_TAGS: Final = frozenset((b"g", b"i", b"l", b"n", b"o", b"t", b"v", b"x"))
+STATE_TAGS: Final = frozenset((b"e", b"g", b"i", b"k", b"l", b"n", b"o", b"t", b"v", b"x"))
 """Lower-case tags of rows in timeline/ that the store makes and reads itself."""
 TABLE_TAGS: Final = frozenset(bytes([letter]) for letter in range(ord("a"), ord("z") + 1)) - STATE_TAGS
 """Tags of side tables."""

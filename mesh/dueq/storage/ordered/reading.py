@@ -8,16 +8,21 @@ from zlib import crc32
 
 import numpy as np
 
-from dueq.core.ports.entry import Entries, is_full, unpacked
+from dueq.core.ports.entry import NO_ENTRIES, Entries, is_full, unpacked
+from dueq.core.ports.names import Remembered, unpack_name
 from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
+    ExpiredRead,
     IndexScanned,
     LogRead,
+    NamesRead,
     PayloadsRead,
     ReadChunk,
     ReadEntries,
+    ReadExpired,
     ReadLog,
+    ReadNames,
     ReadPayloads,
     ReadRemark,
     RemarkRead,
@@ -26,11 +31,11 @@ from dueq.core.ports.persistence import (
     StoreReadDone,
 )
 from dueq.storage.ordered import layout
-from dueq.storage.ordered.engine import Engine, EngineDamaged, Reader
+from dueq.storage.ordered.engine import Engine, EngineDamaged, Reader, Snapshot
 from dueq.storage.ordered.index_scan import scanned
 from dueq.storage.ordered.layout import LINK
 from dueq_codecs.frames import FrameError, decode_record
-from dueq_codecs.records import WITH_BYTES, LogEntry
+from dueq_codecs.records import U64, WITH_BYTES, LogEntry
 from dueq_codecs.rules import inline_bytes
 
 _DEAD_PLACE: Final = 7
@@ -51,6 +56,10 @@ class Reading:
             return self._scan(request)
         if isinstance(request, ReadEntries):
             return self._entries(request)
+        if isinstance(request, ReadNames):
+            return self._names(request)
+        if isinstance(request, ReadExpired):
+            return self._expired(request)
         if isinstance(request, ReadLog):
             return self._log(request)
         if isinstance(request, ReadChunk):
@@ -66,25 +75,40 @@ class Reading:
 
         Either way the whole id must be the message's: the place and the override know nothing of its first instant.
         """
-        uid = request.uid
         keys = (request.sequence << np.uint64(16)) | request.row
         snapshot = self._timeline.snapshot()
         try:
-            found = [
-                (row, first)
-                for index, override, first in zip(
-                    layout.index_keys(uid, request.first, keys),
-                    layout.message_keys(uid, b"o", keys),
-                    request.first.tolist(),
-                    strict=True,
-                )
-                if (row := _find(snapshot, index, override)) is not None
-            ]
+            entries = _find_all(snapshot, request.uid, request.first, keys)
         finally:
             snapshot.close()
-        entries = unpacked([row for row, _ in found])
-        asked = np.array([first for _, first in found], np.uint64)
-        return EntriesRead(request.token, uid, entries[entries["first"] == asked])
+        return EntriesRead(request.token, request.uid, entries)
+
+    def _names(self, request: ReadNames) -> NamesRead:
+        """In the order of the hashes, for the sake of the blocks that they share."""
+        prefix = layout.head(request.uid, b"k")
+        snapshot = self._timeline.snapshot()
+        try:
+            found = {
+                digest: unpack_name(row)
+                for digest in sorted(request.hashes)
+                if (row := snapshot.get(prefix + digest)) is not None
+            }
+            owners = [name for name in found.values() if not isinstance(name, Remembered)]
+            first, key = (np.array([owner[at] for owner in owners], np.uint64) for at in (0, 1))
+            entries = _find_all(snapshot, request.uid, first, key) if owners else NO_ENTRIES
+        finally:
+            snapshot.close()
+        return NamesRead(request.token, request.uid, found, entries)
+
+    def _expired(self, request: ReadExpired) -> ExpiredRead:
+        prefix = layout.head(request.uid, b"e")
+        expired: list[tuple[int, bytes]] = []
+        for key in self._timeline.keys(prefix, layout.after(prefix)):
+            until = int.from_bytes(key[4:12], "big")
+            if until >= request.before or len(expired) == request.limit:
+                return ExpiredRead(request.token, request.uid, expired, until)
+            expired.append((until, key[12:]))
+        return ExpiredRead(request.token, request.uid, expired, None)
 
     def _scan(self, request: ScanIndex) -> IndexScanned:
         if not request.more and not request.onward:
@@ -119,6 +143,24 @@ class Reading:
     def _payloads(self, request: ReadPayloads) -> PayloadsRead:
         payloads = inline_payloads(self._payload, request.uid, request.entries)
         return PayloadsRead(request.token, request.uid, request.entries, payloads)
+
+
+def _find_all(snapshot: Snapshot, uid: int, first: U64, key: U64) -> Entries:
+    """Return the waiting or dead entries of these ids."""
+    found = [
+        (row, instant)
+        for index, override, instant in zip(
+            layout.index_keys(uid, first, key),
+            layout.message_keys(uid, b"o", key),
+            first.tolist(),
+            strict=True,
+        )
+        if (row := _find(snapshot, index, override)) is not None
+    ]
+    entries = unpacked([row for row, _ in found])
+    asked = np.array([instant for _, instant in found], np.uint64)
+    chosen: Entries = entries[entries["first"] == asked]
+    return chosen
 
 
 def payload_row(payload: Reader, key: bytes) -> bytes | None:

@@ -380,6 +380,9 @@ class OrderedStore:
             batch.extend(zip(names, texts, strict=True))
         self._put_entries(uid, write.put, write.put_of)
         self._garbage.ended(uid, write.finished, self._logs[uid].start, batch)
+        for tag, named in ((b"k", write.names), (b"e", write.remembered)):
+            head = layout.head(uid, tag)
+            batch.extend((head + name, value) for name, value in named)
         for tag, rows in write.tables.items():
             prefix = layout.table_head(uid, tag)
             batch.extend((prefix + key, value) for key, value in rows)

@@ -59,7 +59,7 @@ def test_its_settings_are_of_version_1() -> None:
     [
         ("[]", 1, "the settings of a new topic are a JSON object of at most"),
         ('{"keys":"none"}', 1, "keys is one of free, unique, not 'none'"),
-        ('{"keys":"unique"}', 1, "keys is 'free', not 'unique': this build does not keep keys unique"),
+        ('{"remember_ms":5}', 1, "remember_ms is 5, and the topic's keys are free"),
         ('{"rate":5}', 2, "a topic with a rate has 1 partition, not 2: rate is 5"),
     ],
 )

@@ -8,9 +8,9 @@ from dueq.core.state.summary import Summary
 from dueq.errors import UnknownVersion
 
 
-@pytest.mark.parametrize(("level", "version", "size"), [(1, 3, 41), (2, 4, 51), (300, 4, 51)])
+@pytest.mark.parametrize(("level", "version", "size"), [(1, 3, 41), (2, 4, 59), (300, 4, 59)])
 def test_the_level_is_there_once_it_was_reached(level: int, version: int, size: int) -> None:
-    summary = Summary(5, 4, 3, 2, 1, level, 7 if level > 1 else 0)
+    summary = Summary(5, 4, 3, 2, 1, level, *((7, 8) if level > 1 else ()))
     packed = summary.pack()
     assert (packed[0], len(packed)) == (version, size)
     assert Summary.unpack(packed) == summary

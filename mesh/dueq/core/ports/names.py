@@ -1,0 +1,75 @@
+"""The row of a unique key: which message it names, or has named until lately.
+
+A key is known by its hash, 16 bytes (`dueq_codecs.rules.key_hashes`). What else there is to say of the message that
+bears it, its entry says. When that message is finished, and the topic remembers keys for a while, the row says it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq.errors import UnknownVersion
+
+HASH_BYTES: Final = 16
+NO_HASH: Final = bytes(HASH_BYTES)
+"""That of a message without a key."""
+
+_BORNE: Final = struct.Struct("<BQQ")
+_BORNE_KIND: Final = 1
+_REMEMBERED: Final = struct.Struct("<BQQQIIQ")
+_REMEMBERED_KIND: Final = 2
+
+Owner = tuple[int, int]
+"""(first, key) of the live message that bears a key."""
+
+
+class Remembered(NamedTuple):
+    """The message that bore a key, and is finished."""
+
+    first: int
+    key: int
+    due: int
+    """Unix ms, as it was at last."""
+    size: int
+    crc: int
+    until: int
+    """Age of the partition up to which the key stays taken, ms."""
+
+
+Name = Owner | Remembered
+
+
+def pack_name(name: Name) -> bytes:
+    """Return the row of a key, as the disk has it."""
+    if isinstance(name, Remembered):
+        return _REMEMBERED.pack(_REMEMBERED_KIND, *name)
+    return _BORNE.pack(_BORNE_KIND, *name)
+
+
+def unpack_name(row: bytes) -> Name:
+    """Return what `pack_name` was given.
+
+    Raises:
+        UnknownVersion: a newer build wrote the row.
+    """
+    if row[0] == _BORNE_KIND:
+        _, first, key = _BORNE.unpack(row)
+        return first, key
+    if row[0] == _REMEMBERED_KIND:
+        return Remembered(*_REMEMBERED.unpack(row)[1:])
+    raise UnknownVersion(f"the row of a unique key is of kind {row[0]}; this build knows 1 and 2")
+
+
+def hashes_of(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return hashes, of which these are the two halves."""
+    data = np.column_stack((high, low)).astype(">u8").tobytes()
+    return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+
+
+def expiry_key(until: int, digest: bytes) -> bytes:
+    """Return the key of a remembered key in the index of those: by the age at which each is forgotten."""
+    return until.to_bytes(8, "big") + digest

@@ -1,0 +1,217 @@
+"""The unique keys of one partition, in memory: those that have changed, and those that records in the log name.
+
+All keys lie on the disk, by their hashes. What is in memory is right; what a read brings is only taken for keys that
+are not. A changed row stays until the checkpoint that writes it is durable and every older read has been answered
+(`ColdReads.settled`), a pinned one until it is pinned no more. So memory stays small, however many keys there are.
+
+A live message's end needs no read: it bore its key, so its row is known without looking.
+
+A remembered key is free from its `until` on, by the age of the partition: apply needs no record for that. The rows of
+such keys are garbage. Each replica sweeps them off its own disk in its own time, some with each checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from dueq.core.ports.entry import Entries, keys_of
+from dueq.core.ports.names import NO_HASH, Name, Owner, Remembered, expiry_key, hashes_of, pack_name
+
+_NEVER: Final = 1 << 64
+
+
+class Names:
+    """The unique keys, by their hashes. Everything but reads and sweeps happens inside `apply`.
+
+    Args:
+        count: rows on the disk, as the last checkpoint says.
+
+    Attributes:
+        known: hash -> what is known of it; None: nobody bears it. A hash that is not here may be on the disk.
+        count: rows on the disk, once everything that changed is there; those to be swept included. Replicas differ.
+        stored: whether the disk may have any.
+        age_ms: of the partition.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.known: dict[bytes, Name | None] = {NO_HASH: None}
+        self.count = count
+        self.stored = count > 0
+        self.age_ms = 0
+        self._pins: Counter[bytes] = Counter({NO_HASH: 1})
+        self._changed: dict[bytes, None] = {}
+        self._fresh: set[bytes] = set()  # changed, and the disk has no row yet
+        self._expiry: dict[bytes, bytes | None] = {}  # changed rows of the index of remembered keys
+        self._saving: dict[bytes, None] = {}
+        self._saving_expiry: dict[bytes, bytes | None] = {}
+        self._loose: list[Iterable[bytes]] = []
+        self._oldest_until = 0 if count else _NEVER  # no remembered key is forgotten before that
+        self._swept = False  # since the last checkpoint became durable
+
+    @property
+    def changed_count(self) -> int:
+        """Rows that the next checkpoint writes."""
+        return len(self._changed)
+
+    # ------------------------------------------------------------ rows in memory
+
+    def unknown(self, hashes: list[bytes]) -> list[bytes]:
+        """Return which hashes are not in memory, each once."""
+        known = self.known
+        return list(dict.fromkeys(digest for digest in hashes if digest not in known))
+
+    def learn(self, hashes: list[bytes], found: dict[bytes, Name]) -> None:
+        """Take what the disk has of these; what is in memory stays as it is."""
+        for digest in hashes:
+            self.known.setdefault(digest, found.get(digest))
+        self._loose.append(hashes)
+
+    def pin(self, hashes: list[bytes]) -> None:
+        """Keep these in memory, once they are."""
+        self._pins.update(hashes)
+
+    def unpin(self, hashes: list[bytes]) -> None:
+        """Let go of what `pin` keeps."""
+        pins = self._pins
+        for digest in hashes:
+            left = pins[digest] - 1
+            if left:
+                pins[digest] = left
+            else:
+                del pins[digest]
+        self._loose.append(hashes)
+
+    def forget(self) -> None:
+        """Forget what the disk has just so. Not while a read is under way that may have seen an older disk."""
+        loose, self._loose = self._loose, []
+        for hashes in loose:
+            for digest in hashes:
+                held = digest in self._pins or digest in self._changed or digest in self._saving
+                if not held and digest in self.known:
+                    del self.known[digest]
+
+    # ------------------------------------------------------------ apply
+
+    def get(self, digest: bytes) -> Name | None:
+        """Return what a key names; None: it is free. It must be in memory."""
+        name = self.known[digest]
+        if isinstance(name, Remembered) and name.until < self.age_ms:
+            return None
+        return name
+
+    def are_free(self, hashes: list[bytes]) -> bool:
+        """Whether no row is known of any of these, and each is there once: the usual case, to be told quickly."""
+        return not any(map(self.known.__getitem__, hashes)) and len(set(hashes)) == len(hashes)
+
+    def take(self, digest: bytes, owner: Owner) -> None:
+        """Let a live message bear a key that is free, or whose owner loses it by this."""
+        old = self.known[digest]
+        if old is None:
+            self.count += 1
+            if digest not in self._changed:
+                self._fresh.add(digest)
+        elif isinstance(old, Remembered):
+            self._expiry[expiry_key(old.until, digest)] = None
+        self.known[digest] = owner
+        self._changed[digest] = None
+
+    def take_all(self, hashes: list[bytes], owners: Iterable[Owner]) -> None:
+        """Let live messages bear keys of which no row is known (`are_free`)."""
+        self.count += len(hashes)
+        self._fresh |= set(hashes).difference(self._changed)
+        self.known.update(zip(hashes, owners, strict=True))
+        self._changed.update(dict.fromkeys(hashes))
+
+    def end(self, rows: Entries, remember_ms: int) -> None:
+        """Let go of the keys of live messages that end; remembered for so long, by the partition's age."""
+        hashes = hashes_of(rows["key_high"], rows["key_low"])
+        if not remember_ms:
+            for digest in hashes:
+                self._free(digest)
+            return
+        until = self.age_ms + remember_ms
+        self._oldest_until = min(self._oldest_until, until)
+        columns = (
+            rows["first"].tolist(), keys_of(rows).tolist(), rows["due"].tolist(), rows["size"].tolist(),
+            rows["crc"].tolist(),
+        )  # fmt: skip
+        for digest, first, key, due, size, crc in zip(hashes, *columns, strict=True):
+            self.known[digest] = Remembered(first, key, due, size, crc, until)
+            self._expiry[expiry_key(until, digest)] = b""
+            self._changed[digest] = None
+
+    def _free(self, digest: bytes) -> None:
+        self.count -= 1
+        if digest in self._fresh:  # came and goes between two checkpoints
+            self._fresh.discard(digest)
+            del self._changed[digest]
+            self.known[digest] = None
+            self._loose.append((digest,))
+            return
+        self.known[digest] = None
+        self._changed[digest] = None
+
+    # ------------------------------------------------------------ sweeping
+
+    def wants_sweep(self) -> int | None:
+        """Return the age before which remembered keys are to be read, to be swept; None: there is nothing to do."""
+        return self.age_ms if not self._swept and self._oldest_until < self.age_ms else None
+
+    def sweeping(self) -> None:
+        """A sweep was begun: there is one at most for each checkpoint."""
+        self._swept = True
+        on_their_way = (*self._expiry.items(), *self._saving_expiry.items())
+        untils = [int.from_bytes(key[:8], "big") for key, value in on_their_way if value is not None]
+        self._oldest_until = min(untils, default=_NEVER)
+
+    def swept(self, expired: list[tuple[int, bytes]], following: int | None) -> None:
+        """Let the next checkpoint delete what is remembered no more.
+
+        Args:
+            expired: (until, hash) of rows on the disk.
+            following: until when the next one is remembered; None: there is none.
+        """
+        for until, digest in expired:
+            if digest in self.known:
+                name = self.known[digest]
+                if not isinstance(name, Remembered) or name.until != until:
+                    continue
+            self.known[digest] = None
+            self._changed[digest] = None
+            self._expiry[expiry_key(until, digest)] = None
+            self.count -= 1
+        if following is not None:
+            self._oldest_until = min(self._oldest_until, following)
+
+    # ------------------------------------------------------------ checkpoints
+
+    def changed_rows(self) -> tuple[list[tuple[bytes, bytes | None]], list[tuple[bytes, bytes | None]]]:
+        """Return the rows of keys, and of the index of remembered ones, that changed since the last call."""
+        known = self.known
+        rows = [
+            (digest, pack_name(name) if (name := known[digest]) is not None else None)
+            for digest in self._changed
+        ]
+        expiry = list(self._expiry.items())
+        self.stored = self.stored or bool(rows)
+        self._saving, self._changed = self._changed, {}
+        self._saving_expiry, self._expiry = self._expiry, {}
+        self._fresh.clear()
+        return rows, expiry
+
+    def saved(self) -> None:
+        """The checkpoint with these rows is durable."""
+        self._loose.append(self._saving)
+        self._saving, self._saving_expiry = {}, {}
+        self._swept = False
+
+    def export(self) -> list[tuple[str, str | None]]:
+        """Return what is in memory: (hash, packed row) in hex, sorted; None: nobody bears it, whatever the disk has."""
+        found: list[tuple[str, str | None]] = []
+        for digest in self.known:
+            if digest != NO_HASH:
+                name = self.get(digest)
+                found.append((digest.hex(), pack_name(name).hex() if name is not None else None))
+        return sorted(found)

@@ -1,0 +1,203 @@
+"""Unique keys: what rows meet, what stays in memory, and what is swept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dueq.core.ports.entry import NO_ENTRIES
+from dueq.core.ports.names import Remembered, hashes_of, unpack_name
+from dueq.core.state.timeline import Timeline
+from dueq_codecs.meta import Meta
+from dueq_codecs.records import OnDuplicate, Outcome, Record, RecordKind, RequestRef
+from dueq_codecs.rules import key_hashes
+from dueq_codecs.topic_settings import TopicSettings
+
+UID = 7
+DUE = 1_000_000
+A = hashes_of(*key_hashes([b"a"]))[0]
+
+
+class Kept:
+    """A timeline, and its records one after the other."""
+
+    def __init__(self, remember_ms: int = 0) -> None:
+        self.timeline, self.sequence, self.stamp = Timeline(UID), 0, 1_000
+        if remember_ms:
+            record = self._next(RecordKind.SETTINGS)
+            record.document = TopicSettings(1, keys="unique", remember_ms=remember_ms).encode()
+            self.timeline.apply(record)
+
+    def _next(self, kind: RecordKind) -> Record:
+        self.sequence += 1
+        return Record(kind, UID, self.sequence, 1, self.stamp, 2)
+
+    def insert(
+        self, *keys: bytes, does: OnDuplicate = OnDuplicate.REFUSE, retry: bool = False, due: int = DUE
+    ) -> tuple[list[int], list[tuple[int, ...]]]:
+        """Return the outcomes, and what was met: (first, sequence, row, due)."""
+        record = self._next(RecordKind.INSERT)
+        record.due, record.keyed = np.full(len(keys), due, np.uint64), Meta.KEY
+        record.size = record.crc = np.full(len(keys), 3, np.uint32)
+        record.key_high, record.key_low = key_hashes(keys)
+        record.on_duplicate, record.retry = does, retry
+        record.requests = (RequestRef(b"c" * 16, self.sequence, 1, len(keys)),)
+        [result] = self.timeline.apply(record).results
+        return result.outcomes.tolist(), result.present.tolist()
+
+    def end(self, kind: RecordKind, sequence: int, token: int = 0, row: int = 0) -> int:
+        record = self._next(kind)
+        record.first = np.array([DUE], np.uint64)
+        record.target_sequence, record.target_row = (
+            np.array([sequence], np.uint64),
+            np.array([row], np.uint16),
+        )
+        record.token = np.array([token], np.uint64)
+        if kind == RecordKind.LEASE:
+            record.token = np.empty(0, np.uint64)
+            record.consumer, record.consumers = np.zeros(1, np.uint16), (b"x" * 16,)
+            record.lease_ms = np.array([1000], np.uint64)
+        self.timeline.apply(record)
+        return record.sequence
+
+    def save(self) -> dict[bytes, bytes]:
+        """Make a checkpoint; returns the rows of keys that it puts."""
+        save = self.timeline.checkpoint()
+        assert save is not None
+        self.timeline.checkpoint_saved(save.applied)
+        return {digest: row for digest, row in save.names if row is not None}
+
+
+@pytest.mark.parametrize(
+    ("does", "outcome"),
+    [
+        (OnDuplicate.REFUSE, Outcome.TAKEN),
+        (OnDuplicate.KEEP, Outcome.KEPT),
+        (OnDuplicate.REPLACE, Outcome.DONE),
+    ],
+)
+def test_a_key_names_one_waiting_message(does: OnDuplicate, outcome: Outcome) -> None:
+    kept = Kept()
+    assert kept.insert(b"a", b"b", b"", b"") == ([], [])
+    outcomes, met = kept.insert(b"c", b"a", does=does)
+    assert kept.timeline.scheduled_count == 5
+    if outcome == Outcome.DONE:
+        assert (outcomes, met) == ([], [])
+    else:
+        assert (outcomes, met) == ([Outcome.DONE, outcome], [(DUE, 1, 0, DUE)])
+
+
+def test_rows_of_one_record_meet_each_other() -> None:
+    kept = Kept()
+    assert kept.insert(b"a", b"a") == ([Outcome.DONE, Outcome.TAKEN], [(DUE, 1, 0, DUE)])
+    assert kept.insert(b"b", b"b", does=OnDuplicate.REPLACE) == ([], [])
+    assert kept.timeline.scheduled_count == 2
+    assert kept.insert(b"b") == ([Outcome.TAKEN], [(DUE, 2, 1, DUE)])
+
+
+def test_a_leased_message_is_not_replaced_and_an_acked_one_is_gone() -> None:
+    kept = Kept()
+    kept.insert(b"a")
+    token = kept.end(RecordKind.LEASE, 1)
+    assert kept.insert(b"a", does=OnDuplicate.REPLACE) == ([Outcome.LEASED], [(DUE, 1, 0, DUE)])
+    kept.end(RecordKind.ACK, 1, token)
+    assert kept.insert(b"a") == ([], [])
+
+
+def test_a_retry_takes_only_the_same_for_its_own() -> None:
+    kept = Kept()
+    kept.insert(b"a")
+    assert kept.insert(b"a", retry=True) == ([Outcome.KEPT], [(DUE, 1, 0, DUE)])
+    assert kept.insert(b"a", retry=True, due=DUE + 1) == ([Outcome.TAKEN], [(DUE, 1, 0, DUE)])
+
+
+def test_a_finished_message_is_remembered_by_the_age_of_the_partition() -> None:
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a")
+    kept.end(RecordKind.CANCEL, 2)
+    for does in OnDuplicate.REPLACE, OnDuplicate.REFUSE:
+        assert kept.insert(b"a", does=does) == ([Outcome.TAKEN], [(DUE, 2, 0, DUE)])
+    kept.stamp += 5_000
+    assert kept.insert(b"a", does=OnDuplicate.KEEP) == ([Outcome.KEPT], [(DUE, 2, 0, DUE)])
+    kept.stamp += 1
+    assert kept.insert(b"a") == ([], [])
+
+
+def test_keys_leave_memory_with_the_checkpoint_and_are_read_again() -> None:
+    kept = Kept()
+    kept.insert(*(b"%d" % number for number in range(50)), b"a")
+    assert kept.timeline.names_in_memory == 52
+    assert len(kept.save()) == 51
+    assert (kept.timeline.names_in_memory, kept.timeline.names_count) == (1, 51)
+    record = kept._next(RecordKind.INSERT)
+    record.key_high, record.key_low = key_hashes([b"a", b"z"])
+    wanted = kept.timeline.cold_keys(record)
+    assert wanted is not None
+    assert len(wanted.hashes) == 2
+    assert not kept.timeline.ready(record)
+    kept.timeline.names_read(wanted, {A: (DUE, 1 << 16 | 50)}, NO_ENTRIES)
+    assert kept.timeline.prepare(record) == (None, None)
+    assert kept.timeline.ready(record)
+    kept.timeline.unpin(record)
+    assert kept.timeline.names_in_memory == 1
+
+
+def test_what_comes_and_goes_between_two_checkpoints_is_not_written() -> None:
+    kept = Kept()
+    kept.insert(b"a")
+    kept.end(RecordKind.CANCEL, 1)
+    save = kept.timeline.checkpoint()
+    assert save is not None
+    assert (save.names, kept.timeline.names_count) == ([], 0)
+
+
+def test_a_sweep_spares_what_was_taken_again_while_it_was_read() -> None:
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a")
+    kept.end(RecordKind.CANCEL, 2)
+    row = unpack_name(kept.save()[A])
+    assert isinstance(row, Remembered)
+    assert kept.timeline.wants_sweep() is None
+    kept.stamp += 10_000
+    record = kept._next(RecordKind.BARRIER)
+    kept.timeline.apply(record)
+    sweep = kept.timeline.wants_sweep()
+    assert sweep is not None
+    wanted = kept.timeline.cold_keys(taking := _insert_of(kept, b"a"))
+    assert wanted is not None
+    kept.timeline.names_read(wanted, {A: row}, NO_ENTRIES)
+    kept.timeline.apply(taking)
+    kept.save()
+    assert kept.timeline.names_in_memory == 2  # the sweep has seen an older disk
+    kept.timeline.swept(sweep[0], [(row.until, A)], None)
+    assert kept.timeline.names_count == 1
+    assert kept.timeline.names_in_memory == 1
+    assert kept.timeline.wants_sweep() is None
+
+
+def test_what_is_remembered_no_more_goes_with_the_next_checkpoint() -> None:
+    kept = Kept(remember_ms=5_000)
+    kept.insert(b"a")
+    kept.end(RecordKind.CANCEL, 2)
+    row = unpack_name(kept.save()[A])
+    assert isinstance(row, Remembered)
+    kept.stamp += 10_000
+    kept.timeline.apply(kept._next(RecordKind.BARRIER))
+    sweep = kept.timeline.wants_sweep()
+    assert sweep is not None
+    assert kept.timeline.wants_sweep() is None
+    kept.timeline.swept(sweep[0], [(row.until, A)], None)
+    save = kept.timeline.checkpoint()
+    assert save is not None
+    assert save.names == [(A, None)]
+    assert save.remembered == [(row.until.to_bytes(8, "big") + A, None)]
+    assert kept.timeline.names_count == 0
+
+
+def _insert_of(kept: Kept, key: bytes) -> Record:
+    record = kept._next(RecordKind.INSERT)
+    record.due, record.keyed = np.full(1, DUE, np.uint64), Meta.KEY
+    record.size = record.crc = np.full(1, 3, np.uint32)
+    record.key_high, record.key_low = key_hashes([key])
+    record.on_duplicate = OnDuplicate.REFUSE
+    return record
