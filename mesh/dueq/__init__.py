@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dueq.client.aio.passes import AsyncPass
     from dueq.client.backoff import Backoff
     from dueq.client.browsing import BrowsePage, ScheduledMessage
+    from dueq.client.core.ports.shared_body import SharedBody
     from dueq.client.endpoints import EndpointInfo
     from dueq.client.filters import Filter
     from dueq.client.groups import GroupInfo
@@ -85,6 +86,7 @@ _HOMES = {
     "dueq.client.backoff": ("Backoff",),
     "dueq.client.browsing": ("BrowsePage", "ScheduledMessage"),
     "dueq.client.endpoints": ("EndpointInfo",),
+    "dueq.client.core.ports.shared_body": ("SharedBody",),
     "dueq.client.filters": ("Filter",),
     "dueq.client.message_state": ("MessageState",),
     "dueq.client.groups": ("GroupInfo",),
@@ -180,6 +182,7 @@ __all__ = [
     "Refused",
     "ScheduledMessage",
     "SequenceReused",
+    "SharedBody",
     "SnapshotLost",
     "StaleLease",
     "Superseded",

@@ -43,6 +43,11 @@ _LINES_PER_CALL = 4096
     "--max-attempts", type=click.IntRange(1, ATTEMPTS_MAX),
     help="How often it is delivered before it is dead. Default: as the topic says.",
 )  # fmt: skip
+@click.option(
+    "--body",
+    metavar="TEXT",
+    help="One payload, stored once, for many messages: every line of the input is a key.",
+)
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option
 @mesh_options
@@ -57,6 +62,7 @@ def schedule(
     window: str | None,
     expires: int | datetime | timedelta | None,
     max_attempts: int | None,
+    body: str | None,
     lines: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -69,9 +75,26 @@ def schedule(
     """
     due = chosen_due(at, after)
     width = parse_duration(window, "--window") if window is not None else None
-    if lines and payload != "-" and (not payload.startswith("@") or payload.startswith("@@")):
-        raise click.UsageError("--lines reads standard input or @FILE.")
+    if body is not None and (lines or key is not None):
+        raise click.UsageError("With --body every line of the input is a key: neither --lines nor --key.")
+    if (
+        (lines or body is not None)
+        and payload != "-"
+        and (not payload.startswith("@") or payload.startswith("@@"))
+    ):
+        raise click.UsageError(f"--{'lines' if lines else 'body'} reads standard input or @FILE.")
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
+        if body is not None:
+            shared = producer.body(content_of(body))
+            with opened(payload) as source:
+                for batch in _batches(source):
+                    ids = producer.schedule_many(
+                        [shared] * len(batch), [due] * len(batch), ranks=rank,
+                        keys=[line.decode("utf-8", "surrogateescape") for line in batch], headers=headers,
+                        window=width, expires=expires, max_attempts=max_attempts,
+                    )  # fmt: skip
+                    _print(ids, as_json)
+            return
         if not lines:
             message_id = producer.schedule(
                 content_of(payload), due, key=key, rank=rank, headers=headers, window=width,

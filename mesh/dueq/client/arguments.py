@@ -9,18 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from numbers import Integral, Real
 from typing import Any, Final, NamedTuple
-from zlib import crc32
 
 import numpy as np
 
 from dueq import ids, limits
-from dueq.client.core.changing.joined import Joined
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.errors import InvalidRequest
 from dueq_codecs.groups import GroupRefused, check_group
-from dueq_codecs.meta import KEY_BYTES_MAX, PREFIX_BYTES_MAX, Meta, MetaRefused, packed_headers, prefix_of
+from dueq_codecs.meta import KEY_BYTES_MAX, Meta, MetaRefused, packed_headers, prefix_of
 from dueq_codecs.records import ATTEMPTS_MAX, NO_U16, NO_U32, NO_U64, REASON_BYTES_MAX, U16, U32, U64, Fate
 
-Payload = bytes | bytearray | memoryview
+Payload = bytes | bytearray | memoryview | SharedBody
 Due = int | datetime | timedelta
 Seconds = float | timedelta
 Expiries = Due | Iterable[Due | None]
@@ -49,14 +48,6 @@ class IdColumns(NamedTuple):
     uid: U32
     sequence: U64
     row: U16
-
-
-class PayloadColumns(NamedTuple):
-    """Payloads with their sizes and CRC-32."""
-
-    payloads: Sequence[bytes | memoryview]
-    size: U32
-    crc: U32
 
 
 # ---------------------------------------------------------------- rows
@@ -236,51 +227,6 @@ def _group(row: int, group: str | None) -> str:
     except GroupRefused as refused:
         raise InvalidRequest(f"row {row}: {refused}") from None
     return group
-
-
-def payload_columns(payloads: Sequence[Payload], prefixes: Prefixes = NO_PREFIXES) -> PayloadColumns:
-    """Check payloads; mutable ones are copied, since a request may be repeated later.
-
-    Args:
-        payloads: bytes-like each.
-        prefixes: what goes before each.
-
-    Raises:
-        InvalidRequest: one is not bytes-like.
-    """
-    taken: list[bytes] = []
-    for row, payload in enumerate(payloads):
-        if type(payload) is not bytes:
-            if not isinstance(payload, bytes | bytearray | memoryview):
-                raise InvalidRequest(
-                    f"row {row}: a payload is bytes, not {type(payload).__name__}: {payload!r:.80}"
-                )
-            payload = bytes(payload)
-        if len(payload) > 0xFFFFFFFF - max(PREFIX_BYTES_MAX):
-            raise InvalidRequest(
-                f"row {row}: a payload of {len(payload)} bytes is longer than any topic allows"
-            )
-        taken.append(prefixes.rows[row] + payload if prefixes.mode else payload)
-    size = np.array(list(map(len, taken)), np.uint32)
-    return PayloadColumns(taken, size, np.array(list(map(crc32, taken)), np.uint32))
-
-
-def joined_columns(body: bytes | memoryview, size: U32) -> PayloadColumns:
-    """Check payloads that are stored one after another in one buffer.
-
-    Args:
-        body: the bytes of all rows; they must not change any more.
-        size: of each row, in order.
-
-    Raises:
-        InvalidRequest: the sizes do not add up to the body's length.
-    """
-    if int(size.sum(dtype=np.uint64)) != len(body):
-        raise InvalidRequest(
-            f"the sizes of {len(size)} payloads add up to {int(size.sum(dtype=np.uint64))} bytes, not {len(body)}"
-        )
-    payloads = Joined(body, size)
-    return PayloadColumns(payloads, size, np.array(list(map(crc32, payloads)), np.uint32))
 
 
 def whole_ms_column(dues: U64, rows: int) -> U64:

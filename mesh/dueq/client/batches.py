@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dueq import limits
 from dueq.client.arguments import Due, Expiries, Headers, Payload
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.errors import InvalidRequest
 
 _END: Final = object()
@@ -41,6 +42,12 @@ class Batch:
         """Whether a payload of `size` bytes fits, too."""
         rows = len(self.payloads)
         return not rows or (rows < limits.REQUEST_ROWS_MAX and self.size + size <= limits.REQUEST_BYTES_MAX)
+
+    def goes_with(self, payload: object) -> bool:
+        """Whether a payload may be in one request with these: all have the same shared body, or none has one."""
+        if not self.payloads or not isinstance(self.payloads[0], SharedBody):
+            return not self.payloads or not isinstance(payload, SharedBody)
+        return payload is self.payloads[0] or payload == self.payloads[0]
 
 
 def batches(
@@ -81,7 +88,7 @@ def batches(
             fault = error
             break
         size = len(payload) if isinstance(payload, bytes | bytearray | memoryview) else 0
-        if not batch.has_room(size):
+        if not batch.has_room(size) or not batch.goes_with(payload):
             yield batch
             batch = Batch(batch.first + len(batch.payloads))
         batch.payloads.append(payload)

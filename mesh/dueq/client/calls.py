@@ -13,12 +13,14 @@ from typing import Any, Final, Generic, TypeVar
 
 from dueq import limits
 from dueq.client import arguments, reading
-from dueq.client.arguments import Due, Ending, Headers, IdColumns, Payload, PayloadColumns, Seconds
+from dueq.client.arguments import Due, Ending, Headers, IdColumns, Payload, Seconds
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.effects import Failed
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.message_ids import MessageIds
+from dueq.client.payloads import PayloadColumns, payload_columns
 from dueq.client.receipt import Receipt
 from dueq.client.statistics import StatisticsPart, statistics_part
 from dueq.client.topics import TopicInfo
@@ -252,7 +254,7 @@ def schedule_many(
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
     listed = payloads if isinstance(payloads, Sequence) else list(payloads)
     prefixes = arguments.prefixes_of(keys, headers, len(listed))
-    columns = arguments.payload_columns(listed, prefixes)
+    columns = payload_columns(listed, prefixes)
     due = arguments.due_column(dues, len(columns.payloads), mesh_us)
     rank = arguments.rank_column(ranks, len(columns.payloads))
     if not rank.any():
@@ -265,7 +267,7 @@ def schedule_many(
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
             keyed=prefixes.mode, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
-            window=windows, expires=ends.expires, attempts_max=ends.attempts_max,
+            window=windows, expires=ends.expires, attempts_max=ends.attempts_max, shared=columns.shared,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)
@@ -286,10 +288,21 @@ def schedule_columns(
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
-            keyed=keyed, job=job[0], job_until=job[1],
+            keyed=keyed, job=job[0], job_until=job[1], shared=columns.shared,
         )  # fmt: skip
 
     return Call(build, Receipt)
+
+
+def end_body(topic: str, body: SharedBody) -> Call[int]:
+    """End the grace of a shared body; how many partitions kept it."""
+    if not isinstance(body, SharedBody):
+        raise InvalidRequest(f"a shared body is what producer.body returns, not {body!r:.80}")
+
+    def finish(call: PartsCall) -> int:
+        return sum(outcome is Outcome.DONE for part in call.parts for outcome in part.outcomes())
+
+    return Call(lambda number, at: events.EndBody(number, at, topic, body), finish)
 
 
 def cancel(topic: str, message_ids: Iterable[str], if_versions: Versions = None) -> Call[list[Outcome]]:

@@ -8,6 +8,7 @@ from hashlib import blake2b
 from dueq.client import arguments, calls
 from dueq.client.arguments import Due, Payload
 from dueq.client.jobs import Job, naming
+from dueq.client.payloads import joined_columns
 from dueq.client.receipt import Receipt
 from dueq.client.sync import Client
 from dueq.errors import InvalidRequest
@@ -110,7 +111,7 @@ class NumberedProducer:
         """
         call = calls.schedule_columns(
             self.topic,
-            arguments.joined_columns(body, size),
+            joined_columns(body, size),
             due,
             keyed,
             self._client_id,

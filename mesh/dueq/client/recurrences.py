@@ -15,7 +15,9 @@ from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.partition_views import newest_views
+from dueq.client.payloads import payload_columns
 from dueq.client.steps import surely
 from dueq.errors import (
     InvalidRequest,
@@ -170,7 +172,9 @@ def payload_text(payload: Payload, topic: str) -> str:
         InvalidRequest: it is not bytes-like.
         PayloadTooLarge: it is longer than that of any recurrence.
     """
-    (taken,) = arguments.payload_columns([payload]).payloads
+    if isinstance(payload, SharedBody):
+        raise InvalidRequest("a recurrence has a payload of its own, no shared body")
+    (taken,) = payload_columns([payload]).payloads
     if too_long := check_payload(bytes(taken), topic, 0):
         raise PayloadTooLarge(too_long)
     return b64encode(taken).decode("ascii")

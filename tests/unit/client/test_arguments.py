@@ -13,6 +13,7 @@ import pytest
 
 from dueq import InvalidRequest, ids
 from dueq.client import arguments
+from dueq.client.payloads import payload_columns
 from dueq.limits import DUE_MS_MAX
 
 
@@ -76,12 +77,12 @@ def test_as_many_instants_as_rows() -> None:
 
 def test_payloads_are_bytes_and_mutable_ones_are_copied() -> None:
     mutable = bytearray(b"abc")
-    columns = arguments.payload_columns([b"", mutable, memoryview(b"xyz")])
+    columns = payload_columns([b"", mutable, memoryview(b"xyz")])
     mutable[:] = b"zzz"
     assert columns.payloads == [b"", b"abc", b"xyz"]
     assert columns.size.tolist() == [0, 3, 3]
     with pytest.raises(InvalidRequest, match=r"row 1: .* not str: 'text'"):
-        arguments.payload_columns([b"", "text"])  # type: ignore[list-item]
+        payload_columns([b"", "text"])  # type: ignore[list-item]
 
 
 def test_ids_are_taken_apart_as_columns_like_one_by_one() -> None:

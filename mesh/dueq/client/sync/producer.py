@@ -14,8 +14,10 @@ from dueq.client import arguments, calls, message_state
 from dueq.client.arguments import Due, Expiries, Headers, Payload, Seconds
 from dueq.client.batches import Batch, batches
 from dueq.client.calls import Versions
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.jobs import Job, naming
 from dueq.client.message_ids import MessageIds
+from dueq.client.payloads import shared_body
 from dueq.client.sync.connection import Connection
 from dueq.client.sync.stream import REQUESTS, Stream
 from dueq.client.sync.topic_calls import TopicCalls
@@ -54,6 +56,34 @@ class Producer:
         """Refuse further calls; there is nothing to flush."""
         self._calls.closed = True
 
+    def body(self, data: bytes | bytearray | memoryview) -> SharedBody:
+        """Return a payload for many messages, which each partition that uses it stores once.
+
+        Give it wherever a payload is asked for. Nothing is sent by this call: a partition is brought the bytes
+        with the first message that names them there. It keeps them while a message has them, and for an hour of its
+        records' time after they were named last; then they go, and are brought again if they are named again.
+
+        Args:
+            data: 1 byte to 224 KiB, copied.
+
+        Raises:
+            InvalidRequest: not bytes-like, or empty.
+            PayloadTooLarge: longer than that.
+        """
+        return shared_body(data)
+
+    def close_body(self, body: SharedBody, *, timeout: float | None = None) -> int:
+        """Let a shared body go with the last of its messages, without the hour.
+
+        Returns:
+            How many partitions had it. Messages keep it, and whoever names it later brings it again.
+
+        Raises:
+            InvalidRequest: it is no shared body.
+            TopicNotFound: there is no such topic.
+        """
+        return self._calls.run(calls.end_body(self.topic, body), timeout)
+
     def schedule(
         self,
         payload: Payload,
@@ -71,7 +101,7 @@ class Producer:
         """Have `payload` delivered at `due`, never before.
 
         Args:
-            payload: bytes-like.
+            payload: bytes-like, or a shared `body`.
             due: Unix ms, an aware datetime (rounded up to ms), or a timedelta from now by the mesh's clock. In the
                 past: at once.
             key: the message's name for its owner, at most 255 bytes of UTF-8: `message.key`, and while browsing.
@@ -161,7 +191,7 @@ class Producer:
         need the memory of about ten requests and 8 bytes for each id.
 
         Args:
-            payloads: bytes-like each.
+            payloads: bytes-like each, or a shared `body` for all.
             dues: one per payload, or a single one for all. With an iterator of payloads, a timedelta counts from when
                 its request is made.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
@@ -236,7 +266,7 @@ class Producer:
                 ...
 
         Args:
-            payloads: bytes-like each.
+            payloads: bytes-like each, or shared bodies.
             dues: one per payload, or a single one for all; a timedelta counts from when its request is made.
             keys: one per payload (None: it has none).
             ranks: of a priority or fair topic: one per payload, or a single one for all; None: all are 0.

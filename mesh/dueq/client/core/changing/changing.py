@@ -4,7 +4,7 @@ joined.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
+from dueq.client.core.changing.bringing import body_part
 from dueq.client.core.changing.joined import Joined
 from dueq.client.core.changing.request_windows import RequestWindows
 from dueq.client.core.links.calls import Calls
@@ -24,6 +25,7 @@ from dueq.client.core.ports.events import (
     ActOnRecurrence,
     Alter,
     AwaitSettings,
+    EndBody,
     Insert,
     Repeat,
     SetGroup,
@@ -35,11 +37,11 @@ from dueq_codecs.meta import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
-Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup
+Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup | EndBody
 
 
 class Changing:
-    """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, SetGroup, Repeat and Abandon."""
+    """Insert, Alter, ActOnJob, ActOnRecurrence, AwaitSettings, ActOnPass, SetGroup, EndBody, Repeat and Abandon."""
 
     def __init__(
         self, context: Context, calls: Calls, links: Links, directory: Directory, windows: RequestWindows
@@ -69,6 +71,10 @@ class Changing:
         call = PartsCall(event.call, 0)
         self._await(call, event.deadline_us)
         self._look_up(event, call)
+
+    def end_body(self, event: EndBody) -> None:
+        """End the grace of a shared body."""
+        self._begin(event, PartsCall(event.call, 0))
 
     def act_on_recurrence(self, event: ActOnRecurrence) -> None:
         """Create, change or delete a recurrence, or have it fire."""
@@ -142,6 +148,8 @@ class Changing:
             error, parts = None, [self._part_of_group(event, call, topic)]
         elif isinstance(event, ActOnPass):
             error, parts = None, self._cut_pass(event, call, topic)
+        elif isinstance(event, EndBody):
+            error, parts = None, self._cut_body(event, call, topic)
         elif isinstance(event, ActOnRecurrence):
             error, parts = None, [self._part_of_recurrence(event, call, topic)]
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
@@ -196,7 +204,7 @@ class Changing:
         allowed = info.payload_bytes_max or limits.PAYLOAD_BYTES_MAX
         for row in np.flatnonzero(event.size > allowed).tolist():
             stored = event.payloads[row]
-            size = len(stored) - prefix_bytes(event.keyed, stored)
+            size = len(stored) - prefix_bytes(event.keyed, stored) + _shared_bytes(event)
             if size <= allowed:
                 continue
             return PayloadTooLarge(
@@ -246,7 +254,7 @@ class Changing:
         batcher = self._windows.batcher(event.topic)
         batcher.uids = topic.uids
         turn = event.partition
-        cuts = runs(event.size)
+        cuts = runs(event.size - np.uint32(_shared_bytes(event)))
         may_gather = (
             turn is None and home is None and len(cuts) == 1 and not event.job and not event.client_id
         )
@@ -256,7 +264,7 @@ class Changing:
             size = event.size[start:end]
             rows = (
                 np.flatnonzero(size > limits.CHUNK_BYTES).tolist()
-                if int(size.max()) > limits.CHUNK_BYTES
+                if int(size.max()) > limits.CHUNK_BYTES and event.shared is None
                 else []
             )
             anywhere = may_gather and not rows
@@ -296,6 +304,9 @@ class Changing:
                     job=event.job,
                     job_until=event.job_until,
                     anywhere=anywhere,
+                    shared=event.shared.name if event.shared is not None else b"",
+                    shared_size=_shared_bytes(event),
+                    body=event.shared,
                 )
             )
         return parts
@@ -350,6 +361,13 @@ class Changing:
                 document=event.document,
             )
             for uid in topic.uids
+        ]
+
+    def _cut_body(self, event: EndBody, call: PartsCall, topic: Topic) -> list[Part]:
+        """One row for each partition."""
+        done: Callable[[Part], None] = lambda part: self._part_done(call)  # noqa: E731
+        return [
+            body_part(event.topic, uid, self._context.client_id, event.body, done, 0) for uid in topic.uids
         ]
 
     def _part_of_group(self, event: SetGroup, call: PartsCall, topic: Topic) -> Part:
@@ -433,6 +451,11 @@ class Changing:
                 )
         call.places = places
         return parts
+
+
+def _shared_bytes(event: Insert) -> int:
+    """How many bytes of each payload are not in the request."""
+    return event.shared.size if event.shared is not None else 0
 
 
 def runs(size: npt.NDArray[np.uint32]) -> Sequence[tuple[int, int]]:

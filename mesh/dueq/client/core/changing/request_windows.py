@@ -19,6 +19,7 @@ from typing import Final
 
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
+from dueq.client.core.changing.bringing import Bringing
 from dueq.client.core.changing.sticky_batcher import StickyBatcher
 from dueq.client.core.changing.uploads import Uploads
 from dueq.client.core.links.context import Context
@@ -42,6 +43,7 @@ class RequestWindows:
 
     def __init__(self, context: Context, links: Links, directory: Directory, uploads: Uploads) -> None:
         self._context, self._links, self._directory, self._uploads = context, links, directory, uploads
+        self._bringing = Bringing(self.submit, self._brought, self._not_brought)
         self._windows: dict[tuple[bytes, int], RequestWindow] = {}
         self._batchers: dict[str, StickyBatcher] = {}
         self._asked: dict[int, Change] = {}
@@ -125,6 +127,9 @@ class RequestWindows:
         if message.code is Code.OK:
             if isinstance(message, ChangeReply):
                 self._succeeded(change, message)
+        elif message.code is Code.UNKNOWN_BODY and self._bringing.wants(change):
+            change.link, change.refusal = 0, error_of(message.code, message.text)
+            change.set_timer(None)
         elif message.code in FINAL:
             self._refused(change, error_of(message.code, message.text))
         else:
@@ -352,6 +357,7 @@ class RequestWindows:
         parts, change.waiting = list(change.waiting), {}
         change.set_timer(None)
         self._parked.pop(change, None)
+        self._bringing.forget(change)
         for part in change.parts:
             self._uploads.stop(part)  # begun again while another copy of the request was in flight
         if self._asked.pop(change.request.request_id, None) is not None:
@@ -368,7 +374,7 @@ class RequestWindows:
                 self._pump(window)
         return parts
 
-    # -------------------------------------------------------------- uploads
+    # -------------------------------------------------------------- uploads and shared bodies
 
     def _uploaded(self, part: Part) -> None:
         """All long payloads of a part are on the brokers' disks."""
@@ -380,6 +386,16 @@ class RequestWindows:
         elif change.request.request_id in self._asked:
             change.set_uploads()
             self._send(change)
+
+    def _brought(self, change: Change) -> None:
+        """The partition has the shared body now."""
+        if change.request.request_id in self._asked:
+            self._send(change)
+
+    def _not_brought(self, change: Change, error: DueqError) -> None:
+        """The partition does not take the shared body."""
+        if change.request.request_id in self._asked:
+            self._refused(change, error)
 
     def _upload_again(self, change: Change) -> None:
         change.set_timer(None)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq import ids, limits
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.core.ports.timers import Timer
 from dueq.errors import DueqError
 from dueq_codecs.digest import request_digest
@@ -99,6 +100,7 @@ class Part:
         window: of each row of an INSERT, how much later it may be due, ms.
         expires, attempts_max: of each row of an INSERT; empty: all are 0.
         shared, shared_size: the shared body that it brings or names.
+        body: the same with its bytes, of an INSERT.
         fate, reasons: of each row of a NACK; empty: all are DELAY, and none has a reason.
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
@@ -115,6 +117,7 @@ class Part:
         "amount_ms",
         "anywhere",
         "attempts_max",
+        "body",
         "bytes",
         "change",
         "client_id",
@@ -205,6 +208,7 @@ class Part:
         reasons: Sequence[str] = (),
         shared: bytes = b"",
         shared_size: int = 0,
+        body: SharedBody | None = None,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -221,7 +225,7 @@ class Part:
         self.key_high, self.key_low, self.on_duplicate, self.retry = key_high, key_low, on_duplicate, retry
         self.job, self.job_until, self.job_action = job, job_until, job_action
         self.window, self.fate, self.reasons = window, fate, reasons
-        self.shared, self.shared_size = shared, shared_size
+        self.shared, self.shared_size, self.body = shared, shared_size, body
         self.expires, self.attempts_max = expires, attempts_max
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.parts import PartsCall
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, Fate, JobAction, RecordKind
@@ -224,6 +225,7 @@ class Insert:
         group: place of each row's group in `groups`; empty: there are none.
         window: each row may be due up to so much later, ms; empty: none may.
         expires, attempts_max: how each row ends, 0: as the topic says; empty: all do so.
+        shared: each payload goes on with it; `payloads` have what comes before, `size` and `crc` are of the whole.
     """
 
     call: int
@@ -244,6 +246,17 @@ class Insert:
     window: U32 = field(default_factory=lambda: NO_U32)
     expires: U64 = field(default_factory=lambda: NO_U64)
     attempts_max: U16 = field(default_factory=lambda: NO_U16)
+    shared: SharedBody | None = None
+
+
+@dataclass(slots=True)
+class EndBody:
+    """End the grace of a shared body in every partition of a topic: Completed(PartsCall), one Outcome a partition."""
+
+    call: int
+    deadline_us: int
+    topic: str
+    body: SharedBody
 
 
 @dataclass(slots=True)
@@ -422,6 +435,7 @@ Event = (
     | EndBrowse
     | Look
     | Insert
+    | EndBody
     | ActOnJob
     | ActOnRecurrence
     | SetGroup
