@@ -30,3 +30,4 @@ class Code(IntEnum):
     JOB_ENDED = 19
     TOO_MANY_RECURRENCES = 20
     UNKNOWN_BODY = 21
+    SUPERSEDED = 22

@@ -401,7 +401,7 @@ class ConsumerFrame:
     wait_ms: int = 0
     """PULL: how long to wait for a message that is ready."""
     life: int = 0
-    """Of a consumer with a name: when this process opened it, Unix µs; 0: it has no name."""
+    """Of a consumer with a name: a number that grows from process to process; 0: it has no name."""
 
 
 @dataclass(slots=True)

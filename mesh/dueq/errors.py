@@ -146,7 +146,7 @@ class NotAllowed(Refused):
 
 
 class Superseded(Refused):
-    """Another pull of the same name has followed."""
+    """Another consumer, or another pull, of the same name has followed."""
 
 
 class ClientClosed(Refused):

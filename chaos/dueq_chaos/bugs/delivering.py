@@ -260,7 +260,7 @@ DELIVERING: Final = (
             ),
             change(
                 "core.delivery.resending:Resending.settle_held",
-                "self.push_again(lane, pushed[missing])",
+                "lacking(lane, pushed[missing])",
                 "pass",
             ),
         ),

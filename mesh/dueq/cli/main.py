@@ -23,6 +23,8 @@ _COMMANDS = {
     "topic": ("dueq.cli.topic:topic", "Create, list, describe, change and delete topics."),
     "schedule": ("dueq.cli.schedule:schedule", "Schedule messages."),
     "consume": ("dueq.cli.consume:consume", "Print messages as they fall due."),
+    "pull": ("dueq.cli.pull:pull", "Take messages once, and print them."),
+    "settle": ("dueq.cli.pull:settle", "Finish, give back or extend a message that was taken."),
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
     "trigger": ("dueq.cli.trigger:trigger", "Make messages due now."),
     "change": ("dueq.cli.change:change", "Give messages of a priority topic another rank."),

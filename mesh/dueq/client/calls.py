@@ -411,14 +411,14 @@ def done(many: Call[list[Outcome]], topic: str, message_id: str) -> Call[None]:
 
 
 def open_consumer(
-    consumer_id: bytes, topic: str, credit: int, credit_bytes: int, lease_ms: int
+    consumer_id: bytes, topic: str, credit: int, credit_bytes: int, lease_ms: int, life: int = 0
 ) -> Call[None]:
-    """Attach a consumer."""
+    """Attach a consumer; `life` numbers this process, if it has a name."""
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.OpenConsumer(
             number, deadline_us, consumer_id, topic, credit, credit_bytes, lease_ms,
-            min(limits.ACK_LINGER_MS, lease_ms // 10) * 1000,
+            min(limits.ACK_LINGER_MS, lease_ms // 10) * 1000, life,
         )  # fmt: skip
 
     return Call(build, _nothing)

@@ -20,7 +20,7 @@ from dueq.client.core.ports.delivery import Delivery
 from dueq.client.core.ports.events import Event, Settle
 from dueq.client.inbox import Inbox
 from dueq.client.logs import log
-from dueq.errors import ClientClosed, DueqError
+from dueq.errors import ClientClosed, DueqError, InvalidRequest
 from dueq.instant import Now
 from dueq_codecs.records import RecordKind
 
@@ -166,8 +166,15 @@ class SessionHost:
         raise NotImplementedError
 
     def add_inbox(self, consumer_id: bytes, inbox: Inbox) -> None:
-        """Deliver this consumer's messages there."""
-        self._inboxes[consumer_id] = inbox
+        """Deliver this consumer's messages there.
+
+        Raises:
+            InvalidRequest: this client has a consumer of the same name.
+        """
+        if self._inboxes.setdefault(consumer_id, inbox) is not inbox:
+            raise InvalidRequest(
+                "this client has an open consumer of that name: close it before you open another"
+            )
 
     def remove_inbox(self, consumer_id: bytes) -> None:
         """Drop what still comes for this consumer."""

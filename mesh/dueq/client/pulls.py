@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable
 from typing import Final
 
@@ -21,6 +22,9 @@ from dueq_codecs.records import Outcome, RecordKind
 Lease = tuple[str, int]
 """(message id, token)"""
 WAIT_S_MAX: Final = 3_600.0
+_OPENED_BITS: Final = 12
+_opened: Final = itertools.count()
+"""Consumers that this process has opened: inside a test, many of them are opened at one instant."""
 _KINDS: Final = {
     "ack": RecordKind.ACK,
     "nack": RecordKind.NACK,
@@ -77,18 +81,36 @@ def pull(
     return Call(build, list, undo), wait_ms / 1000
 
 
+def consumer_id_of(topic: str, name: str) -> bytes:
+    """Return the id of a topic's consumer with a name.
+
+    Raises:
+        InvalidRequest: it is no name of 1 to 255 bytes.
+    """
+    return _hashed(topic, name, b"dueq.consumer")
+
+
+def new_life(mesh_us: int) -> int:
+    """Return a number for a process of a consumer with a name: higher than those of all that were opened before."""
+    return mesh_us << _OPENED_BITS | next(_opened) & ((1 << _OPENED_BITS) - 1)
+
+
 def holder_of(topic: str, consumer: str) -> bytes:
     """Return to whom messages of a topic are leased that a consumer of this name pulls.
 
     Raises:
         InvalidRequest: it is no name of 1 to 255 bytes.
     """
-    if not isinstance(consumer, str) or not 1 <= len(consumer.encode()) <= limits.TOPIC_NAME_MAX:
+    return _hashed(topic, consumer, b"dueq.holder")
+
+
+def _hashed(topic: str, name: str, of: bytes) -> bytes:
+    encoded = name.encode(errors="replace") if isinstance(name, str) else b""
+    if not 1 <= len(encoded) <= limits.TOPIC_NAME_MAX:
         raise InvalidRequest(
-            f"a consumer's name is a str of 1 to {limits.TOPIC_NAME_MAX} bytes, not {consumer!r:.300}"
+            f"a consumer's name is a str of 1 to {limits.TOPIC_NAME_MAX} bytes, not {name!r:.300}"
         )
-    data = f"{topic}\0{consumer}".encode()
-    return hashlib.blake2b(data, digest_size=16, person=b"dueq.holder").digest()
+    return hashlib.blake2b(topic.encode() + b"\0" + encoded, digest_size=16, person=of).digest()
 
 
 def settle(

@@ -65,3 +65,36 @@ def test_scheduled_messages_expire(
     assert 0 <= expires[0] - dueq_mesh.now_ms - 600_000 < 1000
     assert expires[1:] == [2208988800000] * 2
     assert run(["schedule", "t", "x", "--in", "5m", "--expires", "soon"]) == 2
+
+
+def test_messages_are_pulled_and_settled(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t")
+    client.producer("t").schedule_many([b"a", b"b"], 0)
+    assert run(["pull", "t", "-n", "1", "--wait", "5s", "--lease", "1m", "--consumer", "w", "--json"]) == 0
+    taken = json.loads(capsys.readouterr().out)
+    assert (taken["payload"], taken["attempt"]) == ("a", 1)
+    lease = taken["id"], str(taken["token"])
+    assert run(["settle", "t", "extend", *lease, "--for", "2m"]) == 0
+    assert run(["settle", "t", "nack", *lease, "--reason", "no such card"]) == 0
+    assert run(["settle", "t", "ack", *lease]) == 1
+    assert capsys.readouterr().out.split() == ["done", "done", "stale"]
+    assert client.get("t", taken["id"]).reason == "no such card"
+    assert run(["pull", "t", "--wait", "5s", "--ack", "--keys"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == ["\ta", "\tb"]
+    assert run(["pull", "t"]) == 0
+    assert capsys.readouterr().out == ""
+    assert client.describe("t").leased == 0
+
+
+def test_a_consumer_has_a_name_and_acks_as_it_is_told(
+    dueq_mesh: Mesh, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.create_topic("t")
+    client.producer("t").schedule_many([b"a", b"b"], 0)
+    assert run(["consume", "t", "-n", "1", "--name", "w"]) == 0
+    assert run(["consume", "t", "-n", "1", "--name", "w", "--ack-on-receipt"]) == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == ["a", "b"]
+    assert client.describe("t").ready == 0
+    assert run(["consume", "t", "--ack-on-receipt", "--no-ack"]) == 2

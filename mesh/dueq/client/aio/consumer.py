@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dueq import limits
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, pulls
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.message import AsyncMessage
 from dueq.client.aio.running import AsyncRun
@@ -35,7 +35,8 @@ class AsyncConsumer:
 
     Attributes:
         topic: its name.
-        consumer_id: 16 bytes, drawn anew for each consumer.
+        name: None, if it has none.
+        consumer_id: 16 bytes: of the name, or drawn anew.
         on_lease_lost: called with a message whose lease was lost.
         stopping: a run takes no more messages.
     """
@@ -49,10 +50,12 @@ class AsyncConsumer:
         credit_bytes: int,
         on_lease_lost: Callable[[AsyncMessage], object] | None,
         ack: str = "manual",
+        name: str | None = None,
     ) -> None:
         self.topic = arguments.topic_name(topic)
+        self.name = name
         self._on_receipt = arguments.one_of(ack, "ack", ("manual", "on_receipt")) == "on_receipt"
-        self.consumer_id = os.urandom(16)
+        self.consumer_id = os.urandom(16) if name is None else pulls.consumer_id_of(self.topic, name)
         self.on_lease_lost = on_lease_lost
         self._lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)
@@ -95,6 +98,7 @@ class AsyncConsumer:
 
         Raises:
             TopicNotFound: the topic was deleted.
+            Superseded: another process has opened a consumer of this name.
             ClientClosed: the consumer was closed before.
         """
         number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
@@ -183,6 +187,7 @@ class AsyncConsumer:
         Raises:
             InvalidRequest: a value is outside its limits, the handler cannot be run, or another run goes on.
             TopicNotFound: the topic was deleted; handlers were drained.
+            Superseded: another process has opened a consumer of this name; handlers were drained.
             ClientClosed: the consumer was closed; handlers were drained.
         """
         running = AsyncRun(self, handler, workers, drain)
@@ -252,10 +257,11 @@ class AsyncConsumer:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
         runtime = self._connection.live()
+        life = 0 if self.name is None else pulls.new_life((await self._connection.clock(True, None))())
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
         call = calls.open_consumer(
-            self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms
+            self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms, life
         )
         try:
             await self._connection.run(call, None)

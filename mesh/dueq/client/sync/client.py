@@ -195,6 +195,7 @@ class Client(
         credit_bytes: int = limits.CONSUMER_CREDIT_BYTES,
         on_lease_lost: Callable[[Message], object] | None = None,
         ack: str = "manual",
+        name: str | None = None,
     ) -> Consumer:
         """Return a consumer of a topic; messages come once it is entered (`with`) or first asked.
 
@@ -208,5 +209,8 @@ class Client(
             ack: "manual": each message is delivered until it is settled. "on_receipt": a message is acked, and that is
                 committed, before you get it: at most once, so one is lost when you fail. If `receive` raises
                 OutcomeUnknown, it may have acked messages that you never get.
+            name: of one process among those that consume, 1 to 255 bytes, such as "worker-3". If that process ends
+                without closing the consumer, the next one of this name gets its unfinished messages at once, as another
+                attempt. Of two at the same time the later one wins, and the other fails with Superseded.
         """
-        return Consumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost, ack)
+        return Consumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost, ack, name)

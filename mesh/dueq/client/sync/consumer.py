@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from dueq import limits
-from dueq.client import arguments, calls
+from dueq.client import arguments, calls, pulls
 from dueq.client.arguments import Ending, Seconds
 from dueq.client.core.ports import events
 from dueq.client.core.ports.delivery import Delivery
@@ -36,7 +36,8 @@ class Consumer:
 
     Attributes:
         topic: its name.
-        consumer_id: 16 bytes, drawn anew for each consumer.
+        name: None, if it has none.
+        consumer_id: 16 bytes: of the name, or drawn anew.
         on_lease_lost: called with a message whose lease was lost.
         stopping: a run takes no more messages.
     """
@@ -50,10 +51,12 @@ class Consumer:
         credit_bytes: int,
         on_lease_lost: Callable[[Message], object] | None,
         ack: str = "manual",
+        name: str | None = None,
     ) -> None:
         self.topic = arguments.topic_name(topic)
+        self.name = name
         self._on_receipt = arguments.one_of(ack, "ack", ("manual", "on_receipt")) == "on_receipt"
-        self.consumer_id = os.urandom(16)
+        self.consumer_id = os.urandom(16) if name is None else pulls.consumer_id_of(self.topic, name)
         self.on_lease_lost = on_lease_lost
         self._lease_ms = arguments.duration_ms(lease, "lease", limits.LEASE_MS_MIN, limits.LEASE_MS_MAX)
         self._credit = arguments.count(credit, "credit", 1, limits.CONSUMER_LEASES_MAX)
@@ -96,6 +99,7 @@ class Consumer:
 
         Raises:
             TopicNotFound: the topic was deleted.
+            Superseded: another process has opened a consumer of this name.
             ClientClosed: the consumer was closed before.
         """
         number = arguments.count(max_messages, "max_messages", 1, 1 << 31)
@@ -182,6 +186,7 @@ class Consumer:
         Raises:
             InvalidRequest: a value is outside its limits, the handler cannot be run, or another run goes on.
             TopicNotFound: the topic was deleted; handlers were drained.
+            Superseded: another process has opened a consumer of this name; handlers were drained.
             ClientClosed: the consumer was closed; handlers were drained.
         """
         running = Run(self, handler, workers, drain)
@@ -251,10 +256,11 @@ class Consumer:
         if self._closed:
             raise ClientClosed(f"the consumer of {self.topic!r} is closed")
         runtime = self._connection.live()
+        life = 0 if self.name is None else pulls.new_life((self._connection.clock(True, None))())
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
         call = calls.open_consumer(
-            self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms
+            self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms, life
         )
         try:
             self._connection.run(call, None)

@@ -61,6 +61,8 @@ class ConsumerSession:
     """(mono) when its last frame came; for one that has not attached, when its leases were inherited."""
     route: Route | None = None
     attach: int = 0
+    life: int = 0
+    """Of a consumer with a name: which of its processes has attached; 0: it has no name, or has not attached."""
     credit_number: int = -1
     credit: int = 0
     credit_bytes: int = 0
@@ -124,6 +126,7 @@ class ConsumerSession:
     def begin_attach(self, frame: ConsumerFrame) -> None:
         """Begin anew with a frame that attaches: what was pushed before counts no more."""
         self.attach = frame.attach
+        self.life = frame.life
         self.push_number = 0
         self.unseen.clear()
         self.reachable = True

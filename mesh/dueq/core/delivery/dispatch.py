@@ -32,6 +32,7 @@ from dueq.core.delivery.leasing import RETRY_US, Leasing
 from dueq.core.delivery.lifetimes import Lifetimes, SessionStatus
 from dueq.core.delivery.pulls import Pulls
 from dueq.core.delivery.pushing import Pushing
+from dueq.core.delivery.renewals import Renewals
 from dueq.core.delivery.replies import Replies
 from dueq.core.delivery.resending import Resending
 from dueq.core.delivery.sessions import Sessions
@@ -111,8 +112,9 @@ class TopicDispatcher:
         self._replies = Replies(topic, broker_id, incarnation, self._consumers, self._lanes, self._send, self)
         self._resending = Resending(topic, broker_id, self._lanes, self._stager, self._send)
         self._lifetimes = Lifetimes(self._consumers, self._lanes, self._replies)
+        self._renewals = Renewals(self._lanes, self._consumers, self._stager)
         self._sessions = Sessions(
-            self._consumers, self._lanes, self._replies, self._resending, self._lifetimes
+            self._consumers, self._lanes, self._replies, self._resending, self._lifetimes, self._renewals
         )
         self._pulls = Pulls(
             topic, broker_id, incarnation, self._consumers, self._lanes, self._resending, self._send
@@ -284,6 +286,7 @@ class TopicDispatcher:
             self._pushing.push(now, mesh_us)
             self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
             self._leasing.stage_again(self._resending.again)
+            self._renewals.propose(now)
         self._pulls.step(now)
         self._replies.tell_waiting(now)
         self._replies.answer_late(now)
@@ -299,8 +302,9 @@ class TopicDispatcher:
         if self._dirty or (self._leasing.is_cut and not self._paused):
             return now.mono_us
         best_us = min(
-            self._lifetimes.next_us, self._replies.next_us, self._leasing.retry_us, self._pulls.next_us
-        )
+            self._lifetimes.next_us, self._replies.next_us, self._leasing.retry_us, self._pulls.next_us,
+            self._renewals.next_us,
+        )  # fmt: skip
         mesh_us = self._clock.mesh_us(now)
         mesh_ms = mesh_us // 1000
         soonest_ms = NEVER_MS

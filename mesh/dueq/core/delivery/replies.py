@@ -160,6 +160,15 @@ class Replies:
         reply.leader = self._broker_id
         self._send(route, reply)
 
+    def supersede(self, session: ConsumerSession) -> None:
+        """Tell a process that another one of the same name has followed."""
+        assert session.route is not None
+        reply = ConsumerReply(
+            self._topic, session.consumer_id, session.attach, session.credit_number, Code.SUPERSEDED,
+            "another process with the name of this consumer has followed", leader=self._broker_id,
+        )  # fmt: skip
+        self._send(session.route, reply)
+
     # -------------------------------------------------------------- unasked for
 
     def tell_waiting(self, now: Now) -> None:

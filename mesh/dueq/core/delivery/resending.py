@@ -64,8 +64,10 @@ class Resending:
 
     # -------------------------------------------------------------- what a consumer says
 
-    def settle_held(self, session: ConsumerSession, frame: ConsumerFrame) -> None:
-        """Compare what a consumer holds with its leases here: what it lacks is to be pushed again."""
+    def settle_held(
+        self, session: ConsumerSession, frame: ConsumerFrame, lacking: Callable[[Lane, Slots], None]
+    ) -> None:
+        """Compare what a consumer holds with its leases here; `lacking` is called with what it lacks."""
         held = held_by(frame)
         for lane in self._lanes.values():
             leases = lane.leases
@@ -83,7 +85,7 @@ class Resending:
             ]
             missing = np.array(lacks, np.bool_)
             leases.phase[pushed[~missing]] = Phase.PUSHED
-            self.push_again(lane, pushed[missing])
+            lacking(lane, pushed[missing])
             granted = slots[phase == Phase.GRANTED]
             self._stager.send_ahead(lane, granted, leases.entry.take(granted))
 

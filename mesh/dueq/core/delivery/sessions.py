@@ -2,7 +2,8 @@
 
 Every frame is checked, and answered or refused. The work is done by what stands beside it: `resending` pushes again
 what did not arrive, `lifetimes` says how long a session lasts, `replies` sends what a consumer is told. An attach that
-a goodbye has ended opens nothing any more, however late it comes (`departed`).
+a goodbye has ended opens nothing any more, however late it comes (`departed`). Of two processes with one name the
+newer one gets what the older had (`renewals`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dueq.core.delivery.consumers import Consumers, ConsumerSession
 from dueq.core.delivery.departed import Departed
 from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.lifetimes import Lifetimes
+from dueq.core.delivery.renewals import Renewals
 from dueq.core.delivery.replies import Replies
 from dueq.core.delivery.resending import Resending
 from dueq.core.ports.events import Route
@@ -33,9 +35,11 @@ class Sessions:
         replies: Replies,
         resending: Resending,
         lifetimes: Lifetimes,
+        renewals: Renewals,
     ) -> None:
         self._consumers, self._lanes = consumers, lanes
         self._replies, self._resending, self._lifetimes = replies, resending, lifetimes
+        self._renewals = renewals
         self._departed = Departed()
 
     def frame(self, route: Route, frame: ConsumerFrame, now: Now) -> None:
@@ -53,6 +57,8 @@ class Sessions:
         elif len(stated := set(frame.held_uid.tolist())) > limits.PARTITIONS_MAX:
             text = f"{len(stated)} partitions: more than a topic has"
             refuse(route, frame, Code.INVALID_REQUEST, text)
+        elif session is not None and session.route is not None and frame.life != session.life:
+            self._other_life(session, route, frame, now)
         elif attaching and self._departed.has_ended(frame.consumer_id, frame.attach, now.mono_us):
             refuse(route, frame, Code.UNKNOWN_SESSION, "this attach was ended by a goodbye")
         elif attaching:
@@ -78,11 +84,29 @@ class Sessions:
         elif session.route is not None and frame.attach < session.attach:
             return
         repeated = session.route is not None and frame.attach == session.attach
+        is_new_life = frame.life != session.life
         session.route = route
         if not repeated:
             session.begin_attach(frame)
-            self._resending.settle_held(session, frame)
+            renews = is_new_life or self._renewals.has(session)
+            again = self._renewals.want if renews else self._resending.push_again
+            self._resending.settle_held(session, frame, again)
         self._heard(session, frame, now)
+
+    def _other_life(self, session: ConsumerSession, route: Route, frame: ConsumerFrame, now: Now) -> None:
+        """Another process of the same name: the newer one wins, once the older has said goodbye or is gone."""
+        refuse = self._replies.refuse
+        older = frame.life < session.life
+        if frame.action != ConsumerAction.ATTACH or (older and session.reachable):
+            refuse(
+                route, frame, Code.SUPERSEDED, "another process with the name of this consumer has followed"
+            )
+        elif session.reachable:
+            self._replies.supersede(session)
+            refuse(route, frame, Code.BUSY, "an older process with the name of this consumer is asked to end")
+        else:
+            session.attach = 0
+            self._on_attach(session, route, frame, now)
 
     def _heard(self, session: ConsumerSession, frame: ConsumerFrame, now: Now) -> None:
         """Take note of a valid frame of the present attach, and answer it."""

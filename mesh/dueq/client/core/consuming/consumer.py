@@ -240,10 +240,23 @@ class Consumer:
             self._directory.refresh(self.topic)
             self._refresh_us = min(self._refresh_us, self._context.mono_us + LOOK_AGAIN_US)
             self._arm()
+        elif code is Code.SUPERSEDED:
+            self._superseded(error_of(code, reply.text))
         elif code in (Code.BUSY, Code.OUTCOME_UNKNOWN, Code.COORDINATOR_UNAVAILABLE):
             self._context.log("warning", "consumer.put_off", leader=session.leader, text=reply.text)
         else:
             self.gone(error_of(code, reply.text))
+
+    def _superseded(self, error: DueqError) -> None:
+        """Another process of this name has followed: what we have is its."""
+        self._settling.flush()
+        if self._closing is not None:
+            self._close_now()
+            return
+        for session in self._leaders.sessions.values():
+            if session.attach:
+                self._leaders.speak(session, ConsumerAction.GOODBYE, 0)
+        self.gone(error)
 
     # -------------------------------------------------------------- credit
 

@@ -53,11 +53,12 @@ class Leaders:
         self._context, self._links, self._stated = context, links, stated
         self._consumer_id, self._topic = event.consumer_id, event.topic
         self._credit, self._credit_bytes, self._lease_ms = event.credit, event.credit_bytes, event.lease_ms
+        self._life = event.life
         self.sessions: dict[str, Session] = {}
         self.closing = False
         self._routes: dict[str, int] = {}
         self._of: dict[int, str] = {}
-        self._attaches = Attaches(context.mono_us)
+        self._attaches = Attaches(context.mono_us, event.life)
         self._served = 0
 
     def of(self, uid: int) -> str:
@@ -135,7 +136,7 @@ class Leaders:
         session.state(credit, now_us)
         frame = ConsumerFrame(
             action, self._topic, self._consumer_id, session.attach, session.number, credit,
-            self._credit_bytes, self._lease_ms, session.push_seen, session.leader,
+            self._credit_bytes, self._lease_ms, session.push_seen, session.leader, life=self._life,
         )  # fmt: skip
         if action is ConsumerAction.ATTACH:
             self._state_held(frame, session)

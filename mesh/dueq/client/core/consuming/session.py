@@ -51,10 +51,10 @@ class LeaderClock:
 class Attaches:
     """When a consumer has attached, to whichever leader: what was pushed to an attach left after it had begun."""
 
-    def __init__(self, now_us: int) -> None:
+    def __init__(self, now_us: int, life: int = 0) -> None:
         self._opened_us = now_us
         self._begun: OrderedDict[int, int] = OrderedDict()
-        self._count = 0
+        self._count = life  # so the attaches of a later process are later ones
 
     def begin(self, now_us: int) -> int:
         """Number one more."""

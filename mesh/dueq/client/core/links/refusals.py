@@ -21,6 +21,7 @@ FINAL: Final = frozenset(
         Code.JOB_ENDED,
         Code.TOO_MANY_RECURRENCES,
         Code.UNKNOWN_BODY,
+        Code.SUPERSEDED,
     }
 )
 """Asking again brings the same answer."""
@@ -44,6 +45,7 @@ _ERRORS: Final[dict[Code, type[errors.DueqError]]] = {
     Code.JOB_ENDED: errors.JobEnded,
     Code.TOO_MANY_RECURRENCES: errors.TooManyRecurrences,
     Code.UNKNOWN_BODY: errors.UnknownBody,
+    Code.SUPERSEDED: errors.Superseded,
 }
 
 

@@ -361,6 +361,8 @@ class OpenConsumer:
     lease_ms: int
     linger_us: int = 2_000
     """How long acks that nobody waits for are gathered, while most of the credit is free."""
+    life: int = 0
+    """Of a consumer with a name: a number that grows from process to process; 0: it has no name."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,111 @@
+"""`dueq pull` and `dueq settle`: messages that are taken once, and finished by whoever knows id and token."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import click
+
+from dueq import Outcome
+from dueq.cli.delivered import line, line_options
+from dueq.cli.instants import parse_duration
+from dueq.cli.options import connect, mesh_options
+from dueq.limits import PULL_ROWS_MAX
+
+
+def _duration(_context: click.Context, option: click.Parameter, text: str | None) -> timedelta | None:
+    return parse_duration(text, option.opts[0]) if text is not None else None
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--max", "-n", "most", type=click.IntRange(1, PULL_ROWS_MAX), default=10, show_default=True,
+    help="How many messages at most.",
+)  # fmt: skip
+@click.option(
+    "--wait", default="0s", show_default=True, metavar="DURATION", callback=_duration,
+    help="How long to wait for one: 30s, 5m.",
+)  # fmt: skip
+@click.option(
+    "--lease", default="30s", show_default=True, metavar="DURATION", callback=_duration,
+    help="How long they are yours.",
+)  # fmt: skip
+@click.option(
+    "--consumer", metavar="NAME",
+    help="Take again first what an earlier pull of this name took and nobody has finished.",
+)  # fmt: skip
+@click.option("--ack", is_flag=True, help="Finish them once they are printed.")
+@line_options
+@mesh_options
+def pull(
+    topic: str,
+    most: int,
+    wait: timedelta,
+    lease: timedelta,
+    consumer: str | None,
+    ack: bool,
+    style: str,
+    with_key: bool,
+    with_rank: bool,
+    with_headers: bool,
+    as_json: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> None:
+    """Take messages of TOPIC that are ready, once, and print them.
+
+    They stay leased when this command has ended: `dueq settle` finishes them, with the id and token that --json shows.
+    """
+    style = "json" if as_json else style
+    with connect(endpoint, timeout) as client:
+        messages = client.pull(topic, most, wait, lease, consumer=consumer)
+        received_at_ms = time.time_ns() / 1e6
+        for message in messages:
+            click.echo(line(message, style, with_key, with_rank, with_headers, received_at_ms))
+        if ack and messages:
+            client.settle(topic, [(message.id, message.token) for message in messages], "ack")
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("how", type=click.Choice(("ack", "nack", "release", "extend")))
+@click.argument("message_id", metavar="ID")
+@click.argument("token", type=int)
+@click.option(
+    "--delay", metavar="DURATION", callback=_duration,
+    help="Of nack and release: deliver it again after this long.",
+)  # fmt: skip
+@click.option(
+    "--for",
+    "for_",
+    metavar="DURATION",
+    callback=_duration,
+    help="Of extend: how long it is yours from now on.",
+)
+@click.option("--reason", default="", help="Of nack: why.")
+@click.option("--dead", is_flag=True, help="Of nack: never deliver it again.")
+@mesh_options
+def settle(
+    topic: str,
+    how: str,
+    message_id: str,
+    token: int,
+    delay: timedelta | None,
+    for_: timedelta | None,
+    reason: str,
+    dead: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
+) -> int:
+    """Finish, give back or extend a message of TOPIC by its ID and the TOKEN of its lease.
+
+    Exit code 1 if the lease was over, or another had followed.
+    """
+    with connect(endpoint, timeout) as client:
+        [outcome] = client.settle(
+            topic, [(message_id, token)], how, delay=delay, seconds=for_, reason=reason, dead=dead
+        )
+    click.echo(outcome.name.lower())
+    return 0 if outcome is Outcome.DONE else 1

@@ -1,0 +1,131 @@
+"""Leases that go to another process of a consumer with a name: under new tokens, so that the older one settles nothing.
+
+    PUSHED to the older ──wanted──► LEASE with the present token proposed ──applied──► GRANTED ──► pushed to the newer
+
+Each counts as another attempt, since the older process may have failed at it. So what was at its last attempt is not
+renewed but ended, and so is what the credit of the newer one has no room for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dueq import limits
+from dueq.core.delivery.consumers import Consumers, ConsumerSession
+from dueq.core.delivery.lane import Lane
+from dueq.core.delivery.leases import NEVER_US, Phase
+from dueq.core.delivery.staging import Stager
+from dueq.core.ports.entry import Entries, is_full
+from dueq.core.state.entry_rows import Slots
+from dueq.instant import Now
+from dueq_codecs.records import LEVEL_OF_KINDS, U64, Record, RecordKind
+
+RETRY_US: Final = 5_000
+"""After a refused proposal, or while payloads in memory leave no room."""
+ROWS_MAX: Final = 512
+"""Leases of one record."""
+
+
+class Renewals:
+    """The leases of one topic that are to be renewed.
+
+    Args:
+        lanes: the led partitions, by uid; the dispatcher's own.
+
+    Attributes:
+        next_us: (mono) when `propose` is to be called again; NEVER_US: nothing is left to do.
+    """
+
+    def __init__(self, lanes: dict[int, Lane], consumers: Consumers, stager: Stager) -> None:
+        self._lanes, self._consumers, self._stager = lanes, consumers, stager
+        self._wanted: deque[tuple[Lane, Slots, U64]] = deque()
+        self.next_us = NEVER_US
+
+    def want(self, lane: Lane, slots: Slots) -> None:
+        """Renew these leases, which were pushed to another process than the one that has attached now."""
+        if len(slots):
+            slots = slots[np.argsort(lane.leases.entry["wait_at"][slots], kind="stable")]
+            self._wanted.append((lane, slots, lane.leases.token[slots]))
+
+    def has(self, session: ConsumerSession) -> bool:
+        """Whether leases of a session are still to be renewed."""
+        number = session.number_here
+        return any((lane.leases.owner[slots] == number).any() for lane, slots, _ in self._wanted)
+
+    def propose(self, now: Now) -> None:
+        """Propose records, as far as the payloads find room in memory."""
+        self.next_us = NEVER_US
+        while self._wanted:
+            lane, slots, tokens = self._wanted[0]
+            if self._lanes.get(lane.uid) is lane:
+                some = _still_pushed(lane, slots[:ROWS_MAX], tokens[:ROWS_MAX])
+                if len(some) and not self._renew(lane, some, now):
+                    self.next_us = now.mono_us + RETRY_US
+                    return
+                if len(slots) > ROWS_MAX:
+                    self._wanted[0] = (lane, slots[ROWS_MAX:], tokens[ROWS_MAX:])
+                    continue
+            self._wanted.popleft()
+
+    def _renew(self, lane: Lane, slots: Slots, now: Now) -> bool:
+        """Renew leases of one session; returns whether they are dealt with."""
+        leases = lane.leases
+        session = self._consumers.by_number.get(int(leases.owner[slots[0]]))
+        if session is None or lane.partition.level < LEVEL_OF_KINDS:
+            return True  # they end by themselves
+        if sum(each.leases.staged_bytes for each in self._lanes.values()) >= limits.LOOK_AHEAD_BYTES_MAX:
+            return False
+        entries = leases.entry.take(slots)
+        ends = _last_attempts(entries, lane.partition.settings.max_attempts)
+        ends[self._room(session) :] = True
+        if ends.any():
+            lane.end_now(slots[ends], now)
+            slots, entries = slots[~ends], entries[~ends]
+        if not len(slots):
+            return True
+        record = Record(RecordKind.LEASE, lane.uid, 0, 0, 0)
+        record.first = np.ascontiguousarray(entries["first"])
+        record.target_sequence = np.ascontiguousarray(entries["sequence"])
+        record.target_row = np.ascontiguousarray(entries["row"])
+        record.token = leases.token[slots]
+        record.consumer = np.zeros(len(slots), np.uint16)
+        record.consumers = (session.consumer_id,)
+        record.lease_ms = np.array([session.lease_ms], np.uint64)
+        token = lane.partition.propose(record, now)
+        if not token:
+            return False
+        leases.unstage(slots)
+        leases.token[slots], leases.phase[slots], leases.act_us[slots] = token, Phase.PROPOSED, NEVER_US
+        self._stager.stage(lane, slots, entries)
+        return True
+
+    def _room(self, session: ConsumerSession) -> int:
+        """Return how many leases its credit leaves room for: all that it has count, but those that were not renewed."""
+        owned = sum(
+            len(_not_renewed(lane, lane.leases.of_owner(session.number_here)))
+            for lane in self._lanes.values()
+        )
+        return max(session.credit - (session.rows_out - owned), 0)
+
+
+def _still_pushed(lane: Lane, slots: Slots, tokens: U64) -> Slots:
+    return _not_renewed(lane, slots[lane.leases.same(slots, tokens)])
+
+
+def _not_renewed(lane: Lane, slots: Slots) -> Slots:
+    phase = lane.leases.phase[slots]
+    found: Slots = slots[(phase == Phase.PUSHED) | (phase == Phase.AGAIN)]
+    return found
+
+
+def _last_attempts(entries: Entries, max_attempts: int) -> npt.NDArray[np.bool_]:
+    """Return which messages may not be tried again."""
+    most = np.full(len(entries), max_attempts, np.uint64)
+    if is_full(entries):
+        most = np.where(entries["attempts_max"] > 0, entries["attempts_max"], most)
+    dies: npt.NDArray[np.bool_] = (most > 0) & (entries["attempt"] >= most)
+    return dies

@@ -1,0 +1,173 @@
+"""Processes of a consumer with a name: the newer one wins, and gets what the older had under new tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from dueq import limits
+from dueq.core.delivery.renewals import ROWS_MAX
+from dueq.core.ports.events import Route
+from dueq_codecs.messages import Code, ConsumerAction, ConsumerReply, Push
+from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
+from dueq_codecs.topic_settings import TopicSettings
+from tests.unit.core.led import ALICE, BOB, Stage, at, keys_in, kinds
+
+OLD, NEW = Route(b"old"), Route(b"new")
+
+
+def pushed(count: int = 2, credit: int = 1000, level: int = LEVEL_OF_KINDS) -> tuple[Stage, Push, list[int]]:
+    """A consumer of life 5 with messages that were due at 10 ms."""
+    stage = Stage()
+    stage.leds[1].timeline.level = level
+    keys = stage.insert([10] * count)
+    stage.attach(0, life=5, attach=6, route=OLD, credit=credit)
+    stage.run(0)
+    pushes = stage.run(10)
+    assert sum(len(push.row) for push in pushes) == count
+    return stage, pushes[0], keys
+
+
+def break_old(stage: Stage, ms: float) -> None:
+    """What was sent to the older process comes back."""
+    stage.dispatcher.route_lost(OLD, ConsumerReply("t", ALICE, 6, 1), at(ms))
+
+
+def test_two_lives_are_not_served_at_once() -> None:
+    stage, _, _ = pushed()
+    reply = stage.attach(20, life=9, attach=10, route=NEW)
+    told = [(route, message) for route, message, _ in stage.sent if isinstance(message, ConsumerReply)]
+    older = [message for route, message in told if route == OLD][-1]
+    newer = [message for route, message in told if route == NEW][-1]
+    assert (older.code, older.attach) == (Code.SUPERSEDED, 6)
+    assert (newer.code, newer.attach) == (Code.BUSY, 10)
+    assert reply is not None
+    assert stage.run(21) == []
+    stage.frame(ConsumerAction.GOODBYE, 22, life=5, attach=6, route=OLD)
+    again = stage.attach(23, life=9, attach=11, number=1, route=NEW)
+    assert again is not None
+    assert again.code == Code.OK
+    pushes = [push for ms in range(23, 80) for push in stage.run(ms)]
+    assert [push.attach for push in pushes] == [11]
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.RELEASE, RecordKind.LEASE]
+
+
+def test_when_the_older_life_is_gone_its_leases_get_new_tokens() -> None:
+    stage, before, keys = pushed()
+    break_old(stage, 20)
+    reply = stage.attach(30, life=9, attach=10, route=NEW)
+    assert reply is not None
+    assert reply.code == Code.OK
+    (push,) = stage.run(30)
+    assert (keys_in(push), push.attach) == (keys, 10)
+    assert stage.sent[-1][0] == NEW
+    assert push.attempt.tolist() == [2, 2]
+    assert set(push.token.tolist()).isdisjoint(before.token.tolist())
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.LEASE]
+    stage.ack(before, 31)  # under the old tokens
+    assert stage.leds[1].timeline.leased_count == 2
+    stage.ack(push, 32)
+    assert stage.leds[1].timeline.leased_count == 0
+
+
+def test_an_older_life_that_comes_back_is_refused() -> None:
+    stage, _, _ = pushed()
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    stage.run(30)
+    for action in (ConsumerAction.ATTACH, ConsumerAction.BEAT, ConsumerAction.GOODBYE):
+        reply = stage.frame(action, 31, life=5, attach=7, route=OLD)
+        assert reply is not None
+        assert (reply.code, reply.attach) == (Code.SUPERSEDED, 7)
+    [session] = stage.dispatcher.sessions(at(31))
+    assert (session.attached, session.leases) == (True, 2)
+
+
+def test_a_life_with_a_lower_number_follows_one_that_is_gone() -> None:
+    """The clock of its machine may be behind."""
+    stage, _, keys = pushed()
+    break_old(stage, 20)
+    stage.attach(30, life=3, attach=4, route=NEW)
+    (push,) = stage.run(30)
+    assert (keys_in(push), push.attach) == (keys, 4)
+
+
+def test_an_ack_that_was_logged_before_counts() -> None:
+    stage, before, keys = pushed()
+    break_old(stage, 20)
+    stage.leds[1].change(RecordKind.ACK, keys[:1], at(29), token=before.token[:1].tolist())
+    stage.attach(30, life=9, attach=10, route=NEW)
+    (push,) = stage.run(30)
+    assert keys_in(push) == keys[1:]
+    [session] = stage.dispatcher.sessions(at(31))
+    assert session.leases == 1
+
+
+def test_leases_that_were_inherited_are_renewed_but_those_that_are_stated() -> None:
+    stage, before, keys = pushed()
+    token = int(before.token[0])
+    other = Stage()
+    other.leds[1] = stage.leds[1]
+    other.dispatcher.lead(stage.leds[1], at(20))
+    stage = other
+    stage.attach(30, life=5, attach=7, held=[(1, keys[0], token)])
+    (push,) = stage.run(30)
+    assert keys_in(push) == keys[1:]
+    assert push.token[0] != token
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_what_was_at_its_last_attempt_is_not_renewed(most: int) -> None:
+    stage, _, _ = pushed(1)
+    led = stage.leds[1]
+    led.timeline._live.settings.current = TopicSettings(max_attempts=most)
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    stage.run(30)
+    stage.run(60)
+    assert kinds(stage)[1] == (RecordKind.EXPIRE if most == 1 else RecordKind.LEASE)
+
+
+def test_no_more_are_renewed_than_the_credit_allows() -> None:
+    stage, _, keys = pushed(3)
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW, credit=2)
+    (push,) = stage.run(30)
+    assert keys_in(push) == keys[:2]
+    stage.run(31)
+    stage.run(60)
+    assert RecordKind.EXPIRE in kinds(stage)
+
+
+def test_many_are_renewed_in_several_records_and_again_when_refused() -> None:
+    stage, _, keys = pushed(ROWS_MAX + 10)
+    break_old(stage, 20)
+    stage.leds[1].full = True
+    stage.attach(30, life=9, attach=10, route=NEW, credit=1000)
+    assert stage.run(30) == []
+    assert stage.dispatcher.next_deadline_us(at(30)) is not None
+    stage.attach(
+        31, life=9, attach=11, number=2, route=NEW, credit=1000
+    )  # must not bring back the old tokens
+    assert stage.run(31) == []
+    stage.leds[1].full = False
+    found = stage.run(40)
+    assert sorted(key for push in found for key in keys_in(push)) == keys
+    assert [record.kind for record in stage.leds[1].log[-2:]] == [RecordKind.LEASE] * 2
+
+
+def test_replicas_of_an_older_version_know_no_renewals() -> None:
+    stage, _, _ = pushed(level=LEVEL_OF_KINDS - 1)
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    assert stage.run(30) == []
+    assert kinds(stage) == [RecordKind.LEASE]
+
+
+def test_consumers_without_a_name_go_on_as_before() -> None:
+    stage, _, _ = pushed()
+    stage.attach(20, consumer=BOB, attach=1)
+    stage.dispatcher.route_lost(Route(BOB), ConsumerReply("t", BOB, 1, 1), at(21))
+    reply = stage.attach(22, consumer=BOB, attach=2)
+    assert reply is not None
+    assert reply.code == Code.OK
+    assert limits.CONSUMER_SESSION_MS > 22
