@@ -216,6 +216,7 @@ def test_names_and_bodies_that_cannot_be_are_said_as_a_status(cloud: Any, http_m
         ("projects/p/locations/l/queues", {"nmae": "x"}, "INVALID_ARGUMENT", "nmae"),
         ("projects/p/locations/l/queues", [], "INVALID_ARGUMENT", "the body is a JSON object"),
         ("projects/p/locations/l/queues/q/tasks", {"task": {"httpRequest": {"url": TARGET}}}, "NOT_FOUND", "no queue"),
+        ("projects/p/locations/l/queues/q/tasks:batchCreate", {}, "UNIMPLEMENTED", "batchCreate is not"),
         ("projects/p/locations/l/queues/q:getIamPolicy", {}, "UNIMPLEMENTED", "getIamPolicy is not implemented"),
     ):  # fmt: skip
         asked = urllib.request.Request(f"{url}/v2/{path}", json.dumps(body).encode(), method="POST")

@@ -140,6 +140,8 @@ async def one_location(project: str, location: str) -> Document:
 @router.post("/{location}/queues/{queue_id}:getIamPolicy")
 @router.post("/{location}/queues/{queue_id}:setIamPolicy")
 @router.post("/{location}/queues/{queue_id}:testIamPermissions")
+@router.post("/{location}/queues/{queue_id}/tasks:batchCreate")
+@router.post("/{location}/queues/{queue_id}/tasks:batchDelete")
 @router.get("/{location}/operations/{operation}")
 async def unimplemented(request: Request) -> Document:
     verb = request.url.path.rpartition("/")[2].rpartition(":")[2]
