@@ -58,7 +58,7 @@ def _while_it_is_held(client: Client, topic: str) -> None:
         message_id = producer.schedule(b"now", now_ms())
         (message,) = consumer.receive(1, timeout=PATIENCE_S)
         held = client.get(topic, message_id)
-        assert (held.state, held.attempt, len(held.holder)) == ("leased", 1, 32)
+        assert (held.state, held.attempt, len(held.holder), held.token) == ("leased", 1, 32, message.token)
         assert held.lease_ends is not None
         assert held.lease_ends > held.due
         message.ack(wait=True)

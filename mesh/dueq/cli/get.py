@@ -56,7 +56,7 @@ def get(
 def _document(found: MessageState) -> dict[str, Any]:
     document = asdict(found)
     if document["lease_ends"] is None:
-        del document["lease_ends"]
+        del document["lease_ends"], document["token"]
     payload = document.pop("payload")
     if payload is not None:
         try:

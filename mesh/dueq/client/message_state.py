@@ -38,6 +38,7 @@ class MessageState:
         headers: what its producer said about it.
         hidden: its job is not committed yet: it is not delivered before that.
         holder: id of the consumer that has it, 32 hex digits; "" while it waits.
+        token: of the lease, which `settle` takes; 0 while it waits.
         lease_ends: when the lease runs out, Unix ms by mesh time; None while it waits, and when the lease is ending.
         payload: the bytes; None when they were not asked for.
         expires: from this instant on it is not delivered any more, Unix ms; 0: never.
@@ -65,6 +66,7 @@ class MessageState:
     expires: int = 0
     died_at: int = 0
     reason: str = ""
+    token: int = 0
 
 
 def get(topic: str, message_id: str, payload: bool, linearizable: bool) -> Steps[MessageState]:
@@ -125,7 +127,7 @@ def _state(topic: str, message_id: str, found: dict[str, Any], body: bytes, payl
         found["version"], found["size"] - prefix, found["attempt"], found.get("rank", 0), found.get("group", ""),
         headers, found.get("hidden", False), found.get("holder", ""), found.get("lease_ends"),
         rest if payload else None, found.get("expires", 0), found.get("died_at", 0),
-        found.get("reason", ""),
+        found.get("reason", ""), found.get("token", 0),
     )  # fmt: skip
 
 

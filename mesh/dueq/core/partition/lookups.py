@@ -141,7 +141,9 @@ def message_document(timeline: Timeline, rows: Entries, lease: LeaseSeen | None)
         document["group"] = timeline.groups.name_of(int(entry["group"])) or ""
     if lease is not None and lease.pushed:
         holder = int(entry["consumer_high"]) << 64 | int(entry["consumer_low"])
-        document.update(state="leased", holder=f"{holder:032x}", lease_ends=lease.ends_ms)
+        document.update(
+            state="leased", holder=f"{holder:032x}", token=int(entry["token"]), lease_ends=lease.ends_ms
+        )
     elif lease is not None:  # it is chosen for a consumer, who knows nothing of it yet
         document["attempt"] -= document["attempt"] > 0
     return document
