@@ -104,6 +104,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.room = BodyRoom()
     app.state.read_only = read_only

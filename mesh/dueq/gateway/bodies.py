@@ -18,6 +18,8 @@ from dueq.errors import Busy
 from dueq.gateway.problems import Refusal
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""What may be half of a surrogate pair."""
 _RETRY_S: Final = 0.5
 
 
@@ -157,11 +159,16 @@ def parsed(body: bytes) -> Any:
         depth = limits.GATEWAY_JSON_DEPTH_MAX
         raise Refusal(400, f"arrays and objects are nested more than {depth} deep", None, depth)
     try:
-        return json.loads(body, parse_constant=_no_constant)
+        found = json.loads(body.decode(), parse_constant=_no_constant)
+        if _HALF.search(body):
+            json.dumps(found, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise Refusal(400, f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+    except UnicodeEncodeError:
+        raise Refusal(400, "the body has half of a surrogate pair: that is no Unicode text") from None
     except ValueError as error:
         raise Refusal(400, f"the body is not JSON: {error}") from None
+    return found
 
 
 def _no_constant(name: str) -> object:

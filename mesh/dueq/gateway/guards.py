@@ -74,6 +74,9 @@ class Guards:
 
     def _refusal(self, scope: Scope) -> problems.Document | None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
+        if {b"transfer-encoding", b"content-length"} <= {name for name, _ in headers}:
+            # What one server takes for the end of the body, another takes for the next request.
+            return problems.of_status(400, "a request has transfer-encoding or content-length, not both")
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         host = hosts[0] if len(hosts) == 1 else ""
         found = _HOST.fullmatch(host)

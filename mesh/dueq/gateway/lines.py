@@ -130,8 +130,10 @@ class Loading:
         return found
 
     def _line(self, text: bytes, now_us: int) -> _Line:
-        number = self._lines
+        number, most = self._lines, limits.GATEWAY_JSON_BYTES_MAX
         try:
+            if len(text) > most:
+                raise Refusal(413, f"line {number} is longer than {most} bytes", len(text), most)
             return _Line(number, self._read(bodies.parsed(text), now_us))
         except ValidationError as error:
             return _Line(number, None, problems.of_validation(error.errors()))

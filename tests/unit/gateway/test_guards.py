@@ -58,6 +58,7 @@ def test_programs_and_our_own_pages_come_in(headers: list[tuple[str, str]]) -> N
     [
         ([], 421),
         ([HOST, HOST], 421),
+        ([HOST, ("transfer-encoding", "chunked"), ("content-length", "3")], 400),
         ([("host", "evil.example")], 421),
         ([("host", "localhost.evil.example")], 421),
         ([HOST, ("sec-fetch-site", "cross-site")], 403),

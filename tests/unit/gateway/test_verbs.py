@@ -88,6 +88,8 @@ REASONS = {
     "AsyncClient.close": "HTTP has no connection to a mesh that its caller closes",
     "AsyncClient.producer": "a producer has no state in the mesh",
     "AsyncClient.consumer": "its session lasts as long as a connection; by HTTP leases are detached",
+    "AsyncProducer.body": "many requests with one body are for bulk loads, which the SDK makes",
+    "AsyncProducer.close_body": "as `body`",
     "AsyncProducer.close": "a producer has no state in the mesh",
     "AsyncPass.wait": "a caller asks how far it is",
 }

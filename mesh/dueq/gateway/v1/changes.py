@@ -30,7 +30,7 @@ async def _expected(
         str | None,
         Header(
             description="The ETag that the message must have, else it is left as it is (412).",
-            examples=['"01J…"'],
+            examples=['"01KAR0000000002M0000000001.17"'],
         ),
     ] = None,
 ) -> int | None:
