@@ -115,3 +115,19 @@ def test_what_is_acked_on_receipt_never_comes_again(client: Client, topic: str) 
     assert client.pull(topic) == []
     with pytest.raises(InvalidRequest, match="manual, on_receipt, not 'never'"):
         client.consumer(topic, ack="never")
+
+
+def test_pulls_find_what_each_leader_has(client: Client, topic: str) -> None:
+    with client.producer(topic) as producer:
+        ids = set(producer.schedule_many([b"x"] * 60, now_ms()))
+    leaders = {part.leader for part in client.describe(topic).placement}
+    assert len(leaders) > 1
+    while ids:
+        pulled = client.pull(topic, 25, 30)
+        assert pulled
+        for message in pulled:
+            ids.remove(message.id)
+        assert set(client.settle(topic, [(message.id, message.token) for message in pulled], "ack")) == {
+            Outcome.DONE
+        }
+    assert client.pull(topic) == []

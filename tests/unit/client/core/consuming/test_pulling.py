@@ -1,0 +1,221 @@
+"""Pulls of the session machine: whom they ask, in which order, and what becomes of what comes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.client.core.ports import events
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.effects import Completed, Effect, Failed
+from dueq.errors import Disconnected, InvalidRequest, Superseded, TopicNotFound
+from dueq_codecs.messages import (
+    ChangeRequest,
+    Code,
+    ConsumerAction,
+    ConsumerFrame,
+    ConsumerReply,
+    MetadataReply,
+    MetadataRequest,
+)
+from dueq_codecs.records import RecordKind
+from tests.unit.client.stage import TOPIC, Stage, of, push, sent
+
+CALL = 7
+
+
+def staged(*leaders: str) -> Stage:
+    """A client that knows a topic whose partitions these brokers lead."""
+    stage = Stage(leaders, dict(enumerate(leaders, 1)))
+    stage.connect()
+    return stage
+
+
+def pull(
+    stage: Stage, count: int = 10, wait_ms: int = 0, timeout_ms: float = 10_000, call: int = CALL
+) -> ConsumerFrame:
+    """Begin a pull; returns the first question."""
+    at_us = stage.at_us(stage.ms + timeout_ms)
+    effects = stage.step(events.Pull(call, at_us, TOPIC, count, wait_ms * 1000, 30_000, 1 << 20, b"", []))
+    return sent(effects + stage.answer_metadata(effects), ConsumerFrame)[0]
+
+
+def other_of(stage: Stage, frame: ConsumerFrame) -> str:
+    return next(broker for broker in stage.brokers if broker != frame.leader)
+
+
+def end(frame: ConsumerFrame, pushes: int = 0, code: Code = Code.OK, *, ended: bool = True) -> ConsumerReply:
+    return ConsumerReply(
+        TOPIC, frame.consumer_id, frame.attach, frame.number, code, "", leader=frame.leader,
+        push_sent=pushes, ended=ended,
+    )  # fmt: skip
+
+
+def bring(
+    stage: Stage, frame: ConsumerFrame, *payloads: bytes, number: int = 1, sequence: int = 50
+) -> list[Effect]:
+    uid = next(uid for uid, leader in stage.leaders.items() if leader == frame.leader)
+    message, body = push(
+        frame.leader,
+        frame.attach,
+        number,
+        payloads,
+        uid=uid,
+        consumer_id=frame.consumer_id,
+        sequence=sequence,
+    )
+    return stage.receive(frame.leader, message, body)
+
+
+def answer(effects: list[Effect]) -> list[bytes]:
+    """The payloads of a pull that is over."""
+    [done] = of(effects, Completed)
+    deliveries: list[Delivery] = done.value
+    return [bytes(delivery.payload) for delivery in deliveries]
+
+
+def test_the_leader_is_asked_and_its_pushes_are_the_answer() -> None:
+    stage = staged("a")
+    frame = pull(stage, count=2, wait_ms=3_000)
+    assert (frame.action, frame.credit, frame.wait_ms) == (ConsumerAction.PULL, 2, 3_000)
+    assert frame.holder == frame.consumer_id
+    assert not of(bring(stage, frame, b"x", b"y"), Completed)
+    effects = stage.receive("a", end(frame, pushes=1))
+    assert answer(effects) == [b"x", b"y"]
+
+
+def test_of_two_leaders_one_is_asked_after_the_other_and_then_both_wait() -> None:
+    stage = staged("a", "b")
+    first = pull(stage, wait_ms=4_000)
+    assert first.wait_ms == 0
+    [second] = sent(stage.receive(first.leader, end(first)), ConsumerFrame)
+    assert (second.leader, second.wait_ms) == (other_of(stage, first), 0)
+    waiting = sent(stage.receive(second.leader, end(second)), ConsumerFrame)
+    assert {frame.leader for frame in waiting} == {"a", "b"}
+    assert all(0 < frame.wait_ms <= 4_000 for frame in waiting)
+    one, other = waiting
+    bring(stage, one, b"x")
+    effects = stage.receive(one.leader, end(one, pushes=1))
+    assert answer(effects) == [b"x"]
+    [goodbye] = sent(effects, ConsumerFrame)
+    assert (goodbye.action, goodbye.leader) == (ConsumerAction.GOODBYE, other.leader)
+    late = bring(stage, other, b"too late", sequence=70) + stage.run_until(stage.ms + 50)
+    [released] = sent(late, ChangeRequest)
+    assert (released.kind, released.rows) == (RecordKind.RELEASE, 1)
+
+
+def test_the_first_that_has_something_ends_the_call() -> None:
+    stage = staged("a", "b")
+    first = pull(stage, wait_ms=4_000)
+    bring(stage, first, b"x")
+    assert answer(stage.receive(first.leader, end(first, pushes=1))) == [b"x"]
+
+
+def test_nothing_is_an_answer_too() -> None:
+    stage = staged("a", "b")
+    first = pull(stage)
+    [second] = sent(stage.receive(first.leader, end(first)), ConsumerFrame)
+    assert answer(stage.receive(second.leader, end(second))) == []
+
+
+def test_missing_pushes_are_asked_for_with_what_has_arrived() -> None:
+    stage = staged("a")
+    frame = pull(stage)
+    bring(stage, frame, b"x")
+    assert not of(stage.receive("a", end(frame, pushes=2)), Completed)
+    [again] = sent(stage.run_until(stage.ms + 60), ConsumerFrame)
+    assert again.attach > frame.attach
+    assert (again.credit, again.held_row.tolist(), again.held_token.tolist()) == (0, [0], [60])
+    bring(stage, again, b"y", sequence=51)
+    assert answer(stage.receive("a", end(again, pushes=1))) == [b"x", b"y"]
+
+
+def test_what_is_too_much_goes_back() -> None:
+    stage = staged("a")
+    frame = pull(stage, count=1)
+    bring(stage, frame, b"x", b"y")
+    effects = stage.receive("a", end(frame, pushes=1))
+    assert answer(effects) == [b"x"]
+    [released] = sent(effects + stage.run_until(stage.ms + 50), ChangeRequest)
+    assert (released.kind, released.target_row.tolist()) == (RecordKind.RELEASE, [1])
+
+
+def test_a_silent_leader_is_asked_again() -> None:
+    stage = staged("a")
+    frame = pull(stage, wait_ms=5_000)
+    again = sent(stage.run_until(1_100), ConsumerFrame)[-1]
+    assert again.attach > frame.attach
+    assert again.wait_ms < frame.wait_ms
+
+
+def test_nobody_answers_in_time() -> None:
+    stage = staged("a")
+    pull(stage, timeout_ms=3_000)
+    [failed] = of(stage.run_until(3_100), Failed)
+    assert isinstance(failed.error, Disconnected)
+
+
+def test_who_only_waits_in_vain_gets_nothing_at_the_deadline() -> None:
+    stage = staged("a")
+    frame = pull(stage, wait_ms=5_000, timeout_ms=2_000)
+    stage.receive("a", end(frame, ended=False))
+    assert answer(stage.run_until(2_100)) == []
+
+
+def test_refusals() -> None:
+    for code, error in ((Code.UNKNOWN_SESSION, Superseded), (Code.INVALID_REQUEST, InvalidRequest)):
+        stage = staged("a")
+        frame = pull(stage)
+        [failed] = of(stage.receive("a", end(frame, code=code)), Failed)
+        assert isinstance(failed.error, error)
+
+
+def test_another_leader_is_looked_for() -> None:
+    stage = staged("a", "b")
+    stage.leaders = {1: "a", 2: "a"}
+    frame = pull(stage, wait_ms=5_000)
+    assert frame.leader == "a"
+    stage.leaders = {1: "b", 2: "b"}
+    effects = stage.receive("a", end(frame, code=Code.NOT_LEADER))
+    effects += stage.run_until(stage.ms + 200)
+    [asked] = sent(stage.answer_metadata(effects), ConsumerFrame)
+    assert asked.leader == "b"
+
+
+def test_a_link_that_breaks_has_it_asked_again() -> None:
+    stage = staged("a", "b")
+    stage.leaders = {1: "a", 2: "a"}
+    frame = pull(stage, wait_ms=5_000)
+    effects = stage.step(events.LinkLost(stage.links["tcp://a:7400"], "gone"))
+    [again] = sent(effects, ConsumerFrame)  # by the broker that is left
+    assert (again.leader, again.consumer_id) == ("a", frame.consumer_id)
+
+
+def test_a_call_that_is_abandoned_leaves_nothing() -> None:
+    stage = staged("a")
+    frame = pull(stage, wait_ms=5_000)
+    [goodbye] = sent(stage.step(events.Abandon(CALL)), ConsumerFrame)
+    assert goodbye.action is ConsumerAction.GOODBYE
+    effects = bring(stage, frame, b"x") + stage.run_until(stage.ms + 50)
+    assert [request.kind for request in sent(effects, ChangeRequest)] == [RecordKind.RELEASE]
+    assert not of(stage.run_until(20_000), Failed)
+
+
+def test_a_topic_that_is_none() -> None:
+    stage = staged("a")
+    effects = stage.step(events.Pull(CALL, stage.at_us(5_000), "none", 1, 0, 30_000, 1 << 20, b"", []))
+    [asked] = sent(effects, MetadataRequest)
+    reply = MetadataReply(asked.request_id, Code.TOPIC_NOT_FOUND, "there is no topic 'none'", (), ())
+    [failed] = of(stage.receive("a", reply) + stage.run_until(5_100), Failed)
+    assert isinstance(failed.error, TopicNotFound)
+
+
+def test_a_pull_with_a_name_states_what_it_holds() -> None:
+    stage = staged("a")
+    at_us = stage.at_us(5_000)
+    effects = stage.step(
+        events.Pull(CALL, at_us, TOPIC, 1, 0, 30_000, 1 << 20, b"h" * 16, [(1, 50, 0, 60), (1, 51, 2, 61)])
+    )
+    [frame] = sent(effects + stage.answer_metadata(effects), ConsumerFrame)
+    assert frame.holder == b"h" * 16
+    assert frame.held_sequence.tolist() == [50, 51]
+    assert np.array_equal(frame.held_token, [60, 61])
