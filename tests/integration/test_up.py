@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -165,6 +166,34 @@ def test_with_restart_a_dead_broker_comes_back(tmp_path: Path, port: int) -> Non
     finally:
         up.process.kill()
         up.process.communicate(timeout=END_S)
+
+
+def test_with_restart_a_dead_gateway_comes_back_too(tmp_path: Path, port: int) -> None:
+    pytest.importorskip("fastapi")
+    up = Up(tmp_path / "mesh", port, "--restart")
+    try:
+        up.ready()
+        first = up.description()["gateway"]
+        os.kill(first["pid"], signal.SIGKILL)
+        assert up.process.stderr is not None
+        said = up.process.stderr.readline()
+        assert "the gateway has ended (SIGKILL)" in said
+        assert "starting it again" in said
+        while up.description()["gateway"]["pid"] == first["pid"] or not answers(first["url"]):
+            select.select([], [], [], 0.1)
+        assert up.end(signal.SIGTERM) == 0
+    finally:
+        up.process.kill()
+        up.process.communicate(timeout=END_S)
+
+
+def answers(url: str) -> bool:
+    """Whether a gateway is there."""
+    try:
+        with urlopen(f"{url}/healthz", timeout=60) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def test_every_command_works_against_a_mesh(running: Up) -> None:

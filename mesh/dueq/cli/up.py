@@ -15,7 +15,7 @@ import click
 
 from dueq.errors import DueqError, InvalidRequest
 from dueq.local import BrokerChild, LocalMesh
-from dueq.local.gateway import installed
+from dueq.local.gateway import GatewayChild, installed
 from dueq.storage.kinds import DEFAULT, is_durable
 
 _WATCH_S = 0.2
@@ -42,7 +42,7 @@ _RESTART_S_MAX = 30.0
 )
 @click.option("--store-memory-bytes", type=int, help="How much a store in memory holds.  [default: 1 GiB]")
 @click.option("--no-gateway", is_flag=True, help="Leave the HTTP gateway out.")
-@click.option("--restart", is_flag=True, help="Start a broker again when it dies.")
+@click.option("--restart", is_flag=True, help="Start a broker or the gateway again when it dies.")
 def up(
     brokers: int | None,
     data: Path | None,
@@ -147,13 +147,15 @@ def _signals(mesh: LocalMesh) -> Iterator[_Stop]:
 
 
 class _Supervisor:
-    """Watches a mesh that is up, reports processes that died, and restarts brokers if allowed."""
+    """Watches a mesh that is up, reports processes that died, and restarts them if allowed."""
 
     def __init__(self, mesh: LocalMesh, restart: bool) -> None:
         self._mesh = mesh
         self._restart = restart
         self._restart_at: dict[str, float] = {}
         self._pause_s = dict.fromkeys((b.broker_id for b in mesh.brokers), _RESTART_S_MIN)
+        self._gateway_at = 0.0
+        self._gateway_pause_s = _RESTART_S_MIN
 
     def run(self, stop: _Stop) -> int:
         """Return the exit code once a signal came, or once nothing is left."""
@@ -162,6 +164,7 @@ class _Supervisor:
             for broker in self._mesh.newly_dead():
                 self._on_death(broker)
             self._watch_zookeeper()
+            self._watch_gateway()
             self._start_again()
             if not self._restart and not any(broker.running for broker in self._mesh.brokers):
                 click.echo("dueq: no broker is left", err=True)
@@ -180,12 +183,22 @@ class _Supervisor:
             except DueqError as error:
                 click.echo(f"dueq: ZooKeeper cannot be started: {error}", err=True)
 
+    def _watch_gateway(self) -> None:
+        gateway = self._mesh.gateway
+        if gateway is None or gateway.running:
+            return
+        now = time.monotonic()
+        if not self._gateway_at:
+            self._gateway_at = now + self._gateway_pause_s if self._restart else float("inf")
+            _say_ended("the gateway", gateway, self._gateway_pause_s if self._restart else None)
+        elif now >= self._gateway_at:
+            self._gateway_at = 0.0
+            self._gateway_pause_s = min(2 * self._gateway_pause_s, _RESTART_S_MAX)
+            self._mesh.start_gateway()
+
     def _on_death(self, broker: BrokerChild) -> None:
-        how = f"exit code {broker.exit_code}"
-        if broker.exit_code is not None and broker.exit_code < 0:
-            how = signal.Signals(-broker.exit_code).name
-        again = f"; starting it again in {self._pause_s[broker.broker_id]:g} s" if self._restart else ""
-        click.echo(f"dueq: broker {broker.broker_id} has ended ({how}), see {broker.log}{again}", err=True)
+        name = f"broker {broker.broker_id}"
+        _say_ended(name, broker, self._pause_s[broker.broker_id] if self._restart else None)
         if self._restart:
             pause = self._pause_s[broker.broker_id]
             self._restart_at[broker.broker_id] = time.monotonic() + pause
@@ -201,3 +214,12 @@ class _Supervisor:
             except (DueqError, OSError) as error:
                 click.echo(f"dueq: broker {broker.broker_id} cannot be started: {error}", err=True)
                 self._restart_at[broker.broker_id] = time.monotonic() + _RESTART_S_MAX
+
+
+def _say_ended(name: str, child: BrokerChild | GatewayChild, again_s: float | None) -> None:
+    """Say that a process has ended, how, and when it is started again; None: it is not."""
+    how = f"exit code {child.exit_code}"
+    if child.exit_code is not None and child.exit_code < 0:
+        how = signal.Signals(-child.exit_code).name
+    again = "" if again_s is None else f"; starting it again in {again_s:g} s"
+    click.echo(f"dueq: {name} has ended ({how}), see {child.log}{again}", err=True)

@@ -51,8 +51,23 @@ class GatewayChild:
         """Whether the process is there."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs, or before it was launched."""
+        return self._process.poll() if self._process is not None else None
+
     def start(self, endpoints: Sequence[str], timeout: float) -> bool:
         """Start it, and return whether it answers in time (seconds)."""
+        self.launch(endpoints)
+        deadline = time.monotonic() + timeout
+        while self.running and time.monotonic() < deadline:
+            if self._answers():
+                return True
+            time.sleep(_POLL_S)
+        return False
+
+    def launch(self, endpoints: Sequence[str]) -> None:
+        """Start it, and wait for nothing."""
         words = [sys.executable, "-m", "dueq.cli.main", "gateway", "--listen", self.address, *self.arguments]
         for endpoint in endpoints:
             words += ["--endpoint", endpoint]
@@ -62,12 +77,6 @@ class GatewayChild:
                 words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=child_environment(),
                 start_new_session=True,
             )  # fmt: skip
-        deadline = time.monotonic() + timeout
-        while self.running and time.monotonic() < deadline:
-            if self._answers():
-                return True
-            time.sleep(_POLL_S)
-        return False
 
     def stop(self, timeout: float) -> None:
         """End it: by SIGTERM, after `timeout` seconds by SIGKILL."""

@@ -266,6 +266,13 @@ class LocalMesh:
         if wait:
             self.wait_ready([i], timeout)
 
+    def start_gateway(self) -> None:
+        """Start the gateway again at its old address; it answers soon."""
+        assert self.gateway is not None
+        self.gateway.launch(self.endpoints)
+        if self.description_path.exists():
+            self.write_description()
+
     def kill(self, i: int) -> None:
         """End broker `i` with SIGKILL and wait until it is gone."""
         self._known_dead.add(i)
