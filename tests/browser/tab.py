@@ -65,7 +65,12 @@ class Tab:
 
     def look(self, width: int, dark: bool) -> None:
         """Choose how wide the screen is, and whether it is dark."""
-        metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        metrics = {
+            "width": width,
+            "height": 1000 if width > 600 else 844,
+            "deviceScaleFactor": 1,
+            "mobile": width < 600,
+        }
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         still = {"name": "prefers-reduced-motion", "value": "reduce"}

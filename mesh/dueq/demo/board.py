@@ -84,8 +84,16 @@ class Desk:
 class Board:
     """Shows departures as they come: a live table on a terminal, lines elsewhere, nothing when quiet."""
 
-    def __init__(self, flights: Mapping[int, Flight], day: str, quiet: bool) -> None:
-        self._flights, self._day, self._quiet = flights, day, quiet
+    def __init__(self, flights: Mapping[int, Flight], day: str, quiet: bool, address: str = "") -> None:
+        """Begin.
+
+        Args:
+            flights: of the day, by number.
+            day: YYYY-MM-DD.
+            quiet: show nothing.
+            address: of the page that shows more; "": there is none.
+        """
+        self._flights, self._day, self._quiet, self._address = flights, day, quiet, address
         self._console = Console()
         self._recent: deque[tuple[Flight, Departure]] = deque(maxlen=_LINES)
         self._news = ""
@@ -127,7 +135,11 @@ class Board:
 
     def _table(self) -> Table:
         with self._lock:
-            table = Table(title=f"Departures, New York, {self._day}", caption=self._news, min_width=70)
+            table = Table(
+                title=f"Departures, New York, {self._day}",
+                caption=f"{self._news}\n{self._address}".strip(),
+                min_width=70,
+            )
             for column in ("time", "flight", "from", "to", "", "desk", "late"):
                 table.add_column(column, justify="right" if column == "late" else "left")
             for flight, departure in self._recent:

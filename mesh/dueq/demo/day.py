@@ -18,6 +18,7 @@ from dueq.demo.board import Board, Desk
 from dueq.demo.flights import Flight, compressed, flights_of
 from dueq.demo.report import Report, judge
 from dueq.local import LocalMesh
+from dueq.local.gateway import installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,12 +96,16 @@ class FlightDay:
         with ExitStack() as stack:
             folder = stack.enter_context(_temporary_folder())
             self._say(f"{len(flights)} flights on {options.day}; starting ZooKeeper and three brokers …")
-            mesh = stack.enter_context(LocalMesh(folder / "mesh"))
+            mesh = stack.enter_context(LocalMesh(folder / "mesh", gateway=installed()))
+            address = f"{mesh.gateway.url}/topic?topic={TOPIC}" if mesh.gateway is not None else ""
+            if address:
+                self._say(f"watch the flights in a browser: {address}")
             self._say("starting Spark …")
             spark = stack.enter_context(_spark(folder))
             client = stack.enter_context(Client(mesh.endpoints))
             client.create_topic(TOPIC, partitions=_PARTITIONS, replicas=3)
-            board = stack.enter_context(Board({f.number: f for f in flights}, options.day, options.quiet))
+            named = {flight.number: flight for flight in flights}
+            board = stack.enter_context(Board(named, options.day, options.quiet, address))
             desks = [Desk(i + 1, TOPIC, mesh.endpoints, board.show) for i in range(_DESKS)]
             for desk in desks:
                 stack.callback(desk.close)
@@ -119,7 +124,9 @@ class FlightDay:
         instant = compressed(flights, start_ms, self._options.seconds)
         truth = {f.number: None if f.cancelled else instant(f.left_at_ms) for f in flights}
         board.tell("Spark schedules every departure at its scheduled time")
-        planned = self._schedule(TOPIC, spark, {f.number: instant(f.scheduled_at_ms) for f in flights}, mesh)
+        planned = self._schedule(
+            TOPIC, spark, flights, {f.number: instant(f.scheduled_at_ms) for f in flights}, mesh
+        )
         board.tell("delayed flights are moved, cancelled ones cancelled")
         changes = self._change(client, flights, truth, planned.ids)
         board.tell(f"{changes.moved} moved, {changes.cancelled} cancelled; boarding …")
@@ -139,18 +146,19 @@ class FlightDay:
         begun_s = time.monotonic()
         client.create_topic(_REHEARSAL, partitions=_PARTITIONS, replicas=3)
         tomorrow_ms = int((time.time() + 86_400) * 1000)
-        self._schedule(_REHEARSAL, spark, {f.number: tomorrow_ms for f in flights}, mesh)
+        self._schedule(_REHEARSAL, spark, flights, {f.number: tomorrow_ms for f in flights}, mesh)
         client.delete_topic(_REHEARSAL)
         return _LEAD_S + _LEAD_REHEARSALS * (time.monotonic() - begun_s)
 
     def _schedule(
-        self, topic: str, spark: SparkSession, dues: dict[int, int], mesh: LocalMesh
+        self, topic: str, spark: SparkSession, flights: list[Flight], dues: dict[int, int], mesh: LocalMesh
     ) -> ScheduleReport:
         from dueq.spark import schedule
 
-        frame = spark.createDataFrame(list(dues.items()), "number bigint, due bigint").repartition(2)
+        rows = [(flight.number, flight.name, dues[flight.number]) for flight in flights]
+        frame = spark.createDataFrame(rows, "number bigint, name string, due bigint").repartition(2)
         return schedule(
-            frame, topic=topic, due="due", payload=frame.number.cast("string"), key="number", ids=True,
+            frame, topic=topic, due="due", payload=frame.number.cast("string"), key="name", ids=True,
             endpoints=mesh.endpoints,
         )  # fmt: skip
 
@@ -162,8 +170,8 @@ class FlightDay:
         leaving = [f for f in flights if f.cancelled]
         dues = [due for due in (truth[f.number] for f in moving) if due is not None]
         with client.producer(TOPIC) as producer:
-            moves = producer.move_many([ids[str(f.number)] for f in moving], dues)
-            cancels = producer.cancel_many([ids[str(f.number)] for f in leaving])
+            moves = producer.move_many([ids[f.name] for f in moving], dues)
+            cancels = producer.cancel_many([ids[f.name] for f in leaving])
         moved, cancelled = moves.count(Outcome.DONE), cancels.count(Outcome.DONE)
         return _Changes(moved, cancelled, len(moves) + len(cancels) - moved - cancelled)
 

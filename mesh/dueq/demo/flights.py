@@ -21,7 +21,7 @@ class Flight:
     """One departure of the day.
 
     Attributes:
-        number: its row in the data: its name in this demonstration.
+        number: its row in the data.
         scheduled_at_ms: Unix ms at which it was to leave.
         delay_minutes: how much later it left (negative: earlier); None: it was cancelled.
         local: scheduled time of day in New York, minutes after midnight.
@@ -36,6 +36,11 @@ class Flight:
     code: str
     origin: str
     destination: str
+
+    @property
+    def name(self) -> str:
+        """What a person calls it; no two flights have the same."""
+        return f"{self.code} {self.origin}-{self.destination} {self.number}"
 
     @property
     def cancelled(self) -> bool:

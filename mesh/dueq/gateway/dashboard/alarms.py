@@ -150,7 +150,8 @@ def _away(sight: Sight, broker_id: str) -> Alarm:
         )
     else:
         consequence = "it holds nothing, so nothing is missing"
-    danger = f" {copies:,} of them must not lose another copy." if copies and held else ""
+    some = "They" if copies == held else f"{copies:,} of them"
+    danger = f" {some} must not lose another." if copies else ""
     return Alarm(
         f"away {broker_id}",
         "bad" if held else "warn",

@@ -5,7 +5,7 @@ import { fresh, h, put, say, svg } from "./dom.js";
 import { clock, count, day, duration, iso, minute, number, onZone, short } from "./words.js";
 
 const HEIGHT = 220;
-const MARGIN = { top: 14, right: 12, bottom: 24, left: 44 };
+const MARGIN = { top: 20, right: 12, bottom: 24, left: 44 };
 const BAR_PX = 3;
 const STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400];
 
@@ -60,12 +60,12 @@ export function chart(title) {
     }
     for (const bar of bars) {
       bar.x = Math.max(x(bar.at), MARGIN.left);
-      parts.push(svg("rect", { class: `bar ${bar.kind}`, x: bar.x, y: y(bar.most), width: barWidth,
+      parts.push(svg("rect", { class: `column ${bar.kind}`, x: bar.x, y: y(bar.most), width: barWidth,
         height: Math.max(floor - y(bar.most), 1.5) }));
     }
     parts.push(svg("line", { class: "grid base", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }),
-      svg("line", { class: "now", x1: x(now), x2: x(now), y1: MARGIN.top - 6, y2: floor }));
-    if (data.past) parts.push(svg("text", { class: "axis strong", x: x(now) + 5, y: MARGIN.top + 2 }, "now"));
+      svg("line", { class: "now", x1: x(now), x2: x(now), y1: MARGIN.top - 4, y2: floor }));
+    if (data.past) parts.push(svg("text", { class: "axis strong", x: x(now), y: MARGIN.top - 8, "text-anchor": "middle" }, "now"));
     if (cursor !== null && bars[cursor]) {
       parts.push(svg("line", { class: "cursor", x1: bars[cursor].x + barWidth / 2, x2: bars[cursor].x + barWidth / 2,
         y1: MARGIN.top, y2: floor }));

@@ -36,8 +36,8 @@ class MessagesPage {
     this.refused = h("p", { class: "refused", role: "alert" });
     this.place = h("div");
     this.bar = h("div", { class: "chosen writes", hidden: true });
-    this.earlier = h("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
-    this.later = h("button", { type: "button", onclick: () => this.turn(1) }, "Next");
+    this.earlier = h("button", { type: "button", hidden: true, onclick: () => this.turn(-1) }, "Previous");
+    this.later = h("button", { type: "button", hidden: true, onclick: () => this.turn(1) }, "Next");
     const form = h("form", { class: "panel", role: "search" },
       h("div", { class: "form" }, field("State", this.state), field("From", this.from), field("Until", this.until), field("Key begins with", this.prefix)),
       h("details", { class: "spaced", open: Boolean(this.job.value || this.group.value || this.id.value) }, h("summary", {}, "By id, job or group"),

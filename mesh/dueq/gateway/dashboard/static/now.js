@@ -24,8 +24,8 @@ export function show(frame) {
     ["ready", "most due"], ["leased", "most with consumers"], ["dead", "most dead"]]
     .map(([value, text]) => h("option", { value, selected: value === frame.parameters.get("sort") }, text)));
   const found = h("p", { class: "faint", role: "status" });
-  const earlier = h("button", { type: "button", onclick: () => page(-1) }, "Previous");
-  const later = h("button", { type: "button", onclick: () => page(1) }, "Next");
+  const earlier = h("button", { type: "button", hidden: true, onclick: () => page(-1) }, "Previous");
+  const later = h("button", { type: "button", hidden: true, onclick: () => page(1) }, "Next");
   let skip = 0;
   let rows = 50;
 
