@@ -9,8 +9,15 @@ from tests.property.test_timeline_twin import World
 
 from dueq.core.state.dedup import DedupLimits
 from dueq_chaos.bugs.bug import Bug, change
+from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
 
 _LIVE = "core.state.live:LiveMessages"
+
+_WEIGHTS: Final = {
+    RecordKind.INSERT: 8, RecordKind.LEASE: 12, RecordKind.NACK: 6, RecordKind.EXPIRE: 4, RecordKind.ACK: 2,
+    RecordKind.SETTINGS: 2, RecordKind.LAPSE: 3, RecordKind.DISCARD: 3, RecordKind.REDRIVE: 8, RecordKind.MOVE: 2,
+    RecordKind.PASS: 2,
+}  # fmt: skip
 
 MISTAKES: Final = (
     Bug(
@@ -54,9 +61,12 @@ MISTAKES: Final = (
 @pytest.mark.parametrize("bug", MISTAKES, ids=lambda bug: bug.name)
 def test_a_mistake_with_dead_messages_is_seen(bug: Bug) -> None:
     with bug.planted(), pytest.raises(Exception):  # noqa: B017 - an assertion or an invariant
-        _run_forty()
+        _run_sixty()
 
 
-def _run_forty() -> None:
-    for seed in range(40):
-        World(seed, [3, 10_000][seed % 2], DedupLimits()).run(400)
+def _run_sixty() -> None:
+    for seed in range(60):
+        world = World(seed, [3, 10_000][seed % 2], DedupLimits())
+        world.keyed, world.level = 0, LEVEL_OF_KINDS
+        world.weights = [_WEIGHTS.get(kind, 0) for kind in RecordKind]
+        world.run(400)
