@@ -124,6 +124,11 @@ def prefix_bytes(mode: int, stored: bytes | memoryview) -> int:
     return length if length <= len(stored) else 0
 
 
+def key_bytes(stored: bytes | memoryview) -> bytes:
+    """Return the key of what begins with one; empty: it has none."""
+    return bytes(stored[1 : 1 + stored[0]])
+
+
 def split_meta(mode: int, stored: bytes) -> tuple[str, dict[str, str], bytes]:
     """Return key, headers and payload of what is stored.
 

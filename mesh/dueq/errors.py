@@ -7,6 +7,7 @@ DueqError
 │   ├── TopicNotFound
 │   ├── TopicExists
 │   ├── MessageNotFound       done, cancelled, expired, or never was
+│   ├── KeyTaken              a unique key names another message; `.present` is its id, `.due` when it is due
 │   ├── MessageLeased         too late: a consumer holds it
 │   ├── VersionDiffers        it was moved or changed since; `.present` is its version
 │   ├── StaleLease            the lease ended, or another one followed
@@ -75,6 +76,19 @@ class TopicExists(Refused):
 
 class MessageNotFound(Refused):
     """The message is done, cancelled or expired, or never was."""
+
+
+class KeyTaken(Refused):
+    """A unique key names another message already, or one that was finished lately.
+
+    Attributes:
+        present: id of that message; None: it belongs to a job that is not committed yet.
+        due: when it is (or was) due, Unix ms.
+    """
+
+    def __init__(self, text: str, present: str | None = None, due: int = 0) -> None:
+        super().__init__(text)
+        self.present, self.due = present, due
 
 
 class MessageLeased(Refused):
@@ -249,13 +263,18 @@ class PartialFailure(DueqError):
 
     retriable = True
 
-    def __init__(self, text: str, outcomes: Sequence[Any], retry: Callable[..., Any]) -> None:
+    def __init__(self, text: str, outcomes: Sequence[Any], retry: Callable[..., Any] | None = None) -> None:
         super().__init__(text)
         self.outcomes = outcomes
         self._retry = retry
 
     def retry(self, timeout: float | None = None) -> Any:
-        """Repeat exactly the requests that failed; returns what the whole call would have returned."""
+        """Repeat exactly the requests that failed; returns what the whole call would have returned.
+
+        Rows that were refused, since their unique keys are taken, are not repeated: their error is raised again.
+        """
+        if self._retry is None:
+            raise next(outcome for outcome in self.outcomes if isinstance(outcome, DueqError))
         return self._retry(timeout)
 
 

@@ -24,6 +24,7 @@ from dueq.client.payloads import PayloadColumns, payload_columns
 from dueq.client.receipt import Receipt
 from dueq.client.statistics import StatisticsPart, statistics_part
 from dueq.client.topics import TopicInfo
+from dueq.client.unique import duplicates
 from dueq.errors import (
     DueqError,
     InvalidRequest,
@@ -213,9 +214,12 @@ def schedule(
     window: Seconds | None = None,
     expires: Due | None = None,
     max_attempts: int | None = None,
+    on_duplicate: str | None = None,
 ) -> Call[str]:
     """One row."""
     keys = None if key is None else [key]
+    if keys is None and on_duplicate is not None:
+        raise InvalidRequest(f"on_duplicate is {on_duplicate!r:.80}, and the message has no key")
     many = schedule_many(
         topic,
         [payload],
@@ -228,6 +232,7 @@ def schedule(
         window=window,
         expires=expires,
         max_attempts=max_attempts,
+        on_duplicate=on_duplicate,
     )
     return Call(many.build, lambda call: many.finish(call)[0])
 
@@ -247,6 +252,7 @@ def schedule_many(
     window: Seconds | Sequence[Seconds | None] | None = None,
     expires: Due | Sequence[Due | None] | None = None,
     max_attempts: int | Sequence[int | None] | None = None,
+    on_duplicate: str | None = None,
     job: tuple[bytes, int] = NO_JOB,
 ) -> Call[list[str]]:
     """Many rows; `job` is its key and until when it is hidden."""
@@ -262,12 +268,14 @@ def schedule_many(
     group, names = arguments.group_columns(groups, len(columns.payloads))
     windows = arguments.window_column(window, due)
     ends = arguments.end_columns(expires, max_attempts, len(columns.payloads), mesh_us)
+    does = duplicates(on_duplicate, hidden=bool(job[1]))
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
             keyed=prefixes.mode, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
             window=windows, expires=ends.expires, attempts_max=ends.attempts_max, shared=columns.shared,
+            on_duplicate=does,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)

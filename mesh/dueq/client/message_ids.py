@@ -31,7 +31,7 @@ class MessageIds(Sequence[str]):
 
     def add(self, call: PartsCall) -> None:
         """Add the ids of an Insert that succeeded."""
-        if call.places is not None:
+        if call.places is not None or call.met:
             self._append(call.ids())
             return
         for part in call.parts:

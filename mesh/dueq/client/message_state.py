@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from zlib import crc32
 
-from dueq import limits
+from dueq import ids, limits
 from dueq.client import arguments, calls
 from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.looking import LookAnswer
 from dueq.client.core.ports import events
+from dueq.client.unique import unique_key
 from dueq.errors import Broken, MessageNotFound, VersionDiffers
 from dueq_codecs.meta import split_meta
 from dueq_codecs.records import Outcome
@@ -77,9 +78,43 @@ def get(topic: str, message_id: str, payload: bool, linearizable: bool) -> Steps
     body = bytes(answer.body)
     if payload and document["upload"]:
         body = yield from _chunks(name, text, document)
+    return _whole(name, text, document, body, payload)
+
+
+def _whole(topic: str, message_id: str, document: dict[str, Any], body: bytes, payload: bool) -> MessageState:
     if payload and (len(body) != document["size"] or crc32(body) != document["crc"]):
-        raise Broken(f"the payload of message {text} of {name!r} is damaged")
-    return _state(name, text, document, body, payload)
+        raise Broken(f"the payload of message {message_id} of {topic!r} is damaged")
+    return _state(topic, message_id, document, body, payload)
+
+
+def get_by_key(
+    topic: str, key: str, group: str | None, payload: bool, linearizable: bool
+) -> Steps[MessageState]:
+    """Ask for the message that a unique key names."""
+    name, text = arguments.topic_name(topic), unique_key(key)
+
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Look(
+            number,
+            deadline_us,
+            name,
+            0,
+            "message",
+            current=linearizable,
+            payload=payload,
+            key=text,
+            group=group,
+        )
+
+    answer: LookAnswer = yield Call(build, lambda answer: answer)
+    if not answer.document:
+        raise MessageNotFound(f"the key {text!r} names no message of {name!r}")
+    document: dict[str, Any] = json.loads(answer.document)
+    message_id = ids.to_text(ids.MessageId(*document["id"]))
+    if payload and document["upload"]:
+        found = yield from get(name, message_id, payload, linearizable)
+        return found
+    return _whole(name, message_id, document, bytes(answer.body), payload)
 
 
 def _look(

@@ -47,6 +47,8 @@ def topic_info(info: messages.TopicInfo) -> TopicInfo:
         expired=settings.expired,
         dead_retention=timedelta(milliseconds=settings.dead_retention_ms),
         labels=dict(settings.labels),
+        keys=settings.keys,
+        remember=timedelta(milliseconds=settings.remember_ms),
     )
 
 

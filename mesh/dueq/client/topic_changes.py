@@ -20,7 +20,7 @@ from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
 from dueq.errors import InvalidRequest, NotYetApplied, OutcomeUnknown, PartialFailure, Unavailable
 from dueq_codecs.records import ATTEMPTS_MAX
-from dueq_codecs.topic_settings import RATE_MAX, fault_of_labels
+from dueq_codecs.topic_settings import KEYS, RATE_MAX, REMEMBER_MS_MAX, fault_of_labels
 
 Document = dict[str, Any]
 
@@ -52,6 +52,22 @@ def settings(
         if fault is not None:
             raise InvalidRequest(fault)
         changes["labels"] = dict(labels)
+    return changes
+
+
+def of_keys(keys: str | None, remember: Seconds | None) -> Document:
+    """Return what is said of the topic's keys, by the settings' names.
+
+    Raises:
+        InvalidRequest: a value is outside its limits.
+    """
+    changes: Document = {}
+    if keys is not None:
+        if keys not in KEYS:
+            raise InvalidRequest(f"keys is one of {', '.join(KEYS)}, not {keys!r:.80}")
+        changes["keys"] = keys
+    if remember is not None:
+        changes["remember_ms"] = arguments.duration_ms(remember, "remember", 0, REMEMBER_MS_MAX)
     return changes
 
 

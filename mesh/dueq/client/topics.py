@@ -57,6 +57,7 @@ class TopicInfo:
         settings_version: grows with each change of the topic; 0: as it was created.
         rate, burst: messages a second that are delivered at most, and at once; 0: no limit.
         max_attempts, backoff, expired, dead_retention: how messages end, as in `update_topic`; no back-off: None.
+        keys, remember: "unique" if a key names at most one message, and for how long it stays taken after that.
         labels: what its owner has to say of it, texts by name.
         home_partitions: how many partitions, the first, decide about jobs: those that it was created with.
         placement: the partitions.
@@ -86,3 +87,5 @@ class TopicInfo:
     dead_retention: timedelta = timedelta(days=14)
     labels: Mapping[str, str] = field(default_factory=dict)
     dead: int | None = None
+    keys: str = "free"
+    remember: timedelta = timedelta(0)

@@ -9,7 +9,8 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TypeVar, overload
 
-from dueq.client import arguments, calls, message_state
+from dueq.client import arguments, calls
+from dueq.client import keys as by_key
 from dueq.client.aio.connection import AsyncConnection
 from dueq.client.aio.stream import REQUESTS, AsyncStream
 from dueq.client.aio.topic_calls import AsyncTopicCalls
@@ -95,6 +96,7 @@ class AsyncProducer:
         window: Seconds | None = None,
         expires: Due | None = None,
         max_attempts: int | None = None,
+        on_duplicate: str | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have `payload` delivered at `due`, never before.
@@ -113,6 +115,9 @@ class AsyncProducer:
             expires: from this instant on, given as `due`, it is not delivered any more; the topic's `expired` says what
                 becomes of it. None: never.
             max_attempts: how often it is delivered before it is dead, 1 to 65,535; None: as the topic says.
+            on_duplicate: in a topic with unique keys, what is done if the key names a message already: "refuse" (the
+                usual); "keep": that one stays, and its id is returned; "replace": this message takes its place, unless
+                a consumer has it or it is finished.
             timeout: seconds.
 
         Returns:
@@ -122,13 +127,26 @@ class AsyncProducer:
             InvalidRequest: due, payload, key, rank, group or headers are not of these; due is beyond the topic's
                 horizon; the topic has no ranks or groups.
             PayloadTooLarge: longer than the topic allows.
+            KeyTaken: the key names another message; `.present` is its id, and `.due` when it is due.
+            MessageLeased: it is not replaced, since a consumer has it.
             TopicNotFound: there is no such topic.
         """
         relative = arguments.is_relative(due) or arguments.is_relative(expires)
         clock = await self._calls.clock(relative, timeout)
         return await self._calls.run(
             calls.schedule(
-                self.topic, payload, due, clock, key, rank, group, headers, window, expires, max_attempts
+                self.topic,
+                payload,
+                due,
+                clock,
+                key,
+                rank,
+                group,
+                headers,
+                window,
+                expires,
+                max_attempts,
+                on_duplicate,
             ),
             timeout,
         )
@@ -146,6 +164,7 @@ class AsyncProducer:
         expires: Expiries | None = None,
         max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
+        on_duplicate: str | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> list[str]: ...
@@ -162,6 +181,7 @@ class AsyncProducer:
         expires: Expiries | None = None,
         max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
+        on_duplicate: str | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]: ...
@@ -177,6 +197,7 @@ class AsyncProducer:
         expires: Expiries | None = None,
         max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
+        on_duplicate: str | None = None,
         job: Job | None = None,
         timeout: float | None = None,
     ) -> Sequence[str]:
@@ -200,6 +221,7 @@ class AsyncProducer:
             expires: as in `schedule`: one per payload (None: never), or a single one for all.
             max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
             window: each may be due up to so many seconds later, as in `schedule`.
+            on_duplicate: as in `schedule`, for all rows.
             job: of `Client.begin_job`: the messages belong to it.
             timeout: seconds; with an iterator of payloads, for each request.
 
@@ -209,14 +231,16 @@ class AsyncProducer:
         Raises:
             InvalidRequest, PayloadTooLarge, TopicNotFound: as `schedule`; nothing was sent.
             JobEnded: the job takes no more messages.
-            PartialFailure: some of several runs failed; `.outcomes` has an id or error per row, `.retry()`
-                repeats the failed runs and returns all ids. With an iterator of payloads, nothing is sent after a
+            KeyTaken: the only row was refused, as in `schedule`.
+            PartialFailure: some of several runs failed, or rows were refused whose keys are taken; `.outcomes` has an
+                id or error per row, `.retry()` repeats the failed runs and returns all ids.
+                With an iterator of payloads, nothing is sent after a
                 failure, and `.outcomes` and `.retry()` cover the rows that were sent. Once rows were sent,
                 an invalid row or an error of the iterators is raised in the same way, as the last outcome.
         """
         if not isinstance(payloads, Sized):
             cut = batches(payloads, dues, keys, ranks, groups, headers, expires, max_attempts)
-            return await self._schedule_iterated(cut, naming(job, self.topic), timeout, window)
+            return await self._schedule_iterated(cut, naming(job, self.topic), timeout, window, on_duplicate)
         dues, (until, attempts) = arguments.held(dues), arguments.held_ends(expires, max_attempts)
         relative = arguments.is_relative(dues) or arguments.is_relative(until)
         clock = await self._calls.clock(relative, timeout)
@@ -234,6 +258,7 @@ class AsyncProducer:
                 expires=until,
                 max_attempts=attempts,
                 window=window,
+                on_duplicate=on_duplicate,
                 job=named,
             ),
             timeout,
@@ -251,6 +276,7 @@ class AsyncProducer:
         expires: Expiries | None = None,
         max_attempts: int | Iterable[int | None] | None = None,
         window: Seconds | None = None,
+        on_duplicate: str | None = None,
         job: Job | None = None,
         in_flight: int = REQUESTS,
         timeout: float | None = None,
@@ -274,6 +300,7 @@ class AsyncProducer:
             expires: as in `schedule`: one per payload (None: never), or a single one for all.
             max_attempts: as in `schedule`: one per payload (None: as the topic says), or a single one for all.
             window: each may be due up to so many seconds later, as in `schedule`.
+            on_duplicate: as in `schedule`, for all rows.
             job: of `Client.begin_job`: the messages belong to it.
             in_flight: requests in flight at once, 1–64.
             timeout: seconds for each request.
@@ -296,6 +323,7 @@ class AsyncProducer:
             in_flight,
             timeout,
             window,
+            on_duplicate,
         )
         async with aclosing(stream.requests()) as requests:
             async for request in requests:
@@ -303,43 +331,86 @@ class AsyncProducer:
                     yield message_id
 
     async def cancel(
-        self, message_id: str, *, if_version: int | None = None, timeout: float | None = None
+        self,
+        message_id: str | None = None,
+        *,
+        key: str | None = None,
+        group: str | None = None,
+        if_version: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Cancel a message: once this returns it is never delivered.
+
+        Args:
+            message_id: which.
+            key: instead of the id, in a topic with unique keys: the message that bears it.
+            group: of the message with this key; only a fair topic in several partitions needs it.
+            if_version: it must have this version.
+            timeout: seconds for each request; by key there are two.
 
         Raises:
             MessageLeased: too late, a consumer has it.
             VersionDiffers: it was moved or changed, and has not `if_version` any more.
             MessageNotFound: done, cancelled or expired, or never was.
-            InvalidRequest: no message id, or not one of this topic.
+            InvalidRequest: no message id or key, or not one of this topic; its keys are not unique.
         """
-        many = calls.cancel(self.topic, calls.one_id(message_id), if_version)
-        await self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
+        steps = by_key.done(
+            self.topic,
+            message_id,
+            key,
+            group,
+            lambda each: calls.cancel(self.topic, calls.one_id(each), if_version),
+        )
+        await self._calls.follow(steps, timeout)
 
     async def move(
-        self, message_id: str, due: Due, *, if_version: int | None = None, timeout: float | None = None
+        self,
+        message_id: str | None = None,
+        due: Due | None = None,
+        *,
+        key: str | None = None,
+        group: str | None = None,
+        if_version: int | None = None,
+        timeout: float | None = None,
     ) -> None:
-        """Give a message another instant; its id stays. Raises as `cancel`."""
+        """Give a message another instant; its id and its key stay. Arguments and errors are those of `cancel`."""
+        if due is None:
+            raise InvalidRequest("due is missing: a message is moved to another instant")
         clock = await self._calls.clock(arguments.is_relative(due), timeout)
-        many = calls.move(self.topic, calls.one_id(message_id), due, clock, if_version)
-        await self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
+        steps = by_key.done(
+            self.topic, message_id, key, group,
+            lambda each: calls.move(self.topic, calls.one_id(each), due, clock, if_version),
+        )  # fmt: skip
+        await self._calls.follow(steps, timeout)
 
     async def change(
-        self, message_id: str, *, rank: int, if_version: int | None = None, timeout: float | None = None
+        self,
+        message_id: str | None = None,
+        *,
+        rank: int,
+        key: str | None = None,
+        group: str | None = None,
+        if_version: int | None = None,
+        timeout: float | None = None,
     ) -> None:
         """Give a message of a priority or fair topic another rank; its id, and the instant since when it waits, stay.
 
         Args:
             message_id: which.
             rank: 0 to 65,535; the smallest goes first.
-            timeout: seconds.
+            key, group: as in `cancel`.
+            if_version: it must have this version.
+            timeout: seconds for each request.
 
         Raises:
             MessageLeased, MessageNotFound: as `cancel`.
-            InvalidRequest: no message id or rank, or the topic has no ranks.
+            InvalidRequest: no message id, key or rank, or the topic has no ranks.
         """
-        many = calls.change(self.topic, calls.one_id(message_id), rank, if_version)
-        await self._calls.follow(message_state.done(many, self.topic, message_id), timeout)
+        steps = by_key.done(
+            self.topic, message_id, key, group,
+            lambda each: calls.change(self.topic, calls.one_id(each), rank, if_version),
+        )  # fmt: skip
+        await self._calls.follow(steps, timeout)
 
     async def cancel_many(
         self, message_ids: Iterable[str], *, if_versions: Versions = None, timeout: float | None = None
@@ -405,11 +476,16 @@ class AsyncProducer:
         return await self._calls.run(calls.discard(self.topic, message_ids), timeout)
 
     async def _schedule_iterated(
-        self, cut: Iterator[Batch], job: tuple[bytes, int], timeout: float | None, window: Seconds | None
+        self,
+        cut: Iterator[Batch],
+        job: tuple[bytes, int],
+        timeout: float | None,
+        window: Seconds | None,
+        on_duplicate: str | None,
     ) -> MessageIds:
         # Errors in the first request's rows are found before anything is sent.
         head = list(islice(cut, 2))
-        stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout, window)
+        stream = AsyncStream(self._calls, chain(head, cut), job, REQUESTS, timeout, window, on_duplicate)
         ids = MessageIds()
         if len(head) == 1:
             return await self._calls.run(calls.unread(await stream.call(head[0])), timeout)

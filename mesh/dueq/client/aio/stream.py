@@ -17,6 +17,7 @@ from dueq.client.batches import Batch
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports.effects import Completed
+from dueq.client.core.ports.parts import whole
 from dueq.client.host import Answer
 from dueq.errors import DueqError, InvalidRequest, PartialFailure
 
@@ -43,6 +44,7 @@ class AsyncStream:
         in_flight: requests under way at once, 1–64.
         timeout: seconds for each request.
         window: each row may be due up to so much later.
+        on_duplicate: what is done about unique keys that name messages already.
     """
 
     def __init__(
@@ -53,11 +55,12 @@ class AsyncStream:
         in_flight: int,
         timeout: float | None,
         window: Seconds | None,
+        on_duplicate: str | None = None,
     ) -> None:
         self._calls = topic_calls
         self._cut, self._job = cut, job
         self._in_flight = arguments.count(in_flight, "in_flight", 1, limits.STREAM_REQUESTS_MAX)
-        self._timeout, self._window = timeout, window
+        self._timeout, self._window, self._on_duplicate = timeout, window, on_duplicate
 
     async def requests(self) -> AsyncGenerator[PartsCall, None]:
         """Send the rows; yield each request in order, once it is committed.
@@ -81,7 +84,7 @@ class AsyncStream:
                 if under_way:
                     sent = under_way.popleft()
                     answer = await sent.pending.answer()
-                    if not isinstance(answer, Completed):
+                    if not isinstance(answer, Completed) or _is_refused(answer.value):
                         raise await self._failure(sent, answer, under_way)
                     yield answer.value
             if fault is not None:
@@ -106,6 +109,7 @@ class AsyncStream:
             expires=batch.expires,
             max_attempts=batch.max_attempts,
             window=self._window,
+            on_duplicate=self._on_duplicate,
             job=self._job,
         )
 
@@ -119,11 +123,13 @@ class AsyncStream:
     async def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
         """Wait for the other requests in flight; return the error to raise."""
         outcomes: list[str | DueqError] = []
-        rest: list[list[str] | Call[list[str]]] = []
+        rest: list[list[str | DueqError] | Call[list[str]]] = []
         text = f"the stream ended at row {sent.batch.first}"
         while True:
             if isinstance(answer, Completed):
-                found = sent.call.finish(answer.value)
+                found = answer.value.found()
+                refused = [row for row in found if isinstance(row, DueqError)]
+                text = text if rest or not refused else f"{text}: {refused[0]}"
                 outcomes += found
                 rest.append(found)
             else:
@@ -137,10 +143,19 @@ class AsyncStream:
             sent = under_way.popleft()
             answer = await sent.pending.answer()
 
-    async def _again(self, rest: Sequence[list[str] | Call[list[str]]], timeout: float | None) -> list[str]:
-        found: list[str] = []
+    async def _again(
+        self, rest: Sequence[list[str | DueqError] | Call[list[str]]], timeout: float | None
+    ) -> list[str]:
+        found: list[str | DueqError] = []
         for part in rest:
             if isinstance(part, Call):
-                part = await self._calls.run(part, timeout)
-            found += part
-        return found
+                ids: list[str] = await self._calls.run(part, timeout)
+                found += ids
+            else:
+                found += part
+        return whole(found)
+
+
+def _is_refused(call: PartsCall) -> bool:
+    """Whether a row was refused, since its unique key names another message."""
+    return call.met and any(isinstance(row, DueqError) for row in call.found())

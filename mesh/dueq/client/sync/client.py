@@ -84,6 +84,8 @@ class Client(
         min_isr: int | None = None,
         payload_bytes_max: int | None = None,
         horizon: Seconds | None = None,
+        keys: str | None = None,
+        remember: Seconds | None = None,
         rate: int | None = None,
         burst: int | None = None,
         max_attempts: int | None = None,
@@ -105,7 +107,9 @@ class Client(
             min_isr: replicas that must hold a record before it is committed; None: more than half.
             payload_bytes_max: the longest payload; None: 64 MiB.
             horizon: how far ahead a message may be due, seconds or timedelta; None: no cap.
-            rate: as in `update_topic`.
+            keys: "free", or "unique": a key names at most one message of the topic that is not finished. It is fixed.
+            remember: as in `update_topic`.
+            rate: as there.
             burst: as there.
             max_attempts: as there.
             backoff: as there.
@@ -122,6 +126,7 @@ class Client(
             Disconnected: no broker was reached; nothing was done.
         """
         settings = topic_changes.settings(None, None, rate, burst, labels)
+        settings |= topic_changes.of_keys(keys, remember)
         settings |= topic_changes.endings(max_attempts, backoff, expired, dead_retention)
         self.connection.run(
             calls.create_topic(

@@ -13,6 +13,7 @@ from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
 from dueq.client.message_state import MessageState
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
 from dueq.client.sync.connection import Connection
+from dueq.client.unique import one_of
 from dueq.errors import Broken, SnapshotLost
 
 
@@ -89,8 +90,10 @@ class ReadCalls:
     def get(
         self,
         topic: str,
-        message_id: str,
+        message_id: str | None = None,
         *,
+        key: str | None = None,
+        group: str | None = None,
         payload: bool = False,
         linearizable: bool = False,
         timeout: float | None = None,
@@ -100,6 +103,8 @@ class ReadCalls:
         Args:
             topic: name.
             message_id: which.
+            key: instead of the id, in a topic with unique keys: the message that bears it.
+            group: of the message with this key; only a fair topic in several partitions needs it.
             payload: read the payload too.
             linearizable: the leader makes sure that it still leads before it answers. So every change that was
                 confirmed before this call is seen, whoever made it. Otherwise a leader that was just replaced without
@@ -108,12 +113,18 @@ class ReadCalls:
 
         Raises:
             MessageNotFound: done, cancelled or expired, or never was.
-            InvalidRequest: no message id, or not one of this topic.
+            InvalidRequest: no message id or key, or not one of this topic; its keys are not unique.
             TopicNotFound
             Broken: the leader's disk cannot read the payload.
             Unavailable: no leader answered in time.
         """
-        return self.connection.follow(message_state.get(topic, message_id, payload, linearizable), timeout)
+        one_of(message_id, key)
+        steps = (
+            message_state.get_by_key(topic, str(key), group, payload, linearizable)
+            if message_id is None
+            else message_state.get(topic, message_id, payload, linearizable)
+        )
+        return self.connection.follow(steps, timeout)
 
     def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
         """Return the deliveries and inserts of every broker in the last seven days, by hour, topic and

@@ -16,6 +16,7 @@ from dueq.client.batches import Batch
 from dueq.client.calls import Call
 from dueq.client.core import PartsCall
 from dueq.client.core.ports.effects import Completed
+from dueq.client.core.ports.parts import whole
 from dueq.client.host import Answer
 from dueq.client.sync.topic_calls import TopicCalls
 from dueq.client.sync.waiting import Pending
@@ -44,6 +45,7 @@ class Stream:
         in_flight: requests under way at once, 1–64.
         timeout: seconds for each request.
         window: each row may be due up to so much later.
+        on_duplicate: what is done about unique keys that name messages already.
     """
 
     def __init__(
@@ -54,11 +56,12 @@ class Stream:
         in_flight: int,
         timeout: float | None,
         window: Seconds | None,
+        on_duplicate: str | None = None,
     ) -> None:
         self._calls = topic_calls
         self._cut, self._job = cut, job
         self._in_flight = arguments.count(in_flight, "in_flight", 1, limits.STREAM_REQUESTS_MAX)
-        self._timeout, self._window = timeout, window
+        self._timeout, self._window, self._on_duplicate = timeout, window, on_duplicate
 
     def requests(self) -> Generator[PartsCall, None, None]:
         """Send the rows; yield each request in order, once it is committed.
@@ -82,7 +85,7 @@ class Stream:
                 if under_way:
                     sent = under_way.popleft()
                     answer = sent.pending.answer()
-                    if not isinstance(answer, Completed):
+                    if not isinstance(answer, Completed) or _is_refused(answer.value):
                         raise self._failure(sent, answer, under_way)
                     yield answer.value
             if fault is not None:
@@ -107,6 +110,7 @@ class Stream:
             expires=batch.expires,
             max_attempts=batch.max_attempts,
             window=self._window,
+            on_duplicate=self._on_duplicate,
             job=self._job,
         )
 
@@ -120,11 +124,13 @@ class Stream:
     def _failure(self, sent: _Sent, answer: Answer, under_way: deque[_Sent]) -> PartialFailure:
         """Wait for the other requests in flight; return the error to raise."""
         outcomes: list[str | DueqError] = []
-        rest: list[list[str] | Call[list[str]]] = []
+        rest: list[list[str | DueqError] | Call[list[str]]] = []
         text = f"the stream ended at row {sent.batch.first}"
         while True:
             if isinstance(answer, Completed):
-                found = sent.call.finish(answer.value)
+                found = answer.value.found()
+                refused = [row for row in found if isinstance(row, DueqError)]
+                text = text if rest or not refused else f"{text}: {refused[0]}"
                 outcomes += found
                 rest.append(found)
             else:
@@ -138,10 +144,19 @@ class Stream:
             sent = under_way.popleft()
             answer = sent.pending.answer()
 
-    def _again(self, rest: Sequence[list[str] | Call[list[str]]], timeout: float | None) -> list[str]:
-        found: list[str] = []
+    def _again(
+        self, rest: Sequence[list[str | DueqError] | Call[list[str]]], timeout: float | None
+    ) -> list[str]:
+        found: list[str | DueqError] = []
         for part in rest:
             if isinstance(part, Call):
-                part = self._calls.run(part, timeout)
-            found += part
-        return found
+                ids: list[str] = self._calls.run(part, timeout)
+                found += ids
+            else:
+                found += part
+        return whole(found)
+
+
+def _is_refused(call: PartsCall) -> bool:
+    """Whether a row was refused, since its unique key names another message."""
+    return call.met and any(isinstance(row, DueqError) for row in call.found())

@@ -35,6 +35,7 @@ class TopicChanges:
         payload_bytes_max: int | None = None,
         horizon: Seconds | None = None,
         partitions: int | None = None,
+        remember: Seconds | None = None,
         rate: int | None = None,
         burst: int | None = None,
         max_attempts: int | None = None,
@@ -52,6 +53,8 @@ class TopicChanges:
             horizon: how far ahead a message may be due, seconds or timedelta; 0: no cap.
             partitions: how many the topic is to have, at most 1,024; it never gets fewer. New messages are spread over
                 all of them. Jobs are decided by those that the topic was created with.
+            remember: of a topic with unique keys: for how long a key stays taken once its message is finished; seconds
+                or timedelta, at most 30 days. It is the time of the partition: as long as records are made.
             rate: messages a second that are delivered at most, up to 1,000,000; 0: no limit. Only a topic of one
                 partition has one.
             burst: how many of them may be delivered at once; 0: as many as in a second.
@@ -64,6 +67,7 @@ class TopicChanges:
             timeout: seconds for each request.
         """
         changes = topic_changes.settings(payload_bytes_max, horizon, rate, burst, labels)
+        changes |= topic_changes.of_keys(None, remember)
         changes |= topic_changes.endings(max_attempts, backoff, expired, dead_retention)
         count = topic_changes.partition_count(partitions, changes)
         self.connection.follow(topic_changes.change(topic, changes, count), timeout)

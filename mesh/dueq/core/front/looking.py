@@ -10,6 +10,7 @@ question says so (`replication/confirming`).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ from dueq import limits
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, keys_of
 from dueq.core.ports.events import Route
+from dueq.core.ports.names import Owner
 from dueq.core.ports.persistence import (
     ChunkRead,
     PayloadsRead,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 Body = bytes | memoryview
 _RETRY_MS: Final = 50
+_LOOKS_MAX: Final = 4
+_KEY_DOCUMENT: Final = re.compile(r'\{"key":"[0-9a-f]{32}"\}\Z')
 _CLASS_BYTES: Final = 8
 
 
@@ -50,6 +54,7 @@ class _Look:
     Attributes:
         epoch: of the leadership that answers it.
         since_us: (mono) when it came.
+        looks: how often the message was looked for that bears its key.
         again: its message could not be read, and is looked up once more: it may be gone meanwhile.
     """
 
@@ -59,6 +64,7 @@ class _Look:
     epoch: int
     since_us: int
     again: bool = False
+    looks: int = 0
 
     @property
     def led(self) -> bool:
@@ -120,6 +126,25 @@ class Looking:
 
     def _look_up(self, look: _Look, now: Now) -> None:
         request = look.request
+        if not request.document:
+            self._look_up_id(look, now)
+            return
+
+        def found(owner: Owner | None, leads: bool, then: Now) -> None:
+            if not leads:
+                self._no_leader(look)
+            elif owner is None:
+                self._reply(look, LookReply(request.request_id, Code.OK))
+            else:
+                first, key = owner
+                request.first, request.sequence, request.row = first, key >> 16, key & 0xFFFF
+                look.looks += 1
+                self._look_up_id(look, then)
+
+        look.partition.look_up_key(bytes.fromhex(json.loads(request.document)["key"]), found, now)
+
+    def _look_up_id(self, look: _Look, now: Now) -> None:
+        request = look.request
         ids = ColdIds(
             np.array([request.first], np.uint64),
             np.array([request.sequence], np.uint64),
@@ -131,9 +156,13 @@ class Looking:
                 self._no_leader(look)
                 return
             document = look.partition.message_document(rows, request.first, then)
-            if document is None:
+            lost = document is None or document["state"] == "dead"
+            if request.document and lost and look.looks < _LOOKS_MAX:
+                self._look_up(look, then)  # another message may bear the key by now
+            elif document is None:
                 self._reply(look, LookReply(request.request_id, Code.OK))
             else:
+                document["id"] = [request.first, request.uid, request.sequence, request.row]
                 self._find_reason(look, rows, document)
 
         look.partition.look_up(ids, found, now)
@@ -277,6 +306,10 @@ def _malformed(request: LookRequest) -> Refusal | None:
         return _malformed_count(request.document)
     if request.what != "message":
         return invalid(f'a look is at a "message" or a "count", not at {request.what!r:.80}')
+    if request.document and not _KEY_DOCUMENT.match(request.document):
+        return invalid(
+            f'a message is named by its id, or by {{"key":32 hex digits}}, not by {request.document:.80}'
+        )
     if request.sequence > limits.SEQUENCE_MAX:
         return invalid(f"sequence {request.sequence} is beyond {limits.SEQUENCE_MAX}")
     return None

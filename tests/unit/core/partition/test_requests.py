@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from dueq import limits
-from dueq.core.partition.requests import check_change, check_chunk
+from dueq.core.partition.requests import check_change, check_chunk, check_topic
+from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.instant import Now
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
 from dueq_codecs.meta import Meta, packed_headers, prefix_of, with_key
-from dueq_codecs.records import RecordKind
+from dueq_codecs.records import OnDuplicate, RecordKind
+from dueq_codecs.rules import homes_of_keys, key_hashes
 from dueq_codecs.topic_settings import TopicSettings
 
 NOW = Now(1_700_000_000_000_000, 1)
@@ -225,3 +227,49 @@ def test_a_window_that_is_too_long_or_ends_too_late_names_its_row() -> None:
     )
     request.window = np.array([0, 5], np.uint32)
     assert check_change(request, [b"ab"], SETTINGS, NOW) is None
+
+
+def topic(keys: str = "unique", kind: str = "timeline") -> Topic:
+    partitions = tuple(PartitionAssignment(uid, ("b1",)) for uid in (1, 2, 3))
+    return Topic("t", "0" * 32, kind, partitions, 1, 1, TopicSettings(1, keys=keys))
+
+
+def hashed(*keys: bytes, does: OnDuplicate = OnDuplicate.REFUSE) -> ChangeRequest:
+    request = insert([with_key(key, b"x") for key in keys], [0] * len(keys))
+    request.keyed, request.on_duplicate = Meta.KEY, does
+    request.key_high, request.key_low = key_hashes(keys)
+    return request
+
+
+AT_HOME, AWAY = b"f", b"a"
+
+
+def test_unique_keys_are_taken_where_they_are_at_home() -> None:
+    high, _ = key_hashes([AT_HOME, AWAY])
+    assert homes_of_keys(high, 3).tolist()[0] == 0
+    assert check_topic(hashed(AT_HOME, b""), topic()) is None
+    assert check_topic(hashed(AWAY), topic(kind="fair")) is None
+    refused = check_topic(hashed(b"", AT_HOME, AWAY), topic())
+    assert refused is not None
+    away = int(homes_of_keys(high, 3)[1])
+    assert refused.text == f"row 2: its key is at home in partition {away} of 3, not in 0"
+
+
+def test_unique_keys_come_with_hashes_and_free_ones_without() -> None:
+    refused = check_topic(hashed(AT_HOME), topic("free"))
+    assert refused is not None
+    assert refused.text == "the keys of topic t are free: 1 rows have hashes of unique ones"
+    plain = insert([with_key(b"k", b"x")], [0])
+    plain.keyed = Meta.KEY
+    refused = check_topic(plain, topic())
+    assert refused is not None
+    assert refused.text.startswith("the keys of topic t are unique, and 1 rows have keys without hashes")
+    assert check_topic(insert([b"x"], [0]), topic()) is None
+
+
+def test_a_hidden_job_replaces_nothing() -> None:
+    request = hashed(AT_HOME, does=OnDuplicate.REPLACE)
+    request.job, request.job_until = b"j" * 16, 5
+    refused = check_topic(request, topic())
+    assert refused is not None
+    assert refused.text.startswith("on_duplicate is replace, and the job is hidden")

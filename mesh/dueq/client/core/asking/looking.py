@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dueq.client.core.asking.directory import Topic
+from dueq.client.core.asking.keyed import home_of_key
 from dueq.client.core.asking.leader_questions import Answer, LeaderQuestions, Question
 from dueq.client.core.ports.events import Look
 from dueq.errors import DueqError, InvalidRequest, TopicNotFound
@@ -22,6 +23,12 @@ class Looking(LeaderQuestions[Look]):
     """All Look calls."""
 
     def _request(self, event: Look, topic: Topic) -> LookRequest | DueqError:
+        if event.key:
+            try:
+                event.uid, digest = home_of_key(event.key, event.group, topic)
+            except InvalidRequest as refused:
+                return refused
+            event.document = f'{{"key":"{digest}"}}'
         if event.uid not in topic.partitions:
             return InvalidRequest(
                 f"the message is of partition {event.uid}, which is not one of topic {event.topic!r}"

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dueq import limits
 from dueq.client.core.asking.directory import Directory, Topic
+from dueq.client.core.asking.keyed import homes, with_hashes
 from dueq.client.core.changing.bringing import body_part
 from dueq.client.core.changing.joined import Joined
 from dueq.client.core.changing.request_windows import RequestWindows
@@ -34,10 +36,15 @@ from dueq.client.core.ports.parts import PartsCall
 from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.meta import prefix_bytes
-from dueq_codecs.records import NO_U16, NO_U64, RecordKind
+from dueq_codecs.records import NO_U16, NO_U64, OnDuplicate, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, home_of
 
 Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup | EndBody
+
+_OF_ROWS: Final = (
+    "due", "size", "crc", "rank", "group", "window", "expires", "attempts_max", "key_high", "key_low",
+)  # fmt: skip
+"""Columns of an Insert, one item per row or none."""
 
 
 class Changing:
@@ -132,10 +139,15 @@ class Changing:
     def _cut(self, event: Event, call: PartsCall, topic: Topic, *, known: bool = False) -> None:
         if isinstance(event, Insert):
             error = self._check(event, topic)
+            try:
+                event = with_hashes(event, topic)
+            except InvalidRequest as refused:
+                error = error or refused
             if error is not None and known:
                 self._look_up(event, call)  # the topic may have been changed
                 return
-            cut = self._cut_by_group if event.groups and len(topic.uids) > 1 else self._cut_insert
+            homely = event.groups or len(event.key_high)
+            cut = self._cut_by_home if homely and len(topic.uids) > 1 else self._cut_insert
             parts = [] if error else cut(event, call, topic)
         elif isinstance(event, ActOnJob):
             error, parts = None, self._cut_job(event, call, topic)
@@ -220,23 +232,18 @@ class Changing:
             )
         return None
 
-    def _cut_by_group(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
-        """The rows of each group go to the partition that is its home."""
-        homes = np.array([home_of_group(name, topic.home_partitions) for name in event.groups], np.intp)[
-            event.group
-        ]
+    def _cut_by_home(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
+        """The rows of each group, or of unique keys, go to the partition that is their home."""
+        at_home = homes(event, topic)
         parts: list[Part] = []
         call.places = []
-        for home in dict.fromkeys(homes.tolist()):
-            rows = np.flatnonzero(homes == home)
+        for home in dict.fromkeys(at_home.tolist()):
+            rows = np.flatnonzero(at_home == home)
             payloads = [event.payloads[row] for row in rows.tolist()]
-            columns = {
-                name: getattr(event, name)
-                for name in ("due", "size", "crc", "rank", "group", "window", "expires", "attempts_max")
-            }
+            columns = {name: getattr(event, name) for name in _OF_ROWS}
             chosen = {name: column[rows] if len(column) else column for name, column in columns.items()}
             mine = replace(event, payloads=payloads, partition=None, **chosen)
-            for part in self._cut_insert(mine, call, topic, topic.uids[home]):
+            for part in self._cut_insert(mine, call, topic, topic.uids[home] if home >= 0 else None):
                 call.places.append(rows[: part.rows])
                 rows = rows[part.rows :]
                 parts.append(part)
@@ -304,6 +311,9 @@ class Changing:
                     job=event.job,
                     job_until=event.job_until,
                     anywhere=anywhere,
+                    key_high=event.key_high[start:end],
+                    key_low=event.key_low[start:end],
+                    on_duplicate=event.on_duplicate if len(event.key_high) else OnDuplicate.NONE,
                     shared=event.shared.name if event.shared is not None else b"",
                     shared_size=_shared_bytes(event),
                     body=event.shared,

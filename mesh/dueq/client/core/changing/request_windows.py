@@ -79,6 +79,10 @@ class RequestWindows:
         """Send a failed part again: the same request if its outcome is not known, else a new one."""
         change, known = part.change, not isinstance(part.error, OutcomeUnknown)
         part.error = None
+        if change is not None and change.first_us is not None and len(part.key_high):
+            # Nobody remembers the request itself any more, but its keys do.
+            part.retry = part.retry or (not known and self._context.mono_us - change.first_us >= REPEAT_US)
+            known = known or part.retry
         if change is None or known:
             part.change = None
             self.submit(part)

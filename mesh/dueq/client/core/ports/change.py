@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dueq import ids, limits
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.core.ports.timers import Timer
-from dueq.errors import DueqError
+from dueq.errors import DueqError, KeyTaken, MessageLeased
 from dueq_codecs.digest import request_digest
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
@@ -267,6 +267,30 @@ class Part:
         """The texts of an INSERT's new ids (`messages.ChangeReply` says how they follow)."""
         return self.id_run().texts()
 
+    @property
+    def met(self) -> bool:
+        """Whether a row of an INSERT has met another message of its unique key, so that it did not take effect."""
+        return self.reply is not None and bool(
+            self.reply.outcomes[self.offset : self.offset + self.rows].any()
+        )
+
+    def found(self) -> list[str | DueqError]:
+        """One entry per row of an INSERT: the id of the message that its key names, or why the row was refused."""
+        found: list[str | DueqError] = [*self.ids()]
+        reply = self.reply
+        if reply is None or not self.met:
+            return found
+        place = int(np.count_nonzero(reply.outcomes[: self.offset]))
+        for row, outcome in enumerate(self.outcomes()):
+            if outcome is not Outcome.DONE:
+                present = ids.MessageId(
+                    int(reply.present_first[place]), self.uid, int(reply.present_sequence[place]),
+                    int(reply.present_row[place]),
+                )  # fmt: skip
+                found[row] = _what_was_met(outcome, present, int(reply.present_due[place]))
+                place += 1
+        return found
+
     def id_run(self) -> IdRun:
         """An INSERT's new ids, as numbers."""
         reply = self.reply
@@ -463,6 +487,17 @@ class RequestWindow:
     def _is_overdue(self, now_us: int) -> bool:
         """Whether a part has waited long enough for the answers to others, all of which are on their way."""
         return now_us >= self.send_by_us and all(change.link for change in self.open.values())
+
+
+def _what_was_met(outcome: Outcome, present: ids.MessageId, due: int) -> str | DueqError:
+    if outcome is Outcome.HIDDEN or not present.sequence:
+        return KeyTaken("its key names a message of a job that is not committed yet")
+    text = ids.to_text(present)
+    if outcome is Outcome.KEPT:
+        return text
+    if outcome is Outcome.LEASED:
+        return MessageLeased(f"its key names message {text}, which is with a consumer: it is not replaced")
+    return KeyTaken(f"its key names message {text} already, which is due at {due}", text, due)
 
 
 def _nobody(part: Part) -> None:

@@ -14,7 +14,18 @@ from dueq.client.core.ports.parts import PartsCall
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq_codecs.messages import BrokerMessage
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import NO_U16, NO_U32, NO_U64, U16, U32, U64, Fate, JobAction, RecordKind
+from dueq_codecs.records import (
+    NO_U16,
+    NO_U32,
+    NO_U64,
+    U16,
+    U32,
+    U64,
+    Fate,
+    JobAction,
+    OnDuplicate,
+    RecordKind,
+)
 
 # ---------------------------------------------------------------- the network
 
@@ -180,7 +191,10 @@ class Browse:
 
 @dataclass(slots=True)
 class Look:
-    """Look at messages of a partition as they are now: Completed(LookAnswer). Fields are those of a LookRequest."""
+    """Look at messages of a partition as they are now: Completed(LookAnswer). Fields are those of a LookRequest.
+
+    With a unique key, and a group where that is needed, the machine fills in `uid` and `document`.
+    """
 
     call: int
     deadline_us: int
@@ -195,6 +209,8 @@ class Look:
     upload: int = 0
     chunk: int = 0
     document: str = ""
+    key: str = ""
+    group: str | None = None
 
 
 @dataclass(slots=True)
@@ -226,6 +242,8 @@ class Insert:
         window: each row may be due up to so much later, ms; empty: none may.
         expires, attempts_max: how each row ends, 0: as the topic says; empty: all do so.
         shared: each payload goes on with it; `payloads` have what comes before, `size` and `crc` are of the whole.
+        on_duplicate: what is done about unique keys that name messages already; NONE: the usual.
+        key_high, key_low: filled in by the machine.
     """
 
     call: int
@@ -247,6 +265,9 @@ class Insert:
     expires: U64 = field(default_factory=lambda: NO_U64)
     attempts_max: U16 = field(default_factory=lambda: NO_U16)
     shared: SharedBody | None = None
+    on_duplicate: OnDuplicate = OnDuplicate.NONE
+    key_high: U64 = field(default_factory=lambda: NO_U64)
+    key_low: U64 = field(default_factory=lambda: NO_U64)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dueq.client.core.ports.change import Part
-from dueq.errors import DueqError, OutcomeUnknown
+from dueq.errors import DueqError, OutcomeUnknown, PartialFailure
 from dueq_codecs.records import Outcome, RecordKind
 
 T = TypeVar("T")
@@ -36,10 +36,26 @@ class PartsCall:
         return [part.error for part in self.parts if part.error is not None]
 
     def ids(self) -> list[str]:
-        """One id per row of an Insert that succeeded."""
+        """One id per row of an Insert that succeeded.
+
+        Raises:
+            Refused: the only row was refused, since its unique key names another message.
+            PartialFailure: some of many rows were.
+        """
+        if self.met:
+            return whole(self.found())
         if len(self.parts) == 1 and self.places is None:
             return self.parts[0].ids()
         return self._spread([part.ids() for part in self.parts])
+
+    @property
+    def met(self) -> bool:
+        """Whether a row has met another message of its unique key."""
+        return any(part.met for part in self.parts)
+
+    def found(self) -> list[str | DueqError]:
+        """One entry per row of an Insert that was answered: an id, or why the row was refused."""
+        return self._spread([part.found() for part in self.parts])
 
     def outcomes(self) -> list[Outcome]:
         """One Outcome per row of an Alter that succeeded."""
@@ -54,7 +70,7 @@ class PartsCall:
             if part.error is not None:
                 columns.append([part.error] * part.rows)
             elif part.kind == RecordKind.INSERT:
-                columns.append([*part.ids()])
+                columns.append([*part.found()])
             else:
                 columns.append([*part.outcomes()])
         return self._spread(columns)
@@ -76,3 +92,18 @@ class PartsCall:
             if isinstance(error, OutcomeUnknown):
                 return error
         return failures[0]
+
+
+def whole(rows: list[str | DueqError]) -> list[str]:
+    """Return the ids of rows.
+
+    Raises:
+        DueqError: the only row failed.
+        PartialFailure: some of many rows did, for good.
+    """
+    failures = [row for row in rows if isinstance(row, DueqError)]
+    if not failures:
+        return [row for row in rows if isinstance(row, str)]
+    if len(rows) == 1:
+        raise failures[0]
+    raise PartialFailure(f"{len(failures)} of {len(rows)} rows were refused, the first: {failures[0]}", rows)
