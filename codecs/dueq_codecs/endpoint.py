@@ -35,7 +35,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}\Z")
 _FIELD: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _VALUE: Final = re.compile(r"[\x20-\x7e]*\Z")
 _RESERVED: Final = re.compile(
-    r"(webhook-.*|dueq-.*|host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive|"
+    r"(webhook-.*|dueq[-_].*|host|content-length|transfer-encoding|connection|upgrade|te|trailer|expect|keep-alive|"
     r"proxy-.*)\Z",
     re.IGNORECASE,
 )
@@ -44,7 +44,7 @@ _NUMBERS: Final = {
     "timeout_ms": (*TIMEOUT_MS, " ms"),
     "in_flight": (1, IN_FLIGHT_MAX, " requests"),
 }
-_OPEN: Final = {"name", "url", "filter", "disabled", *_NUMBERS}
+_OPEN: Final = {"name", "url", "filter", "targets", "disabled", *_NUMBERS}
 _HIDDEN: Final = {"secrets", "headers"}
 _SHOWN: Final = {"secret_ids", "header_names"}
 """What stands for the hidden parts."""
@@ -68,6 +68,8 @@ def fault_of_endpoint(value: object) -> str | None:
     for name, (low, high, unit) in _NUMBERS.items():
         if type(value[name]) is not int or not low <= value[name] <= high:
             return f"{name} of endpoint is {low} to {high}{unit}, not {value[name]!r:.80}"
+    if type(value["targets"]) is not bool:
+        return f"targets of endpoint is true or false, not {value['targets']!r:.80}"
     if not isinstance(value["disabled"], str) or len(value["disabled"]) > DISABLED_MAX:
         return f"disabled of endpoint is a text of at most {DISABLED_MAX} characters"
     fault = fault_of_url(value["url"]) or _fault_of_filter(value["filter"])
@@ -111,10 +113,10 @@ def key_of(secret: str) -> bytes:
     return key
 
 
-def fault_of_url(url: object) -> str | None:
+def fault_of_url(url: object, most: int = URL_MAX) -> str | None:
     """Say why an endpoint cannot have this URL, or None. Which addresses are allowed is decided when it is used."""
-    if not isinstance(url, str) or not 1 <= len(url) <= URL_MAX or not re.fullmatch(r"[\x21-\x7e]+", url):
-        return f"a URL has 1 to {URL_MAX} ASCII characters without spaces, not {url!r:.200}"
+    if not isinstance(url, str) or not 1 <= len(url) <= most or not re.fullmatch(r"[\x21-\x7e]+", url):
+        return f"a URL has 1 to {most} ASCII characters without spaces, not {url!r:.200}"
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -131,7 +133,7 @@ def fault_of_url(url: object) -> str | None:
     return None
 
 
-def fault_of_headers(headers: object) -> str | None:
+def fault_of_headers(headers: object, most: int = HEADERS_BYTES_MAX) -> str | None:
     """Say what is wrong with the headers that every request carries, or None."""
     if not isinstance(headers, Mapping):
         return f"headers are an object, not {type(headers).__name__}"
@@ -143,7 +145,7 @@ def fault_of_headers(headers: object) -> str | None:
         if not isinstance(value, str) or not _VALUE.match(value):
             return f"the value of the header {name} is not printable ASCII text"
     size = sum(len(name) + len(value) for name, value in headers.items())
-    return f"headers have at most {HEADERS_BYTES_MAX} bytes, not {size}" if size > HEADERS_BYTES_MAX else None
+    return f"headers have at most {most} bytes, not {size}" if size > most else None
 
 
 def reserved(header: str) -> bool:

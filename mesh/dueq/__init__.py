@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dueq.client.statistics import StatisticsRow
     from dueq.client.sync import Client, Consumer, Message, Producer
     from dueq.client.sync.passes import Pass
+    from dueq.client.target import Target
     from dueq.client.topics import PartitionInfo, TopicInfo
     from dueq.errors import (
         Broken,
@@ -94,6 +95,7 @@ _HOMES = {
     "dueq.client.jobs": ("Job", "JobInfo"),
     "dueq.client.recurrences": ("RecurrenceInfo",),
     "dueq.client.statistics": ("StatisticsRow",),
+    "dueq.client.target": ("Target",),
     "dueq.client.topics": ("PartitionInfo", "TopicInfo"),
     "dueq_codecs.records": ("Outcome",),
     "dueq.errors": (
@@ -190,6 +192,7 @@ __all__ = [
     "StaleLease",
     "Superseded",
     "StatisticsRow",
+    "Target",
     "TooManyRecurrences",
     "TopicExists",
     "TopicInfo",

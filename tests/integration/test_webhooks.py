@@ -231,6 +231,28 @@ def test_only_what_the_filter_wants_is_sent(client: Client, gateway: GatewayChil
         assert asked(gateway, "GET", "/v1/endpoints/filtered")[1]["here"]["filtered"] == 1
 
 
+def test_a_message_may_name_its_own_url(client: Client, gateway: GatewayChild) -> None:
+    with hook(client, "targets", targets=True, headers={"authorization": "Bearer x"}) as (receiver, secret):
+        said = {"url": receiver.url + "/own", "headers": {"x-a": "1"}, "deadline": "20s"}
+        status, _ = asked(
+            gateway,
+            "POST",
+            "/v1/topics/targets/messages",
+            {"json": {"task": 1}, "target": said, "delay": "0s"},
+        )
+        assert status == 201
+        request = receiver.next()
+        assert (request.path, request.headers["x-a"]) == ("/hook/own", "1")
+        assert "authorization" not in request.headers
+        assert Webhook(secret).verify(request.body, request.headers) == {"task": 1}
+    with hook(client, "no-targets") as (receiver, _):
+        message = asked(gateway, "POST", "/v1/topics/no-targets/messages", {"payload": "", "target": said})[
+            1
+        ]["id"]
+        found = died(client, "no-targets", message)
+        assert found.reason == "the endpoint 'no-targets' allows no targets of messages"
+
+
 def test_a_new_secret_and_a_test_by_http(client: Client, gateway: GatewayChild) -> None:
     with Receiver() as receiver:
         client.create_topic("by-http")

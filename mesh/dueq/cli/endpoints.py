@@ -42,6 +42,7 @@ def endpoint() -> None:
     "--only", multiple=True, metavar="NAME=VALUE",
     help="Send messages whose header has this value, and finish others; may be given several times.",
 )  # fmt: skip
+@click.option("--targets", is_flag=True, help="Messages may name URLs of their own.")
 @header_option("every request")
 @mesh_options
 def set_(
@@ -52,6 +53,7 @@ def set_(
     wait: str,
     max_in_flight: int,
     only: tuple[str, ...],
+    targets: bool,
     headers: dict[str, str] | None,
     endpoint: tuple[str, ...],
     timeout: float,
@@ -70,7 +72,7 @@ def set_(
     with connect(endpoint, timeout) as client:
         made = client.set_endpoint(
             name, topic, url, secrets=secrets, request_timeout=parse_duration(wait, "--request-timeout"),
-            max_in_flight=max_in_flight, headers=headers, matching=matching,
+            max_in_flight=max_in_flight, headers=headers, matching=matching, targets=targets,
         )  # fmt: skip
     if made:
         click.echo(made)
@@ -116,6 +118,7 @@ def show(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float) ->
         ("time-out", f"{info.timeout:g} s"),
         ("in flight", f"at most {info.max_in_flight:,} of each gateway"),
         ("headers", ", ".join(info.headers) or "-"),
+        ("targets", "allowed" if info.targets else "refused"),
         ("only", ", ".join(f"{key}={'|'.join(words)}" for key, words in info.filter.items()) or "-"),
         ("secrets", ", ".join(f"{each} until {until:%F %T}" if until else each for each, until in info.secrets)),
     ):  # fmt: skip

@@ -57,6 +57,7 @@ class EndpointInfo:
         headers: names of the headers that every request carries; their values are not shown.
         filter: a message is sent if, for each name here, its header has one of the values.
         secrets: an id of each secret, and until when it is used; None: for good. The first is the newest.
+        targets: messages may name URLs of their own (`Target`).
         disabled: why nothing is sent any more; "" if the endpoint is in use.
         paused: the topic delivers nothing.
         paused_until: when that ends by itself; None: it is not paused, or it ends by `resume_endpoint`.
@@ -71,6 +72,7 @@ class EndpointInfo:
     headers: tuple[str, ...]
     filter: dict[str, list[str]]
     secrets: tuple[tuple[str, datetime | None], ...]
+    targets: bool
     disabled: str
     paused: bool
     paused_until: datetime | None
@@ -119,6 +121,7 @@ class StoredEndpoint:
             tuple(found["header_names"]),
             {name: list(words) for name, words in found["filter"].items()},
             tuple((each, _instant(until)) for each, until in found["secret_ids"]),
+            found["targets"],
             found["disabled"],
             self.paused,
             _instant(until_ms) if self.paused else None,
@@ -209,6 +212,7 @@ def put(
     max_in_flight: int,
     headers: Mapping[str, str] | None,
     matching: Mapping[str, str | Sequence[str]] | None,
+    targets: bool,
     backoff: Backoff | None,
 ) -> Steps[str]:
     """Create an endpoint, or change one; returns the secret that was made for it, "" if none was."""
@@ -219,6 +223,7 @@ def put(
         "in_flight": arguments.count(max_in_flight, "max_in_flight", 1, IN_FLIGHT_MAX),
         "headers": dict(headers or {}),
         "filter": _filter(matching),
+        "targets": targets,
     }
     given = None if secrets is None else [[secret, 0] for secret in secrets]
     made = ""

@@ -14,6 +14,7 @@ SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 WHOLE: dict[str, Any] = {
     "name": "billing", "version": 1, "url": "https://example.com/hook", "timeout_ms": 15_000, "in_flight": 64,
     "headers": {"authorization": "Bearer of bad news"}, "filter": {"kind": ["invoice", "reminder"]}, "disabled": "",
+    "targets": False,
     "secrets": [[SECRET, 0]],
 }  # fmt: skip
 
@@ -39,6 +40,7 @@ def test_logs_and_answers_have_no_secret_and_no_value_of_a_header() -> None:
     [
         ({"name": "a b"}, "the name of an endpoint has 1 to 255"),
         ({"timeout_ms": 99}, "timeout_ms of endpoint is 100 to 1800000 ms, not 99"),
+        ({"targets": 1}, "targets of endpoint is true or false, not 1"),
         ({"in_flight": 0}, "in_flight of endpoint is 1 to 1024 requests, not 0"),
         ({"headers": {"Webhook-Id": "1"}}, "the header Webhook-Id is not to be set"),
         ({"headers": {"a b": "1"}}, "'a b' is no name of an HTTP header"),
@@ -92,5 +94,15 @@ def test_a_key_is_the_bytes_behind_the_prefix() -> None:
 
 def test_only_plain_headers_of_messages_can_be_sent() -> None:
     assert sendable("x-tenant")
-    for name in ("host", "Content-Length", "webhook-id", "dueq-due", "a b", "", "transfer-encoding", "é"):
+    for name in (
+        "host",
+        "Content-Length",
+        "webhook-id",
+        "dueq-due",
+        "dueq_target",
+        "a b",
+        "",
+        "transfer-encoding",
+        "é",
+    ):
         assert not sendable(name)

@@ -30,6 +30,7 @@ class AsyncEndpointCalls:
         max_in_flight: int = DEFAULT_IN_FLIGHT,
         headers: Mapping[str, str] | None = None,
         matching: Mapping[str, str | Sequence[str]] | None = None,
+        targets: bool = False,
         backoff: Backoff | None = None,
         timeout: float | None = None,
     ) -> str:
@@ -46,6 +47,8 @@ class AsyncEndpointCalls:
             max_in_flight: requests of one gateway at a time, 1 to 1,024.
             headers: that every request carries, at most 1,024 bytes; their values are never shown.
             matching: values by the names of headers. A message without one of the values is finished and not sent.
+            targets: send a message that has a `Target` there, without the endpoint's `headers`. Whoever may schedule a
+                message then chooses where gateways send requests. Otherwise such a message is dead.
             backoff: of the topic, as in `update_topic`. None: as it is; 5 s, 20 s, 80 s, …, 6 h if it has none.
             timeout: seconds for each request.
 
@@ -58,7 +61,7 @@ class AsyncEndpointCalls:
         """
         return await self.connection.follow(
             endpoints.put(
-                name, topic, url, secrets, request_timeout, max_in_flight, headers, matching, backoff
+                name, topic, url, secrets, request_timeout, max_in_flight, headers, matching, targets, backoff
             ),
             timeout,
         )

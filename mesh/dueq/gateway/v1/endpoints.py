@@ -36,6 +36,7 @@ class NewEndpoint(Asked):
         default={},
         description="Values by the names of headers: a message without one of them is finished, not sent.",
     )
+    targets: bool = Field(default=False, description="Messages may name URLs of their own.")
 
 
 class Secret(Answer):
@@ -76,6 +77,7 @@ class Endpoint(Answer):
     headers: list[str] = Field(description="Their names.")
     filter: dict[str, list[str]]
     secrets: list[Secret]
+    targets: bool
     disabled: str = Field(description="Why nothing is sent any more; empty: it is in use.")
     paused: bool = Field(description="Its topic is.")
     paused_until: Said | None
@@ -117,7 +119,7 @@ async def put(name: Name, asked: NewEndpoint, service: TheService, webhooks: The
     made = await service.client.set_endpoint(
         name, asked.topic, asked.url, secrets=asked.secrets,
         request_timeout=instants.duration(asked.timeout, "body.timeout"), max_in_flight=asked.max_in_flight,
-        headers=asked.headers, matching=asked.filter,
+        headers=asked.headers, matching=asked.filter, targets=asked.targets,
     )  # fmt: skip
     webhooks.look()
     return answer(await service.client.endpoint(name), made)
@@ -187,7 +189,7 @@ def answer(info: EndpointInfo, made: str = "") -> Endpoint:
             Secret(id=each, until=None if until is None else instants.text(int(until.timestamp() * 1000)))
             for each, until in info.secrets
         ],
-        disabled=info.disabled, paused=info.paused,
+        targets=info.targets, disabled=info.disabled, paused=info.paused,
         paused_until=instants.text(int(info.paused_until.timestamp() * 1000)) if info.paused_until else None,
         secret=made or None,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from dueq.gateway.lines import Answers, Loading
 from dueq.gateway.listing import Wanted
 from dueq.gateway.problems import Refusal, Unfit
 from dueq.gateway.service import NewMessage, Service
-from dueq.gateway.v1 import contents
+from dueq.gateway.v1 import contents, targets
 from dueq.gateway.v1.contents import Content, Shown
 from dueq.gateway.v1.model import Answer, Count, Cursor, Duration, Instant, Said, Topic
 from dueq_codecs.records import ATTEMPTS_MAX
@@ -60,6 +60,7 @@ class AskedMessage(Content):
     max_attempts: int | None = Field(
         default=None, ge=1, le=ATTEMPTS_MAX, description="Deliveries before it is dead; as the topic says."
     )
+    target: targets.AskedTarget | None = None
 
 
 class Scheduled(Answer):
@@ -308,6 +309,9 @@ def message_of(asked: AskedMessage, now_us: int, where: str) -> NewMessage:
     """
     payload = contents.payload_of(asked, where)
     assert payload is not None
+    headers = asked.headers
+    if asked.target is not None:
+        payload, headers = targets.around(asked.target, payload, headers, f"{where}.target")
     due_ms = instants.chosen_ms(asked.due, asked.delay, now_us, where)
     window = None if asked.window is None else instants.duration(asked.window, f"{where}.window")
     expires = (
@@ -319,7 +323,7 @@ def message_of(asked: AskedMessage, now_us: int, where: str) -> NewMessage:
         asked.key,
         asked.rank,
         asked.group,
-        asked.headers,
+        headers,
         window,
         expires,
         asked.max_attempts,

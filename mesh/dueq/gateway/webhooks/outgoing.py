@@ -1,16 +1,20 @@
-"""The headers of a request."""
+"""The request that is made of a message."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from multidict import CIMultiDict
 
 from dueq import __version__
+from dueq.gateway.webhooks.answers import Answer
+from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.signing import signatures
 from dueq_codecs.endpoint import sendable
+from dueq_codecs.target import TargetRefused, split_target
 
 _PLAIN: Final = "".join(map(chr, range(0x20, 0x7F)))
 """What stays as it is in the value of a header; all else, and `%`, is percent-encoded UTF-8."""
@@ -38,30 +42,60 @@ class Sendable(Protocol):
     def attempt(self) -> int: ...
 
 
-def headers_of(message: Sendable, endpoint: Mapping[str, Any], now_ms: int) -> CIMultiDict[str]:
-    """Return the headers of a request that is sent now (Unix ms).
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to be sent.
 
-    A later group overrides an earlier one: the message's own, the endpoint's, and those that only the gateway sets.
+    Attributes:
+        timeout_s: how long the answer may take.
     """
+
+    method: str
+    url: str
+    headers: CIMultiDict[str]
+    body: bytes
+    timeout_s: float
+
+    async def sent_by(self, sender: Sender) -> Answer:
+        """Send it and return its answer."""
+        return await sender.send(self.method, self.url, self.headers, self.body, self.timeout_s)
+
+
+def request_of(message: Sendable, endpoint: Mapping[str, Any], now_ms: int) -> Request:
+    """Return the request that is sent for a message now (Unix ms).
+
+    Of the headers a later group overrides an earlier one: the message's own, the endpoint's or the target's, and those
+    that only the gateway sets.
+
+    Raises:
+        TargetRefused: the message has a target that is not well formed, or may not have one.
+    """
+    own = message.headers
+    target, body = split_target(own, message.payload)
+    if target is not None and not endpoint["targets"]:
+        raise TargetRefused(f"the endpoint {endpoint['name']!r} allows no targets of messages")
     found: CIMultiDict[str] = CIMultiDict({"content-type": "application/octet-stream"})
-    for name, value in message.headers.items():
+    for name, value in own.items():
         field = "content-type" if name == "content_type" else name
         if sendable(field):
             found[field] = _encoded(value)
-    for name, value in endpoint["headers"].items():
+    for name, value in (endpoint if target is None else target)["headers"].items():
         found[name] = value
     at_s = now_ms // 1000
     found["user-agent"] = f"dueq/{__version__}"
     found["webhook-id"] = message.id
     found["webhook-timestamp"] = str(at_s)
-    found["webhook-signature"] = signatures(endpoint["secrets"], message.id, at_s, message.payload, now_ms)
+    found["webhook-signature"] = signatures(endpoint["secrets"], message.id, at_s, body, now_ms)
     found["dueq-topic"] = message.topic
     found["dueq-due"] = str(message.due)
     found["dueq-released-at"] = str(message.released_at)
     found["dueq-attempt"] = str(message.attempt)
     if message.key:
         found["dueq-key"] = _encoded(message.key)
-    return found
+    if target is None:
+        return Request("POST", endpoint["url"], found, body, endpoint["timeout_ms"] / 1000)
+    deadline_ms = target["deadline_ms"] or endpoint["timeout_ms"]
+    return Request(target["method"], target["url"], found, body, deadline_ms / 1000)
 
 
 def passes(message: Sendable, wanted: Mapping[str, list[str]]) -> bool:

@@ -16,7 +16,7 @@ from dueq.gateway.logs import log
 from dueq.gateway.webhooks.addresses import Addresses
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.counters import Counters
-from dueq.gateway.webhooks.outgoing import headers_of
+from dueq.gateway.webhooks.outgoing import request_of
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.worker import Worker
 
@@ -96,11 +96,7 @@ class Webhooks:
             raise EndpointNotFound(f"this gateway does not serve endpoints: not {name!r:.80}")
         now_ms = (await self._client.connection.clock(True, None))() // 1000
         message = _Test(found.topic, f"test-{now_ms}", now_ms, now_ms)
-        document = found.document
-        headers = headers_of(message, document, now_ms)
-        return await self._sender.send(
-            "POST", document["url"], headers, message.payload, document["timeout_ms"] / 1000
-        )
+        return await request_of(message, found.document, now_ms).sent_by(self._sender)
 
     # -------------------------------------------------------------- inside
 

@@ -21,9 +21,10 @@ from dueq.errors import DueqError
 from dueq.gateway.logs import log
 from dueq.gateway.webhooks.answers import Fate, Verdict, verdict
 from dueq.gateway.webhooks.counters import Counters
-from dueq.gateway.webhooks.outgoing import headers_of, passes
+from dueq.gateway.webhooks.outgoing import passes, request_of
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.window import Window
+from dueq_codecs.target import TargetRefused
 
 _SPARE_S: Final = limits.WEBHOOK_SPARE_MS / 1000
 _MARGIN_S: Final = 1.0
@@ -163,12 +164,28 @@ class Worker:
             log.error("endpoint.failed", endpoint=self.endpoint.name, error=repr(error))
 
     async def _deliver(self, message: AsyncMessage) -> None:
-        document = self.endpoint.document
-        headers = headers_of(message, document, self.now_ms())
-        answer = await self._sender.send("POST", document["url"], headers, message.payload, self._timeout_s)
+        try:
+            request = request_of(message, self.endpoint.document, self.now_ms())
+        except TargetRefused as refused:
+            self._count(Verdict(Fate.DEAD, str(refused)), 0.0)
+            await message.nack(dead=True, reason=str(refused))
+            return
+        if request.timeout_s > self._timeout_s and not await self._is_kept(message, request.timeout_s):
+            return
+        answer = await request.sent_by(self._sender)
         found = verdict(answer, self.now_ms())
         self._count(found, answer.seconds)
         await self._settle(message, found)
+
+    async def _is_kept(self, message: AsyncMessage, timeout_s: float) -> bool:
+        """Extend a lease for a target whose answer may take longer than others; returns whether that was done."""
+        try:
+            await message.extend(timeout_s + _SPARE_S, wait=True, timeout=_MARGIN_S)
+        except DueqError as error:
+            log.info("endpoint.not_extended", endpoint=self.endpoint.name, error=str(error))
+            await self._give_back(message)
+            return False
+        return True
 
     async def _settle(self, message: AsyncMessage, found: Verdict) -> None:
         match found.fate:

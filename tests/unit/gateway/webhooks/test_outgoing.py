@@ -12,11 +12,15 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("standardwebhooks")
 
+from multidict import CIMultiDict
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from dueq import Target
 from dueq.client.endpoints import new_secret
-from dueq.gateway.webhooks.outgoing import headers_of, passes
+from dueq.gateway.webhooks.outgoing import Request, passes, request_of
+from dueq_codecs.target import TargetRefused
 
+URL = "https://example.com/hook"
 NOW_MS = int(time.time() * 1000)
 
 
@@ -33,7 +37,14 @@ class Message:
 
 
 def endpoint(*secrets: tuple[str, int], **headers: str) -> dict[str, Any]:
-    return {"secrets": list(secrets), "headers": headers}
+    return {
+        "name": "billing", "url": URL, "timeout_ms": 15_000, "targets": False, "secrets": list(secrets),
+        "headers": headers,
+    }  # fmt: skip
+
+
+def headers_of(message: Message, used: dict[str, Any], now_ms: int) -> CIMultiDict[str]:
+    return request_of(message, used, now_ms).headers
 
 
 def test_a_receiver_with_the_usual_package_believes_it() -> None:
@@ -89,3 +100,50 @@ def test_a_filter_wants_one_of_the_values_of_each_header() -> None:
     assert not passes(Message(headers={"kind": "reminder"}), wanted)
     assert not passes(Message(headers={"kind": "other", "tenant": "acme"}), wanted)
     assert passes(Message(), {})
+
+
+def test_a_message_goes_to_the_endpoint_by_a_post() -> None:
+    message = Message()
+    request = request_of(message, endpoint((new_secret(), 0)), NOW_MS)
+    assert request == Request("POST", URL, request.headers, message.payload, 15.0)
+
+
+def test_a_message_with_a_target_goes_there_without_the_headers_of_the_endpoint() -> None:
+    secret = new_secret()
+    target = Target(
+        "https://example.org/task", "PUT", {"x-a": "1", "content-type": "text/plain"}, deadline=60.0
+    )
+    payload, headers = target.around(b'{"task": 1}', {"x-own": "2"})
+    used = endpoint((secret, 0), authorization="Bearer secret") | {"targets": True}
+    request = request_of(Message(payload=payload, headers=headers), used, NOW_MS)
+    assert (request.method, request.url, request.timeout_s) == ("PUT", "https://example.org/task", 60.0)
+    assert request.body == b'{"task": 1}'
+    assert (request.headers["x-a"], request.headers["x-own"]) == ("1", "2")
+    assert request.headers.getall("content-type") == ["text/plain"]
+    assert "authorization" not in request.headers
+    assert "dueq_target" not in request.headers
+    assert Webhook(secret).verify(request.body, dict(request.headers)) == {"task": 1}
+
+
+def test_a_target_needs_an_endpoint_that_allows_it() -> None:
+    payload, headers = Target("https://example.org/").around(b"")
+    with pytest.raises(TargetRefused, match="the endpoint 'billing' allows no targets"):
+        request_of(Message(payload=payload, headers=headers), endpoint((new_secret(), 0)), NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("said", "payload", "text"),
+    [
+        ("5", b"{}", "is the length of a target in the payload, not '5'"),
+        ("-1", b"{}", "not '-1'"),
+        ("2", b"{}", "a target has deadline_ms, headers, method, url"),
+        ("2", b"{{", "a target is JSON"),
+        ("1", b"\xff", "a target is JSON"),
+        ("90000", b"[" * 90_000, "a target is JSON"),
+        ("99000", b"[" * 99_000, "not '99000'"),
+    ],
+)
+def test_a_target_that_is_not_well_formed_is_refused(said: str, payload: bytes, text: str) -> None:
+    used = endpoint((new_secret(), 0)) | {"targets": True}
+    with pytest.raises(TargetRefused, match=text):
+        request_of(Message(payload=payload, headers={"dueq_target": said}), used, NOW_MS)

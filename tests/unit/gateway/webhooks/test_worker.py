@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
+from dueq import Target
 from dueq.client.endpoints import StoredEndpoint, new_secret
-from dueq.errors import Disconnected
+from dueq.errors import Disconnected, StaleLease
 from dueq.gateway.webhooks.answers import Answer, Fate
 from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.worker import Worker
@@ -20,7 +21,8 @@ from dueq.gateway.webhooks.worker import Worker
 class Message:
     """A message in a consumer's hands, whose lease is as long as the test says."""
 
-    payload, key, topic, due, released_at, attempt = b"x", "", "bills", 1, 2, 1
+    payload = b"x"
+    key, topic, due, released_at, attempt = "", "bills", 1, 2, 1
 
     def __init__(self, number: int, settled: asyncio.Queue[tuple[Any, ...]], lease: float = 25.0) -> None:
         self.id, self.lease, self._settled = f"m{number}", lease, settled
@@ -31,6 +33,11 @@ class Message:
 
     async def nack(self, *, reason: str, dead: bool = False) -> None:
         self._settled.put_nowait((self.id, "dead" if dead else "nack", reason))
+
+    async def extend(self, seconds: float, *, wait: bool, timeout: float) -> None:
+        if self.lease < 20:
+            raise StaleLease("the lease is over", [])
+        self._settled.put_nowait((self.id, "extend", seconds, wait))
 
     async def release(self, *, delay: float) -> None:
         self._settled.put_nowait((self.id, "release", delay))
@@ -45,22 +52,26 @@ class Stage:
         asked: the steps that it has run at the mesh.
         answers: of the receiver, by the message's id; a message without one is not answered.
         mesh: what the steps return, or raise.
+        timeouts: of requests, other than 15 s, by the message's id.
     """
 
-    def __init__(self, in_flight: int = 2, wanted: dict[str, list[str]] | None = None) -> None:
+    def __init__(
+        self, in_flight: int = 2, wanted: dict[str, list[str]] | None = None, targets: bool = False
+    ) -> None:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.settled: asyncio.Queue[tuple[Any, ...]] = asyncio.Queue()
         self.asked: list[str] = []
         self.begun: asyncio.Queue[str] = asyncio.Queue()
         self.answers: dict[str, asyncio.Future[Answer]] = {}
         self.mesh: Any = True
+        self.timeouts: dict[str, float] = {}
         self.closed = asyncio.Event()
         self.connection = self
         self.now_ms = 1_000_000
         self.counters = Counters()
         document = {
             "name": "billing", "version": 3, "url": "https://example.com", "timeout_ms": 15_000, "in_flight": in_flight,
-            "headers": {}, "filter": wanted or {}, "disabled": "", "secrets": [[new_secret(), 0]],
+            "headers": {}, "filter": wanted or {}, "targets": targets, "disabled": "", "secrets": [[new_secret(), 0]],
         }  # fmt: skip
         self.endpoint = StoredEndpoint("bills", 7, False, 0, document)
         self.worker = Worker(self, self, self.endpoint, lambda: self.now_ms * 1000, self.counters)  # type: ignore[arg-type]
@@ -85,9 +96,10 @@ class Stage:
         return self.mesh
 
     # the sender
-    async def post(self, _url: str, headers: Any, _body: bytes, timeout_s: float) -> Answer:
-        assert timeout_s == 15.0
+    async def send(self, method: str, _url: str, headers: Any, _body: bytes, timeout_s: float) -> Answer:
         name = headers["webhook-id"]
+        assert method == "POST"
+        assert timeout_s == self.timeouts.get(name, 15.0)
         self.begun.put_nowait(name)
         return await self.answers.setdefault(name, asyncio.get_running_loop().create_future())
 
@@ -97,10 +109,12 @@ class Stage:
             Answer(status, "", retry_after, 0.5)
         )
 
-    def come(self, number: int, lease: float = 25.0, **headers: str) -> None:
+    def come(self, number: int, lease: float = 25.0, target: Target | None = None, **headers: str) -> None:
         """Deliver a message."""
         message = Message(number, self.settled, lease)
         message.headers = headers
+        if target is not None:
+            message.payload, message.headers = target.around(b"x", headers)
         self.messages.put_nowait(message)
 
 
@@ -272,5 +286,38 @@ def test_a_worker_that_stops_lets_requests_under_way_end() -> None:
         assert await stage.settled.get() == ("m0", "ack")
         assert stage.closed.is_set()
         assert stage.begun.empty()
+
+    play(story)
+
+
+def test_a_target_that_may_take_longer_gets_a_longer_lease() -> None:
+    async def story() -> None:
+        stage = Stage(targets=True)
+        stage.timeouts["m0"] = 600.0
+        stage.come(0, target=Target("https://example.org/", deadline=600.0))
+        assert await stage.settled.get() == ("m0", "extend", 610.0, True)
+        assert await stage.begun.get() == "m0"
+        stage.answer("m0", 204)
+        assert await stage.settled.get() == ("m0", "ack")
+        stage.come(1, lease=19.0, target=Target("https://example.org/", deadline=600.0))
+        assert await stage.settled.get() == ("m1", "release", 1.0)
+        assert stage.begun.empty()
+        await stage.worker.stop(0)
+
+    play(story)
+
+
+def test_a_target_that_is_not_allowed_is_the_end_of_its_message() -> None:
+    async def story() -> None:
+        stage = Stage(targets=False)
+        stage.come(0, target=Target("https://example.org/"))
+        assert await stage.settled.get() == (
+            "m0",
+            "dead",
+            "the endpoint 'billing' allows no targets of messages",
+        )
+        assert stage.counters.dead == 1
+        assert stage.begun.empty()
+        await stage.worker.stop(0)
 
     play(story)
