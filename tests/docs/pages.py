@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNNABLE = ("sh", "python")
+RUNNABLE = ("sh", "python", "javascript", "go")
 _BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<why>[^\n]+) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
@@ -34,7 +34,7 @@ class Block:
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the blocks of shell and Python of a page, in order."""
+    """Return the blocks of a page that can be run, in order."""
     text = page.read_text(encoding="utf-8")
     return [
         Block(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,14 +36,36 @@ ROOTS = (Path(), Path("mesh/dueq"), Path("codecs"), Path("chaos"), Path("chaos/d
 """From where pages name files."""
 DOCUMENTED = "tcp://127.0.0.1:7400"
 """The broker of the pages; the tests put one in its place that has the machine's ports to itself."""
+GATEWAY = "http://127.0.0.1:7480"
+"""The gateway of the pages; likewise."""
+WITH_GATEWAY = {Path("docs/how-to/http.md")}
 
 
 @pytest.fixture
 def mesh(page: Path, tmp_path: Path) -> Iterator[LocalMesh]:
     """The mesh that the page tells its reader to start, in the folder that it names."""
     three = page in THREE_BROKERS
-    with LocalMesh(tmp_path / "mesh-data", brokers=3 if three else 1, zookeeper=three) as found:
+    gateway = page in WITH_GATEWAY
+    if gateway:
+        pytest.importorskip("fastapi")
+    folder = tmp_path / "mesh-data"
+    with LocalMesh(folder, brokers=3 if three else 1, zookeeper=three, gateway=gateway) as found:
         yield found
+
+
+def command_of(language: str, text: str, folder: Path) -> list[str] | None:
+    """Return how a block is run; None: what runs it is not installed."""
+    if language == "sh":
+        return ["bash", "-euo", "pipefail", "-c", text]
+    if language == "python":
+        return [sys.executable, "-c", text]
+    tool = shutil.which({"javascript": "node", "go": "go"}[language])
+    if tool is None:
+        return None
+    if language == "javascript":
+        return [tool, "--input-type=module", "-e", text]
+    (folder / "main.go").write_text(text, encoding="utf-8")
+    return [tool, "run", "main.go"]
 
 
 @pytest.mark.integration
@@ -60,11 +83,11 @@ def test_what_a_page_shows_works(page: Path, mesh: LocalMesh, tmp_path: Path) ->
         if block.why_not:
             continue
         text = block.text.replace(DOCUMENTED, mesh.endpoints[0])
-        command = (
-            ["bash", "-euo", "pipefail", "-c", text]
-            if block.language == "sh"
-            else [sys.executable, "-c", text]
-        )
+        if mesh.gateway is not None:
+            text = text.replace(GATEWAY, mesh.gateway.url)
+        command = command_of(block.language, text, tmp_path)
+        if command is None:
+            continue
         result = subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
         )
