@@ -122,6 +122,7 @@ class History:
         unacknowledged: payloads of inserts whose outcome was never learnt.
         refused: payloads of inserts that were refused: they must never be seen.
         headed: payloads that were scheduled with headers (see `headings`).
+        shared: the shared bodies of messages whose key is what is noted here as their payload.
         strangers: deliveries of messages of which no client has been told (yet).
         row_differs: says what is wrong with an acknowledged insert (key, payload, due), for who knows the log.
     """
@@ -132,6 +133,7 @@ class History:
         self.unacknowledged: dict[bytes, None] = {}
         self.refused: dict[bytes, str] = {}
         self.headed: dict[bytes, None] = {}
+        self.shared: dict[bytes, bytes] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
         self.row_differs: Callable[[MessageKey, bytes, int], str] = lambda key, payload, due_ms: ""
         self._early_acks: dict[MessageKey, tuple[int, int]] = {}

@@ -19,6 +19,7 @@ from dueq.core.ports.persistence import AppendLog, DropPartition, StoreWrite
 from dueq.limits import PUSH_CONFIRM_MS
 from dueq.storage.ordered import layout
 from dueq_chaos.sim import jobs, memory
+from dueq_chaos.sim.bodies import misplaced
 from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import MessageKey, name_of
@@ -452,6 +453,9 @@ class Invariants:
                     self._fail(f"{member.broker_id} p{uid}: applied {applied} of {reference.applied} records")
                 for text in differences(holder.disk.store, partition, reference, reopen=quiet):
                     self._fail(f"{member.broker_id} p{uid}: {text}")
+                if applied == reference.applied and not partition.replica.installing:
+                    for text in misplaced(holder.disk.store, partition, reference, self.ledger.brought(uid)):
+                        self._fail(f"{member.broker_id} p{uid}: {text}")
         if quiet:
             for name, node in self.mesh.nodes.items():
                 if node.core is not None and (texts := memory.excess(node.core, node.now())):

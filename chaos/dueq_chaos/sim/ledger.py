@@ -103,6 +103,11 @@ class Ledger:
         record = self._of(uid).records.get(sequence)
         return encode_record(record) if record is not None else None
 
+    def brought(self, uid: int) -> list[int]:
+        """The sequences of the committed records that brought a shared body."""
+        records = self._of(uid).records
+        return [at for at, record in records.items() if record.kind == RecordKind.BODY and len(record.size)]
+
     def row_differs(self, key: tuple[int, int, int], payload: bytes, due_ms: int) -> str:
         """Compare an acknowledged insert with the record of which its answer speaks."""
         uid, sequence, row = key

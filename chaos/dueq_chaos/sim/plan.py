@@ -242,6 +242,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     if turn and place in _CONFIGURED:
         steps += _configuring(Random(seed * 0x9FB21C65 + 29), at_us)
     steps += _headed(Random(seed * 0x5851F42D + 43), at_us)
+    steps += _shared(Random(seed * 0x5851F42D + 47), at_us)
     steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
     careless = Random(seed * 0x2545F491 + 11)
     if careless.random() < _CARELESS and not directed:
@@ -332,6 +333,20 @@ def _headed(random: Random, until_us: int) -> list[Step]:
     return [
         Step(random.randint(0, until_us), "schedule headed", random.getrandbits(32))
         for _ in range(random.randint(2, 12))
+    ]
+
+
+def _shared(random: Random, until_us: int) -> list[Step]:
+    """Messages with one body, and ends of its grace, in every fourth seed; from a stream of their own, too."""
+    if random.random() < 0.75:
+        return []
+    return [
+        Step(
+            random.randint(0, until_us),
+            random.choice(("schedule shared", "close body")),
+            random.getrandbits(32),
+        )
+        for _ in range(random.randint(4, 30))
     ]
 
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from dueq import ids, limits
 from dueq.client import calls
-from dueq.client.arguments import Ending
+from dueq.client.arguments import Ending, Payload
 from dueq.client.core import Delivery, PartsCall
 from dueq.client.core.ports import effects, events
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
 from dueq_chaos.sim import history as told
 from dueq_chaos.sim.headings import headings_of
@@ -58,20 +59,27 @@ class ProducingUser:
     def schedule(
         self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US,
         ranks: list[int] | None = None, headed: bool = False, groups: list[str | None] | None = None,
+        shared: SharedBody | None = None,
     ) -> None:  # fmt: skip
-        """Schedule rows; noted one by one when they are answered."""
+        """Schedule rows; noted one by one when they are answered. With a shared body, payloads are their keys."""
         for payload in payloads:
             self.history.unacknowledged[payload] = None
         headers = [headings_of(payload) for payload in payloads] if headed else None
         self.history.headed.update(dict.fromkeys(payloads if headed else ()))
+        given: list[Payload] = [*payloads]
+        keys = None
+        if shared is not None:
+            self.history.shared.update(dict.fromkeys(payloads, shared.data))
+            given, keys = [shared] * len(payloads), [payload.decode() for payload in payloads]
         call = calls.schedule_many(
             topic,
-            payloads,
+            given,
             dues_ms,
             lambda: self.client.world.wall_us,
             ranks=ranks,
             headers=headers,
             groups=groups,
+            keys=keys,
         )
         rows = list(zip(payloads, dues_ms, ranks or [0] * len(payloads), strict=True))
         answer = partial(self._scheduled, rows, timeout_us, self.patience)
@@ -122,6 +130,11 @@ class ProducingUser:
                     client.call(lambda n, at: events.Repeat(n, at, call), timeout_us, answer)
 
         client.world.after(client.world.random.randint(*self.again_us), repeat)
+
+    def close_body(self, topic: str, body: SharedBody) -> None:
+        """Let a shared body go with the last of its messages."""
+        call = calls.end_body(topic, body)
+        self.client.call(call.build, _TIMEOUT_US, lambda value, failed: None)
 
     def alter(
         self, topic: str, keys: list[MessageKey], dues_ms: list[int] | None, ranks: list[int] | None = None
@@ -445,7 +458,7 @@ class ConsumingUser:
         key = (delivery.uid, delivery.sequence, delivery.row)
         noted = told.Delivery(
             world.wall_us, f"{self.client.name}#{self._id[:3].hex()}", delivery.token, delivery.attempt,
-            bytes(delivery.payload), world.wall_us + delivery.deadline_us - world.now_us, rank=delivery.rank,
+            self._payload_of(key, delivery), world.wall_us + delivery.deadline_us - world.now_us, rank=delivery.rank,
         )  # fmt: skip
         self._check_headers(key, delivery)
         self._held[delivery] = noted
@@ -454,9 +467,20 @@ class ConsumingUser:
         self._comes_again(key, delivery.token)
         self._later(self.random.randint(*self.habits.work_us), partial(self._decide, self._id, key, delivery))
 
+    def _payload_of(self, key: MessageKey, delivery: Delivery) -> bytes:
+        """What the message is noted by: its payload, or the key of one with a shared body, which must be whole."""
+        name, payload = delivery.key.encode(), bytes(delivery.payload)
+        expected = self.history.shared.get(name)
+        if expected is None:
+            return payload
+        if payload != expected:
+            found = f"{len(payload)} bytes, not {len(expected)} of its shared body"
+            self.history.wrong.append(f"{name_of(key)} came with another payload: {found}")
+        return name
+
     def _check_headers(self, key: MessageKey, delivery: Delivery) -> None:
         """Nobody gets other headers than were scheduled."""
-        payload = bytes(delivery.payload)
+        payload = self._payload_of(key, delivery)
         expected = headings_of(payload) if payload in self.history.headed else {}
         if dict(delivery.headers) != expected:
             found = f"{dict(delivery.headers)!r:.200}, not {expected!r:.200}"

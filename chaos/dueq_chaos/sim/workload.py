@@ -7,6 +7,7 @@ from random import Random
 
 from dueq import limits
 from dueq.client.core.ports import events
+from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.configuring import ConfiguringUser
 from dueq_chaos.sim.history import MessageKey
@@ -24,8 +25,8 @@ _MORE_CONSUMER = (64, 5_000)
 _CALL_US = 20_000_000
 _YEAR_AFTER_NEXT_MS = 401 * 86_400_000
 _PRODUCING = (
-    "schedule", "schedule far", "schedule long", "schedule headed", "impatient schedule", "alter", "time-outs",
-    "backlog",
+    "schedule", "schedule far", "schedule long", "schedule headed", "schedule shared", "close body",
+    "impatient schedule", "alter", "time-outs", "backlog",
 )  # fmt: skip
 
 
@@ -79,6 +80,8 @@ class Workload:
             "schedule far": lambda random: self._schedule(random, 3_600_000, 90_000_000),
             "schedule long": self._schedule_long,
             "schedule headed": self._schedule_headed,
+            "schedule shared": self._schedule_shared,
+            "close body": lambda random: self.producer.close_body(self._topic(random), body_of(random)),
             "impatient schedule": self._schedule_impatiently,
             "alter": self._alter,
             "reopen consumer": self._reopen,
@@ -233,6 +236,15 @@ class Workload:
         payloads = self._payloads(random.choice([1, random.randint(1, 12), random.randint(10, 80)]))
         dues = [now_ms + random.randint(-200, 4_000) for _ in payloads]
         self.producer.schedule(self._topic(random), payloads, dues, _CALL_US, headed=True)
+
+    def _schedule_shared(self, random: Random) -> None:
+        """Schedule messages that have one body."""
+        now_ms = self.mesh.world.wall_us // 1000
+        topic, body = self._topic(random), body_of(random)
+        payloads = self._payloads(random.choice([1, random.randint(1, 12), random.randint(10, 80)]))
+        dues = [now_ms + random.randint(-200, 4_000) for _ in payloads]
+        headed = random.random() < 0.3
+        self.producer.schedule(topic, payloads, dues, _CALL_US, headed=headed, shared=body)
 
     def burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         """Schedule a message or two, several times over."""
