@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dueq.cli.named import each, either, group_option, key_option
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import report
 from dueq.limits import RANK_MAX
@@ -11,14 +12,27 @@ from dueq.limits import RANK_MAX
 
 @click.command()
 @click.argument("topic")
-@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("ids", nargs=-1, metavar="ID…")
+@key_option
+@group_option
 @click.option("--rank", type=click.IntRange(0, RANK_MAX), required=True, help="The smallest goes first.")
 @json_option
 @mesh_options
 def change(
-    topic: str, ids: tuple[str, ...], rank: int, as_json: bool, endpoint: tuple[str, ...], timeout: float
+    topic: str,
+    ids: tuple[str, ...],
+    keys: tuple[str, ...],
+    group: str | None,
+    rank: int,
+    as_json: bool,
+    endpoint: tuple[str, ...],
+    timeout: float,
 ) -> int:
     """Give messages of a priority topic another rank. Exit code 1 if one of them could not be changed."""
+    named = either(ids, keys)
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
-        outcomes = producer.change_many(list(ids), ranks=rank)
-    return report(ids, outcomes, "changed", as_json)
+        if keys:
+            outcomes = each(keys, producer.change, group, rank=rank)
+        else:
+            outcomes = producer.change_many(list(ids), ranks=rank)
+    return report(named, outcomes, "changed", as_json)

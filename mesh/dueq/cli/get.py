@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dueq import MessageState
 from dueq.cli.instants import instant_text
+from dueq.cli.named import group_option
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
 
@@ -21,7 +22,9 @@ _INSTANTS = ("due", "waits_until", "lease_ends")
 
 @click.command()
 @click.argument("topic")
-@click.argument("message_id", metavar="ID")
+@click.argument("message_id", metavar="[ID]", required=False)
+@click.option("--key", metavar="TEXT", help="Instead of the ID, in a topic with unique keys.")
+@group_option
 @click.option("--payload", is_flag=True, help="Show the payload too.")
 @click.option(
     "--linearizable", is_flag=True,
@@ -31,21 +34,27 @@ _INSTANTS = ("due", "waits_until", "lease_ends")
 @mesh_options
 def get(
     topic: str,
-    message_id: str,
+    message_id: str | None,
+    key: str | None,
+    group: str | None,
     payload: bool,
     linearizable: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
     timeout: float,
 ) -> None:
-    """Show one message of TOPIC as it is now. Exit code 1 if there is none of this ID (any more)."""
+    """Show one message of TOPIC as it is now. Exit code 1 if there is none of this ID or key (any more)."""
+    if (message_id is None) == (key is None):
+        raise click.UsageError("Name the message by its ID or by --key.")
     with connect(endpoint, timeout) as client:
-        found = client.get(topic, message_id, payload=payload, linearizable=linearizable)
+        found = client.get(
+            topic, message_id, key=key, group=group, payload=payload, linearizable=linearizable
+        )
     document = _document(found)
     if as_json:
         click.echo(json.dumps(document, ensure_ascii=False))
         return
-    shown = new_table(f"{topic}: {message_id}", "field", "value")
+    shown = new_table(f"{topic}: {found.id}", "field", "value")
     for name, value in document.items():
         if name in _INSTANTS:
             value = instant_text(value)

@@ -7,19 +7,24 @@ from datetime import datetime, timedelta
 import click
 
 from dueq.cli.instants import chosen_due, due_options
+from dueq.cli.named import each, either, group_option, key_option
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.outcomes import report
 
 
 @click.command()
 @click.argument("topic")
-@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.argument("ids", nargs=-1, metavar="ID…")
+@key_option
+@group_option
 @due_options
 @json_option
 @mesh_options
 def move(
     topic: str,
     ids: tuple[str, ...],
+    keys: tuple[str, ...],
+    group: str | None,
     at: int | datetime | None,
     after: timedelta | None,
     as_json: bool,
@@ -28,6 +33,10 @@ def move(
 ) -> int:
     """Give messages of TOPIC another due instant. Exit code 1 if one of them could not be moved."""
     due = chosen_due(at, after)
+    named = either(ids, keys)
     with connect(endpoint, timeout) as client, client.producer(topic) as producer:
-        outcomes = producer.move_many(list(ids), [due] * len(ids))
-    return report(ids, outcomes, "moved", as_json)
+        if keys:
+            outcomes = each(keys, producer.move, group, due=due)
+        else:
+            outcomes = producer.move_many(list(ids), [due] * len(ids))
+    return report(named, outcomes, "moved", as_json)

@@ -48,6 +48,10 @@ _LINES_PER_CALL = 4096
     metavar="TEXT",
     help="One payload, stored once, for many messages: every line of the input is a key.",
 )
+@click.option(
+    "--on-duplicate", type=click.Choice(("refuse", "keep", "replace")),
+    help="What is done if a unique key names a message already. Default: refuse.",
+)  # fmt: skip
 @click.option("--lines", is_flag=True, help="Every line of the input is a message.")
 @json_option
 @mesh_options
@@ -63,6 +67,7 @@ def schedule(
     expires: int | datetime | timedelta | None,
     max_attempts: int | None,
     body: str | None,
+    on_duplicate: str | None,
     lines: bool,
     as_json: bool,
     endpoint: tuple[str, ...],
@@ -91,14 +96,14 @@ def schedule(
                     ids = producer.schedule_many(
                         [shared] * len(batch), [due] * len(batch), ranks=rank,
                         keys=[line.decode("utf-8", "surrogateescape") for line in batch], headers=headers,
-                        window=width, expires=expires, max_attempts=max_attempts,
+                        window=width, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                     )  # fmt: skip
                     _print(ids, as_json)
             return
         if not lines:
             message_id = producer.schedule(
                 content_of(payload), due, key=key, rank=rank, headers=headers, window=width,
-                expires=expires, max_attempts=max_attempts,
+                expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
             )  # fmt: skip
             _print([message_id], as_json)
             return
@@ -107,7 +112,7 @@ def schedule(
                 keys = None if key is None else [key] * len(batch)
                 ids = producer.schedule_many(
                     batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers, window=width,
-                    expires=expires, max_attempts=max_attempts,
+                    expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                 )  # fmt: skip
                 _print(ids, as_json)
 

@@ -68,6 +68,15 @@ def topic() -> None:
     help="How far ahead a message may be due: 1h30m, 365d. Default: no cap.",
 )  # fmt: skip
 @click.option(
+    "--keys",
+    type=click.Choice(("free", "unique")),
+    help="Whether a key names one message at most. Default: free.",
+)
+@click.option(
+    "--remember", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--remember"),
+    help="How long a unique key stays taken once its message is finished: 1h.",
+)  # fmt: skip
+@click.option(
     "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
 )
 @click.option(
@@ -93,6 +102,8 @@ def create(
     min_isr: int | None,
     payload_bytes_max: int | None,
     horizon: timedelta | None,
+    keys: str | None,
+    remember: timedelta | None,
     max_attempts: int | None,
     backoff: Backoff | None,
     expired: str | None,
@@ -108,7 +119,7 @@ def create(
     with connect(endpoint, timeout) as client:
         client.create_topic(
             name, kind, partitions, replicas, min_isr=min_isr, payload_bytes_max=payload_bytes_max,
-            horizon=horizon, max_attempts=max_attempts, backoff=backoff, expired=expired,
+            horizon=horizon, keys=keys, remember=remember, max_attempts=max_attempts, backoff=backoff, expired=expired,
             dead_retention=dead_retention, labels=labels, exist_ok=exist_ok,
         )  # fmt: skip
     click.echo(f"created {name}")
@@ -207,6 +218,10 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 @click.option("--rate", type=int, help="Messages a second that are delivered at most; 0: no limit.")
 @click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
 @click.option(
+    "--remember", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--remember"),
+    help="How long a unique key stays taken once its message is finished: 1h.",
+)  # fmt: skip
+@click.option(
     "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
 )
 @click.option(
@@ -230,6 +245,7 @@ def update(
     partitions: int | None,
     rate: int | None,
     burst: int | None,
+    remember: timedelta | None,
     max_attempts: int | None,
     backoff: Backoff | None,
     expired: str | None,
@@ -247,6 +263,7 @@ def update(
             partitions=partitions,
             rate=rate,
             burst=burst,
+            remember=remember,
             max_attempts=max_attempts,
             backoff=backoff,
             expired=expired,
@@ -337,4 +354,5 @@ def _document(info: TopicInfo) -> dict[str, Any]:
         "horizon": ms(info.horizon) if info.horizon else None,
         "paused_until": info.paused_until.isoformat() if info.paused_until else None,
         "dead_retention": ms(info.dead_retention),
+        "remember": ms(info.remember),
     }
