@@ -146,6 +146,23 @@ def test_a_task_is_what_was_asked_for(cloud: Any, queue: str) -> None:
             verb(name=made.name)
 
 
+def test_a_name_is_taken_until_an_hour_after_its_task(cloud: Any, queue: str) -> None:
+    asked = {"name": f"{queue}/tasks/order-42", "http_request": {"url": TARGET, "body": b"x"}}
+    assert cloud.create_task(parent=queue, task=asked).name == asked["name"]
+    with pytest.raises(exceptions.Conflict, match="order-42"):
+        cloud.create_task(parent=queue, task=asked)
+    assert cloud.get_task(name=asked["name"]).name == asked["name"]
+    assert [found.name for found in cloud.list_tasks(parent=queue)] == [asked["name"]]
+    cloud.delete_task(name=asked["name"])
+    with pytest.raises(exceptions.NotFound):
+        cloud.get_task(name=asked["name"])
+    with pytest.raises(exceptions.Conflict, match="in the last hour"):
+        cloud.create_task(parent=queue, task=asked)
+    like_an_id = f"{queue}/tasks/{'0' * 26}"
+    cloud.create_task(parent=queue, task={**asked, "name": like_an_id})
+    assert cloud.get_task(name=like_an_id).name == like_an_id
+
+
 def test_tasks_are_listed_page_by_page_and_purged(cloud: Any, queue: str) -> None:
     made = {cloud.create_task(parent=queue, task={"http_request": {"url": TARGET}}).name for _ in range(7)}
     listed = [found.name for found in cloud.list_tasks(request={"parent": queue, "page_size": 3})]

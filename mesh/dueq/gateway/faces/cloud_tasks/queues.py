@@ -22,6 +22,8 @@ router = APIRouter(prefix="/v2/projects/{project}/locations", route_class=RpcRou
 
 Document = dict[str, Any]
 _PAGE_MAX: Final = 9800
+REMEMBER_S: Final = 3600.0
+"""How long the name of a task is not to be had again after the task is done or deleted."""
 _MISSING: Final = "there is no queue {}"
 
 
@@ -178,7 +180,8 @@ async def _create(service: Service, name: QueueName, wanted: Configuration) -> N
     try:
         await service.client.create_topic(
             name.topic, "fair", 1, rate=wanted.per_second, burst=wanted.burst,
-            payload_bytes_max=limits.CLOUD_TASKS_TASK_BYTES_MAX, labels={LABEL: wanted.label()},
+            payload_bytes_max=limits.CLOUD_TASKS_TASK_BYTES_MAX, keys="unique", remember=REMEMBER_S,
+            labels={LABEL: wanted.label()},
         )  # fmt: skip
     except TopicExists:
         raise RpcError(Code.ALREADY_EXISTS, f"there is a queue {name} already") from None

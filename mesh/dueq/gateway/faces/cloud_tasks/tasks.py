@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 
 from dueq.client.message_state import MessageState
-from dueq.errors import InvalidRequest, MessageNotFound, TopicNotFound
+from dueq.errors import InvalidRequest, KeyTaken, MessageNotFound, TopicNotFound
 from dueq.gateway.access import TheService
 from dueq.gateway.faces.cloud_tasks import names, task, wire
 from dueq.gateway.faces.cloud_tasks.names import QueueName
@@ -60,6 +60,10 @@ async def create(
         (found,) = await service.schedule(name.topic, [message])
     except TopicNotFound:
         raise _no_queue(name) from None
+    except KeyTaken:
+        raise RpcError(
+            Code.ALREADY_EXISTS, f"there is a task {name.task(task_id)}, or there was one in the last hour"
+        ) from None
     known = Scheduled(found, task_id, due_ms)
     return task.document(name, known, made, Attempts(), _view(asked.response_view), Shape(request))
 
@@ -129,14 +133,24 @@ async def _state(service: Service, name: QueueName, task_id: str) -> MessageStat
     """
     names.checked_task(task_id)
     try:
-        found = await service.client.get(name.topic, task_id, payload=True, linearizable=True)
+        found = await _by_id(service, name, task_id) or await service.client.get(
+            name.topic, key=task_id, payload=True, linearizable=True
+        )
     except TopicNotFound:
         raise _no_queue(name) from None
-    except (MessageNotFound, InvalidRequest):
+    except MessageNotFound:
         raise _no_task(name, task_id) from None
     if found.state == "dead":
         raise _no_task(name, task_id)
     return found
+
+
+async def _by_id(service: Service, name: QueueName, task_id: str) -> MessageState | None:
+    """Return the message of a task without a name of its own; a name may look like an id, too."""
+    try:
+        return await service.client.get(name.topic, task_id, payload=True, linearizable=True)
+    except (MessageNotFound, InvalidRequest):
+        return None
 
 
 def _shown(name: QueueName, found: MessageState, view: View, request: Request) -> Document:
