@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import click
 
@@ -35,6 +35,10 @@ class GatewayMissing(DueqError):
     help="A network to which webhooks may go, beside public addresses; may be given several times.",
 )  # fmt: skip
 @click.option(
+    "--doq-errors", type=click.Choice(["legacy", "new"]), default="legacy", show_default=True,
+    help="Statuses of errors in doq's API: 400 and 409 as up to July 2026, or 404 and 422 as later.",
+)  # fmt: skip
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 def gateway(
@@ -43,6 +47,7 @@ def gateway(
     hosts: tuple[str, ...],
     read_only: bool,
     allowed: tuple[str, ...],
+    doq_errors: Literal["legacy", "new"],
     log_level: str,
 ) -> int:
     """Serve the mesh by HTTP until SIGINT or SIGTERM: the dashboard at /, the API at /v1, its description at /docs.
@@ -57,5 +62,5 @@ def gateway(
         raise GatewayMissing(f"the gateway needs the package {error.name}: {EXTRA}") from error
     listener = serving.listening(listen)
     return serving.run(
-        listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"), read_only
-    )
+        listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"), read_only, doq_errors,
+    )  # fmt: skip

@@ -8,6 +8,7 @@ A face is a router over the service; it is added to `_ROUTERS`, and nothing of i
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -20,8 +21,10 @@ from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.dashboard import pages
 from dueq.gateway.dashboard.acts import Acts, ReadOnly
 from dueq.gateway.dashboard.feed import Feed
-from dueq.gateway.faces import cloud_tasks
+from dueq.gateway.faces import cloud_tasks, doq
 from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher
+from dueq.gateway.faces.doq.failures import Statuses
+from dueq.gateway.faces.doq.rates import Rates
 from dueq.gateway.guards import Guards
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import (
@@ -55,6 +58,9 @@ _ROUTERS: Final[tuple[APIRouter, ...]] = (
     brokers.router,
     cloud_tasks.queues.router,
     cloud_tasks.tasks.router,
+    doq.queues.router,
+    doq.messages.router,
+    doq.cluster.router,
 )
 _ABOUT: Final = """Deliver these bytes at this millisecond, to exactly one consumer, never before.
 
@@ -67,6 +73,7 @@ def create_app(
     hosts: Iterable[str] = (),
     allowed: Iterable[str] = (),
     read_only: bool = False,
+    doq_errors: Statuses = "legacy",
 ) -> FastAPI:
     """Return the application.
 
@@ -75,6 +82,7 @@ def create_app(
         hosts: names by which it may be called, besides those of the loopback.
         allowed: networks to which webhooks and tasks may go, beside public addresses.
         read_only: nothing is changed or delivered by it.
+        doq_errors: statuses of which of doq's versions its API has.
     """
     networks = tuple(allowed)
 
@@ -108,6 +116,7 @@ def create_app(
     )
     app.state.room = BodyRoom()
     app.state.read_only = read_only
+    app.state.doq_errors, app.state.doq_rates = doq_errors, Rates(lambda: int(time.monotonic()))
     problems.install(app)
     app.include_router(probes.router)
     for router in _ROUTERS:

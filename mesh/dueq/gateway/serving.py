@@ -17,6 +17,7 @@ from dueq import AsyncClient, limits
 from dueq.errors import InvalidRequest
 from dueq.gateway.app import create_app
 from dueq.gateway.connections import HttpConnection, SocketConnection
+from dueq.gateway.faces.doq.failures import Statuses
 from dueq.gateway.logs import configure, log
 from dueq.gateway.service import Service
 from dueq.gateway.webhooks.addresses import Addresses
@@ -69,6 +70,7 @@ def run(
     level: str,
     announce: Callable[[str], object],
     read_only: bool = False,
+    doq_errors: Statuses = "legacy",
 ) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code.
 
@@ -80,6 +82,7 @@ def run(
         level: of the log.
         announce: called with the gateway's address once it serves.
         read_only: nothing is changed or delivered by it.
+        doq_errors: statuses of which of doq's versions its API has.
 
     Raises:
         InvalidRequest: one of `allowed` is no network.
@@ -87,7 +90,7 @@ def run(
     configure(level)
     networks = [each.strip() for text in allowed for each in text.split(",") if each.strip()]
     Addresses(networks)
-    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only)
+    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only, doq_errors)
     config = uvicorn.Config(
         app, http=HttpConnection, ws=SocketConnection, loop="asyncio", lifespan="on", log_config=None,
         access_log=False, proxy_headers=False, server_header=False,

@@ -1,0 +1,331 @@
+"""What doq's clients can ask for, by HTTP or by gRPC: on topics and messages of the mesh."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal, NoReturn
+
+from dueq import Outcome, TopicInfo, limits
+from dueq.client.aio import AsyncMessage
+from dueq.client.message_state import MessageState
+from dueq.errors import KeyTaken, MessageLeased, MessageNotFound, TopicExists, TopicNotFound
+from dueq.gateway.faces.doq import number
+from dueq.gateway.faces.doq.failures import DoqError, Kind
+from dueq.gateway.faces.doq.queue import DEFAULT_GROUP, LABEL, Queue, Strategy, topic_of
+from dueq.gateway.faces.doq.rates import Rates
+from dueq.gateway.service import Service
+
+_ENQUEUE: Final = "Failed to enqueue a message"
+"""doq says so of every conflict as a queue is made or changed, too."""
+_DEQUEUE: Final = "Failed to dequeue a message from a queue"
+_ACK: Final = "Failed to ack a message from a queue"
+_PRIORITY: Final = "Failed to update priority a message"
+_HELD_S: Final = 30.0
+"""How long a message that is given back changed waits at most for its new form, if the gateway dies in between."""
+_TRIES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as doq shows it."""
+
+    number: int
+    group: str
+    priority: int
+    content: str
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """A queue, and how much is in it and done with it."""
+
+    queue: Queue
+    rates: Mapping[str, float]
+    ready: int
+    unacked: int
+
+
+class Doq:
+    """doq's verbs.
+
+    Every method raises DoqError if there is no such queue or message, and errors of the SDK.
+
+    Args:
+        service: the mesh.
+        rates: counts what is done here.
+    """
+
+    def __init__(self, service: Service, rates: Rates) -> None:
+        self._service, self._client, self._rates = service, service.client, rates
+
+    # ---------------------------------------------------------------- queues
+
+    async def create(self, wanted: Queue) -> None:
+        """Create a queue; one that is there already is left as it is."""
+        fit = wanted.strategy if wanted.type == "fair" else not (wanted.strategy or wanted.max_unacked)
+        if not fit:
+            raise DoqError(Kind.UNFIT, _ENQUEUE, f"Failed to create a queue: {wanted.name}")
+        kind = "priority" if wanted.type == "delayed" else "fair"
+        with contextlib.suppress(TopicExists):
+            await self._client.create_topic(
+                topic_of(wanted.name), kind, 1, keys="unique", labels={LABEL: wanted.label()}
+            )
+
+    async def update(self, name: str, strategy: Strategy, max_unacked: int, ack_timeout_s: int) -> None:
+        """Give a queue other settings; its strategy stays."""
+        text = f"Failed to update a queue: {name}"
+        try:
+            present = await self._queue(name)
+        except TopicNotFound:
+            raise DoqError(Kind.MISSING_HERE, _ENQUEUE, text) from None
+        if strategy != present.strategy or (present.type == "delayed" and max_unacked):
+            raise DoqError(Kind.UNFIT, _ENQUEUE, text)
+        wanted = replace(present, max_unacked=max_unacked, ack_timeout_s=ack_timeout_s)
+        topic = topic_of(name)
+        await self._client.update_topic(topic, labels={LABEL: wanted.label()})
+        if max_unacked != present.max_unacked:
+            async for group in self._client.groups(topic):
+                await self._client.set_group(topic, group.name, max_unacked=max_unacked)
+
+    async def delete(self, name: str) -> None:
+        """Delete a queue with all its messages."""
+        try:
+            await self._queue(name)
+            await self._client.delete_topic(topic_of(name))
+        except TopicNotFound:
+            raise DoqError(Kind.MISSING, _DEQUEUE, f"Failed to delete a queue: {name}") from None
+
+    async def info(self, name: str) -> Info:
+        """Return a queue."""
+        try:
+            info = await self._client.describe(topic_of(name))
+            return self._info(_of(info), info)
+        except TopicNotFound:
+            raise DoqError(Kind.MISSING, "Failed to get stats for a queue", "queue not found") from None
+
+    async def infos(self) -> list[Info]:
+        """Return all queues, by name."""
+        named = [
+            found.name
+            for info in await self._client.topics()
+            if (found := Queue.of(info)) is not None and info.name == topic_of(found.name)
+        ]
+        shown = []
+        for name in sorted(named, key=str.encode):
+            with contextlib.suppress(DoqError):  # deleted meanwhile
+                shown.append(await self.info(name))
+        return shown
+
+    # ---------------------------------------------------------------- messages
+
+    async def numbers(self, count: int) -> list[int]:
+        """Return new numbers for messages."""
+        return number.new(await self._service.now_us() // 1000, count)
+
+    async def enqueue(
+        self,
+        name: str,
+        own: int | None,
+        group: str,
+        priority: int,
+        content: str,
+        metadata: Mapping[str, str] | None,
+    ) -> int:
+        """Put a message in and return its number: its own, or a new one.
+
+        A number that waits already gets this content and priority; one in flight is a conflict.
+        """
+        found = await self._known(name, Kind.MISSING_HERE, _ENQUEUE)
+        _check_priority(found, priority)
+        if found.max_unacked:
+            await self._client.set_group(topic_of(name), group, max_unacked=found.max_unacked)
+        try:
+            if own is None:
+                own = await self._new(found, group, priority, content, metadata)
+            else:
+                await self._put(found, own, group, priority, content, metadata)
+        except (KeyTaken, MessageLeased):
+            raise DoqError(Kind.CONFLICT, _ENQUEUE, f"message {own} is in flight") from None
+        self._rates.count(name, "enqueue")
+        return own
+
+    async def dequeue(self, name: str, ack: bool, wait_s: float = 0.0) -> Message:
+        """Take a message; with `ack` it is done before anybody has it: at most once.
+
+        Raises:
+            DoqError: the queue is empty, after `wait_s` seconds.
+        """
+        found = await self._known(name, Kind.MISSING, _DEQUEUE)
+        topic = topic_of(name)
+        pulled = await self._client.pull(topic, 1, wait_s, found.lease_s)
+        if not pulled:
+            raise DoqError(Kind.MISSING, _DEQUEUE, f"Queue is empty: {name}")
+        [message] = pulled
+        self._rates.count(name, "dequeue")
+        if ack:
+            await self._client.settle(topic, [(message.id, message.token)], "ack")
+            self._rates.count(name, "ack")
+        return _shown(found, message)
+
+    async def get(self, name: str, which: int) -> Message:
+        """Return a message, in flight or not."""
+        return _shown(*await self._message(name, which, "Failed to get a message from a queue"))
+
+    async def remove(self, name: str, which: int) -> None:
+        """Delete a message, in flight or not."""
+        detail = "Failed to delete a message from a queue"
+        _, message = await self._message(name, which, detail)
+        try:
+            if message.state == "leased":
+                await self._settle(name, message, detail, "ack")
+            else:
+                await self._client.producer(topic_of(name)).cancel(message.id)
+        except (MessageNotFound, MessageLeased):
+            _missing(name, detail)
+
+    async def ack(self, name: str, which: int) -> None:
+        """A message in flight is done."""
+        _, message = await self._in_flight(name, which, _ACK)
+        await self._settle(name, message, _ACK, "ack")
+        self._rates.count(name, "ack")
+
+    async def nack(self, name: str, which: int, priority: int, metadata: Mapping[str, str] | None) -> None:
+        """Give a message back; a priority of 0 and no metadata: as it was."""
+        detail = "Failed to nack a message from a queue"
+        found, message = await self._in_flight(name, which, detail)
+        _check_priority(found, priority)
+        if priority or metadata:
+            await self._settle(name, message, detail, "nack", delay=_HELD_S)
+            present = _shown(found, message)
+            await self._put(
+                found, which, present.group, priority or present.priority, present.content,
+                metadata or present.metadata,
+            )  # fmt: skip
+        else:
+            await self._settle(name, message, detail, "nack", delay=0)
+        self._rates.count(name, "nack")
+
+    async def touch(self, name: str, which: int) -> None:
+        """Let the time of a message in flight begin anew."""
+        detail = "Failed to touch a message from a queue"
+        found, message = await self._in_flight(name, which, detail)
+        await self._settle(name, message, detail, "extend", seconds=found.lease_s)
+
+    async def prioritize(self, name: str, which: int, priority: int) -> None:
+        """Give a message that waits another priority."""
+        found = await self._known(name, Kind.MISSING_HERE, _PRIORITY)
+        _check_priority(found, priority)
+        try:
+            message = await self._state(name, which)
+            if message.state == "leased":
+                raise MessageLeased
+            due, rank = found.place(priority, await self._service.now_us() // 1000)
+            producer = self._client.producer(topic_of(name))
+            if found.type == "delayed":
+                await producer.move(message.id, due)
+            if rank != message.rank:
+                await producer.change(message.id, rank=rank)
+        except MessageNotFound:
+            raise DoqError(
+                Kind.MISSING_HERE, _PRIORITY, f"Failed to dequeue a message from a queue: {name}"
+            ) from None
+        except MessageLeased:
+            raise DoqError(Kind.CONFLICT, _PRIORITY, f"message {which} is in flight") from None
+
+    # ---------------------------------------------------------------- the mesh
+
+    async def _queue(self, name: str) -> Queue:
+        return _of(await self._client.describe(topic_of(name)))
+
+    async def _known(self, name: str, kind: Kind, detail: str) -> Queue:
+        try:
+            return await self._queue(name)
+        except TopicNotFound:
+            raise DoqError(kind, detail, f"Failed to get a queue: {name}") from None
+
+    def _info(self, found: Queue, info: TopicInfo) -> Info:
+        ready = (info.scheduled or 0) + (info.ready or 0)
+        return Info(found, self._rates.of(found.name), ready, info.leased or 0)
+
+    async def _new(
+        self, found: Queue, group: str, priority: int, content: str, metadata: Mapping[str, str] | None
+    ) -> int:
+        """Put a message in under a new number, and return that."""
+        for _ in range(_TRIES):
+            [made] = await self.numbers(1)
+            with contextlib.suppress(KeyTaken):
+                await self._put(found, made, group, priority, content, metadata, "refuse")
+                return made
+        raise DoqError(Kind.CONFLICT, _ENQUEUE, f"{_TRIES} new numbers were all taken")
+
+    async def _put(
+        self,
+        found: Queue,
+        key: int,
+        group: str,
+        priority: int,
+        content: str,
+        metadata: Mapping[str, str] | None,
+        on_duplicate: Literal["refuse", "replace"] = "replace",
+    ) -> None:
+        due, rank = found.place(priority, await self._service.now_us() // 1000)
+        await self._client.producer(topic_of(found.name)).schedule(
+            content.encode(), due, key=str(key), rank=rank, group=group if found.type == "fair" else None,
+            headers=metadata or None, on_duplicate=on_duplicate,
+        )  # fmt: skip
+
+    async def _state(self, name: str, which: int) -> MessageState:
+        found = await self._client.get(topic_of(name), key=str(which), payload=True, linearizable=True)
+        if found.state == "dead":
+            raise MessageNotFound(f"message {which} is dead")
+        return found
+
+    async def _message(self, name: str, which: int, detail: str) -> tuple[Queue, MessageState]:
+        found = await self._known(name, Kind.MISSING, detail)
+        try:
+            return found, await self._state(name, which)
+        except MessageNotFound:
+            _missing(name, detail)
+
+    async def _in_flight(self, name: str, which: int, detail: str) -> tuple[Queue, MessageState]:
+        found, message = await self._message(name, which, detail)
+        if message.state != "leased":
+            _missing(name, detail)
+        return found, message
+
+    async def _settle(self, name: str, message: MessageState, detail: str, how: str, **more: float) -> None:
+        [outcome] = await self._client.settle(
+            topic_of(name),
+            [(message.id, message.token)],
+            how,
+            **more,  # type: ignore[arg-type]
+        )
+        if outcome is not Outcome.DONE:
+            _missing(name, detail)
+
+
+def _of(info: TopicInfo) -> Queue:
+    found = Queue.of(info)
+    if found is None:
+        raise TopicNotFound(f"the topic {info.name} is no queue")
+    return found
+
+
+def _shown(found: Queue, message: AsyncMessage | MessageState) -> Message:
+    return Message(
+        int(message.key), message.group or DEFAULT_GROUP, found.priority(message.due, message.rank),
+        (message.payload or b"").decode(errors="replace"), message.headers,
+    )  # fmt: skip
+
+
+def _missing(name: str, detail: str) -> NoReturn:
+    raise DoqError(Kind.MISSING, detail, f"Message not found: {name}")
+
+
+def _check_priority(found: Queue, priority: int) -> None:
+    if found.type == "fair" and priority > limits.RANK_MAX:
+        text = f"a priority of a fair queue is 0 to {limits.RANK_MAX} here, not {priority}"
+        raise DoqError(Kind.INVALID, "validation failed", text, "body.priority", priority)
