@@ -26,7 +26,7 @@ Which columns a kind has (n rows; every other column is empty):
     REVEAL    first, sequence, row               (of `job`, committed: wait until due from now on)
     JOB       - (one row)                        (job_action is done to `job`)
     RECURRENCE -   (one row)  + name, document, tick, following; first, sequence, row, token of what it takes back
-    FIRE      due, size, crc, recurrence, tick, following
+    FIRE      due, size, crc, recurrence, tick, following, rank*, group*
     BARRIER   -                                  (a new leader's first record; raises the level to its version)
     BODY      size*, crc*, amount_ms* (one row)   (the bytes that `shared` names; without size: they are here already)
     PASS      - (one row)                        (begins, ends or stops the pass `name`; level 2)
@@ -254,9 +254,9 @@ class Record:
     """INSERT, FIRE: what every payload begins with."""
     rank: U16 = field(default_factory=lambda: NO_U16)
     group: U16 = field(default_factory=lambda: NO_U16)
-    """INSERT: index into `groups` per row."""
+    """INSERT, FIRE: index into `groups` per row."""
     groups: tuple[str, ...] = ()
-    """INSERT: names of groups; the empty one is that of messages without a group."""
+    """INSERT, FIRE: names of groups; the empty one is that of messages without a group."""
     name: str = ""
     """PASS, and CANCEL, MOVE and CHANGE by the leader: the pass that it belongs to. RECURRENCE, and FIRE at a client's
     request: the recurrence. GROUP: the group."""

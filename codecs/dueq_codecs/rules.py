@@ -10,6 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
+from dueq_codecs.groups import home_of_group
 from dueq_codecs.messages import ChangeRequest
 from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta
 from dueq_codecs.records import (
@@ -73,6 +74,20 @@ def level_of(change: ChangeRequest) -> int:
     if change.kind == RecordKind.RELEASE:
         newer = newer or change.amount_ms.any()
     return LEVEL_OF_KINDS if newer else 1
+
+
+def homes_of_recurrence(name: str, group: str | None, kind: str, partitions: int) -> list[int]:
+    """Return the indexes in the topic of the partitions that may have a recurrence.
+
+    Args:
+        name: of the recurrence.
+        group: of its messages; None: it is not known.
+        kind: of the topic. In a fair one a recurrence lives with its group.
+        partitions: how many of the topic are home to anything.
+    """
+    if kind != "fair":
+        return [home_of(name.encode(), partitions)]
+    return [home_of_group(group, partitions)] if group is not None else list(range(partitions))
 
 
 def home_of(name: bytes, partitions: int) -> int:

@@ -111,6 +111,7 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
         "expires",
         "attempts_max",
     ),
+    RecordKind.FIRE: ("rank", "group"),
     RecordKind.MOVE: ("expected",),
     RecordKind.CANCEL: ("expected",),
     RecordKind.CHANGE: ("expected",),

@@ -208,6 +208,9 @@ def records() -> dict[str, Record]:
             recurrence=u64(40, 41, 39),
             tick=u64(AT, AT + 5, AT + 9),
             following=u64(AT + 60_000, 0, AT + 70_000),
+            rank=u16(9, 0, 0),
+            group=u16(0, 1, 0),
+            groups=("acme.eu", ""),
         ),
         "record_fire_asked": _record(
             kind.FIRE,

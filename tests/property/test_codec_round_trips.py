@@ -113,13 +113,16 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
         return values | draw(ends(kind, length)), b""
     values["size"] = draw(column("u4", length, largest=9))
     inline = int(values["size"].sum())
+    if draw(st.booleans()):
+        values["rank"] = draw(column("u2", length))
+    if length and draw(st.booleans()):
+        values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
+        values["group"] = draw(column("u2", length, largest=len(values["groups"]) - 1))
     if kind == RecordKind.FIRE:
         return values, draw(st.binary(min_size=inline, max_size=inline))
     if draw(st.booleans()):
         values["upload"] = draw(column("u8", length, largest=1))
         inline = int(values["size"][values["upload"] == 0].sum())
-    if draw(st.booleans()):
-        values["rank"] = draw(column("u2", length))
     if draw(st.booleans()):
         values["window"] = draw(column("u4", length))
     if length and draw(st.booleans()):
@@ -128,9 +131,6 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
             "retry": draw(st.booleans()),
             "keyed": Meta.KEY,
         }
-    if length and draw(st.booleans()):
-        values["groups"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
-        values["group"] = draw(column("u2", length, largest=len(values["groups"]) - 1))
     if "upload" not in values and draw(st.booleans()):
         values |= {"shared": draw(hashes), "shared_size": 7}
         values["size"] = values["size"] + np.uint32(7)

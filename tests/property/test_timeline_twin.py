@@ -212,7 +212,9 @@ class World:
         if action == "create":
             document |= {"cron": "* * * * *", "zone": "Europe/Berlin", "payload": "YWI="}
         elif action == "update":
-            headed: dict[str, Any] = {"headers": {"a": "b"}}
+            headed: dict[str, Any] = rng.choice(
+                [{"headers": {"a": "b"}}, {"rank": 3, "group": "a.b"}, {"rank": 0}]
+            )
             document |= rng.choice(
                 [{"every_ms": 5000}, {"missed": 0}, {"payload": ""}, headed, {"zone": "UTC"}]
             )
@@ -244,6 +246,11 @@ class World:
                 (number, 0 if asked else tick, rng.choice([0, tick + 1000, tick + 1000]), due, size)
             )
         record.keyed = rng.choice([Meta.NONE, Meta.HEADERS])
+        if rng.random() < 0.5:
+            record.rank = np.array([rng.randrange(3) for _ in range(rows)], np.uint16)
+        if rng.random() < 0.5:
+            record.groups = tuple(rng.sample(["", "a", "a.b", "e"], rng.randint(1, min(rows, 4))))
+            record.group = np.array([rng.randrange(len(record.groups)) for _ in range(rows)], np.uint16)
         number, tick, following, due, size = (list(column) for column in zip(*columns, strict=True))
         record.recurrence, record.tick = np.array(number, np.uint64), np.array(tick, np.uint64)
         record.following, record.due = np.array(following, np.uint64), np.array(due, np.uint64)

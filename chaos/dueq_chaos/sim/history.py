@@ -165,9 +165,11 @@ class History:
         if key in self._early_acks:
             message.acked_at_us, message.acked_token = self._early_acks.pop(key)
 
-    def fired(self, key: MessageKey, payload: bytes, due_ms: int, first: int) -> None:
+    def fired(self, key: MessageKey, payload: bytes, due_ms: int, first: int, rank: int) -> None:
         """A recurrence has made a message: it is owed, and others may have the same payload."""
-        self.messages[key] = Message(payload, due_ms, first, waived=self._waived.get(key[0], ""))
+        self.messages[key] = Message(
+            payload, due_ms, first, ranks=[rank], waived=self._waived.get(key[0], "")
+        )
         self._open[key] = None
 
     def taken_back(self, key: MessageKey) -> None:

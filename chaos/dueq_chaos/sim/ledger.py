@@ -62,13 +62,13 @@ class Ledger:
     """Of all partitions. Records are those that some replica has counted as committed.
 
     Attributes:
-        fired: told of each new message of a recurrence: key, payload, due and the instant in its id.
+        fired: told of each new message of a recurrence: key, payload, due, the instant in its id and its rank.
         taken_back: told of each that was taken back.
     """
 
     def __init__(self) -> None:
         self._partitions: dict[int, _Partition] = {}
-        self.fired: Callable[[MessageKey, bytes, int, int], None] = lambda key, payload, due_ms, first: None
+        self.fired: Callable[[MessageKey, bytes, int, int, int], None] = lambda *message: None
         self.taken_back: Callable[[MessageKey], None] = lambda key: None
 
     def _of(self, uid: int) -> _Partition:
@@ -186,8 +186,8 @@ class Ledger:
     def _recurred(self, partition: _Partition, record: Record) -> str:
         """Note what a record has done to messages of recurrences; returns what is wrong with that."""
         deeds = partition.course.after(record, partition.naive)
-        for key, payload, due_ms, first in deeds.fired:
-            self.fired((partition.uid, key >> 16, key & 0xFFFF), payload, due_ms, first)
+        for key, payload, due_ms, first, rank in deeds.fired:
+            self.fired((partition.uid, key >> 16, key & 0xFFFF), payload, due_ms, first, rank)
         for key in deeds.taken_back:
             self.taken_back((partition.uid, key >> 16, key & 0xFFFF))
         return f"p{partition.uid}, record {record.sequence}: {deeds.wrong}" if deeds.wrong else ""

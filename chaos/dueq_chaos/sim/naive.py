@@ -8,6 +8,7 @@ and no code. Slow and stupid on purpose; whatever is clever here would have to b
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 from zlib import crc32
@@ -231,6 +232,9 @@ class Naive:
         if not len(record.group):
             return
         fresh = [verdict[2] for request, verdict in verdicts for _ in range(request.rows)]
+        if record.kind == RecordKind.FIRE:
+            trial = deepcopy(self.recurrences)
+            fresh = [(not fresh or fresh[at]) and trial.fire(record, at)[1] for at in range(record.rows)]
         used = {place for at, place in enumerate(record.group.tolist()) if not fresh or fresh[at]}
         for place in sorted(used):
             self._number_group(record.groups[place])

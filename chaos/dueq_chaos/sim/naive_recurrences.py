@@ -12,6 +12,9 @@ from dueq_codecs.records import Outcome, Record
 DEFAULTS: Final[dict[str, Any]] = {
     "cron": "", "every_ms": 0, "at_ms": [], "zone": "UTC", "start_ms": 0, "end_ms": 0, "jitter_ms": 0, "missed": 1,
     "overlap": "allow",
+    "headers": {},
+    "rank": 0,
+    "group": "",
 }  # fmt: skip
 
 

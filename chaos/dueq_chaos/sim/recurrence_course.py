@@ -26,12 +26,12 @@ class Deeds:
     """What one record did to messages of recurrences.
 
     Attributes:
-        fired: key, payload, due and first instant of each new message.
+        fired: key, payload, due, first instant and rank of each new message.
         taken_back: keys.
         wrong: what must not have happened; "" when nothing has.
     """
 
-    fired: list[tuple[int, bytes, int, int]] = field(default_factory=list)
+    fired: list[tuple[int, bytes, int, int, int]] = field(default_factory=list)
     taken_back: list[int] = field(default_factory=list)
     wrong: str = ""
 
@@ -43,9 +43,11 @@ class Course:
         self._before: dict[str, tuple[int, int]] = {}  # name -> number, next: before a record
         self._live: set[int] = set()
         self._unfinished: set[int] = set()
+        self._newest_ms = 0
 
     def before(self, record: Record, naive: Naive) -> None:
         """Look at what there is before a record is applied."""
+        self._newest_ms = max(self._newest_ms, record.stamp)
         if record.kind not in (RecordKind.RECURRENCE, RecordKind.FIRE):
             return
         self._before = {name: (each.number, each.next) for name, each in naive.recurrences.by_name.items()}
@@ -74,7 +76,13 @@ class Course:
         if known is None:
             return f"{key} is a message of no recurrence" if entry is not None else ""
         if entry is not None:
-            deeds.fired.append((key, known.payload, entry.due, entry.first))
+            terms, group = _terms_of(known), naive.named_groups.get(entry.group, "")
+            deeds.fired.append((key, known.payload, entry.due, entry.first, terms.rank))
+            if (entry.rank, group) != (terms.rank, terms.group):
+                return (
+                    f"{name} says rank {terms.rank} and group {terms.group!r}, and its message {key} has"
+                    f" {entry.rank} and {group!r}"
+                )
         if not tick or self._before[name][1] != tick:
             return ""  # it belongs to no tick, or has come too late
         terms = _terms_of(known)
@@ -124,13 +132,17 @@ class Course:
         known = naive.recurrences.by_name.get(record.name)
         number, waited_for = self._before.get(record.name, (0, 0))
         if known is None:
-            return _left(naive, number, record) if number else ""
+            return _left(naive, number, record, self._newest_ms) if number else ""
         if known.paused and known.next:
             return f"{record.name} is paused, and waits for {known.next}"
         if not known.paused and known.next != waited_for and (wrong := self._waits_wrongly(record, known)):
             return wrong
         takes_back = known.number == number and '"action":"resume"' not in record.document
-        return _left(naive, number, record) if takes_back and "create" not in record.document else ""
+        return (
+            _left(naive, number, record, self._newest_ms)
+            if takes_back and "create" not in record.document
+            else ""
+        )
 
     @staticmethod
     def _waits_wrongly(record: Record, known: NaiveRecurrence) -> str:
@@ -146,13 +158,16 @@ class Course:
         return ""
 
 
-def _left(naive: Naive, number: int, record: Record) -> str:
-    """Nothing that was to come waits any more; what a consumer has been given may be on its way."""
+def _left(naive: Naive, number: int, record: Record, newest_ms: int) -> str:
+    """Nothing that was to come waits any more; what a consumer has been given may be on its way.
+
+    `newest_ms`: the latest stamp; a leader whose clock is behind does not let what has come be to come again.
+    """
     if '"action":"trigger"' in record.document:
         return ""
     for key, entry in naive.live.items():
         untouched = entry.state == State.WAITING and not entry.attempt
-        if entry.recurrence == number and untouched and entry.first > record.stamp:
+        if entry.recurrence == number and untouched and entry.first > newest_ms:
             return f"{record.name}: {record.document}, and message {key} of it is still to come"
     return ""
 

@@ -13,6 +13,7 @@ from typing import Any
 from dueq.client import recurrences
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import effects, events
+from dueq.core.state.order import order_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.sdk import SimClient
@@ -38,6 +39,7 @@ class RecurringUser:
         self.client: SimClient = mesh.sdk("recurring")
         self.client.wire = wire
         self._named: dict[str, None] = {}
+        self._random = Random(mesh.world.seed * 0x9E3779B1 + 53)
         self._count = 0
 
     def recur(self, random: Random) -> None:
@@ -52,6 +54,7 @@ class RecurringUser:
         document: dict[str, Any] = {"action": action}
         if action in ("create", "update"):
             document |= self._terms(random) if action == "create" or random.random() < 0.6 else {}
+            document |= self._rank_and_group(action)
             document["payload"] = recurrences.payload_text(
                 b"%s-%d" % (name.encode(), self._count), self.topic
             )
@@ -77,6 +80,20 @@ class RecurringUser:
         if random.random() < 0.2:
             terms["end_ms"] = now_ms + random.randint(5_000, 20_000)
         return terms
+
+    def _rank_and_group(self, action: str) -> dict[str, Any]:
+        """Return what is said of its messages in a topic that has ranks or groups: drawn from a stream of its own.
+
+        Whoever creates one says nothing of what is usual.
+        """
+        found = self.mesh.coordinator.topics.get(self.topic)
+        order = order_of(found.kind) if found is not None else order_of("timeline")
+        said: dict[str, Any] = {}
+        if order.has_ranks and self._random.random() < 0.7:
+            said["rank"] = self._random.randint(0, 3)
+        if order.has_groups and self._random.random() < 0.7:
+            said["group"] = self._random.choice(["", "a", "a.x", "b", "d.d.d"])
+        return {name: value for name, value in said.items() if value or action == "update"}
 
     def _act(self, name: str, document: dict[str, Any], tries: int) -> None:
         call = recurrences.act(self.topic, name, document)

@@ -48,6 +48,8 @@ def _terms_options(function: _Function) -> _Function:
         click.option("--jitter", metavar="DURATION", help="Due up to so long after the tick."),
         click.option("--missed", metavar="none|last|all|N", help="Missed ticks to make up for.  [default: last]"),
         click.option("--overlap", metavar="allow|skip", help="A tick while a message is unfinished.  [default: allow]"),
+        click.option("--rank", type=int, help="Rank of its messages, in a priority or fair topic."),
+        click.option("--group", help="Group of its messages, in a fair topic."),
     ]  # fmt: skip
     for option in reversed([*options, header_option("its messages")]):
         function = option(function)
@@ -57,6 +59,7 @@ def _terms_options(function: _Function) -> _Function:
 def _said(
     line: str | None, every: str | None, at: tuple[str, ...], zone: str | None, start: str | None, end: str | None,
     jitter: str | None, missed: str | None, overlap: str | None, headers: dict[str, str] | None,
+    rank: int | None, group: str | None,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the options that were given, as the arguments of the client's calls."""
     found = {
@@ -70,6 +73,8 @@ def _said(
         "missed": int(missed) if missed is not None and missed.isdecimal() else missed,
         "overlap": overlap,
         "headers": headers,
+        "rank": rank,
+        "group": group,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -180,6 +185,8 @@ def show(topic: str, name: str, as_json: bool, endpoint: tuple[str, ...], timeou
         ("overlap", info.overlap),
         ("payload", f"{info.payload_bytes:,} bytes"),
         ("headers", ", ".join(f"{word}={text}" for word, text in info.headers.items()) or "none"),
+        ("rank", str(info.rank)),
+        ("group", info.group or "none"),
         ("messages made", f"{info.messages:,}"),
         ("messages unfinished", f"{info.unfinished:,}"),
         ("times skipped", f"{info.skipped:,}"),

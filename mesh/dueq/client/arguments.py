@@ -156,11 +156,11 @@ def rank_column(ranks: int | Iterable[int] | None, rows: int) -> U16:
     if ranks is None:
         return NO_U16
     if isinstance(ranks, int) or not isinstance(ranks, Iterable):
-        return np.full(rows, _rank(ranks), np.uint16)
+        return np.full(rows, one_rank(ranks), np.uint16)
     column = []
     for row, rank in enumerate(ranks):
         try:
-            column.append(_rank(rank))
+            column.append(one_rank(rank))
         except InvalidRequest as error:
             raise InvalidRequest(f"row {row}: {error}") from None
     if len(column) != rows:
@@ -187,7 +187,12 @@ def version_column(versions: int | Iterable[int | None] | None, rows: int) -> U6
     return np.array([version or 0 for version in listed], np.uint64)
 
 
-def _rank(rank: object) -> int:
+def one_rank(rank: object) -> int:
+    """Check a rank and return it.
+
+    Raises:
+        InvalidRequest: it is no int, or outside its limits.
+    """
     if isinstance(rank, np.integer):
         rank = int(rank)
     if isinstance(rank, bool) or not isinstance(rank, int):
@@ -218,14 +223,24 @@ def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple
 
 
 def _group(row: int, group: str | None) -> str:
-    if group is None:
-        return ""
+    try:
+        return one_group(group) if group is not None else ""
+    except InvalidRequest as refused:
+        raise InvalidRequest(f"row {row}: {refused}") from None
+
+
+def one_group(group: str) -> str:
+    """Check the name of a group and return it; the empty one is that of messages without a group.
+
+    Raises:
+        InvalidRequest: it is no str, or no valid name.
+    """
     if not isinstance(group, str):
-        raise InvalidRequest(f"row {row}: a group is a str, not {type(group).__name__}: {group!r:.80}")
+        raise InvalidRequest(f"a group is a str, not {type(group).__name__}: {group!r:.80}")
     try:
         check_group(group)
     except GroupRefused as refused:
-        raise InvalidRequest(f"row {row}: {refused}") from None
+        raise InvalidRequest(str(refused)) from None
     return group
 
 

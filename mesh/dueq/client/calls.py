@@ -54,11 +54,13 @@ class Call(Generic[T]):
         build: the event, from call number and deadline (monotonic µs).
         finish: the caller's result, from the value of Completed.
         undo: what to send if that value comes when the caller is gone; None: nothing.
+        of_one: it is about one thing that any of several partitions may have: an error of one of them is the call's.
     """
 
     build: Callable[[int, int], events.Event]
     finish: Callable[[Any], T]
     undo: Callable[[Any], Call[Any]] | None = None
+    of_one: bool = False
 
 
 Steps = Generator[Call[Any] | float, Any, T]
@@ -75,7 +77,9 @@ def repeated(failed: Failed, call: Call[T]) -> Call[T]:
     sent = failed.repeat
     if sent is None:
         return call
-    return Call(lambda number, deadline_us: events.Repeat(number, deadline_us, sent), call.finish)
+    return Call(
+        lambda number, deadline_us: events.Repeat(number, deadline_us, sent), call.finish, of_one=call.of_one
+    )
 
 
 def error_of(failed: Failed, call: Call[Any], run: Callable[[Call[Any], float | None], Any]) -> DueqError:
@@ -87,7 +91,7 @@ def error_of(failed: Failed, call: Call[Any], run: Callable[[Call[Any], float | 
     if sent is not None:
         failures = sent.failures
         alike = len(failures) == len(sent.parts) and len({type(failure) for failure in failures}) == 1
-        if len(sent.parts) > 1 and not (alike and isinstance(error, Refused)):
+        if len(sent.parts) > 1 and not call.of_one and not (alike and isinstance(error, Refused)):
             text = (
                 f"{len(failures)} of {len(sent.parts)} requests of the call failed, the first: {failures[0]}"
             )

@@ -30,12 +30,25 @@ from dueq.recurring.checking import check_name, check_payload, check_terms
 from dueq.recurring.terms import Terms, packed, terms_of
 from dueq_codecs.meta import MetaRefused, packed_headers
 from dueq_codecs.records import Outcome
-from dueq_codecs.rules import home_of
+from dueq_codecs.rules import homes_of_recurrence
 
 Instant = int | datetime
 Missed = Literal["none", "last", "all"] | int
 
-WORDS: Final = ("cron", "every", "at", "zone", "start", "end", "jitter", "missed", "overlap", "headers")
+WORDS: Final = (
+    "cron",
+    "every",
+    "at",
+    "zone",
+    "start",
+    "end",
+    "jitter",
+    "missed",
+    "overlap",
+    "headers",
+    "rank",
+    "group",
+)
 """What can be said of the terms, in the order of `said`."""
 _MISSED: Final = {"none": 0, "last": 1, "all": limits.MISSED_TICKS_MAX}
 
@@ -62,6 +75,7 @@ class RecurrenceInfo:
         messages: that it has made, but for those that were taken back.
         skipped: how often it has moved on without a message: ticks were missed, or overlapped.
         headers: of its messages.
+        rank, group: of its messages.
     """
 
     topic: str
@@ -84,6 +98,8 @@ class RecurrenceInfo:
     messages: int
     skipped: int
     headers: dict[str, str] = field(default_factory=dict)
+    rank: int = 0
+    group: str = ""
 
 
 # ---------------------------------------------------------------- what callers say
@@ -100,6 +116,8 @@ def said(
     missed: Missed | None,
     overlap: str | None,
     headers: Mapping[str, str] | None,
+    rank: int | None = None,
+    group: str | None = None,
 ) -> dict[str, Any]:
     """Return what was said of the terms, as a document; None: nothing was said.
 
@@ -123,6 +141,10 @@ def said(
         found["missed"] = _missed(missed)
     if headers is not None:
         found["headers"] = _headers(headers)
+    if rank is not None:
+        found["rank"] = arguments.one_rank(rank)
+    if group is not None:
+        found["group"] = arguments.one_group(group)
     return found
 
 
@@ -187,32 +209,37 @@ def act(topic: str, name: str, document: dict[str, Any]) -> Call[None]:
     """Do something to a recurrence; anything but DONE is raised."""
 
     def finish(call: PartsCall) -> None:
-        _raise_unless_done(topic, name, call.outcomes()[0])
+        _raise_unless_done(topic, name, call)
 
-    return Call(_build(topic, name, document), finish)
+    return Call(_build(topic, name, document), finish, of_one=True)
 
 
 def trigger(topic: str, name: str) -> Call[str]:
     """Have one message made; its id is returned."""
 
     def finish(call: PartsCall) -> str:
-        _raise_unless_done(topic, name, call.outcomes()[0])
-        (part,) = call.parts
+        _raise_unless_done(topic, name, call)
+        outcomes = call.outcomes()
+        part = call.parts[outcomes.index(Outcome.DONE)]
         reply = part.reply
         assert reply is not None
         return ids.to_text(ids.MessageId(reply.stamp, part.uid, reply.sequence, reply.row))
 
-    return Call(_build(topic, name, {"action": "trigger"}), finish)
+    return Call(_build(topic, name, {"action": "trigger"}), finish, of_one=True)
 
 
 def _build(topic: str, name: str, document: dict[str, Any]) -> Any:
     arguments.topic_name(topic)
     check_name(name)
     text = packed(document)
-    return lambda call, deadline_us: events.ActOnRecurrence(call, deadline_us, topic, name, text)
+    group = document.get("group", "") if document["action"] == "create" else None
+    return lambda call, deadline_us: events.ActOnRecurrence(call, deadline_us, topic, name, text, group)
 
 
-def _raise_unless_done(topic: str, name: str, outcome: Outcome) -> None:
+def _raise_unless_done(topic: str, name: str, call: PartsCall) -> None:
+    """Some partition has the recurrence; where messages have groups all of them were told."""
+    outcomes = call.outcomes()
+    outcome = max(outcomes, key=lambda each: (each is Outcome.DONE, each is not Outcome.NOT_FOUND))
     if outcome is Outcome.EXISTS:
         raise RecurrenceExists(f"topic {topic!r} has a recurrence {name!r} already")
     if outcome is Outcome.NOT_FOUND:
@@ -231,9 +258,10 @@ def look(topic: str, name: str, timeout: float) -> Steps[RecurrenceInfo | None]:
 
     def finish(found: Inspection) -> RecurrenceInfo | None:
         info = found.metadata.topics[0]
-        home = info.partitions[home_of(name.encode(), info.home_partitions or len(info.partitions))].uid
-        view = newest_views(found, topic, {home})[home]
-        return next((_info(topic, shown) for shown in view["recurrences"]), None)
+        count = info.home_partitions or len(info.partitions)
+        places = homes_of_recurrence(name, None, info.kind, count)
+        views = newest_views(found, topic, {info.partitions[place].uid for place in places})
+        return next((_info(topic, shown) for view in views.values() for shown in view["recurrences"]), None)
 
     reading = Call(lambda call, at: events.Inspect(call, at, f"recurrence {name}", topic), finish)
     return surely(reading, timeout)
@@ -273,5 +301,5 @@ def _info(topic: str, shown: dict[str, Any]) -> RecurrenceInfo:
         topic, shown["name"], terms.cron, terms.every_ms, terms.at_ms, terms.zone, terms.start_ms, terms.end_ms,
         terms.jitter_ms, terms.missed, terms.overlap, b64decode(payload) if payload is not None else None,
         shown["payload_bytes"], shown["paused"], shown["next"], shown["last"], shown["unfinished"],
-        shown["messages"], shown["skipped"], dict(terms.headers),
+        shown["messages"], shown["skipped"], dict(terms.headers), terms.rank, terms.group,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from dueq import limits
 from dueq.errors import InvalidRequest
 from dueq.recurring.terms import Terms
 from dueq.recurring.ticks import next_tick, ticks_after, zone_of
+from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import MetaRefused, packed_headers
 
 OVERLAPS = ("allow", "skip")
@@ -71,6 +72,11 @@ def check_terms(terms: Terms, anchor_ms: int, now_ms: int) -> None:
     try:
         packed_headers(terms.headers)
     except MetaRefused as refused:
+        raise InvalidRequest(str(refused)) from None
+    _within("rank", terms.rank, 0, limits.RANK_MAX, "in a recurrence")
+    try:
+        check_group(terms.group)
+    except GroupRefused as refused:
         raise InvalidRequest(str(refused)) from None
     if not next_tick(terms, anchor_ms, now_ms):
         raise InvalidRequest(f"the recurrence never fires after now ({now_ms}): {_said(terms)}")

@@ -31,6 +31,7 @@ class Terms:
         missed: how many missed ticks are made up for, the latest ones.
         overlap: "allow", or "skip" a tick while a message of the recurrence is unfinished.
         headers: of its messages.
+        rank, group: of its messages.
     """
 
     cron: str = ""
@@ -43,6 +44,8 @@ class Terms:
     missed: int = 1
     overlap: str = "allow"
     headers: dict[str, str] = field(default_factory=dict, hash=False)
+    rank: int = 0
+    group: str = ""
 
     @property
     def when(self) -> tuple[object, ...]:

@@ -40,6 +40,8 @@ NOW = 1_774_700_000_000
         (Terms("* * * * *", jitter_ms=60_000), "60000 ms is not shorter than the 60000 ms"),
         (Terms(every_ms=1000, jitter_ms=-1), "jitter is 0 to 86400000 ms, not -1"),
         (Terms(every_ms=1000, missed=101), "missed is 0 to 100 ticks, not 101"),
+        (Terms(every_ms=1000, rank=65_536), "rank is 0 to 65535 in a recurrence, not 65536"),
+        (Terms(every_ms=1000, group="a."), "each level of a group has a name"),
         (Terms(every_ms=1000, overlap="queue"), "overlap is one of allow, skip, not 'queue'"),
     ],
 )  # fmt: skip

@@ -35,6 +35,8 @@ class RecurrenceCalls:
         missed: Missed = "last",
         overlap: str = "allow",
         headers: Mapping[str, str] | None = None,
+        rank: int | None = None,
+        group: str | None = None,
         timeout: float | None = None,
     ) -> None:
         """Create a recurrence: from now on the mesh makes one message for each of its ticks, due at that instant.
@@ -56,6 +58,8 @@ class RecurrenceCalls:
                 latest 100); or for so many of the latest.
             overlap: "skip" a tick while a message of the recurrence waits or is held by a consumer; or "allow" it.
             headers: of each message, as for `Producer.schedule`.
+            rank, group: of each message, as for `Producer.schedule`. In a fair topic of several partitions the group
+                says where the recurrence lives, and names are unique there.
             timeout: seconds.
 
         Raises:
@@ -65,7 +69,9 @@ class RecurrenceCalls:
             TooManyRecurrences: there is no room for it.
             TopicNotFound
         """
-        document = recurrences.said(cron, every, at, zone, start, end, jitter, missed, overlap, headers)
+        document = recurrences.said(
+            cron, every, at, zone, start, end, jitter, missed, overlap, headers, rank, group
+        )
         clock = self.connection.clock(True, timeout)
         terms = recurrences.checked(document, clock() // 1000)
         document = {
@@ -91,18 +97,21 @@ class RecurrenceCalls:
         missed: Missed | None = None,
         overlap: str | None = None,
         headers: Mapping[str, str] | None = None,
+        rank: int | None = None,
+        group: str | None = None,
         timeout: float | None = None,
     ) -> None:
         """Change a recurrence; what is None stays as it is.
 
         One of `cron`, `every` and `at` replaces all three, and the zone. A `start`, `end` or `jitter` of 0 takes it
-        away, and so do headers that are empty. Messages whose instants are to come are made anew. From when this
-        returns no message of before is newly delivered whose instant was to come.
+        away, and so do headers that are empty, a rank of 0 and an empty group. Messages whose instants are to come are
+        made anew. From when this returns no message of before is newly delivered whose instant was to come.
 
         Args:
             topic: its topic.
             name: of the recurrence.
-            cron, every, at, zone, payload, start, end, jitter, missed, overlap, headers: as in `create_recurrence`.
+            cron, every, at, zone, payload, start, end, jitter, missed, overlap: as in `create_recurrence`.
+            headers, rank, group: as in `create_recurrence`.
             timeout: seconds.
 
         Raises:
@@ -112,7 +121,9 @@ class RecurrenceCalls:
             TooManyRecurrences: there is no room for it any more.
             TopicNotFound
         """
-        document = recurrences.said(cron, every, at, zone, start, end, jitter, missed, overlap, headers)
+        document = recurrences.said(
+            cron, every, at, zone, start, end, jitter, missed, overlap, headers, rank, group
+        )
         if payload is not None:
             document["payload"] = recurrences.payload_text(payload, topic)
         self.connection.run(recurrences.act(topic, name, {"action": "update", **document}), timeout)

@@ -209,7 +209,7 @@ class Partition:
         if refusal is None and request.kind == RecordKind.SETTINGS:
             return self._settings.wait(route, request, now)
         if refusal is None and request.kind == RecordKind.RECURRENCE:
-            refusal = check_recurrence(request, self.topic.name, self.settings)
+            refusal = check_recurrence(request, self.topic, self.settings)
         if refusal is None and self.serving:
             refusal = check_body(request, bodies, self.settings, self.timeline.bodies)
         if refusal is None:

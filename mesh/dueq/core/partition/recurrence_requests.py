@@ -7,6 +7,8 @@ from binascii import Error as Base64Error
 from typing import Any, NamedTuple
 
 from dueq.core.partition.requests import Refusal, invalid
+from dueq.core.ports.membership import Topic
+from dueq.core.state.order import order_of
 from dueq.core.state.recurrence_table import ACTION, ACTIONS, CREATE, PAYLOAD, UPDATE
 from dueq.errors import InvalidRequest
 from dueq.recurring.checking import check_name, check_payload, check_terms
@@ -54,7 +56,7 @@ def wish_of(request: ChangeRequest) -> Wish:
     return Wish(request.name, action, terms, payload)
 
 
-def check_recurrence(request: ChangeRequest, topic: str, settings: TopicSettings) -> Refusal | None:
+def check_recurrence(request: ChangeRequest, topic: Topic, settings: TopicSettings) -> Refusal | None:
     """Return why a request about a recurrence is refused, or None.
 
     Whether a recurrence fires at all is judged for all of time: a request that is repeated later has the same answer.
@@ -66,6 +68,10 @@ def check_recurrence(request: ChangeRequest, topic: str, settings: TopicSettings
             check_terms(terms, terms.start_ms, 0)
     except InvalidRequest as error:
         return invalid(str(error))
-    if too_long := check_payload(wish.payload or b"", topic, settings.payload_bytes_max):
+    order = order_of(topic.kind)
+    for name, has_it in (("rank", order.has_ranks), ("group", order.has_groups)):
+        if wish.terms.get(name) and not has_it:
+            return invalid(f"topic {topic.name} is of kind {topic.kind}: its messages have no {name}s")
+    if too_long := check_payload(wish.payload or b"", topic.name, settings.payload_bytes_max):
         return Refusal(Code.PAYLOAD_TOO_LARGE, too_long)
     return None

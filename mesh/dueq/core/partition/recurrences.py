@@ -41,7 +41,7 @@ from dueq.recurring.ticks import due_of, first_made_up, next_tick
 from dueq_codecs.messages import ChangeRequest, Code
 from dueq_codecs.meta import Meta, packed_headers, prefix_of
 from dueq_codecs.records import U64, Record, RecordKind
-from dueq_codecs.rules import home_of
+from dueq_codecs.rules import homes_of_recurrence
 
 FIRE_ROWS_MAX: Final = 512
 """Recurrences that fire in one record: some milliseconds of work."""
@@ -85,20 +85,32 @@ class Recurrences:
 
     def refusal(self, request: ChangeRequest) -> Refusal | None:
         """Return why a well-formed request is not taken just now; None: it is, and a record about it is on its way."""
-        partition = self._partition
-        topic = partition.topic
-        home = topic.partitions[home_of(request.name.encode(), topic.home_partitions)].uid
-        if home != partition.uid:
-            return invalid(
-                f"the home of recurrence {request.name!r} is partition {home}, not {partition.uid}"
-            )
+        wish = wish_of(request)
+        strange = self._strange(wish)
+        if strange is not None:
+            return strange
         if request.name in self._under_way:
             return Refusal(Code.BUSY, f"recurrence {request.name!r} is being changed or fires", _BUSY_MS)
-        wish = wish_of(request)
         refusal = self._refusal_of(wish, self._table.get(wish.name))
         if refusal is None:
             self._under_way[wish.name] = None
         return refusal
+
+    def _strange(self, wish: Wish) -> Refusal | None:
+        """Refuse what belongs to another partition.
+
+        Where messages have groups a recurrence lives with its group, and its name does not say where that is.
+        """
+        partition, topic = self._partition, self._partition.topic
+        group: str | None = wish.terms.get("group", "" if wish.action == CREATE else None)
+        if wish.action == UPDATE and self._table.get(wish.name) is None:
+            group = None
+        places = homes_of_recurrence(wish.name, group, topic.kind, topic.home_partitions)
+        homes = [topic.partitions[place].uid for place in places]
+        if partition.uid in homes:
+            return None
+        of = f"recurrence {wish.name!r}" + (f" with group {group!r}" if group else "")
+        return invalid(f"the home of {of} is partition {homes[0]}, not {partition.uid}")
 
     def _refusal_of(self, wish: Wish, known: Recurrence | None) -> Refusal | None:
         table = self._table
@@ -291,12 +303,22 @@ def _fill(record: Record, rows: list[tuple[Recurrence, int, int, int]]) -> bytes
         prefix_of(record.keyed, b"", packed) + recurrence.payload if due else b""
         for (recurrence, _, _, due), packed in zip(rows, headers, strict=True)
     ]
+    _rank_and_group(record, [terms_of(recurrence.document) for recurrence, *_ in rows])
     record.recurrence = np.array([recurrence.number for recurrence, *_ in rows], np.uint64)
     for column, name in ((1, "tick"), (2, "following"), (3, "due")):
         setattr(record, name, np.array([row[column] for row in rows], np.uint64))
     record.size = np.array(list(map(len, payloads)), np.uint32)
     record.crc = np.array(list(map(crc32, payloads)), np.uint32)
     return b"".join(payloads)
+
+
+def _rank_and_group(record: Record, terms: list[Terms]) -> None:
+    if any(each.rank for each in terms):
+        record.rank = np.array([each.rank for each in terms], np.uint16)
+    if any(each.group for each in terms):
+        places: dict[str, int] = {}
+        record.group = np.array([places.setdefault(each.group, len(places)) for each in terms], np.uint16)
+        record.groups = tuple(places)
 
 
 def _full(what: str, partition: CaredPartition) -> Refusal:

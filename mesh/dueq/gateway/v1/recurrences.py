@@ -42,6 +42,8 @@ class Terms(Content):
         default=None, description="Skip a tick while a message of the recurrence is unfinished, or not."
     )
     headers: dict[str, str] | None = Field(default=None, description="Of each message.")
+    rank: int | None = Field(default=None, ge=0, le=limits.RANK_MAX, description="Of each message.")
+    group: str | None = Field(default=None, description="Of each message.")
 
 
 class Recurrence(Shown):
@@ -57,6 +59,8 @@ class Recurrence(Shown):
     jitter_seconds: float
     missed: int
     overlap: str
+    rank: int
+    group: str
     payload_bytes: int
     paused: bool
     next: Said | None
@@ -107,7 +111,7 @@ async def put(topic: Topic, name: Name, asked: Terms, service: TheService, respo
         await service.client.create_recurrence(topic, name, **terms)
         response.status_code = status.HTTP_201_CREATED
     except RecurrenceExists:
-        cleared = {"start": 0, "end": 0, "jitter": 0}
+        cleared: dict[str, Any] = {"start": 0, "end": 0, "jitter": 0, "headers": {}, "rank": 0, "group": ""}
         await service.client.update_recurrence(topic, name, **(cleared | terms))
     return _answer(await _known(service, topic, name))
 
@@ -154,7 +158,8 @@ async def _terms(asked: Terms, service: Service) -> dict[str, Any]:
     def instant(value: int | str, name: str) -> int:
         return instants.instant_ms(value, now_us, f"body.{name}")
 
-    terms: dict[str, Any] = asked.model_dump(include={"cron", "zone", "missed", "overlap"}, exclude_none=True)
+    as_they_are = {"cron", "zone", "missed", "overlap", "headers", "rank", "group"}
+    terms: dict[str, Any] = asked.model_dump(include=as_they_are, exclude_none=True)
     if asked.every is not None:
         terms["every"] = instants.duration(asked.every, "body.every")
     if asked.jitter is not None:
@@ -175,6 +180,7 @@ def _answer(info: RecurrenceInfo) -> Recurrence:
         at=[instants.text(at) for at in info.at_ms], zone=info.zone or None,
         start=instants.text_or_none(info.start_ms), end=instants.text_or_none(info.end_ms),
         jitter_seconds=info.jitter_ms / 1000, missed=info.missed, overlap=info.overlap,
+        rank=info.rank, group=info.group,
         payload_bytes=info.payload_bytes, paused=info.paused, next=instants.text_or_none(info.next_ms),
         last=instants.text_or_none(info.last_ms), unfinished=info.unfinished, messages=info.messages,
         skipped=info.skipped, **contents.shown(info.payload),

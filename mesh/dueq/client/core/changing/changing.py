@@ -37,7 +37,7 @@ from dueq.errors import Disconnected, DueqError, InvalidRequest, PayloadTooLarge
 from dueq_codecs.groups import home_of_group
 from dueq_codecs.meta import prefix_bytes
 from dueq_codecs.records import NO_U16, NO_U64, OnDuplicate, RecordKind
-from dueq_codecs.rules import first_beyond_horizon, home_of
+from dueq_codecs.rules import first_beyond_horizon, home_of, homes_of_recurrence
 
 Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass | SetGroup | EndBody
 
@@ -163,7 +163,7 @@ class Changing:
         elif isinstance(event, EndBody):
             error, parts = None, self._cut_body(event, call, topic)
         elif isinstance(event, ActOnRecurrence):
-            error, parts = None, [self._part_of_recurrence(event, call, topic)]
+            error, parts = None, self._cut_recurrence(event, call, topic)
         elif set(np.unique(event.uid).tolist()) <= topic.partitions.keys():
             error, parts = None, self._cut_alter(event, call)
         else:
@@ -393,18 +393,22 @@ class Changing:
             document=event.document,
         )
 
-    def _part_of_recurrence(self, event: ActOnRecurrence, call: PartsCall, topic: Topic) -> Part:
-        """Its home partition is told."""
-        return Part(
-            RecordKind.RECURRENCE,
-            event.topic,
-            topic.uids[home_of(event.name.encode(), topic.home_partitions)],
-            self._context.client_id,
-            1,
-            lambda part: self._part_done(call),
-            name=event.name,
-            document=event.document,
-        )
+    def _cut_recurrence(self, event: ActOnRecurrence, call: PartsCall, topic: Topic) -> list[Part]:
+        """One request to each partition that may have it."""
+        homes = homes_of_recurrence(event.name, event.group, topic.info.kind, topic.home_partitions)
+        return [
+            Part(
+                RecordKind.RECURRENCE,
+                event.topic,
+                topic.uids[home],
+                self._context.client_id,
+                1,
+                lambda part: self._part_done(call),
+                name=event.name,
+                document=event.document,
+            )
+            for home in homes
+        ]
 
     # -------------------------------------------------------------- moving, cancelling
 

@@ -299,13 +299,20 @@ class ActOnJob:
 
 @dataclass(slots=True)
 class ActOnRecurrence:
-    """Do to a recurrence what `document` says: Completed(PartsCall), whose `outcomes()` has one Outcome."""
+    """Do to a recurrence what `document` says: Completed(PartsCall), whose `outcomes()` has one Outcome.
+
+    In a fair topic it has one of each partition that may have the recurrence.
+
+    Attributes:
+        group: of its messages, where it is to be created; None: it is there, or is not.
+    """
 
     call: int
     deadline_us: int
     topic: str
     name: str
     document: str
+    group: str | None = None
 
 
 @dataclass(slots=True)
