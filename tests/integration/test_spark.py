@@ -81,6 +81,27 @@ def test_rows_become_messages_over_all_partitions(mesh: LocalMesh, spark: SparkS
     assert received(mesh, topic, 5000) == Counter(b"%d" % i for i in range(5000))
 
 
+def test_all_rows_have_one_body(mesh: LocalMesh, spark: SparkSession, topic: str) -> None:
+    text = b"<p>everything must go</p>" * 900
+    frame = numbers(spark, 3000, 0)
+    report = dueq.spark.schedule(
+        frame, topic=topic, due="due", key="payload", body=text, endpoints=mesh.endpoints, batch_rows=200
+    )
+    assert report.messages == 3000
+    keys: set[str] = set()
+    with Client(mesh.endpoints) as client, client.consumer(topic) as consumer:
+        while len(keys) < 3000:
+            batch = consumer.receive(max_messages=500, timeout=300.0)
+            assert {message.payload for message in batch} == {text}
+            keys |= {message.key for message in batch}
+            consumer.ack(batch)
+        assert client.producer(topic).close_body(client.producer(topic).body(text)) == 3
+    with pytest.raises(InvalidRequest, match="not both"):
+        dueq.spark.schedule(
+            frame, topic=topic, due="due", payload="payload", body=text, endpoints=mesh.endpoints
+        )
+
+
 @dataclass
 class Failing:
     """Does all of `inner`, and then fails, in the first attempts of each task."""

@@ -147,10 +147,12 @@ def _load(
     if not report.messages:
         report.state, report.committed = NOTHING, 0
         return
+    body = spec.payload.body.encode() or None
     with loading_bar(client, spec.topic, job_id, report.messages, console):
         done = schedule(
-            plan.frame, topic=spec.topic, due="due", payload="payload", key="key" if spec.key else None,
-            job_id=job_id, atomic=loading.atomic, endpoints=list(endpoints), hidden_for=float(loading.hidden_for_s),
+            plan.frame, topic=spec.topic, due="due", payload=None if body else "payload", body=body,
+            key="key" if spec.key else None, job_id=job_id, atomic=loading.atomic, endpoints=list(endpoints),
+            hidden_for=float(loading.hidden_for_s),
         )  # fmt: skip
     report.state = LOADED
     report.committed, report.deduplicated = done.messages, done.deduplicated

@@ -14,7 +14,7 @@ options = { sep = ";" }                  # for Spark's reader
 [columns]                                # further columns as SQL expressions of the others, one after the other
 first_name = "split(name, ' ')[0]"
 
-[payload]                                # one of template, column, columns
+[payload]                                # one of template, column, columns, body
 template = "Good morning, {first_name}!" # columns = ["a", "b"] or "all" sends JSON
 
 [due]                                    # column (timestamp, or Unix ms), or a local time:
@@ -64,6 +64,7 @@ from typing import Any, Final, Self
 from dueq.campaign.settings import Settings
 from dueq.campaign.template import pieces_of
 from dueq.errors import InvalidRequest
+from dueq.limits import BODY_BYTES_MAX
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _FORMATS: Final = ("parquet", "csv", "json")
@@ -98,17 +99,19 @@ class Source:
 
 @dataclass(frozen=True)
 class Payload:
-    """What is sent; one of the three is there.
+    """What is sent; one of the four is there.
 
     Attributes:
         column: binary or string.
         columns: sent as one JSON object; ("all",): every column.
         template: a text with {column} in it.
+        body: the same text for everybody, which the mesh stores once in each partition.
     """
 
     column: str = ""
     columns: tuple[str, ...] = ()
     template: str = ""
+    body: str = ""
 
 
 @dataclass(frozen=True)
@@ -249,7 +252,7 @@ class Spec:
             name=name, topic=top.text("topic"), key=top.text("key", "") if top.has("key") else "",
             source=_source(Settings("source", top.raw("source"), _SOURCE), folder),
             columns=top.pairs("columns"),
-            payload=_payload(Settings("payload", top.raw("payload"), ("column", "columns", "template"))),
+            payload=_payload(Settings("payload", top.raw("payload"), ("body", "column", "columns", "template"))),
             due=due,
             quiet_hours=_quiet_hours(top.raw("quiet_hours"), due) if top.has("quiet_hours") else None,
             suppression=_suppression(top.raw("suppression"), folder) if top.has("suppression") else None,
@@ -302,9 +305,14 @@ def _source(found: Settings, folder: Path) -> Source:
 
 
 def _payload(found: Settings) -> Payload:
-    given = found.one_of(("column", "columns", "template"))
+    given = found.one_of(("column", "columns", "template", "body"))
     if given == "columns":
         return Payload(columns=found.texts("columns"))
+    if given == "body":
+        text = found.text("body")
+        if (size := len(text.encode())) > BODY_BYTES_MAX:
+            raise InvalidRequest(f"[payload] body has at most {BODY_BYTES_MAX} bytes of UTF-8, not {size}")
+        return Payload(body=text)
     if given == "template":
         template = found.text("template")
         pieces_of(template)

@@ -20,11 +20,13 @@ _ALL: Final = ("all",)
 
 
 def payload_of(frame: DataFrame, payload: Payload) -> Column:
-    """Return the payload of each row: binary or string; null where a column of the template is.
+    """Return the payload of each row: binary or string; null where a column of the template is, empty with a body.
 
     Raises:
         InvalidRequest: a column is missing or of another type.
     """
+    if payload.body:
+        return F.lit("")
     if payload.template:
         return _filled(frame, payload.template)
     if payload.columns:

@@ -7,8 +7,10 @@ from hashlib import blake2b
 
 from dueq.client import arguments, calls
 from dueq.client.arguments import Due, Payload
+from dueq.client.core.changing.joined import Joined
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.jobs import Job, naming
-from dueq.client.payloads import joined_columns
+from dueq.client.payloads import joined_columns, shared_columns
 from dueq.client.receipt import Receipt
 from dueq.client.sync import Client
 from dueq.errors import InvalidRequest
@@ -89,6 +91,7 @@ class NumberedProducer:
         partition: int,
         *,
         keyed: Meta = Meta.NONE,
+        shared: SharedBody | None = None,
         timeout: float | None = None,
     ) -> Receipt:
         """Schedule messages that are columns already, in one partition; returns when they are committed.
@@ -101,6 +104,7 @@ class NumberedProducer:
             due: Unix ms of each.
             partition: its place in the topic, from 0.
             keyed: what each begins with.
+            shared: each payload goes on with it.
             timeout: seconds; while the mesh is busy, short of replicas or of disk, the request is repeated.
 
         Returns:
@@ -111,7 +115,9 @@ class NumberedProducer:
         """
         call = calls.schedule_columns(
             self.topic,
-            joined_columns(body, size),
+            joined_columns(body, size)
+            if shared is None
+            else shared_columns(Joined(body, size), size, shared),
             due,
             keyed,
             self._client_id,

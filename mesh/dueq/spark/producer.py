@@ -13,6 +13,7 @@ from pyspark.storagelevel import StorageLevel
 
 from dueq import Client
 from dueq.client.arguments import count, endpoint_list
+from dueq.client.payloads import shared_body
 from dueq.errors import InvalidRequest, OutcomeUnknown
 from dueq.limits import REQUEST_ROWS_MAX
 from dueq.spark.columns import REASON, ROW, message_columns
@@ -42,8 +43,9 @@ def schedule(
     *,
     topic: str,
     due: str | Column,
-    payload: str | Column | None,
+    payload: str | Column | None = None,
     key: str | Column | None = None,
+    body: bytes | None = None,
     job_id: str | None = None,
     atomic: bool = False,
     on_error: str = "fail",
@@ -78,6 +80,8 @@ def schedule(
         payload: a column (or its name) of binary or string (sent as UTF-8). None, or "json" where there is no
             column of that name: the row as JSON, all columns but those that `due` and `key` name, nulls included.
         key: a column (or its name) whose text, at most 255 bytes of UTF-8, becomes the message's key; null: none.
+        body: one payload for all messages, which each partition of the topic stores once: at most 224 KiB. There is no
+            other payload then, and rows are told apart by their keys.
         job_id: the job's name; None draws one. A topic remembers 4,096 jobs for 7 days.
         atomic: all or nothing.
         on_error: how to treat rows that cannot be messages (due null or out of range, payload null or too long, key
@@ -109,6 +113,13 @@ def schedule(
         raise InvalidRequest(f"on_error is one of {', '.join(ON_ERROR)}, not {on_error!r}")
     if ids and key is None:
         raise InvalidRequest("ids=True reports ids by key: name a key column")
+    if body is not None:
+        if payload is not None:
+            raise InvalidRequest(
+                f"a message has a payload or the shared body, not both: payload={payload!r:.80}"
+            )
+        payload = F.lit(b"")
+    shared = shared_body(body).data if body is not None else b""
     columns = message_columns(df, due, payload, key)
     known = tuple(endpoint_list(endpoints))
     began = time.monotonic()
@@ -119,6 +130,7 @@ def schedule(
         load = Load(
             begun.job.key, topic, info.home_partitions, known, rows_max, timeout, begun.job, begun.began_ms,
             keyed=key is not None, with_ids=ids, collect=on_error == "collect", send=not begun.complete,
+            shared=shared,
         )  # fmt: skip
         last_due_ms = horizon_end_ms(info, begun.began_ms)
         frame = columns.checked(info.payload_bytes_max, last_due_ms, load.collect)

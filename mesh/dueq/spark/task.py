@@ -29,6 +29,7 @@ from pyspark import TaskContext
 
 from dueq import Client
 from dueq.client.arguments import warn_of_seconds
+from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.numbered import NumberedProducer, mesh_time_ms
 from dueq.errors import Disconnected, InvalidRequest, Refused, SequenceReused
 from dueq.limits import DEDUP_WINDOW
@@ -75,6 +76,7 @@ class Load:
         with_ids: whether ids are reported by key.
         collect: whether rows that cannot be messages are news; otherwise the first ends the task.
         send: otherwise rows are only checked and counted.
+        shared: the body of all messages; empty: each has a payload of its own.
     """
 
     name: bytes
@@ -89,6 +91,7 @@ class Load:
     with_ids: bool = False
     collect: bool = False
     send: bool = True
+    shared: bytes = b""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Schedule all rows of one Spark partition (for `mapInArrow`).
@@ -165,6 +168,7 @@ class Task:
             _reach(client, load)
             began_ms = mesh_time_ms(client)
             producer: NumberedProducer | None = None
+            shared = SharedBody(load.shared) if load.shared else None
             new = 0  # answers in a row of what was not there before; an earlier attempt may have left gaps of `most`
             for number, run in enumerate(chain((first,), runs)):
                 while len(under_way) >= (most if new >= _UNDER_WAY_MAX else 1):
@@ -183,6 +187,7 @@ class Task:
                     run.due,
                     partition,
                     keyed=Meta.KEY if load.keyed else Meta.NONE,
+                    shared=shared,
                 )
                 under_way.append((partition, run, answer))
             while under_way:

@@ -11,6 +11,7 @@ import pytest
 from dueq.campaign.spec import Deduplication, Due, QuietHours, Smoothing, Spec, Zone
 from dueq.campaign.template import Piece, pieces_of
 from dueq.errors import InvalidRequest
+from dueq.limits import BODY_BYTES_MAX
 
 HERE = Path("/specs")
 WHOLE = """
@@ -79,6 +80,14 @@ def test_a_whole_specification_is_understood() -> None:
     assert spec.deduplication == Deduplication(("customer",), "earliest")
     assert spec.smoothing == Smoothing(200, 5400, True)
     assert (spec.loading.atomic, spec.loading.hidden_for_s, spec.loading.bad_rows) == (True, 7200, "refuse")
+
+
+def test_all_messages_may_have_one_body() -> None:
+    spec = changed(('template = "Good morning, {first_name}!"', 'body = "Everything {must} go."'))
+    assert spec.payload.body == "Everything {must} go."
+    for wrong, said in (("", "body is a text"), ("x" * (BODY_BYTES_MAX + 1), "body has at most")):
+        with pytest.raises(InvalidRequest, match=said):
+            changed(('template = "Good morning, {first_name}!"', f'body = "{wrong}"'))
 
 
 @pytest.mark.parametrize(

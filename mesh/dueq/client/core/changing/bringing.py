@@ -42,6 +42,7 @@ class Bringing:
     """The bodies that are being brought.
 
     Args:
+        client_id: of the client.
         submit: takes a part on its way.
         ready: the body is there: send the request again.
         failed: it cannot be brought.
@@ -49,10 +50,12 @@ class Bringing:
 
     def __init__(
         self,
+        client_id: bytes,
         submit: Callable[[Part], None],
         ready: Callable[[Change], None],
         failed: Callable[[Change, DueqError], None],
     ) -> None:
+        self._client_id = sha256(client_id + b"bodies").digest()[: len(client_id)]
         self._submit, self._ready, self._failed = submit, ready, failed
         self._waiting: dict[tuple[int, bytes], dict[Change, None]] = {}
 
@@ -68,8 +71,9 @@ class Bringing:
             return True
         self._waiting[name] = {change: None}
         request = change.request
-        client_id = sha256(request.client_id + b"bodies").digest()[: len(request.client_id)]
-        part = body_part(request.topic, name[0], client_id, body, lambda part: self._brought(name, part))
+        part = body_part(
+            request.topic, name[0], self._client_id, body, lambda part: self._brought(name, part)
+        )
         self._submit(part)
         return True
 

@@ -43,7 +43,7 @@ class RequestWindows:
 
     def __init__(self, context: Context, links: Links, directory: Directory, uploads: Uploads) -> None:
         self._context, self._links, self._directory, self._uploads = context, links, directory, uploads
-        self._bringing = Bringing(self.submit, self._brought, self._not_brought)
+        self._bringing = Bringing(context.client_id, self.submit, self._brought, self._not_brought)
         self._windows: dict[tuple[bytes, int], RequestWindow] = {}
         self._batchers: dict[str, StickyBatcher] = {}
         self._asked: dict[int, Change] = {}
