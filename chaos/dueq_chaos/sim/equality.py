@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.partition import Partition
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, joined, keys_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, joined, keys_of
 from dueq.core.ports.names import Remembered, unpack_name
 from dueq.core.ports.persistence import (
     ChunkRead,
@@ -18,6 +16,8 @@ from dueq.core.ports.persistence import (
     ReadChunk,
     ReadPartition,
     ReadPayloads,
+    ReadRemark,
+    RemarkRead,
 )
 from dueq.core.state.order import Order
 from dueq.core.state.timeline import Timeline, canonical
@@ -26,7 +26,7 @@ from dueq.storage.ordered import layout
 from dueq.storage.ordered.store import OrderedStore
 from dueq_chaos.sim.builds import ANY_LEVEL
 
-_DIFFERING = ("tombstones", "window")
+_DIFFERING = ("tombstones", "window", "remarks")
 Names = dict[str, str]
 """Rows of unique keys, by their hashes, in hex."""
 
@@ -47,10 +47,15 @@ def differences(store: OrderedStore, partition: Partition, reference: Timeline, 
     timeline = partition.timeline
     if timeline.applied != reference.applied or partition.replica.installing:
         return []
-    expected = _comparable(reference.export())
-    waiting = waiting_on_disk(store, partition.uid, timeline.order)
+    whole: dict[str, Any] = reference.export()
+    expected, expected_remarks = _comparable(whole), whole["remarks"]
+    waiting = joined(
+        [waiting_on_disk(store, partition.uid, timeline.order), _dead_on_disk(store, partition.uid)]
+    )
     names = names_on_disk(store, partition.uid)
-    wrong = _compare("memory", completed(timeline.export(), waiting, names), expected)
+    found: dict[str, Any] = timeline.export()
+    wrong = _compare("memory", completed(found, waiting, names), expected)
+    wrong += _remarks_differ(store, partition.uid, found["remarks"], expected_remarks)
     if reopen:
         wrong += _reopened(store, partition, waiting, names, expected)
     return wrong + _unreadable(store, partition.uid, _live(reference))
@@ -73,12 +78,25 @@ def _reopened(
     return _compare("the disk", completed(again.export(), waiting, names), expected)
 
 
+def _remarks_differ(
+    store: OrderedStore, uid: int, found: dict[int, str | None], expected: dict[int, str | None]
+) -> list[str]:
+    """Compare why messages were given back, in memory or else on the disk."""
+    wrong = []
+    for key, text in expected.items():
+        read = store.read(ReadRemark(0, uid, key)) if key not in found else None
+        mine = read.text or None if isinstance(read, RemarkRead) else found.get(key)
+        if mine != text:
+            wrong.append(f"the reason of {key >> 16}:{key & 0xFFFF} is {mine!r}, should be {text!r}")
+    return wrong
+
+
 def completed(state: dict[str, Any], waiting: Entries, names: Names) -> dict[str, Any]:
     """Add to an exported state the entries and unique keys that only the disk has.
 
     Args:
         state: of `Timeline.export`.
-        waiting: every waiting entry on the disk.
+        waiting: every waiting and dead entry on the disk.
         names: every unique key on the disk.
     """
     known = {(entry[3] << 16) | entry[_ROW] for entry in state["entries"]} | set(state["tombstones"])
@@ -126,7 +144,15 @@ def _shown(value: object) -> str:
 
 def waiting_on_disk(store: OrderedStore, uid: int, order: Order) -> Entries:
     """Return every waiting entry that the disk of a replica has."""
-    walk, pages = IndexWalk(uid, order.class_bytes, 0), []
+    return _walked(store, IndexWalk(uid, order.class_bytes, 0))
+
+
+def _dead_on_disk(store: OrderedStore, uid: int) -> Entries:
+    return _walked(store, IndexWalk(uid, 0, 0, dead=True))
+
+
+def _walked(store: OrderedStore, walk: IndexWalk) -> Entries:
+    pages = []
     while not walk.ended:
         page = store.read(walk.request(0))
         assert isinstance(page, IndexScanned)
@@ -142,7 +168,9 @@ def names_on_disk(store: OrderedStore, uid: int) -> Names:
 
 
 def _live(reference: Timeline) -> Entries:
-    return np.concatenate([reference.waiting_hot(), reference.leased()])
+    table = reference._table
+    dead = table.take(table.slots_in(State.DEAD))
+    return joined([reference.waiting_hot(), reference.leased(), dead])
 
 
 def _unreadable(store: OrderedStore, uid: int, entries: Entries) -> list[str]:

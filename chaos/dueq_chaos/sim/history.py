@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dueq import ids
+from dueq_chaos.sim.fates import Fate
 
 MessageKey = tuple[int, int, int]
 """(partition uid, log sequence, row)."""
@@ -82,19 +83,20 @@ class Message:
     """An ack may have happened, and nothing has been delivered since."""
     waived: str = ""
     """Why it need not be finished ("its topic was deleted")."""
-    purged: bool = False
-    """A purge may have finished it."""
+    fate: Fate = field(default_factory=Fate)
+    """What the log says of it."""
     deliveries: list[Delivery] = field(default_factory=list)
 
     @property
     def settled(self) -> bool:
         """Whether nothing more can be owed to it, whatever happens."""
-        return self.acked_at_us is not None or self.cancelled_at_us is not None or bool(self.waived)
+        ended = self.acked_at_us is not None or self.cancelled_at_us is not None
+        return ended or bool(self.waived or self.fate.over)
 
     @property
     def finished(self) -> bool:
         """Whether nothing more is owed to it, as far as can be known."""
-        return self.settled or self.cancel_asked or self.maybe_acked or self.purged
+        return self.settled or self.cancel_asked or self.maybe_acked or self.fate.dead
 
     @property
     def unsure(self) -> bool:
@@ -104,13 +106,13 @@ class Message:
     def earliest_ms(self, at_us: int) -> int:
         """The due before which a delivery at this instant was early."""
         if self.moved_at_us is not None and at_us > self.moved_at_us:
-            return min([self.moves[-1], *self.maybe_dues])
-        return min([self.due_ms, *self.moves, *self.maybe_dues])
+            return min([self.moves[-1], *self.maybe_dues, *self.fate.dues])
+        return min([self.due_ms, *self.moves, *self.maybe_dues, *self.fate.dues])
 
     def ranks_at(self, at_us: int) -> list[int]:
         """The ranks that a delivery at this instant may have."""
         since = -1 if self.ranked_at_us is not None and at_us > self.ranked_at_us else 0
-        return [*self.ranks[since:], *self.maybe_ranks]
+        return [*self.ranks[since:], *self.maybe_ranks, *self.fate.ranks]
 
 
 class History:
@@ -124,6 +126,8 @@ class History:
         headed: payloads that were scheduled with headers (see `headings`).
         shared: the shared bodies of messages whose key is what is noted here as their payload.
         strangers: deliveries of messages of which no client has been told (yet).
+        fate_of: gives what the log says of a message, for who knows the log.
+        due_of, version_of, had_version: say what the log says of an acknowledged message.
         row_differs: says what is wrong with an acknowledged insert (key, payload, due), for who knows the log.
     """
 
@@ -135,12 +139,14 @@ class History:
         self.headed: dict[bytes, None] = {}
         self.shared: dict[bytes, bytes] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
+        self.fate_of: Callable[[MessageKey], Fate] = lambda key: Fate()
+        self.due_of: Callable[[MessageKey], int] = lambda key: 0
+        self.version_of: Callable[[MessageKey], int] = lambda key: 0
+        self.had_version: Callable[[MessageKey, int], bool] = lambda key, version: True
         self.row_differs: Callable[[MessageKey, bytes, int], str] = lambda key, payload, due_ms: ""
         self._early_acks: dict[MessageKey, tuple[int, int]] = {}
         self._maybe_acks: dict[MessageKey, None] = {}
         self._waived: dict[int, str] = {}
-        self._purged: dict[int, int] = {}
-        """Partition -> first record of the last purge."""
         self._open: dict[MessageKey, None] = {}
         self._wrong: list[str] = []
         self._early: list[tuple[int, str]] = []
@@ -151,12 +157,11 @@ class History:
 
     def inserted(self, key: MessageKey, payload: bytes, due_ms: int, first: int, rank: int = 0) -> None:
         """An insert was acknowledged."""
-        message = self.messages[key] = Message(payload, due_ms, first, ranks=[rank])
+        message = self.messages[key] = Message(payload, due_ms, first, ranks=[rank], fate=self.fate_of(key))
         differs = self.row_differs(key, payload, due_ms)
         if differs:
             self._wrong.append(f"{name_of(key)}: {differs}")
         self._open[key] = None
-        message.purged = key[1] < self._purged.get(key[0], 0)
         self._known_as(payload, key)
         message.waived = self._waived.get(key[0], "")
         for delivery in self.strangers.pop(key, []):
@@ -168,7 +173,7 @@ class History:
     def fired(self, key: MessageKey, payload: bytes, due_ms: int, first: int, rank: int) -> None:
         """A recurrence has made a message: it is owed, and others may have the same payload."""
         self.messages[key] = Message(
-            payload, due_ms, first, ranks=[rank], waived=self._waived.get(key[0], "")
+            payload, due_ms, first, ranks=[rank], waived=self._waived.get(key[0], ""), fate=self.fate_of(key)
         )
         self._open[key] = None
 
@@ -260,13 +265,6 @@ class History:
         message.moves.append(due_ms)
         message.moved_at_us = at_us
 
-    def purged(self, uid: int, before: int) -> None:
-        """A purge was committed: it is about what was inserted before this record."""
-        self._purged[uid] = max(before, self._purged.get(uid, 0))
-        for key, message in self.messages.items():
-            if key[0] == uid and key[1] < before:
-                message.purged = True
-
     def ranked(self, key: MessageKey, rank: int, at_us: int, asked_at_us: int) -> None:
         """A change of the rank was confirmed."""
         message = self.messages[key]
@@ -331,7 +329,10 @@ class History:
             wrong.append("acknowledged and delivered again")
         for earlier in message.deliveries:
             slack_us = (earlier.lease_until_us - earlier.at_us) * _DRIFT_PPM // 1_000_000
-            if (earlier.token - delivery.token) * (earlier.attempt - delivery.attempt) < 0:
+            older, newer = sorted((earlier.token, delivery.token))
+            came_back = any(older < at < newer for at in message.fate.redrives)
+            grows = (earlier.token - delivery.token) * (earlier.attempt - delivery.attempt) >= 0
+            if not grows and not came_back:
                 wrong.append(f"its attempts do not grow with its tokens: {earlier} {delivery}")
             if earlier.consumer != delivery.consumer and delivery.at_us < earlier.held_until_us - slack_us:
                 wrong.append(f"delivered twice while a lease was valid: {earlier} {delivery}")

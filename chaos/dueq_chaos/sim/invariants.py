@@ -29,7 +29,7 @@ from dueq_chaos.sim.promises import Promises
 from dueq_chaos.sim.rates import Rates
 from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
-from dueq_codecs.records import Record, RecordKind
+from dueq_codecs.records import Record
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.mesh import SimMesh
@@ -43,6 +43,9 @@ _LOOKED_AT = 32
 """Number of the records covered by a commit that are compared on every disk."""
 _REPLACED_US = PUSH_CONFIRM_MS * 1010
 """How long a replaced leader may act towards consumers: what its ISR has confirmed, by a clock that drifts."""
+
+_EXPIRY_ERROR_US = 2_000
+"""By so much a leader's view of mesh time may be behind where every clock is right: instants are whole milliseconds."""
 
 
 class Violation(Exception):
@@ -98,6 +101,9 @@ class Invariants:
         mesh.coordinator.buried = self._buried
         mesh.history.row_differs = self._row_differs
         self.ledger.fired, self.ledger.taken_back = mesh.history.fired, mesh.history.taken_back
+        history, ledger = mesh.history, self.ledger
+        history.fate_of, history.due_of = ledger.fate, ledger.due_of
+        history.version_of, history.had_version = ledger.version_of, ledger.had_version
         mesh.state_after = self.ledger.after
         for node in mesh.nodes.values():
             node.watcher = self
@@ -280,8 +286,6 @@ class Invariants:
             if record is not None:
                 wrong = self.ledger.committed(uid, record)
                 wrong = wrong or self._too_fast(partition, record)
-                if record.kind == RecordKind.PASS:
-                    self.mesh.history.purged(uid, sequence)
                 wrong = wrong or self.promises.overtaken(uid, sequence)
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
@@ -332,13 +336,15 @@ class Invariants:
             if push.leader == name:  # the others pass on what they were sent
                 if self.mesh.silences.holds(push.topic, self.mesh.world.wall_us):
                     self._fail(f"{what}: its topic was paused, and nobody has asked to resume it")
+                self._not_expired((uid, sequence, row), what)
                 self._not_replaced(name, uid, what)
                 self._not_longer(name, (uid, sequence, row), left_ms, what)
             until_us = self.mesh.world.wall_us + left_ms * 1000
             self.mesh.history.leased((uid, sequence, row), token, until_us)
             if wrong := jobs.pushed_too_soon(self.mesh, self.ledger, uid, sequence):
                 self._fail(f"{what}: {wrong}")
-            if not self.ledger.leased_to(uid, token, sequence, row, push.consumer_id):
+            holder = self.ledger.holder(uid, token, sequence, row)
+            if holder != push.consumer_id and holder not in self.mesh.pull_holders:
                 self._fail(f"{what}: there is no committed lease of it for this consumer")
 
     def _may_be_ahead_us(self, leader: str) -> int:
@@ -356,6 +362,13 @@ class Invariants:
         length_ms = int(entries["lease_ms"][0])
         if length_ms and left_ms > length_ms:
             self._fail(f"{what}: says that {left_ms} ms are left of a lease of {length_ms}")
+
+    def _not_expired(self, key: MessageKey, what: str) -> None:
+        """Where all clocks are right nothing leaves after its expiry."""
+        entry = self.ledger.naive(key[0]).live.get(key[1] << 16 | key[2])
+        expires_us = entry.expires * 1000 if entry is not None else 0
+        if not self.clock_error_us and 0 < expires_us < self.mesh.world.wall_us - _EXPIRY_ERROR_US:
+            self._fail(f"{what}: {self.mesh.world.wall_us - expires_us} us after its expiry")
 
     def _not_replaced(self, name: str, uid: int, what: str) -> None:
         """Its ISR has confirmed it lately, and none of them commits in a newer epoch any more after that."""

@@ -5,16 +5,16 @@ The common result of all replicas is compared with a naive reference of the rule
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import numpy as np
 
+from dueq.core.ports.entry import NO_ENTRIES
 from dueq.core.state.job import Job
 from dueq.core.state.order import TIMELINE, Order
-from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.builds import ANY_LEVEL
+from dueq_chaos.sim.fates import Fate, Fates
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.recurrence_course import Course
@@ -52,6 +52,7 @@ class _Partition:
         self.reference = self.begin()
         self.naive = Naive(place)
         self.course = Course()
+        self.fates = Fates()
 
     def begin(self) -> Timeline:
         """Return the state before the first record."""
@@ -108,6 +109,30 @@ class Ledger:
         records = self._of(uid).records
         return [at for at, record in records.items() if record.kind == RecordKind.BODY and len(record.size)]
 
+    def fate(self, key: MessageKey) -> Fate:
+        """What has become of a message; it changes with what becomes of it."""
+        return self._of(key[0]).fates.of(key[1] << 16 | key[2])
+
+    def due_of(self, key: MessageKey) -> int:
+        """The instant at which a message was inserted to be due."""
+        record = self._of(key[0]).records.get(key[1])
+        return int(record.due[key[2]]) if record is not None and key[2] < len(record.due) else 0
+
+    def version_of(self, key: MessageKey) -> int:
+        """A message's present version."""
+        entry = self.naive(key[0]).live.get(key[1] << 16 | key[2])
+        return max(entry.version, entry.sequence) if entry is not None else key[1]
+
+    def had_version(self, key: MessageKey, version: int) -> bool:
+        """Whether a message had this version at some time."""
+        if version == key[1]:
+            return True
+        record = self._of(key[0]).records.get(version)
+        named = (
+            zip(record.target_sequence.tolist(), record.target_row.tolist(), strict=True) if record else ()
+        )
+        return key[1:] in named
+
     def row_differs(self, key: tuple[int, int, int], payload: bytes, due_ms: int) -> str:
         """Compare an acknowledged insert with the record of which its answer speaks."""
         uid, sequence, row = key
@@ -137,7 +162,7 @@ class Ledger:
             return None
         timeline = partition.begin()
         for at in range(1, sequence + 1):
-            timeline.cold(partition.records[at])
+            _hold(timeline, partition.records[at])
             timeline.apply(partition.records[at])
         return timeline
 
@@ -162,8 +187,9 @@ class Ledger:
         while (record := partition.records.get(reference.applied + 1)) is not None:
             if record.kind == RecordKind.LEASE:
                 partition.leases[record.sequence] = _grants(record)
-            reference.cold(record)
+            _hold(reference, record)
             partition.course.before(record, naive)
+            partition.fates.before(record, naive)
             applied, told = reference.apply(record), naive.apply(record)
             partition.summaries[record.sequence] = _summary(reference)
             partition.level = max(partition.level, record.version)
@@ -174,12 +200,10 @@ class Ledger:
                 if wrong:
                     return wrong
                 partition.decided[applied.job.key] = applied.job.state
-            if wrong := _left_behind(partition, record):
-                return wrong
             wrong = deed_differs(record, applied, reference, told, naive)
             if wrong:
                 return f"apply differs from the rules: {wrong}"
-            if wrong := self._recurred(partition, record):
+            if wrong := self._recurred(partition, record) or partition.fates.after(record, naive):
                 return wrong
         return ""
 
@@ -222,22 +246,11 @@ class Ledger:
         )
 
 
-def _left_behind(partition: _Partition, record: Record) -> str:
-    """Say what a pass has left that ends here: what has waited ever since it began is finished."""
-    known = partition.naive.passes.get(record.name) if record.kind == RecordKind.PASS else None
-    if known is None or json.loads(record.document)["do"] != "end" or known.state != PassState.ENDED:
-        return ""
-    named: set[int] = set()
-    for sequence in range(known.sequence + 1, record.sequence):
-        later = partition.records[sequence]
-        named.update(((later.target_sequence << np.uint64(16)) | later.target_row).tolist())
-    for key in partition.naive.waiting().keys() - named:
-        entry = partition.naive.live[key]
-        hidden = partition.naive.state_of(entry) != JobState.COMMITTED
-        if max(entry.sequence, entry.version) < known.sequence and not hidden:
-            left = f"{key >> 16}:{key & 0xFFFF}"
-            return f"pass {record.name} of partition {partition.uid} ends at {record.sequence}, and has left {left}"
-    return ""
+def _hold(timeline: Timeline, record: Record) -> None:
+    """Nothing is on a disk: what is not in memory is gone, or never was."""
+    asked = timeline.cold(record)
+    if asked is not None:
+        timeline.entries_read(NO_ENTRIES, asked)
 
 
 def _goes_back(partition: _Partition, job: Job) -> str:

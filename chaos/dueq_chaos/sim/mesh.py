@@ -53,6 +53,8 @@ class SimMesh:
         self.sdks: dict[str, SimClient] = {}
         self.state_after: Callable[[int, int], Timeline | None] = lambda uid, sequence: None
         self._calms = 0
+        self.pull_holders: set[bytes] = set()
+        """To whom consumers with a name have pulled: what is pushed to them is addressed to the pull."""
         self._harmed, self._calm_at_us = False, -_AFTERMATH_US
         self.alone_may_serve = False
         """A broker that is left alone serves by its own clock: it must be right then."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from dueq_chaos.sim import deeds
+
 _EVERY, _AT = 8, (6, 7)
 """Of every so many seeds these have a mesh of their own."""
 _RANKED_EVERY, _RANKED_AT, _RANKED_AT_OWN_MESH = 16, 9, 15
@@ -63,6 +65,7 @@ def draw_topology(seed: int, partitions: int) -> Topology:
     if not is_drawn(seed):
         kind = "priority" if seed % _RANKED_EVERY == _RANKED_AT else "timeline"
         kind = "fair" if seed % _FAIR_EVERY == _FAIR_AT else kind
+        kind = deeds.topic_kind(seed) if deeds.is_among(seed) else kind
         return Topology(topics=(Shape(partitions, kind=kind),))
     random = Random(seed * 0x9E3779B1 + 21)
     brokers = random.choice([1, 2, 2, 3, 4, 5, 5, 7])

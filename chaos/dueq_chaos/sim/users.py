@@ -23,7 +23,7 @@ from dueq_chaos.sim.headings import headings_of
 from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.naming import Named, misanswered
 from dueq_chaos.sim.sdk import ConsumerEffect, SimClient
-from dueq_codecs.records import Outcome, RecordKind
+from dueq_codecs.records import Fate, Outcome, RecordKind
 
 _TIMEOUT_US = 20_000_000
 _IN_TIME_US = 250_000
@@ -55,13 +55,17 @@ class ProducingUser:
         self.patience = 2
         self.again_us = (1_000, 1_500_000)
         self.retry_timeout_us: int | None = None
+        self._windows: dict[bytes, float] = {}
 
     def schedule(
         self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US,
         ranks: list[int] | None = None, headed: bool = False, groups: list[str | None] | None = None,
-        shared: SharedBody | None = None,
+        shared: SharedBody | None = None, more: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Schedule rows; noted one by one when they are answered. With a shared body, payloads are their keys."""
+        """Schedule rows; noted one by one when they are answered.
+
+        With a shared body, payloads are their keys. `more` is what else is said of them.
+        """
         for payload in payloads:
             self.history.unacknowledged[payload] = None
         headers = [headings_of(payload) for payload in payloads] if headed else None
@@ -80,7 +84,9 @@ class ProducingUser:
             headers=headers,
             groups=groups,
             keys=keys,
+            **(more or {}),
         )
+        self._windows.update(zip(payloads, (more or {}).get("window", ()), strict=False))
         rows = list(zip(payloads, dues_ms, ranks or [0] * len(payloads), strict=True))
         answer = partial(self._scheduled, rows, timeout_us, self.patience)
         self.client.call(call.build, timeout_us, answer)
@@ -113,6 +119,13 @@ class ProducingUser:
             return  # noted already, by an earlier attempt of the call
         key, first = _key_of(text)
         self.history.unacknowledged.pop(payload)
+        if payload in self._windows:
+            chosen, width_ms = self.history.due_of(key), int(self._windows.pop(payload) * 1000)
+            if not due <= chosen <= due + width_ms or first < chosen:
+                self.history.misanswered(
+                    f"{name_of(key)}: due {due} within {width_ms} ms is {chosen}, its id {first}"
+                )
+            due = chosen
         self.history.inserted(key, payload, due, first, rank)
         of_rank = f" of rank {rank}" if rank else ""
         self.client.world.tell(self.client.name, f"scheduled {name_of(key)} due {due}{of_rank}")
@@ -230,6 +243,7 @@ class Habits:
         nack, extend, forget, late, twice: what it does instead of (or before) a plain ack.
         shorten: share of the extensions that are to any length, and after which it works on for a while.
         patient: acks whose outcome it does not wait for.
+        kill, back_off: share of what is given back that is never to come again, or is to wait as its topic says.
     """
 
     idle_us: tuple[int, int] = (20, 2_000)
@@ -241,6 +255,8 @@ class Habits:
     twice: float = 0.0
     shorten: float = 0.0
     patient: float = 0.0
+    kill: float = 0.0
+    back_off: float = 0.0
 
 
 class ConsumingUser:
@@ -265,6 +281,7 @@ class ConsumingUser:
         self.led_by: Callable[[int], object] = lambda uid: None
         self.random = Random(seed)
         self.careless = Random(seed * 0x9E3779B1 + 2)
+        self.deadly = Random(seed * 0x9E3779B1 + 59)
         self.open = False
         self.gone: list[bytes] = []
         self._id = b""
@@ -568,7 +585,15 @@ class ConsumingUser:
     def _nack(self, delivery: Delivery) -> None:
         self._end(delivery)
         delay_ms = self.random.choice([0, 10, 500, 3_000])
-        self.client.submit(events.Settle(self._id, RecordKind.NACK, [delivery], delay_ms))
+        fate, reason = Fate.DELAY, ""
+        if self.habits.kill or self.habits.back_off:
+            chance, reason = self.deadly.random(), self.deadly.choice(["", "no", "it does not work"])
+            kills = chance < self.habits.kill
+            fate = Fate.DEAD if kills else Fate.BACK_OFF if chance < self.habits.back_off else Fate.DELAY
+            delay_ms = delay_ms if fate is Fate.DELAY else 0
+        self.client.submit(
+            events.Settle(self._id, RecordKind.NACK, [delivery], delay_ms, fate=fate, reason=reason)
+        )
 
     def _extend(self, key: MessageKey, delivery: Delivery) -> None:
         amount_ms = self.random.choice([self.lease_ms, 2 * self.lease_ms])

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from dueq import limits
 from dueq.client.core.ports import events
+from dueq_chaos.sim import deeds
 from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
+from dueq_chaos.sim.conditions import Conditions
 from dueq_chaos.sim.configuring import ConfiguringUser
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser
 from dueq_chaos.sim.mesh import SimMesh
+from dueq_chaos.sim.mortals import Mortals
 from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
+from dueq_chaos.sim.pullers import Pullers
 from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.recurring import RecurringUser
 from dueq_chaos.sim.sharing import Sharing
+from dueq_chaos.sim.surgeons import Surgeons
 from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
 
 TOPIC = "storm"
@@ -63,8 +69,10 @@ class Workload:
         shapes = zip(self.topics, options.topology.topics, strict=True)
         self.ranked = {name for name, shape in shapes if shape.kind == "priority"}
         self.ranks = Ranks(mesh.world.seed)
-        kinds = zip(self.topics, options.topology.topics, strict=True)
-        self._sharing = Sharing(mesh, [name for name, shape in kinds if shape.kind == "fair"])
+        self._kind_of = {
+            name: shape.kind for name, shape in zip(self.topics, options.topology.topics, strict=True)
+        }
+        self._sharing = Sharing(mesh, [name for name, kind in self._kind_of.items() if kind == "fair"])
         for index, name in enumerate(self.topics[1:], len(self.consumers)):
             self.consumers.append(self._consumer_of(name, index))
         for client in mesh.sdks.values():
@@ -75,6 +83,7 @@ class Workload:
         self._recurring: RecurringUser | None = None
         self._careless: CarelessUsers | None = None
         self._configuring: ConfiguringUser | None = None
+        self._doers: dict[str, Mortals | Surgeons | Conditions | Pullers] = {}
         self._kinds: dict[str, Callable[[Random], None]] = {
             "schedule": lambda random: self._schedule(random, -200, 4_000),
             "schedule far": lambda random: self._schedule(random, 3_600_000, 90_000_000),
@@ -136,10 +145,37 @@ class Workload:
             self.done[step.kind] = self.done.get(step.kind, 0) + 1
             self._careless_users().do(step.kind, Random(step.seed))
             return
+        if step.kind in deeds.KINDS:
+            self.done[step.kind] = self.done.get(step.kind, 0) + 1
+            self._users_of(step.kind).do(step.kind, self._topic(Random(step.seed)), Random(step.seed + 1))
+            return
         if step.kind in _PRODUCING and self.producer.client.core is None:
             return
         self.done[step.kind] = self.done.get(step.kind, 0) + 1
         self._kinds[step.kind](Random(step.seed))
+
+    def _users_of(self, kind: str) -> Mortals | Surgeons | Conditions | Pullers:
+        """Those who do such things; they begin when they are asked first."""
+        of = next(name for name, kinds in deeds.DEEDS.items() if kind in kinds)
+        found = self._doers.get(of)
+        if found is None:
+            wire, mesh = self.producer.client.wire, self.mesh
+            if of == "death":
+                found = Mortals(mesh, wire, self._schedule_more, self.consumers)
+            elif of == "surgery":
+                found = Surgeons(mesh, wire, self._kind_of)
+            elif of == "conditions":
+                found = Conditions(mesh, wire, self._schedule_more)
+            else:
+                found = Pullers(mesh, wire)
+            self._doers[of] = found
+        return found
+
+    def _schedule_more(
+        self, topic: str, payloads: list[bytes], dues: list[int], more: dict[str, Any]
+    ) -> None:
+        if self.producer.client.core is not None:
+            self.schedule(topic, payloads, dues, more=more)
 
     def _careless_users(self) -> CarelessUsers:
         if self._careless is None:
@@ -174,6 +210,8 @@ class Workload:
             self.producer.client.start()
         if self._configuring is not None:
             self._configuring.calm()
+        for doer in self._doers.values():
+            doer.calm()
 
     def bring_near(self) -> None:
         """Move what would be due long after the end to now."""
@@ -182,7 +220,7 @@ class Workload:
         now_ms = self.mesh.world.wall_us // 1000
         far: list[MessageKey] = []
         for key, message in self.mesh.history.messages.items():
-            dues = [message.due_ms, *message.moves[-1:], *message.maybe_dues]
+            dues = [message.due_ms, *message.moves[-1:], *message.maybe_dues, *message.fate.dues[-1:]]
             if not message.finished and not message.changing and max(dues) > now_ms + 30_000:
                 far.append(key)
         for topic, keys in self._by_topic(far).items():
@@ -195,12 +233,19 @@ class Workload:
         return [b"%d-%d" % (self._batches, row) for row in range(rows)]
 
     def schedule(
-        self, topic: str, payloads: list[bytes], dues: list[int], timeout_us: int = _CALL_US
-    ) -> None:
+        self, topic: str, payloads: list[bytes], dues: list[int], timeout_us: int = _CALL_US,
+        more: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         """Schedule rows; in a priority topic with ranks, some of which are changed again soon."""
         ranks = self.ranks.draw(len(payloads)) if topic in self.ranked else None
         self.producer.schedule(
-            topic, payloads, dues, timeout_us, ranks, groups=self._sharing.groups_of(topic, len(payloads))
+            topic,
+            payloads,
+            dues,
+            timeout_us,
+            ranks,
+            groups=self._sharing.groups_of(topic, len(payloads)),
+            more=more,
         )
         if topic in self.ranked and self.ranks.chance(0.3):
             mine = frozenset(payloads)
