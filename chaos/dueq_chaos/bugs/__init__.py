@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dueq_chaos.bugs.bodies import BODIES
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.clients import CLIENTS
 from dueq_chaos.bugs.delivering import DELIVERING
@@ -43,6 +44,7 @@ BUGS: Final[dict[str, Bug]] = {
         *FAIR,
         *CLIENTS,
         *JOBS,
+        *BODIES,
         *RECURRING,
         *WAKING,
         *HANDLING,
