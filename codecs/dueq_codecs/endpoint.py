@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,6 +20,9 @@ SECRETS_MAX: Final = 4
 """Most secrets of an endpoint: messages are signed with each of them."""
 SECRET_BYTES: Final = (24, 64)
 """Shortest and longest secret, as Standard Webhooks has them."""
+PRIVATE: Final = "whsk_"
+"""How a private key of ed25519 begins, which is used in place of a secret."""
+_SEED_BYTES: Final = 32
 HEADERS_BYTES_MAX: Final = 1024
 """Most bytes of the headers that every request of an endpoint carries, names included."""
 FILTER_BYTES_MAX: Final = 512
@@ -90,22 +93,27 @@ def shown(endpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secret_id(secret: str) -> str:
-    """Return a name of a secret that does not tell it: 12 hex digits."""
+    """Return a name of a secret that does not tell it: 12 hex digits, or the public key of a private one."""
+    if secret.startswith(PRIVATE):
+        return "whpk_" + b64encode(key_of(secret)[_SEED_BYTES:]).decode()
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
 def key_of(secret: str) -> bytes:
-    """Return the bytes of a secret of the form `whsec_` and base64.
+    """Return the bytes of a secret: of `whsec_` and base64, or `whsk_` and base64, a private key of ed25519.
 
     Raises:
         ValueError: it is no such secret, or too short or too long; the text does not tell it.
     """
     low, high = SECRET_BYTES
     words = f"a secret is whsec_ and the base64 of {low} to {high} bytes"
-    if not isinstance(secret, str) or not secret.startswith("whsec_"):
+    if not isinstance(secret, str) or not secret.startswith(("whsec_", PRIVATE)):
         raise ValueError(words)
+    if secret.startswith(PRIVATE):
+        low = high = 2 * _SEED_BYTES
+        words = f"a private key is {PRIVATE} and the base64 of {low} bytes: seed and public key"
     try:
-        key = b64decode(secret.removeprefix("whsec_"), validate=True)
+        key = b64decode(secret.partition("_")[2], validate=True)
     except ValueError:
         raise ValueError(words) from None
     if not low <= len(key) <= high:

@@ -56,7 +56,8 @@ class EndpointInfo:
         max_in_flight: requests of one gateway at a time.
         headers: names of the headers that every request carries; their values are not shown.
         filter: a message is sent if, for each name here, its header has one of the values.
-        secrets: an id of each secret, and until when it is used; None: for good. The first is the newest.
+        secrets: an id of each secret, or the public key (`whpk_…`) of a private one, and until when it is used; None:
+            for good. The first is the newest.
         targets: messages may name URLs of their own (`Target`).
         disabled: why nothing is sent any more; "" if the endpoint is in use.
         paused: the topic delivers nothing.

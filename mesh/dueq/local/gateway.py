@@ -15,7 +15,7 @@ from dueq.lifeline import child_environment
 
 _POLL_S = 0.05
 _ATTEMPT_S = 2.0
-_PACKAGES = ("fastapi", "fastapi_offline", "uvicorn", "websockets")
+_PACKAGES = ("fastapi", "fastapi_offline", "uvicorn", "websockets", "aiohttp", "cryptography")
 
 
 def installed() -> bool:

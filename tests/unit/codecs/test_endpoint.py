@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ def test_logs_and_answers_have_no_secret_and_no_value_of_a_header() -> None:
         ({"filter": {"kind": ["x" * 600]}}, "filter of endpoint has at most 512 bytes"),
         ({"secrets": []}, "an endpoint has 1 to 4 secrets"),
         ({"secrets": [["whsec_c2hvcnQ=", 0]]}, "24 to 64 bytes, not of 5"),
+        ({"secrets": [["whsk_c2hvcnQ=", 0]]}, "a private key is whsk_ and the base64 of 64 bytes"),
         ({"secrets": [["tell nobody", 0]]}, "a secret is whsec_ and the base64"),
         ({"colour": "red"}, "missing or unknown are colour"),
     ],
@@ -106,3 +108,10 @@ def test_only_plain_headers_of_messages_can_be_sent() -> None:
         "é",
     ):
         assert not sendable(name)
+
+
+def test_of_a_private_key_the_public_one_is_shown() -> None:
+    private = "whsk_" + b64encode(b"s" * 32 + b"p" * 32).decode()
+    assert fault_of_endpoint({**WHOLE, "secrets": [[private, 0]]}) is None
+    [[name, _]] = shown({**WHOLE, "secrets": [[private, 0]]})["secret_ids"]
+    assert name == "whpk_" + b64encode(b"p" * 32).decode()

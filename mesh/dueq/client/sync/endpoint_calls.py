@@ -42,8 +42,9 @@ class EndpointCalls:
             topic: an existing topic; it has one endpoint at most.
             url: https:// or http://, at most 1,024 characters. Gateways refuse addresses that are not public, unless
                 they are told otherwise.
-            secrets: to sign requests with, the newest first: up to four of `whsec_` and the base64 of 24 to 64 bytes.
-                None: those that the endpoint has, or a new one.
+            secrets: to sign requests with, the newest first; up to four. Each is `whsec_` and the base64 of 24 to 64
+                bytes, or `whsk_` and the base64 of a private key of ed25519 (64 bytes: seed and public key). None:
+                those that the endpoint has, or a new one.
             request_timeout: how long a receiver may take for its answer, 0.1 s to 30 minutes.
             max_in_flight: requests of one gateway at a time, 1 to 1,024.
             headers: that every request carries, at most 1,024 bytes; their values are never shown.

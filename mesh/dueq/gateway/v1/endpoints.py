@@ -42,7 +42,7 @@ class NewEndpoint(Asked):
 class Secret(Answer):
     """A secret that is used."""
 
-    id: str = Field(description="The beginning of its SHA-256.")
+    id: str = Field(description="The beginning of its SHA-256; of a private key the public one, `whpk_…`.")
     until: Said | None = Field(description="When its use ends.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 pytest.importorskip("aiohttp")
 pytest.importorskip("standardwebhooks")
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from multidict import CIMultiDict
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -147,3 +150,19 @@ def test_a_target_that_is_not_well_formed_is_refused(said: str, payload: bytes, 
     used = endpoint((new_secret(), 0)) | {"targets": True}
     with pytest.raises(TargetRefused, match=text):
         request_of(Message(payload=payload, headers={"dueq_target": said}), used, NOW_MS)
+
+
+def test_a_private_key_signs_for_who_has_the_public_one() -> None:
+    key = Ed25519PrivateKey.generate()
+    public = key.public_key()
+    secret = "whsk_" + b64encode(key.private_bytes_raw() + public.public_bytes_raw()).decode()
+    message, shared = Message(), new_secret()
+    headers = headers_of(message, endpoint((secret, 0), (shared, 0)), NOW_MS)
+    first, second = headers["webhook-signature"].split()
+    version, _, signature = first.partition(",")
+    assert (version, second[:3]) == ("v1a", "v1,")
+    signed = f"{message.id}.{headers['webhook-timestamp']}.".encode() + message.payload
+    public.verify(b64decode(signature), signed)
+    with pytest.raises(InvalidSignature):
+        public.verify(b64decode(signature), signed + b" ")
+    assert Webhook(shared).verify(message.payload, dict(headers)) == {"a": "é"}
