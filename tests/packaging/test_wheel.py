@@ -45,7 +45,7 @@ def run(installed: Path, *words: str) -> str:
 def test_the_wheel_holds_three_packages_their_types_and_the_licence(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     top = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert top == {"dueq", "dueq_codecs", "dueq_chaos", "pyspark_dueq"}
+    assert top == {"dueq", "dueq_codecs", "dueq_chaos", "pyspark_dueq", "pytest_dueq"}
     assert {"dueq/py.typed", "dueq_codecs/py.typed"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".fbs", ".bin"))]

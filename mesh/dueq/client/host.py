@@ -52,6 +52,10 @@ class Waking(Protocol):
         """Return whether it was set in time."""
         ...
 
+    def set(self) -> None:
+        """Wake whoever waits."""
+        ...
+
 
 class Done(Protocol):
     """What a caller waits for, as `threading.Lock` has it."""
@@ -72,16 +76,19 @@ class SessionHost:
         endpoints: where the first brokers are.
         client_id: 16 bytes, drawn anew for each.
         chance: decides what the machine leaves to it.
+        steady: no link falls silent, and leaders stay.
 
     Attributes:
         client_id: as given.
         forked: this process is a fork of the one that made it, so that it does not work.
     """
 
-    def __init__(self, endpoints: Sequence[str], client_id: bytes, chance: random.Random) -> None:
+    def __init__(
+        self, endpoints: Sequence[str], client_id: bytes, chance: random.Random, *, steady: bool = False
+    ) -> None:
         self.forked = False
         self.client_id = client_id
-        self._core = ClientCore(client_id, endpoints, chance)
+        self._core = ClientCore(client_id, endpoints, chance, steady=steady)
         self._calls = itertools.count(1)
         self._queue: deque[Event] = deque()
         self._answers: dict[int, Callable[[Answer], None]] = {}

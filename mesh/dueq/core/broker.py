@@ -69,8 +69,6 @@ from dueq.core.turn.settings import CoreSettings
 from dueq.instant import Now
 
 _TICK_US = 50_000
-_ALONE_US = 1_000_000
-"""Without peers and with nothing unfinished, only what can wait so long is left to a tick."""
 _CARE_AT_ONCE = 256
 """Partitions cared for in one tick. Where thousands want it (a broker has died) the turns must stay short all the
 same, or heartbeats come late and living brokers are taken for dead."""
@@ -246,7 +244,8 @@ class BrokerCore:
         """Return when the next tick is wanted by a broker that has no peers."""
         if self._ctx.attention or self._round:
             return self._tick_at_us
-        times = (self._ctx.checkpoints.next_us(), self._ctx.wake_ups.next_us(), now.mono_us + _ALONE_US)
+        alone_us = now.mono_us + self._ctx.settings.alone_us
+        times = (self._ctx.checkpoints.next_us(), self._ctx.wake_ups.next_us(), alone_us)
         return max(self._tick_at_us, min(at_us for at_us in times if at_us is not None))
 
     def _woke(self, gap_us: int, now: Now) -> None:

@@ -14,7 +14,7 @@
                 [message] = consumer.receive()
                 message.ack()
 
-For pytest, `dueq.testing.plugin` has the fixtures `dueq_mesh` and `dueq_amesh` (for asyncio). Nothing patches `time`.
+For pytest there are the fixtures `dueq_mesh` and `dueq_amesh` (for asyncio). Nothing patches `time`.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ ENDPOINT: Final = "tcp://127.0.0.1:1"
 _NAME: Final = "b1"
 _MEMORY_BYTES: Final = 1 << 30
 _COMMIT_US: Final = 100
+_ALONE_US: Final = 10_000_000
 
 Receive = Callable[[BrokerMessage, list[bytes | memoryview]], None]
 """Takes a frame for one connection."""
@@ -43,7 +44,9 @@ class Broker:
         self._coordinator.open(Registration(_NAME, 1, self._store.store_id, ENDPOINT), self._events.append)
         cluster = self._coordinator.cluster_id
         self._store.bind_cluster(cluster)
-        settings = CoreSettings(_NAME, 1, self._store.store_id, cluster, ENDPOINT, log_retain_bytes=0)
+        settings = CoreSettings(
+            _NAME, 1, self._store.store_id, cluster, ENDPOINT, log_retain_bytes=0, alone_us=_ALONE_US
+        )
         self._core = BrokerCore(settings, recovered, now)
 
     def next_us(self, now: Now) -> int:

@@ -68,7 +68,7 @@ class WorldHost(SessionHost):
         number: int,
         endpoints: Sequence[str],
     ) -> None:
-        super().__init__(endpoints, number.to_bytes(16, "big"), random.Random(number))
+        super().__init__(endpoints, number.to_bytes(16, "big"), random.Random(number), steady=True)
         self._world, self._threads, self._tasks, self._handlers = world, threads, tasks, handlers
         self._happened: list[Event] = []
         self._links = _Links(self, world, self.client_id)

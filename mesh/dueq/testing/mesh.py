@@ -211,6 +211,7 @@ class Mesh(_Clocked):
     def close(self) -> None:
         """End the mesh; clients that are still open do not work any more."""
         self._world.close()
+        self._threads.end()
 
 
 class AsyncMesh(_Clocked):

@@ -33,6 +33,9 @@ class _Answered:
         """See `Waking`."""
         return not self._done.locked()
 
+    def set(self) -> None:
+        """See `Waking`; an answer comes by its deadline."""
+
 
 @dataclass(slots=True)
 class _Waiter:
@@ -53,6 +56,14 @@ class Threads:
         self._mono_us = mono_us
         self._waiters: dict[int, _Waiter] = {}
         self._handed_over: dict[object, threading.Thread] = {}
+        self._ended = False
+
+    def end(self) -> None:
+        """Nothing happens any more: nobody waits longer."""
+        self._ended = True
+        for waiter in list(self._waiters.values()):
+            if waiter.waking is not None:
+                waiter.waking.set()
 
     def hand_over(self, work: object) -> None:
         """A thread is about to have this to do."""
@@ -74,9 +85,11 @@ class Threads:
         me = threading.current_thread()
         waiter = _Waiter(me, until_us, waking)
         self._waiters[threading.get_ident()] = waiter
-        while not waking.wait(_LOOK_S) and self._mono_us() < until_us:
-            pass
+        if self._mono_us() < until_us:
+            waking.wait()
         waiter.waking = None
+        if self._ended:
+            raise NotAtRest("the mesh of this test has ended, and somebody still waits for messages")
 
     def wait_done(self, done: Done, until_us: int) -> bool:
         """Have this thread wait for an answer, which comes before the clock shows `until_us`.
@@ -111,6 +124,10 @@ class Threads:
         Raises:
             NotAtRest: one is at work for too long.
         """
+        now_us = self._mono_us()
+        for waiter in list(self._waiters.values()):
+            if waiter.waking is not None and now_us >= waiter.until_us:
+                waiter.waking.set()  # its time is over
         give_up = time.monotonic() + PATIENCE_S
         while (busy := self._busy()) is not None:
             if time.monotonic() > give_up:

@@ -51,10 +51,13 @@ class ClientCore:
         client_id: 16 bytes, drawn anew for each process.
         endpoints: where to begin; more brokers are learned.
         random: a number in [0, 1) per call; used for jitter only.
+        steady: no link falls silent, and leaders stay, as inside a test: so neither is looked after.
     """
 
-    def __init__(self, client_id: bytes, endpoints: Sequence[str], random: RandomSource) -> None:
-        context = self._context = Context(client_id, random)
+    def __init__(
+        self, client_id: bytes, endpoints: Sequence[str], random: RandomSource, *, steady: bool = False
+    ) -> None:
+        context = self._context = Context(client_id, random, steady=steady)
         self._links = Links(context, endpoints, self._link_up, self._link_down)
         self._any_broker = AnyBrokerRequests(context, self._links)
         self._calls = Calls(context)

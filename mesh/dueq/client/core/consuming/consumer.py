@@ -34,6 +34,8 @@ from dueq_codecs.records import Outcome, RecordKind
 
 REFRESH_US: Final = 2_000_000
 """How often a consumer asks who leads."""
+STEADY_REFRESH_US: Final = 60_000_000
+"""The same where leaders stay."""
 LOOK_AGAIN_US: Final = 200_000
 """After news of another leader, a consumer asks once more after this time: the broker that answered may be behind."""
 GOODBYE_US: Final = 300_000
@@ -328,7 +330,7 @@ class Consumer:
         if self._holding.look_us is not None and now_us >= self._holding.look_us:
             self._check_leases()
         if now_us >= self._refresh_us and self._closing is None:
-            self._refresh_us = now_us + REFRESH_US
+            self._refresh_us = now_us + (STEADY_REFRESH_US if self._context.steady else REFRESH_US)
             self._directory.refresh(self.topic)
         self._leaders.balance(self._holding.counts)
         self._arm()

@@ -25,6 +25,8 @@ from dueq_codecs.messages import ConsumerAction, ConsumerFrame
 from dueq_codecs.records import NO_U16, NO_U32, NO_U64
 
 BEAT_US: Final = limits.CONSUMER_BEAT_MS * 1000
+STEADY_BEAT_US: Final = LOST_US - BEAT_US // 4
+"""The same where nothing gets lost: just often enough."""
 REPEAT_US: Final = 1_000_000
 """A frame without an answer for this long is sent again."""
 HURRY_US: Final = 100_000
@@ -170,11 +172,11 @@ class Leaders:
         """Whether the leader has left a frame unanswered for so long that its leases are given up."""
         return self._context.mono_us - session.answered_us >= LOST_US and session.unanswered
 
-    @staticmethod
-    def speak_at(session: Session) -> int:
+    def speak_at(self, session: Session) -> int:
         """When the next frame to this leader is due (mono)."""
         waits = session.unanswered or not session.attached or session.behind
-        return session.sent_us + (HURRY_US if session.hurried else REPEAT_US if waits else BEAT_US)
+        beat_us = STEADY_BEAT_US if self._context.steady else BEAT_US
+        return session.sent_us + (HURRY_US if session.hurried else REPEAT_US if waits else beat_us)
 
     @property
     def next_us(self) -> int | None:

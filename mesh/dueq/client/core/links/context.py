@@ -29,10 +29,12 @@ class Context:
             requests.
         now: the instant of the present step.
         effects: orders of the present step, in order.
+        steady: no link falls silent, and leaders stay: nobody looks after them.
     """
 
-    def __init__(self, client_id: bytes, random: RandomSource) -> None:
+    def __init__(self, client_id: bytes, random: RandomSource, *, steady: bool = False) -> None:
         self.client_id = client_id
+        self.steady = steady
         self.settling_id = hashlib.blake2b(client_id, digest_size=16, person=b"dueq.settling").digest()
         self.now = Now(0, 0)
         self.effects: list[Effect] = []

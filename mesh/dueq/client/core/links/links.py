@@ -229,6 +229,8 @@ class Links:
         """Look at the link at least every two seconds: greet, or give it up."""
         if link.timer is not None:
             link.timer.cancel()
+        if self._context.steady and link.up:
+            return
         left_us = link.silent_at_us - self._context.mono_us
         link.timer = self._context.after(min(HELLO_US, left_us), lambda: self._look(link))
 

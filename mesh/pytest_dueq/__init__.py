@@ -1,4 +1,8 @@
-"""Fixtures of pytest, for `pytest_plugins = ["dueq.testing.plugin"]` in a `conftest.py`."""
+"""The plug-in of pytest, which loads itself: a mesh inside a test. It imports `dueq` only when a test uses it.
+
+A package of its own, since pytest rewrites the asserts of a plug-in's top-level package where it is installed for
+development: the lines of `dueq` must be what `inspect` shows.
+"""
 
 from __future__ import annotations
 
