@@ -1,6 +1,6 @@
 """Requests that schemathesis makes of the API's description: whatever is asked, the answer is one that is described.
 
-`DUEQ_HTTP_EXAMPLES` says how many requests each operation gets; for hours of them, some ten thousand.
+`HTTP_EXAMPLES` says how many requests each operation gets; for hours of them, some ten thousand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.integration.http_caller import Caller
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = int(os.environ.get("DUEQ_HTTP_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("HTTP_EXAMPLES", "6"))
 TOPIC = "fuzz"
 CHECKS = [
     checks.not_a_server_error,

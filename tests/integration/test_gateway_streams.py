@@ -207,3 +207,22 @@ def test_a_socket_ends_the_earlier_one_of_its_name(gateway: Caller, http_topic: 
         with pytest.raises(ConnectionClosed):
             first.recv(timeout=60)
         assert first.close_code == 4409
+
+
+def test_many_wait_at_once_and_each_gets_what_is_its_own(gateway: Caller, http_topic: str) -> None:
+    """As many as that cost the mesh one request; a thousand and more are measured by hand."""
+    polls = [HTTPConnection(gateway.address, timeout=60) for _ in range(100)]
+    for poll in polls:
+        asked = {"max": 1, "wait": "60s", "lease": "1h"}
+        poll.request("POST", f"{http_topic}/receive", json.dumps(asked), {"content-type": "application/json"})
+    streams = [Stream(gateway, f"{http_topic}/stream?credit=1&lease=1h") for _ in range(50)]
+    payloads = [f"{number}" for number in range(150)]
+    gateway("POST", f"{http_topic}/messages", [{"payload": payload} for payload in payloads])
+    found = [stream.next()[1]["payload"] for stream in streams]
+    for poll in polls:
+        [message] = json.loads(poll.getresponse().read())["messages"]
+        found.append(message["payload"])
+        poll.close()
+    assert sorted(found) == sorted(payloads)
+    for stream in streams:
+        stream.close()

@@ -33,6 +33,7 @@ from dueq.gateway.v1 import (
     endpoints,
     groups,
     jobs,
+    keys,
     leases,
     messages,
     passes,
@@ -40,7 +41,7 @@ from dueq.gateway.v1 import (
     stream,
     topics,
 )
-from dueq.gateway.v1.messages import Summary
+from dueq.gateway.v1.messages import ScheduledSome, Summary
 from dueq.gateway.v1.model import PROBLEM
 from dueq.gateway.webhooks.watching import Webhooks
 
@@ -48,6 +49,7 @@ _ROUTERS: Final[tuple[APIRouter, ...]] = (
     topics.router,
     messages.router,
     changes.router,
+    keys.router,
     passes.router,
     leases.router,
     stream.router,
@@ -144,7 +146,7 @@ def _describe_more(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             schemas = made()["components"]["schemas"]
-            for model in (problems.Problem, Summary):
+            for model in (problems.Problem, Summary, ScheduledSome):
                 found = model.model_json_schema(ref_template="#/components/schemas/{model}")
                 schemas |= found.pop("$defs", {}) | {model.__name__: found}
         assert app.openapi_schema is not None

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from dueq import Job, limits
-from dueq.errors import DueqError, InvalidRequest, PayloadTooLarge
+from dueq import limits
+from dueq.errors import DueqError, InvalidRequest, PartialFailure, PayloadTooLarge, Refused
 from dueq.gateway import bodies, problems
 from dueq.gateway.problems import Refusal
-from dueq.gateway.service import NewMessage, Service
+from dueq.gateway.service import NO_LOAD, Load, NewMessage, Service
 
 _ROW_FAULTS: Final = (InvalidRequest, PayloadTooLarge)
 """Refusals that may be the fault of one row, while the others are sound."""
@@ -54,7 +54,7 @@ class Loading:
         service: of the gateway.
         topic: its name.
         read: makes a message of a line's JSON; the second argument is mesh time, Unix µs.
-        job: to which the messages belong.
+        load: what holds of all messages.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class Loading:
         service: Service,
         topic: str,
         read: Callable[[Any, int], NewMessage],
-        job: Job | None = None,
+        load: Load = NO_LOAD,
     ) -> None:
-        self._service, self._topic, self._read, self._job = service, topic, read, job
+        self._service, self._topic, self._read, self._load = service, topic, read, load
         self._lines = self._accepted = self._failed = 0
         self._stopped: problems.Document | None = None
 
@@ -156,7 +156,10 @@ class Loading:
             return
         try:
             messages = [line.message for line in lines if line.message]
-            ids = await self._service.schedule(self._topic, messages, self._job)
+            ids = await self._service.schedule(self._topic, messages, self._load)
+        except PartialFailure as error:
+            self._some(lines, error)
+            return
         except DueqError as error:
             if isinstance(error, _ROW_FAULTS) and len(lines) > 1:
                 await self._sound(lines[: len(lines) // 2])
@@ -170,6 +173,16 @@ class Loading:
             return
         for line, message_id in zip(lines, ids, strict=True):
             line.message_id = message_id
+
+    def _some(self, lines: list[_Line], failure: PartialFailure) -> None:
+        """Some lines are scheduled: the keys of the others are taken, or their partitions have failed."""
+        for line, outcome in zip(lines, failure.outcomes, strict=True):
+            if isinstance(outcome, str):
+                line.message_id = outcome
+                continue
+            line.problem = problems.of_error(outcome)
+            if not isinstance(outcome, Refused):
+                self._stopped = line.problem
 
 
 def _row(document: dict[str, Any]) -> bytes:

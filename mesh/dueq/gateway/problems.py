@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from dueq import errors
-from dueq.errors import Busy, DueqError, InvalidRequest, PartialFailure, VersionDiffers
+from dueq.errors import Busy, DueqError, InvalidRequest, KeyTaken, PartialFailure, VersionDiffers
 from dueq.gateway.logs import log
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -76,8 +76,11 @@ class Problem(BaseModel):
     value: Any = Field(default=None, description="The value that was refused.")
     limit: Any = Field(default=None, description="The limit that it broke.")
     present: str | None = Field(
-        default=None, description="Of a message that has another version than the one expected: its version."
+        default=None,
+        description="Of a message that has another version than the one expected: its version. Of a key that is taken: "
+        "the id of the message that it names.",
     )
+    due_ms: int | None = Field(default=None, description="Of that message: when it is due, Unix ms.")
     errors: list[dict[str, Any]] | None = Field(
         default=None, description="All of them, when there are several."
     )
@@ -127,8 +130,10 @@ def of_error(error: DueqError) -> Document:
     )
     if isinstance(error, Busy):
         document["retry_after"] = error.retry_after
-    if isinstance(error, VersionDiffers):
+    if isinstance(error, VersionDiffers) and error.present:
         document["present"] = str(error.present)
+    if isinstance(error, KeyTaken):
+        document |= _known(present=error.present, due_ms=error.due or None)
     if isinstance(error, Unfit):
         document["status"] = error.status
         document |= _known(where=error.where, value=_short(error.value), limit=error.limit)

@@ -51,6 +51,22 @@ class NewMessage:
     max_attempts: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What holds of all messages of one request.
+
+    Attributes:
+        job: to which they belong.
+        on_duplicate: what is done if a unique key names a message already: refuse, keep or replace.
+    """
+
+    job: Job | None = None
+    on_duplicate: str | None = None
+
+
+NO_LOAD = Load()
+
+
 class Service:
     """One gateway's access to its mesh.
 
@@ -87,24 +103,29 @@ class Service:
         """
         return chosen_ms(due, delay, await self.now_us(), where)
 
-    async def schedule(self, topic: str, messages: Sequence[NewMessage], job: Job | None = None) -> list[str]:
-        """Schedule messages: all or none of them, if they are at most 1,000 of together 1 MiB.
+    async def schedule(self, topic: str, messages: Sequence[NewMessage], load: Load = NO_LOAD) -> list[str]:
+        """Schedule messages: all or none of them, if they are at most 1,000 of together 1 MiB and have no unique keys.
 
         Args:
             topic: its name.
             messages: what to schedule.
-            job: to which they belong.
+            load: what holds of all.
 
         Returns:
             Their ids, in order.
+
+        Raises:
+            KeyTaken: the only message has a key that names another.
+            PartialFailure: some have; its outcomes have an id or an error each.
         """
-        if len(messages) == 1 and job is None:
+        if len(messages) == 1 and load.job is None:
             # Requests of many callers travel together.
             (one,) = messages
             return [
                 await self.client.producer(topic).schedule(
                     one.payload, one.due_ms, key=one.key, rank=one.rank, group=one.group, headers=one.headers,
                     window=one.window, expires=one.expires_ms, max_attempts=one.max_attempts,
+                    on_duplicate=load.on_duplicate,
                 )
             ]  # fmt: skip
         name = arguments.topic_name(topic)
@@ -122,7 +143,8 @@ class Service:
             window=_column([message.window for message in messages]),
             expires=_column([message.expires_ms for message in messages]),
             max_attempts=_column([message.max_attempts for message in messages]),
-            job=naming(job, name),
+            job=naming(load.job, name),
+            on_duplicate=load.on_duplicate,
         )
         return await self.client.connection.run(call, None)
 

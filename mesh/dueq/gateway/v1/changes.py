@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Header, status
+from fastapi import APIRouter, status
 from pydantic import Field
 
 from dueq import Outcome, limits
 from dueq.gateway import instants
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute
-from dueq.gateway.problems import Refusal, Unfit
+from dueq.gateway.problems import Unfit
 from dueq.gateway.v1.messages import Scheduled
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Topic
+from dueq.gateway.v1.preconditions import IfMatch, version_of
 
 router = APIRouter(prefix="/v1/topics/{topic}/messages", tags=["messages"], route_class=JsonRoute)
 
-_ETAG: Final = re.compile(r'"([0-9A-Za-z]{26})\.([0-9]{1,19})"')
 Version = Annotated[
     str, Field(pattern="^[0-9]{1,18}$", description="The version that it must have.", examples=["17"])
 ]
-
-
-async def _expected(
-    message_id: str,
-    if_match: Annotated[
-        str | None,
-        Header(
-            description="The ETag that the message must have, else it is left as it is (412).",
-            examples=['"01KAR0000000002M0000000001.17"'],
-        ),
-    ] = None,
-) -> int | None:
-    """The version that `If-Match` names; None: any.
-
-    Raises:
-        Refusal: it is no ETag of this message.
-    """
-    if if_match is None or if_match.strip() == "*":
-        return None
-    found = _ETAG.fullmatch(if_match.strip())
-    if found is None or found[1] != message_id or int(found[2]) >= 1 << 63:
-        text = f"if-match is one ETag of message {message_id:.40}, or *, not {if_match!r:.80}"
-        raise Refusal(400, text, if_match)
-    return int(found[2])
-
-
-Expected = Annotated[int | None, Depends(_expected)]
 
 
 class Move(Asked):
@@ -134,7 +106,7 @@ async def many_cancelled(topic: Topic, asked: Chosen, service: TheService) -> Ch
 
 @router.post("/move", summary="Give messages another instant")
 async def many_moved(topic: Topic, asked: MoveMany, service: TheService) -> ChangedList:
-    due_ms = await service.due_ms(*_said(asked))
+    due_ms = await service.due_ms(*said(asked))
     ids, versions = _apart(asked.messages)
     outcomes = await service.client.producer(topic).move_many(ids, due_ms, if_versions=versions)
     return _outcomes(ids, outcomes)
@@ -170,37 +142,40 @@ async def many_discarded(topic: Topic, asked: DiscardMany, service: TheService) 
 
 
 @router.delete("/{message_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Cancel a message")
-async def cancelled(topic: Topic, message_id: str, service: TheService, expected: Expected) -> None:
+async def cancelled(topic: Topic, message_id: str, service: TheService, seen: IfMatch) -> None:
     """Once this is answered, the message is never delivered."""
-    await service.client.producer(topic).cancel(message_id, if_version=expected)
+    await service.client.producer(topic).cancel(message_id, if_version=version_of(seen, message_id))
 
 
 @router.post("/{message_id}/move", summary="Give a message another instant")
-async def moved(
-    topic: Topic, message_id: str, asked: Move, service: TheService, expected: Expected
-) -> Scheduled:
-    due_ms = await service.due_ms(*_said(asked))
-    await service.client.producer(topic).move(message_id, due_ms, if_version=expected)
+async def moved(topic: Topic, message_id: str, asked: Move, service: TheService, seen: IfMatch) -> Scheduled:
+    due_ms = await service.due_ms(*said(asked))
+    await service.client.producer(topic).move(message_id, due_ms, if_version=version_of(seen, message_id))
     return Scheduled(id=message_id, due=instants.text(due_ms), key=None)
 
 
 @router.post(
     "/{message_id}/change", status_code=status.HTTP_204_NO_CONTENT, summary="Give a message another rank"
 )
-async def changed(
-    topic: Topic, message_id: str, asked: Change, service: TheService, expected: Expected
-) -> None:
-    await service.client.producer(topic).change(message_id, rank=asked.rank, if_version=expected)
+async def changed(topic: Topic, message_id: str, asked: Change, service: TheService, seen: IfMatch) -> None:
+    await service.client.producer(topic).change(
+        message_id, rank=asked.rank, if_version=version_of(seen, message_id)
+    )
 
 
 @router.post(
     "/{message_id}/trigger", status_code=status.HTTP_204_NO_CONTENT, summary="Make a message due now"
 )
-async def triggered(topic: Topic, message_id: str, service: TheService, expected: Expected) -> None:
-    await service.client.trigger(topic, message_id, if_version=expected)
+async def triggered(topic: Topic, message_id: str, service: TheService, seen: IfMatch) -> None:
+    await service.client.trigger(topic, message_id, if_version=version_of(seen, message_id))
 
 
-def _said(asked: Move) -> tuple[Instant | None, Duration | None]:
+def said(asked: Move) -> tuple[Instant | None, Duration | None]:
+    """Return when a message is to be moved to.
+
+    Raises:
+        Unfit: it is not said.
+    """
     if asked.due is None and asked.delay is None:
         raise Unfit("say when: due or delay", None, None, "body.due")
     return asked.due, asked.delay

@@ -9,16 +9,18 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, TypeAdapter
 
 from dueq import Job, MessageState, ScheduledMessage, limits
-from dueq.gateway import instants
+from dueq.errors import DueqError, PartialFailure, Refused
+from dueq.gateway import instants, problems
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute, content_type, parsed, whole
 from dueq.gateway.lines import Answers, Loading
 from dueq.gateway.listing import Wanted
 from dueq.gateway.problems import Refusal, Unfit
-from dueq.gateway.service import NewMessage, Service
+from dueq.gateway.service import Load, NewMessage, Service
 from dueq.gateway.v1 import contents, targets
 from dueq.gateway.v1.contents import Content, Shown
 from dueq.gateway.v1.model import Answer, Count, Cursor, Duration, Instant, Said, Topic
+from dueq.gateway.v1.preconditions import etag
 from dueq_codecs.records import ATTEMPTS_MAX
 
 router = APIRouter(prefix="/v1/topics/{topic}/messages", tags=["messages"], route_class=JsonRoute)
@@ -75,6 +77,19 @@ class ScheduledList(Answer):
     """Messages that are scheduled, in the order in which they were asked for."""
 
     messages: list[Scheduled]
+
+
+class Taken(Answer):
+    """A message that is not scheduled, since its key names another one."""
+
+    key: str | None
+    problem: dict[str, Any]
+
+
+class ScheduledSome(Answer):
+    """Messages in the order in which they were asked for; some are not scheduled."""
+
+    messages: list[Scheduled | Taken]
 
 
 class Failure(Answer):
@@ -185,9 +200,17 @@ _BODY: Final[dict[str, Any]] = {
     responses={
         201: {"model": Scheduled | ScheduledList, "description": "They are on all in-sync replicas."},
         200: {
-            "description": "NDJSON: what became of the lines; with `answers=each` a line for each.",
+            "description": "NDJSON: what became of the lines; with `answers=each` a line for each. An array: some "
+            "keys are taken.",
             "content": {
-                JSON: {"schema": {"$ref": "#/components/schemas/Summary"}},
+                JSON: {
+                    "schema": {
+                        "anyOf": [
+                            {"$ref": "#/components/schemas/Summary"},
+                            {"$ref": "#/components/schemas/ScheduledSome"},
+                        ]
+                    }
+                },
                 NDJSON: {"schema": {"type": "string"}},
             },
         },
@@ -209,25 +232,32 @@ async def schedule(
         str | None,
         Query(description="Hide the job's messages until it is committed, within this time; at most 7 days."),
     ] = None,
+    on_duplicate: Annotated[
+        Literal["refuse", "keep", "replace"] | None,
+        Query(
+            description="Of a topic with unique keys, if a key names a message already: refuse the new one (409), keep "
+            "the other one (its id is the answer), or replace it."
+        ),
+    ] = None,
 ) -> Response:
     _refuse_unknown(request)
     kind = content_type(request)
-    named = await _job(service, topic, job, hidden_for)
+    loads = Load(await _job(service, topic, job, hidden_for), on_duplicate)
     if kind == NDJSON:
         loading = Loading(
             service,
             topic,
             lambda line, now_us: message_of(_MESSAGE.validate_python(line), now_us, "line"),
-            named,
+            loads,
         )
         if answers == "each":
             return Answers(loading.each(request), 200, media_type=NDJSON)
         return await _summary(loading, request)
     if kind == JSON:
         async with whole(request, limits.GATEWAY_JSON_BYTES_MAX) as body:
-            return await _scheduled_json(topic, parsed(body), named, service, request)
+            return await _scheduled_json(topic, parsed(body), loads, service, request)
     async with whole(request, limits.PAYLOAD_BYTES_MAX) as body:
-        return await _scheduled_raw(topic, body, named, service, request)
+        return await _scheduled_raw(topic, body, loads, service, request)
 
 
 _MESSAGE: Final = TypeAdapter(AskedMessage)
@@ -281,7 +311,12 @@ async def shown(
 ) -> MessageAnswer:
     """The ETag is the id and the version."""
     found = await service.client.get(topic, message_id, payload=payload, linearizable=linearizable)
-    response.headers["etag"] = f'"{found.id}.{found.version}"'
+    response.headers["etag"] = etag(found.id, found.version)
+    return message_answer(found)
+
+
+def message_answer(found: MessageState) -> MessageAnswer:
+    """Return a message as answers have it."""
     return MessageAnswer(
         **_fields(found), state=found.state, group=found.group or None, hidden=found.hidden,
         holder=found.holder or None, lease_ends=instants.text_or_none(found.lease_ends or 0),
@@ -334,7 +369,11 @@ def _refuse_unknown(request: Request) -> None:
     """A header that is misspelt, or not there yet, must not be ignored: it may have said when."""
     if "idempotency-key" in request.headers:
         given = request.headers["idempotency-key"]
-        raise Refusal(501, "idempotency-key is not supported: a repetition would be a second message", given)
+        text = (
+            "idempotency-key is not supported: a repetition would be a second message; in a topic with unique keys, "
+            "give the message a key, and say ?on_duplicate=keep"
+        )
+        raise Refusal(501, text, given)
     own = [name for name in request.headers if name.startswith(_HEADER)]
     if own and content_type(request) in (JSON, NDJSON):
         text = f"{own[0]} goes with raw bytes, such as application/octet-stream; JSON has fields instead"
@@ -344,23 +383,22 @@ def _refuse_unknown(request: Request) -> None:
         raise Refusal(400, f"there is no header {unknown[0]}; there are {_KNOWN}", unknown[0], _KNOWN)
 
 
-async def _scheduled_json(
-    topic: str, body: Any, job: Job | None, service: Service, request: Request
-) -> Response:
+async def _scheduled_json(topic: str, body: Any, load: Load, service: Service, request: Request) -> Response:
     now_us = await service.now_us()
     if isinstance(body, list):
         asked = _MESSAGES.validate_python(body)
         messages = [message_of(each, now_us, f"body.{row}") for row, each in enumerate(asked)]
-        ids = await service.schedule(topic, messages, job)
+        try:
+            ids = await service.schedule(topic, messages, load)
+        except PartialFailure as failure:
+            return _some(messages, failure)
         shown = [_scheduled(found, each) for found, each in zip(ids, messages, strict=True)]
         return JSONResponse({"messages": shown}, 201)
     message = message_of(_MESSAGE.validate_python(body), now_us, "body")
-    return await _one(topic, message, job, service, request)
+    return await _one(topic, message, load, service, request)
 
 
-async def _scheduled_raw(
-    topic: str, body: bytes, job: Job | None, service: Service, request: Request
-) -> Response:
+async def _scheduled_raw(topic: str, body: bytes, load: Load, service: Service, request: Request) -> Response:
     given = {name: _header(request, _HEADER + name) for name in _OF_RAW}
     now_us = await service.now_us()
     due_ms = instants.chosen_ms(given["due"], given["delay"], now_us, "dueq")
@@ -371,7 +409,21 @@ async def _scheduled_raw(
         expires_ms=None if expires is None else instants.instant_ms(expires, now_us, "dueq-expires"),
         max_attempts=_number(given, "max-attempts", 1, ATTEMPTS_MAX),
     )  # fmt: skip
-    return await _one(topic, message, job, service, request)
+    return await _one(topic, message, load, service, request)
+
+
+def _some(messages: list[NewMessage], failure: PartialFailure) -> Response:
+    """The answer if keys of some rows are taken; raises the failure if there is another reason."""
+    outcomes = failure.outcomes
+    if len(outcomes) != len(messages) or not all(isinstance(each, str | Refused) for each in outcomes):
+        raise failure
+    shown = [
+        {"key": message.key, "problem": problems.of_error(found)}
+        if isinstance(found, DueqError)
+        else _scheduled(found, message)
+        for found, message in zip(outcomes, messages, strict=True)
+    ]
+    return JSONResponse({"messages": shown}, 200)
 
 
 def _number(given: dict[str, str | None], name: str, low: int, high: int) -> int | None:
@@ -406,10 +458,8 @@ def _header(request: Request, name: str) -> str | None:
         raise Unfit(f"{name} is not UTF-8: {error.reason}", value, None, name) from None
 
 
-async def _one(
-    topic: str, message: NewMessage, job: Job | None, service: Service, request: Request
-) -> Response:
-    (message_id,) = await service.schedule(topic, [message], job)
+async def _one(topic: str, message: NewMessage, load: Load, service: Service, request: Request) -> Response:
+    (message_id,) = await service.schedule(topic, [message], load)
     location = {"location": f"{request.url.path}/{message_id}"}
     return JSONResponse(_scheduled(message_id, message), 201, location)
 

@@ -62,6 +62,11 @@ class Settings(Asked):
     dead_retention: Duration | None = Field(
         default=None, description="How long a dead message stays; 14 days."
     )
+    remember: Duration | None = Field(
+        default=None,
+        description="Of a topic with unique keys: how long a key stays taken when its message is finished; 0.",
+    )
+    labels: dict[str, str] | None = Field(default=None, description="What is to be said of the topic.")
 
 
 class NewTopic(Settings):
@@ -75,6 +80,9 @@ class NewTopic(Settings):
     )
     min_isr: int | None = Field(
         default=None, ge=1, description="Replicas that must hold a record before it counts."
+    )
+    keys: Literal["free", "unique"] = Field(
+        default="free", description="unique: a key names at most one message that is not finished."
     )
     exist_ok: bool = Field(default=False, description="A topic of this name may exist already.")
 
@@ -128,6 +136,9 @@ class TopicAnswer(Answer):
     backoff: BackoffAnswer | None
     expired: Literal["finish", "dead"]
     dead_retention_seconds: float
+    keys: Literal["free", "unique"]
+    remember_seconds: float
+    labels: dict[str, str]
     settings_version: int
     scheduled: int | None = Field(description="Messages that are not due yet.")
     ready: int | None = Field(description="Messages that are due and wait.")
@@ -153,7 +164,8 @@ class Pause(Asked):
 @router.post("", status_code=status.HTTP_201_CREATED, summary="Create a topic")
 async def create(asked: NewTopic, service: TheService, response: Response) -> TopicAnswer:
     await service.client.create_topic(
-        asked.name, asked.kind, asked.partitions, asked.replicas, min_isr=asked.min_isr, exist_ok=asked.exist_ok,
+        asked.name, asked.kind, asked.partitions, asked.replicas, min_isr=asked.min_isr, keys=asked.keys,
+        exist_ok=asked.exist_ok,
         **_settings(asked),
     )  # fmt: skip
     response.headers["location"] = f"/v1/topics/{asked.name}"
@@ -248,6 +260,9 @@ def answer(info: TopicInfo, placement: bool = True) -> TopicAnswer:
         backoff=_backoff(info.backoff),
         expired=info.expired,  # type: ignore[arg-type]
         dead_retention_seconds=info.dead_retention.total_seconds(),
+        keys=info.keys,  # type: ignore[arg-type]
+        remember_seconds=info.remember.total_seconds(),
+        labels=dict(info.labels),
         settings_version=info.settings_version,
         scheduled=info.scheduled,
         ready=info.ready,
@@ -259,9 +274,9 @@ def answer(info: TopicInfo, placement: bool = True) -> TopicAnswer:
 def _settings(asked: Settings) -> dict[str, Any]:
     """What was said, as the SDK takes it."""
     found = asked.model_dump(
-        include={"payload_bytes_max", "rate", "burst", "max_attempts", "expired"}, exclude_none=True
+        include={"payload_bytes_max", "rate", "burst", "max_attempts", "expired", "labels"}, exclude_none=True
     )
-    for name in ("horizon", "dead_retention"):
+    for name in ("horizon", "dead_retention", "remember"):
         value = getattr(asked, name)
         if value is not None:
             found[name] = instants.duration(value, f"body.{name}")

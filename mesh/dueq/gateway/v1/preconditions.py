@@ -1,0 +1,63 @@
+"""`If-Match`: a message is changed only if it is as it was seen."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, NamedTuple
+
+from fastapi import Depends, Header
+
+from dueq.errors import VersionDiffers
+from dueq.gateway.problems import Refusal
+
+_ETAG: Final = re.compile(r'"([0-9A-Za-z]{26})\.([0-9]{1,19})"')
+
+
+class Seen(NamedTuple):
+    """A message as somebody has seen it."""
+
+    id: str
+    version: int
+
+
+async def _seen(
+    if_match: Annotated[
+        str | None,
+        Header(
+            description="The ETag that the message must have, else it is left as it is (412).",
+            examples=['"01KAR0000000002M0000000001.17"'],
+        ),
+    ] = None,
+) -> Seen | None:
+    """What `If-Match` names; None: any.
+
+    Raises:
+        Refusal: it is no ETag.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _ETAG.fullmatch(if_match.strip())
+    if found is None or int(found[2]) >= 1 << 63:
+        raise Refusal(400, f"if-match is one ETag of a message, or *, not {if_match!r:.80}", if_match)
+    return Seen(found[1], int(found[2]))
+
+
+IfMatch = Annotated[Seen | None, Depends(_seen)]
+
+
+def version_of(seen: Seen | None, message_id: str) -> int | None:
+    """Return the version that a message must have; None: any.
+
+    Raises:
+        VersionDiffers: another message was seen.
+    """
+    if seen is None:
+        return None
+    if seen.id != message_id:
+        raise VersionDiffers(f"if-match names message {seen.id}, not {message_id:.40}")
+    return seen.version
+
+
+def etag(message_id: str, version: int) -> str:
+    """Return the ETag of a message."""
+    return f'"{message_id}.{version}"'
