@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Final, Literal
 
 import click
@@ -39,6 +40,10 @@ class GatewayMissing(DueqError):
     help="Statuses of errors in doq's API: 400 and 409 as up to July 2026, or 404 and 422 as later.",
 )  # fmt: skip
 @click.option(
+    "--doq-grpc", default="", metavar="HOST:PORT",
+    help="Serve doq's gRPC API there, on the loopback, such as 127.0.0.1:10000; needs dueq[grpc].",
+)  # fmt: skip
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 def gateway(
@@ -48,6 +53,7 @@ def gateway(
     read_only: bool,
     allowed: tuple[str, ...],
     doq_errors: Literal["legacy", "new"],
+    doq_grpc: str,
     log_level: str,
 ) -> int:
     """Serve the mesh by HTTP until SIGINT or SIGTERM: the dashboard at /, the API at /v1, its description at /docs.
@@ -60,7 +66,10 @@ def gateway(
         from dueq.gateway import serving
     except ModuleNotFoundError as error:
         raise GatewayMissing(f"the gateway needs the package {error.name}: {EXTRA}") from error
+    if doq_grpc and find_spec("grpc") is None:
+        raise GatewayMissing("doq's gRPC API needs the package grpcio: pip install 'dueq[grpc]'")
     listener = serving.listening(listen)
     return serving.run(
-        listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"), read_only, doq_errors,
+        listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"), read_only,
+        doq_errors, doq_grpc,
     )  # fmt: skip

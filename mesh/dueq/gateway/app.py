@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from fastapi import APIRouter, FastAPI
 
@@ -25,6 +25,7 @@ from dueq.gateway.faces import cloud_tasks, doq
 from dueq.gateway.faces.cloud_tasks.dispatching import Dispatcher
 from dueq.gateway.faces.doq.failures import Statuses
 from dueq.gateway.faces.doq.rates import Rates
+from dueq.gateway.faces.doq.verbs import Doq
 from dueq.gateway.guards import Guards
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import (
@@ -76,6 +77,7 @@ def create_app(
     allowed: Iterable[str] = (),
     read_only: bool = False,
     doq_errors: Statuses = "legacy",
+    doq_grpc: str = "",
 ) -> FastAPI:
     """Return the application.
 
@@ -85,6 +87,7 @@ def create_app(
         allowed: networks to which webhooks and tasks may go, beside public addresses.
         read_only: nothing is changed or delivered by it.
         doq_errors: statuses of which of doq's versions its API has.
+        doq_grpc: HOST:PORT of doq's gRPC API; "": it is not served.
     """
     networks = tuple(allowed)
 
@@ -98,7 +101,14 @@ def create_app(
             if not read_only:
                 webhooks.start()
                 tasks.start()
-            ending = asyncio.create_task(_close(service, webhooks, tasks))
+            sides: list[Closing] = [webhooks, tasks]
+            if doq_grpc:
+                from dueq.gateway.faces.doq.rpc import RpcServer  # its packages are an extra
+
+                server = RpcServer(Doq(service, app.state.doq_rates), doq_grpc, doq_errors)
+                await server.start()
+                sides.append(server)
+            ending = asyncio.create_task(_close(service, sides))
             try:
                 yield
             finally:
@@ -133,10 +143,16 @@ def create_app(
     return app
 
 
-async def _close(service: Service, *senders: Webhooks | Dispatcher) -> None:
+class Closing(Protocol):
+    """Something beside the routes that ends in order."""
+
+    async def close(self) -> None: ...
+
+
+async def _close(service: Service, sides: Iterable[Closing]) -> None:
     """Let what is sent end while requests under way still do."""
     await service.stopping.wait()
-    await asyncio.gather(*(sender.close() for sender in senders))
+    await asyncio.gather(*(side.close() for side in sides))
 
 
 def _describe_more(app: FastAPI) -> None:

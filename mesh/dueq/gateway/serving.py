@@ -71,6 +71,7 @@ def run(
     announce: Callable[[str], object],
     read_only: bool = False,
     doq_errors: Statuses = "legacy",
+    doq_grpc: str = "",
 ) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code.
 
@@ -83,14 +84,21 @@ def run(
         announce: called with the gateway's address once it serves.
         read_only: nothing is changed or delivered by it.
         doq_errors: statuses of which of doq's versions its API has.
+        doq_grpc: HOST:PORT of doq's gRPC API, on the loopback; "": it is not served.
 
     Raises:
-        InvalidRequest: one of `allowed` is no network.
+        InvalidRequest: one of `allowed` is no network, or the gRPC API cannot be served there.
     """
     configure(level)
     networks = [each.strip() for text in allowed for each in text.split(",") if each.strip()]
     Addresses(networks)
-    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only, doq_errors)
+    if doq_grpc:
+        if read_only:
+            raise InvalidRequest("a read-only gateway does not serve doq's gRPC API: it delivers messages")
+        with listening(doq_grpc) as free:
+            host, port = free.getsockname()[:2]
+        doq_grpc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only, doq_errors, doq_grpc)
     config = uvicorn.Config(
         app, http=HttpConnection, ws=SocketConnection, loop="asyncio", lifespan="on", log_config=None,
         access_log=False, proxy_headers=False, server_header=False,
