@@ -198,8 +198,9 @@ class UpdateTopicRequest:
 class InspectRequest:
     """A reading request; the answer is what the broker knows and may be stale. Any broker asks `broker` for it.
 
-    `what` is one of "status", "describe", "forecast", "jobs", "job " and 32 hex digits, "statistics" (where `seconds`
-    is the first hour wanted, counted since 1970). The reply's `document` is JSON (see docs/reference/protocol.md).
+    `what` is one of "status", "describe", "forecast", "hours", "jobs", "job " and 32 hex digits, "statistics" (where
+    `seconds` is the first hour wanted, counted since 1970). The reply's `document` is JSON
+    (see docs/reference/protocol.md).
     """
 
     request_id: int

@@ -347,6 +347,8 @@ DASHBOARD_PAST_S: Final = 300
 """Seconds of deliveries that the dashboard remembers, while somebody looks."""
 DASHBOARD_AHEAD_S: Final = 300
 """Seconds ahead for which it asks topics for their forecasts."""
+DASHBOARD_AHEAD_S_MAX: Final = 400 * 86_400
+"""Most seconds ahead: beyond an hour forecasts are by the hour."""
 DASHBOARD_FORECASTS_MAX: Final = 16
 """Topics, the fullest, whose forecasts are part of the mesh's."""
 DASHBOARD_ROWS_MAX: Final = 50

@@ -85,6 +85,18 @@ def test_open_pages_are_told_of_each_look(gateway: Caller, http_topic: str) -> N
         assert next(told)["number"] > first["number"]
 
 
+def test_a_forecast_of_days_is_by_the_hour(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    for hours in (30, 30, 24 * 20):
+        gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": f"{hours}h"})
+    path = f"/dashboard/live?{urlencode({'topic': name, 'ahead': 7 * 86_400})}"
+    with views(gateway.address, path) as told:
+        view = next(view for view in told if view["topic"] and view["chart"]["due"])
+    ((hour, count),) = view["chart"]["due"]
+    assert (hour % 3600, count, view["ahead"]) == (0, 2, 7 * 86_400)
+    assert 29 * 3600 < hour - view["at"] / 1000 <= 30 * 3600
+
+
 def test_a_list_has_the_soonest_of_all_partitions_first(gateway: Caller, http_topic: str) -> None:
     name = http_topic.rpartition("/")[2]
     # One request is of one partition.

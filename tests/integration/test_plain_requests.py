@@ -112,7 +112,7 @@ def test_documents_have_the_keys_that_the_page_lists(plain: PlainClient) -> None
     consumer = PlainConsumer(plain, "inspected")
     consumer.take(1, 60)
     consumer.close()
-    for what, seconds in (("describe", 0), ("forecast", 3600), ("jobs", 0), ("statistics", 0)):
+    for what, seconds in (("describe", 0), ("forecast", 3600), ("hours", 0), ("jobs", 0), ("statistics", 0)):
         answer = plain.ask("InspectRequest", what=what, topic="inspected", seconds=seconds)
         assert answer["code"] == OK, answer["text"]
         (row,) = re.findall(rf"^\| `{what}` \|.*", PAGE.read_text(), re.MULTILINE)

@@ -139,6 +139,12 @@ def forecast(topic: str, seconds: int) -> Call[list[tuple[int, int]]]:
     return Call(lambda number, at: events.Inspect(number, at, "forecast", name, ahead), reading.forecast)
 
 
+def hours(topic: str) -> Call[list[tuple[int, int]]]:
+    """Counts of messages that wait, by hour."""
+    name = arguments.topic_name(topic)
+    return Call(lambda number, at: events.Inspect(number, at, "hours", name), reading.hours)
+
+
 def statistics(from_hour: int) -> Call[StatisticsPart]:
     """Some hours of what every broker has counted."""
     return Call(

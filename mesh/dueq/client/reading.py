@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -79,6 +80,15 @@ def forecast(found: Inspection) -> list[tuple[int, int]]:
         for second, number in view.get("counts", ()):
             totals[int(second)] = totals.get(int(second), 0) + int(number)
     return sorted((second, number) for second, number in totals.items() if number)
+
+
+def hours(found: Inspection) -> list[tuple[int, int]]:
+    """Return (Unix ms of an hour, messages that wait until then), ascending, over all partitions that are led."""
+    totals: Counter[int] = Counter()
+    for text in found.documents.values():
+        for hour, number in _parsed(text).get("hours", ()):
+            totals[int(hour)] += int(number)
+    return sorted(totals.items())
 
 
 def status(found: Inspection) -> Document:

@@ -253,7 +253,9 @@ class Clients:
             return
         document = self._status.document(request, now)
         if document is None:
-            names = "status, describe, forecast, statistics, jobs, pass, recurrences, groups, endpoints"
+            names = (
+                "status, describe, forecast, hours, statistics, jobs, pass, recurrences, groups, endpoints"
+            )
             text = f"{request.what!r} cannot be inspected; there are {names}"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:

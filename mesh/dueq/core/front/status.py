@@ -7,6 +7,7 @@ and each part carries epoch and sequence. docs/reference/inspect.md has the form
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from dueq import limits
@@ -17,6 +18,7 @@ from dueq.core.front.topics import Topics
 from dueq.core.ports.membership import CoordinatorState
 from dueq.core.turn.context import Context
 from dueq.core.turn.mesh_time import MeshTime
+from dueq.core.turn.statistics import HOUR_MS
 from dueq.instant import Now
 from dueq_codecs.messages import InspectRequest
 
@@ -71,6 +73,8 @@ class Status:
                     ]
                 }
             )
+        if request.what == "hours":
+            return json.dumps({"hours": _hours(led)})
         if request.what == "jobs" or request.what.startswith("job "):
             return json.dumps(_jobs(led, request.what[4:]))
         if request.what.startswith("pass "):
@@ -216,6 +220,14 @@ class Status:
             "end": partition.replica.end,
             "commit": partition.replica.commit,
         }
+
+
+def _hours(led: list[Partition]) -> list[tuple[int, int]]:
+    """What waits in the partitions led here, by hour: together, so that the answer is short however many they are."""
+    totals: Counter[int] = Counter()
+    for partition in led:
+        totals.update(partition.waiting_by_hour())
+    return [(hour * HOUR_MS, count) for hour, count in sorted(totals.items())]
 
 
 def _pass(partition: Partition, name: str) -> dict[str, Any]:

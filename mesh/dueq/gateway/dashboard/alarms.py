@@ -145,17 +145,16 @@ def _away(sight: Sight, broker_id: str) -> Alarm:
     if leaderless:
         consequence = f"{_count(leaderless, 'of its partitions has', 'of its partitions have')} no leader"
     elif held:
-        consequence = (
-            f"others have taken over; {_count(held, 'partition has', 'partitions have')} one copy fewer"
-        )
+        some = "" if copies == held else f"{copies:,} of them "
+        danger = f", and {some}must not lose another" if copies else ""
+        fewer = f"{_count(held, 'partition has', 'partitions have')} one copy fewer"
+        consequence = f"others have taken over; {fewer}{danger}"
     else:
         consequence = "it holds nothing, so nothing is missing"
-    some = "They" if copies == held else f"{copies:,} of them"
-    danger = f" {some} must not lose another." if copies else ""
     return Alarm(
         f"away {broker_id}",
         "bad" if held else "warn",
-        f"Broker {broker_id} does not answer: {consequence}.{danger}",
+        f"Broker {broker_id} does not answer: {consequence}.",
         "Start it again on its own folder: it catches up by itself."
         if held
         else "Start it again, if it is still wanted.",

@@ -14,7 +14,7 @@ from dueq import limits
 from dueq.errors import Busy, DueqError
 from dueq.gateway.dashboard.alarms import Alarm, Alarms
 from dueq.gateway.dashboard.history import History
-from dueq.gateway.dashboard.snapshot import Sight, fullest, look
+from dueq.gateway.dashboard.snapshot import Sight, Wanted, fullest, look
 from dueq.gateway.service import Service
 
 _PATIENCE_S: Final = 1.6
@@ -67,8 +67,8 @@ class Feed:
         self._service = service
         self._history, self._alarms = History(), Alarms()
         self._watching = 0
-        self._topics: Counter[tuple[str, int]] = Counter()
-        self._forecasts: dict[str, list[tuple[int, int]]] = {}
+        self._topics: Counter[Wanted] = Counter()
+        self._forecasts: dict[Wanted, list[tuple[int, int]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._number = self._acts = 0
         self._fresh = asyncio.Event()
@@ -128,27 +128,33 @@ class Feed:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        took_s = 0.0
+        patience_s = _PATIENCE_S
         while await self._wanted():
             self._number += 1
             self._soon.clear()
-            sight = await self._look(self._number, took_s)
-            took_s = sight.took_s
+            sight = await self._look(self._number, patience_s)
+            if sight.fault:
+                # A large mesh, or one that has much to do, may need longer.
+                patience_s = min(2 * patience_s, _PATIENCE_S_MAX)
+            else:
+                patience_s = (
+                    _PATIENCE_S
+                    if sight.took_s < _QUICK_S
+                    else min(4 * sight.took_s + _PATIENCE_S, _PATIENCE_S_MAX)
+                )
             self.state = State(sight, self._alarms.take(sight, self._history), self._history)
             self._fresh.set()
             self._fresh = asyncio.Event()
-            await self._rest(took_s)
+            await self._rest(sight.took_s)
         self.state = None  # whoever comes next must not see what is old
 
-    async def _look(self, number: int, took_s: float) -> Sight:
-        patience_s = _PATIENCE_S if took_s < _QUICK_S else min(4 * took_s + _PATIENCE_S, _PATIENCE_S_MAX)
-        wanted: dict[str, int] = {}
+    async def _look(self, number: int, patience_s: float) -> Sight:
         before = self.state.sight if self.state is not None else None
+        wanted = set(self._topics)
         if before is not None and number % _FULLEST_EVERY == 2:
-            wanted = {each.info.name: limits.DASHBOARD_AHEAD_S for each in fullest(before.topics.values())}
-            self._forecasts = {name: each for name, each in self._forecasts.items() if name in wanted}
-        for topic, ahead_s in self._topics:
-            wanted[topic] = max(ahead_s, wanted.get(topic, 0))
+            full = {(each.info.name, limits.DASHBOARD_AHEAD_S) for each in fullest(before.topics.values())}
+            self._forecasts = {key: each for key, each in self._forecasts.items() if key in full}
+            wanted |= full
         try:
             sight = await look(self._service, number, wanted, patience_s)
         except DueqError as error:
@@ -188,4 +194,4 @@ def _blind(before: Sight | None, number: int, fault: str, at_ms: int) -> Sight:
     """What is shown when nothing was seen: what was seen before."""
     if before is None:
         return Sight(number, at_ms, fault=fault)
-    return replace(before, number=number, at_ms=at_ms, fault=fault)
+    return replace(before, number=number, at_ms=at_ms, fault=fault, took_s=0.0)

@@ -60,7 +60,7 @@ async def live(
     search: Annotated[str, Query(max_length=255)] = "",
     sort: str = "trouble",
     skip: Annotated[int, Query(ge=0)] = 0,
-    ahead: Annotated[int, Query(ge=60, le=limits.FORECAST_SECONDS_MAX)] = limits.DASHBOARD_AHEAD_S,
+    ahead: Annotated[int, Query(ge=60, le=limits.DASHBOARD_AHEAD_S_MAX)] = limits.DASHBOARD_AHEAD_S,
 ) -> Response:
     """Server-sent events: what a page shows, whenever that was looked at anew, and a beat each second."""
     if sort not in SORTS:

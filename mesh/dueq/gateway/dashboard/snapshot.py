@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from dueq.errors import DueqError
 from dueq.gateway.service import Service
 
 Document = dict[str, Any]
+Wanted = tuple[str, int]
+"""A forecast: of which topic, and how far ahead, seconds."""
 
 _HOUR_MS: Final = 3_600_000
 
@@ -61,7 +63,8 @@ class Sight:
         brokers: documents by id, as the brokers tell them.
         topics: by name, sorted.
         statistics: the brokers' counts of the present hour.
-        forecasts: (Unix ms of a second, messages due in it) by topic and seconds ahead, where they were asked for.
+        forecasts: (Unix ms of a second, messages due in it) by topic and seconds ahead, where they were asked for; of
+            hours instead of seconds, where that is more than one hour.
         fault: why nothing was seen; the rest is then of the look before.
         seen_ms: when something was seen last, Unix ms; 0: never.
         unseen: partitions that nobody told of because they did not fit into the brokers' answers.
@@ -73,19 +76,19 @@ class Sight:
     brokers: dict[str, Document] = field(default_factory=dict)
     topics: dict[str, TopicSight] = field(default_factory=dict)
     statistics: list[StatisticsRow] = field(default_factory=list)
-    forecasts: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    forecasts: dict[Wanted, list[tuple[int, int]]] = field(default_factory=dict)
     fault: str = ""
     seen_ms: int = 0
     unseen: int = 0
 
 
-async def look(service: Service, number: int, wanted: Mapping[str, int], patience_s: float) -> Sight:
+async def look(service: Service, number: int, wanted: Collection[Wanted], patience_s: float) -> Sight:
     """Look at the mesh: three questions to each broker, and one more for each topic whose forecast is wanted.
 
     Args:
         service: the gateway's access to it.
         number: of the look.
-        wanted: topics, and how far ahead their forecasts go, seconds.
+        wanted: forecasts.
         patience_s: brokers that have not answered by three quarters of it count as away.
 
     Raises:
@@ -156,14 +159,17 @@ def _add_partitions(topic: TopicSight, partitions: list[Document]) -> None:
 
 
 async def _forecasts(
-    service: Service, sight: Sight, wanted: Mapping[str, int], patience_s: float
-) -> dict[str, list[tuple[int, int]]]:
+    service: Service, sight: Sight, wanted: Collection[Wanted], patience_s: float
+) -> dict[Wanted, list[tuple[int, int]]]:
     async def one(name: str, seconds: int) -> list[tuple[int, int]]:
         try:
-            return await service.client.forecast(name, seconds, timeout=patience_s)
+            if seconds <= limits.FORECAST_SECONDS_MAX:
+                return await service.client.forecast(name, seconds, timeout=patience_s)
+            hours = await service.client.connection.run(calls.hours(name), patience_s)
         except DueqError:
             return []  # it was deleted meanwhile, or its leader is changing
+        return [(hour, count) for hour, count in hours if hour < sight.at_ms + seconds * 1000]
 
-    asked = {name: seconds for name, seconds in wanted.items() if name in sight.topics}
-    found = await asyncio.gather(*(one(name, seconds) for name, seconds in asked.items()))
+    asked = [each for each in wanted if each[0] in sight.topics]
+    found = await asyncio.gather(*(one(name, seconds) for name, seconds in asked))
     return dict(zip(asked, found, strict=True))

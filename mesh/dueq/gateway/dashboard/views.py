@@ -95,7 +95,8 @@ def _topic(view: View, state: State) -> Document:
             "paused_until": int(until.timestamp() * 1000) if until is not None else None,
             "settings_version": info.settings_version,
         },
-        "chart": _chart(state, name, sight.forecasts.get(name, [])),
+        "ahead": view.ahead_s,
+        "chart": _chart(state, name, sight.forecasts.get((name, view.ahead_s), [])),
         "lateness": _lateness(state, name),
         "parts": [_partition(each) for each in _worst_first(topic)[: limits.DASHBOARD_ROWS_MAX]],
         "consumers": _consumers(topic),
@@ -156,7 +157,7 @@ def _ahead(sight: Sight) -> list[tuple[int, int]]:
         for place, count in enumerate(topic.next_minute):
             totals[begin + place] += count
     for name in (topic.info.name for topic in fullest(sight.topics.values())):
-        for second_ms, count in sight.forecasts.get(name, ()):
+        for second_ms, count in sight.forecasts.get((name, limits.DASHBOARD_AHEAD_S), ()):
             if second_ms // 1000 >= begin + 60:
                 totals[second_ms // 1000] += count
     return [(second * 1000, count) for second, count in sorted(totals.items()) if count]

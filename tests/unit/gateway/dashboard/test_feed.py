@@ -91,7 +91,10 @@ def test_a_topic_is_asked_for_its_forecast_while_somebody_looks_at_it() -> None:
         with feed.watching("mail", 600):
             state = await feed.newer(0, 60)
         assert state is not None
-        assert (mesh.forecasts, state.sight.forecasts) == ([("mail", 600)], {"mail": [(1_000_000_000, 5)]})
+        assert (mesh.forecasts, state.sight.forecasts) == (
+            [("mail", 600)],
+            {("mail", 600): [(1_000_000_000, 5)]},
+        )
         await feed.close()
 
     run(work())

@@ -7,16 +7,18 @@ import { clock, count, day, duration, iso, minute, number, onZone, short } from 
 const HEIGHT = 220;
 const MARGIN = { top: 20, right: 12, bottom: 24, left: 44 };
 const BAR_PX = 3;
-const STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400];
+const STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
 
 /** A chart; `update({at, since, delivered, due, past, ahead, step})` draws it. Instants are Unix s but `at`, `since` (ms). */
 export function chart(title) {
   const hatch = fresh("hatch");
   const drawing = svg("svg", { class: "chart", height: HEIGHT, role: "img", tabindex: 0 });
   const readout = h("p", { class: "readout" });
+  const unit = h("span", { class: "faint" });
+  const known = h("span", { class: "key delivered" }, "delivered");
   const legend = h("p", { class: "legend" },
-    h("span", { class: "key delivered" }, "delivered"), h("span", { class: "key due" }, "due"),
-    h("span", { class: "faint" }, "messages a second, logarithmic"));
+    known, h("span", { class: "key due" }, "due"),
+    unit);
   const element = h("figure", { class: "figure" }, legend, drawing, readout);
   let data = null;
   let bars = [];
@@ -76,11 +78,13 @@ export function chart(title) {
 
   function tell() {
     const summary = summarised(data);
+    known.hidden = !data.past;
+    say(unit, `messages ${data.step > 1 ? "an hour" : "a second"}, logarithmic`);
     drawing.setAttribute("aria-label", `${title}. ${summary} The arrow keys go from bar to bar.`);
     const bar = cursor === null ? null : bars[cursor];
     say(readout, bar
       ? `${when(bar.at, data)}: ${count(Math.round(bar.sum * 100) / 100, "message")} ${bar.kind}` +
-        (bar.span > 1 ? ` in ${duration(bar.span)}${data.step > 1 ? "" : `, at most ${number(bar.most)} in one second`}` : "")
+        (bar.span > data.step ? ` in ${duration(bar.span)}, at most ${number(bar.most)} in one ${one(data)}` : "")
       : summary);
     readout.title = bar ? iso(bar.at * 1000) : "";
   }
@@ -155,6 +159,8 @@ function ticks(begin, end, inner) {
 
 const when = (at, data) => (data.step >= 3600 ? `${day(at * 1000)} ${minute(at * 1000)}` : clock(at * 1000));
 
+const one = (data) => (data.step > 1 ? "hour" : "second");
+
 function summarised(data) {
   const minuteAgo = data.at / 1000 - 60;
   const delivered = data.delivered.filter(([at]) => at >= minuteAgo).reduce((sum, [, value]) => sum + value, 0);
@@ -162,7 +168,6 @@ function summarised(data) {
   const past = data.past ? `${count(Math.round(delivered), "message")} delivered in the last minute. ` : "";
   if (!peak) return `${past}Nothing is due in the next ${duration(data.ahead)}.`;
   const until = peak[0] - data.at / 1000;
-  const span = data.step > 1 ? `${duration(data.step)}` : "second";
-  return `${past}Busiest ${span} ahead: ${number(peak[1])} at ${when(peak[0], data)}` +
+  return `${past}Busiest ${one(data)} ahead: ${number(peak[1])} at ${when(peak[0], data)}` +
     `${until > 1 ? `, in ${duration(until)}` : ", now"}.`;
 }

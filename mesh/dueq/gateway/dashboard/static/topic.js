@@ -8,7 +8,7 @@ import { figures, trouble } from "./trouble.js";
 import { bytes, count, duration, fromInput, iso, number, timeElement } from "./words.js";
 
 const PAST_S = 300;
-const SPANS = { 300: "5 minutes", 3600: "1 hour" };
+const SPANS = { 300: "5 minutes", 3600: "1 hour", 86400: "1 day", 604800: "1 week", 2592000: "30 days", 34560000: "400 days" };
 const PAGE = 100;
 
 export function show(frame) {
@@ -72,7 +72,7 @@ export function show(frame) {
         { title: "with consumers", value: number(info.leased), detail: count(info.consumers, "consumer") },
         { title: "dead", value: number(info.dead), level: info.dead ? "warn" : "", href: `/messages?${own}&state=dead` },
       ]);
-      drawing.update({ ...view.chart, at: view.at, past: Number(ahead) > 600 ? 0 : PAST_S, ahead: Number(ahead), step: Number(ahead) > 600 ? 10 : 1 });
+      drawing.update({ ...view.chart, at: view.at, past: Number(ahead) > 300 ? 0 : PAST_S, ahead: Number(ahead), step: Number(ahead) > 3600 ? 3600 : 1 });
       late.update(lateness(view.lateness));
       consumers.update(view.consumers);
       parts.update(view.parts);
@@ -90,8 +90,10 @@ export function show(frame) {
 
 function lead(view) {
   const told = state(view.topic);
-  const next = view.chart.due.find(([, due]) => due);
-  const soon = next ? `the next message falls due ${next[0] * 1000 - view.at < 1000 ? "now" : `in ${duration(next[0] - view.at / 1000)}`}` : "nothing falls due soon";
+  const minute = view.topic.next_minute;
+  const next = view.ahead <= 3600 ? view.chart.due.find(([, due]) => due) : null;
+  const soon = next ? `the next message falls due ${next[0] * 1000 - view.at < 1000 ? "now" : `in ${duration(next[0] - view.at / 1000)}`}`
+    : minute ? `${count(minute, "message falls", "messages fall")} due in a minute` : "nothing falls due soon";
   return `A ${view.topic.kind} topic, ${told.text}: ${count(view.topic.partitions, "partition")}, ${count(view.topic.consumers, "consumer")}; ${soon}.`;
 }
 
