@@ -15,7 +15,15 @@ from dueq.errors import InvalidRequest
 from dueq.storage.kinds import DEFAULT, is_durable
 
 _PREFIX: Final = "DUEQ_"
-_OTHERS: Final = frozenset({"DUEQ_ENDPOINTS", "DUEQ_PARENT_PID", "DUEQ_TEST_FEATURE_LEVEL"})
+_OTHERS: Final = frozenset(
+    {
+        "DUEQ_ENDPOINTS",
+        "DUEQ_HTTP_EXAMPLES",
+        "DUEQ_PARENT_PID",
+        "DUEQ_TEST_FEATURE_LEVEL",
+        "DUEQ_WEBHOOK_ALLOW",
+    }
+)
 """Variables that are not for the broker."""
 _SERVICE_LINK: Final = re.compile(r"DUEQ_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\w+)?)")
 """Variables that Kubernetes sets in every container when a service is called dueq, or dueq-something."""

@@ -42,6 +42,7 @@ def test_variables_that_are_for_others_are_left_alone() -> None:
     """The SDK's own, and those that Kubernetes sets for a service called dueq."""
     environment = {
         "DUEQ_ENDPOINTS": "tcp://127.0.0.1:7400",
+        "DUEQ_WEBHOOK_ALLOW": "127.0.0.0/8",
         "DUEQ_SERVICE_HOST": "10.0.0.1",
         "DUEQ_SERVICE_PORT_CLIENTS": "7400",
         "DUEQ_PORT": "tcp://10.0.0.1:7400",

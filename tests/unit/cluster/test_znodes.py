@@ -67,6 +67,15 @@ def test_a_topic_of_an_older_build_has_the_settings_that_it_was_created_with() -
     assert decode_topic(json.dumps(fields).encode()) == TOPIC
 
 
+def test_the_coordinator_keeps_the_secrets_of_endpoints() -> None:
+    endpoint = {
+        "name": "e", "version": 1, "url": "https://example.com/", "timeout_ms": 1000, "in_flight": 1, "targets": False,
+        "filter": {}, "disabled": "", "headers": {"a": "b"}, "secrets": [["whsec_" + "A" * 40, 0]],
+    }  # fmt: skip
+    settings = TOPIC.settings.changed({"endpoint": endpoint}, "a" * 32)
+    assert decode_topic(encode_topic(replace(TOPIC, settings=settings))).settings.endpoint == endpoint
+
+
 def test_a_changed_topic_shows_older_builds_what_they_know() -> None:
     changed = TOPIC.settings.changed({"horizon_ms": 7, "payload_bytes_max": 8}, "a" * 32)
     fields = json.loads(encode_topic(replace(TOPIC, settings=changed)))
