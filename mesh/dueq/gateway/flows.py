@@ -156,15 +156,15 @@ class Flow:
         """Ask what became of the oldest messages: another gateway may have settled them."""
         for message_id in list(self.out)[:_ASKED_FOR]:
             try:
-                leased = (await self._flows.client.get(self.topic, message_id)).state == "leased"
+                token = (await self._flows.client.get(self.topic, message_id)).token
             except MessageNotFound:
-                leased = False
+                token = 0
             except DueqError:
                 return
             out = self.out.pop(message_id, None)
             if out is not None:
                 self.out[message_id] = out  # others are asked for next
-                if not leased:
+                if token != out.token:
                     self.over(message_id)
 
     def _forget_ended(self) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
+from pydantic import BaseModel
+
 from dueq.client.aio import AsyncClient, AsyncMessage, AsyncProducer
 from dueq.client.aio.passes import AsyncPass
+from dueq.gateway.v1 import groups, leases, messages, recurrences, topics
 
 ROOT = Path(__file__).resolve().parents[3]
 TOPIC = "/v1/topics/{topic}"
@@ -107,6 +112,26 @@ def verbs() -> set[str]:
 
 def test_every_verb_of_the_sdk_has_a_route_or_a_reason() -> None:
     assert verbs() == set(ROUTES) | set(REASONS)
+
+
+BODIES: list[tuple[Callable[..., Any], type[BaseModel], set[str]]] = [
+    (AsyncClient.create_topic, topics.NewTopic, set()),
+    (AsyncClient.update_topic, topics.TopicChanges, set()),
+    (AsyncClient.set_group, groups.GroupChanges, {"group"}),
+    (AsyncClient.create_recurrence, recurrences.Terms, {"name"}),
+    (AsyncClient.update_recurrence, recurrences.Terms, {"name"}),
+    (AsyncClient.pull, leases.Wanted, set()),
+    (AsyncProducer.schedule, messages.AskedMessage, {"on_duplicate"}),
+]
+
+
+@pytest.mark.parametrize(("verb", "model", "elsewhere"), BODIES)
+def test_what_a_verb_takes_its_body_has(
+    verb: Callable[..., Any], model: type[BaseModel], elsewhere: set[str]
+) -> None:
+    """What is in the path or the query is not in the body."""
+    parameters = set(inspect.signature(verb).parameters) - {"self", "topic", "timeout"} - elsewhere
+    assert parameters <= set(model.model_fields)
 
 
 def test_the_routes_are_there() -> None:

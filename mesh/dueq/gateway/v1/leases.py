@@ -74,6 +74,7 @@ class Received(Shown):
     group: str | None
     headers: dict[str, str]
     version: str
+    expires: Said | None = Field(description="From when on it is not delivered any more.")
 
 
 class ReceivedList(Answer):
@@ -235,5 +236,5 @@ def shown(found: AsyncMessage) -> Received:
         id=found.id, token=str(found.token), key=found.key or None, due=instants.text(found.due),
         released_at=instants.text(found.released_at), attempt=found.attempt, rank=found.rank,
         group=found.group or None, headers=found.headers, version=str(found.version),
-        **contents.shown(found.payload),
+        expires=instants.text_or_none(found.expires), **contents.shown(found.payload),
     )  # fmt: skip

@@ -140,6 +140,7 @@ class MessageAnswer(Listed):
     group: str | None
     hidden: bool = Field(description="Its job is not committed yet: it is not delivered before that.")
     holder: str | None = Field(description="The consumer that has it.")
+    token: str | None = Field(description="Of the lease: what settles it.")
     lease_ends: Said | None
 
 
@@ -319,7 +320,8 @@ def message_answer(found: MessageState) -> MessageAnswer:
     """Return a message as answers have it."""
     return MessageAnswer(
         **_fields(found), state=found.state, group=found.group or None, hidden=found.hidden,
-        holder=found.holder or None, lease_ends=instants.text_or_none(found.lease_ends or 0),
+        holder=found.holder or None, token=str(found.token) if found.token else None,
+        lease_ends=instants.text_or_none(found.lease_ends or 0),
     )  # fmt: skip
 
 

@@ -68,6 +68,7 @@ class Recurrence(Shown):
     unfinished: int
     messages: int
     skipped: int
+    headers: dict[str, str]
 
 
 class RecurrenceList(Answer):
@@ -183,5 +184,5 @@ def _answer(info: RecurrenceInfo) -> Recurrence:
         rank=info.rank, group=info.group,
         payload_bytes=info.payload_bytes, paused=info.paused, next=instants.text_or_none(info.next_ms),
         last=instants.text_or_none(info.last_ms), unfinished=info.unfinished, messages=info.messages,
-        skipped=info.skipped, **contents.shown(info.payload),
+        skipped=info.skipped, headers=dict(info.headers), **contents.shown(info.payload),
     )  # fmt: skip

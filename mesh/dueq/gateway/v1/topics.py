@@ -143,6 +143,7 @@ class TopicAnswer(Answer):
     scheduled: int | None = Field(description="Messages that are not due yet.")
     ready: int | None = Field(description="Messages that are due and wait.")
     leased: int | None = Field(description="Messages with consumers.")
+    dead: int | None = Field(description="Messages that are not tried again.")
     placement: list[Partition] | None = Field(description="Left out of lists.")
 
 
@@ -267,6 +268,7 @@ def answer(info: TopicInfo, placement: bool = True) -> TopicAnswer:
         scheduled=info.scheduled,
         ready=info.ready,
         leased=info.leased,
+        dead=info.dead,
         placement=[_partition(each) for each in info.placement] if placement else None,
     )
 
