@@ -23,6 +23,7 @@ from dueq import Client
 from dueq.errors import InvalidRequest, JobEnded, OutcomeUnknown, SequenceReused, TopicNotFound
 from dueq.local import LocalMesh
 from dueq.spark.task import Load
+from dueq_codecs.groups import home_of_group
 
 pytestmark = [
     pytest.mark.integration,
@@ -427,3 +428,46 @@ def test_a_missing_column_and_a_mesh_out_of_reach_are_named(mesh: LocalMesh, spa
         dueq.spark.schedule(frame, topic="t", due="deu", payload="payload", endpoints=mesh.endpoints)
     with pytest.raises(TopicNotFound, match="there is no topic 'nowhere'"):
         dueq.spark.schedule(frame, topic="nowhere", due="due", payload="payload", endpoints=mesh.endpoints)
+
+
+def ranked(mesh: LocalMesh, count: int) -> dict[str, tuple[int, str | None]]:
+    """Rank and group by payload of so many messages, acknowledged."""
+    found = {}
+    with Client(mesh.endpoints) as client, client.consumer("shared") as consumer:
+        while len(found) < count:
+            for message in consumer.receive(max_messages=100, timeout=300.0):
+                found[message.payload.decode()] = message.rank, message.group
+                message.ack()
+    return found
+
+
+def test_rows_have_ranks_and_groups_and_these_say_where_they_go(mesh: LocalMesh, spark: SparkSession) -> None:
+    groups = [None, "", "acme.eu", "acme.us", "zoo", "b"]
+    rows = [(0, f"{i}", i % 3, groups[i % 6]) for i in range(600)]
+    frame = spark.createDataFrame(rows, "due bigint, payload string, urgency int, tenant string")
+    with Client(mesh.endpoints) as client:
+        client.create_topic("shared", kind="fair", partitions=3)
+    report = dueq.spark.schedule(
+        frame, topic="shared", due="due", payload="payload", rank="urgency", group="tenant",
+        endpoints=mesh.endpoints, batch_rows=50,
+    )  # fmt: skip
+    assert report.messages == sum(report.per_partition.values()) == 600
+    wanted = {payload: (rank, group or "") for _, payload, rank, group in rows}
+    homes = Counter(home_of_group(group, 3) for *_, group in rows if group)
+    assert all(report.per_partition[home] >= count for home, count in homes.items())
+    assert ranked(mesh, 600) == wanted
+    (frame.withColumnRenamed("urgency", "rank").withColumnRenamed("tenant", "group").write.format("dueq")
+     .options(topic="shared", endpoints=",".join(mesh.endpoints)).mode("append").save())  # fmt: skip
+    assert ranked(mesh, 600) == wanted
+    with (
+        Client(mesh.endpoints) as client,
+        pytest.raises(InvalidRequest, match="the rank 70000 is not within"),
+    ):
+        dueq.spark.schedule(
+            frame,
+            topic="shared",
+            due="due",
+            payload="payload",
+            rank=F.lit(70_000),
+            endpoints=mesh.endpoints,
+        )

@@ -102,7 +102,7 @@ def planned(
                 after = counted(messages, "due", 60)
             report.busiest_minute_before, report.busiest_minute = before.peak, after.peak
             report.planning_s = round(time.monotonic() - began, 3)
-        yield Plan(messages.select("due", "payload", "key"), report, before, after, existing)
+        yield Plan(messages.select("due", "payload", "key", *spec.placing), report, before, after, existing)
     finally:
         for frame in kept:
             frame.unpersist()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 BAD, SUPPRESSED, DUPLICATE, PAST = "bad", "suppressed", "duplicate", "past"
 GAP, TWICE, QUIET = "nonexistent", "ambiguous", "quiet"
 _ASKED, _DUE, _PAYLOAD, _KEY, _REASON, _FATE = "asked", "due", "payload", "key", "reason", "fate"
+_RANK, _GROUP = "rank", "group"
 _LOCAL, _LOCAL_ZONE, _LISTED, _BY, _SAID = "local", "local_zone", "listed", "by", "said"
 ZONE: Final = "quiet_zone"
 _US: Final = 1000
@@ -71,6 +72,9 @@ def prepared(
         if spec.key
         else F.lit(None).cast(StringType()),
     }
+    for name, of in ((_RANK, spec.rank), (_GROUP, spec.group)):
+        if of:
+            chosen[name] = column(frame, of, name)
     zone = spec.due.zone.column or (spec.quiet_hours.zone.column if spec.quiet_hours is not None else "")
     chosen[_SAID] = column(frame, zone, "zone").cast(StringType()) if zone else F.lit(None).cast(StringType())
     if spec.quiet_hours is not None:
@@ -97,7 +101,7 @@ def prepared(
     return rows.select(
         _DUE, _ASKED, F.when(good, F.col(_PAYLOAD)).alias(_PAYLOAD), _KEY, _FATE, _REASON,
         F.when(F.col(_REASON).contains("time zone"), F.col(_SAID)).alias(_SAID),
-        *([ZONE] if spec.quiet_hours is not None else []),
+        *([ZONE] if spec.quiet_hours is not None else []), *spec.placing,
         *[(F.coalesce(F.col(flag), F.lit(False)) & good).alias(flag) for flag in (GAP, TWICE, QUIET)],
     )  # fmt: skip
 

@@ -151,7 +151,9 @@ def _load(
     with loading_bar(client, spec.topic, job_id, report.messages, console):
         done = schedule(
             plan.frame, topic=spec.topic, due="due", payload=None if body else "payload", body=body,
-            key="key" if spec.key else None, job_id=job_id, atomic=loading.atomic, endpoints=list(endpoints),
+            key="key" if spec.key else None,
+            rank="rank" if spec.rank else None, group="group" if spec.group else None,
+            job_id=job_id, atomic=loading.atomic, endpoints=list(endpoints),
             hidden_for=float(loading.hidden_for_s),
         )  # fmt: skip
     report.state = LOADED

@@ -2,7 +2,7 @@
 
 name = "spring"                          # names the campaign in reports and in its job's id
 topic = "campaigns"
-key = "customer"                         # a column; may be left out
+key = "customer"                         # a column; may be left out, and so may rank and group
 
 [source]                                 # path and format, or table
 path = "audience/*.parquet"              # or a list; relative to the specification
@@ -206,6 +206,8 @@ class Spec:
     payload: Payload
     due: Due
     key: str = ""
+    rank: str = ""
+    group: str = ""
     columns: dict[str, str] = field(default_factory=dict)
     quiet_hours: QuietHours | None = None
     suppression: Suppression | None = None
@@ -250,6 +252,7 @@ class Spec:
         due = _due(Settings("due", top.raw("due"), _DUE))
         return cls(
             name=name, topic=top.text("topic"), key=top.text("key", "") if top.has("key") else "",
+            rank=top.text("rank") if top.has("rank") else "", group=top.text("group") if top.has("group") else "",
             source=_source(Settings("source", top.raw("source"), _SOURCE), folder),
             columns=top.pairs("columns"),
             payload=_payload(Settings("payload", top.raw("payload"), ("body", "column", "columns", "template"))),
@@ -260,6 +263,11 @@ class Spec:
             smoothing=_smoothing(top.raw("smoothing")) if top.has("smoothing") else None,
             loading=_loading(top.raw("load")) if top.has("load") else Loading(),
         )  # fmt: skip
+
+    @property
+    def placing(self) -> list[str]:
+        """What messages have, of rank and group: names of columns of all frames that are made of the rows."""
+        return [name for name, of in (("rank", self.rank), ("group", self.group)) if of]
 
     @property
     def job_id(self) -> str:
@@ -281,8 +289,8 @@ class Spec:
 
 
 _TOP: Final = (
-    "name", "topic", "key", "source", "columns", "payload", "due", "quiet_hours", "suppression", "deduplication",
-    "smoothing", "load",
+    "name", "topic", "key", "rank", "group", "source", "columns", "payload", "due", "quiet_hours", "suppression",
+    "deduplication", "smoothing", "load",
 )  # fmt: skip
 _LOCAL: Final = ("time", "time_column", "date", "date_column", "zone", "zone_column", "ambiguous")
 _DUE: Final = ("column", "past", *_LOCAL)

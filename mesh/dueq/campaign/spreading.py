@@ -89,7 +89,7 @@ def spread(
     smoothing, quiet = spec.smoothing, spec.quiet_hours
     assert smoothing is not None
     zone = [ZONE] if quiet is not None else []
-    rows = messages.select("due", F.col("due").alias("wanted"), "payload", "key", *zone)
+    rows = messages.select("due", F.col("due").alias("wanted"), "payload", "key", *zone, *spec.placing)
     for _ in range(ROUNDS_MAX):
         arriving = counted(rows, "due", 1)
         if len(arriving.at) > SECONDS_MAX:
@@ -133,7 +133,7 @@ def _waiting(
 
 def _in_order(rows: DataFrame) -> DataFrame:
     """Sort by due; ties by what the messages hold, so that their places are the same each time."""
-    ties = [name for name in ("key", "payload", ZONE) if name in rows.columns]
+    ties = [name for name in ("key", "payload", "rank", "group", ZONE) if name in rows.columns]
     return rows.orderBy("due", *ties).withColumn("number", F.monotonically_increasing_id())
 
 

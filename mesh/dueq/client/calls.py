@@ -299,14 +299,21 @@ def schedule_columns(
     client_id: bytes,
     partition: int,
     job: tuple[bytes, int] = NO_JOB,
+    rank: U16 = NO_U16,
+    group: U16 = NO_U16,
+    groups: tuple[str, ...] = (),
 ) -> Call[Receipt]:
-    """Many rows that are columns already, for one partition."""
+    """Many rows that are columns already, for one partition; where they have groups, for the homes of these."""
     due = arguments.whole_ms_column(due, len(columns.size))
+    if not rank.any():
+        rank = NO_U16
+    if not any(groups):
+        group, groups = NO_U16, ()
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
-            keyed=keyed, job=job[0], job_until=job[1], shared=columns.shared,
+            keyed=keyed, job=job[0], job_until=job[1], shared=columns.shared, rank=rank, group=group, groups=groups,
         )  # fmt: skip
 
     return Call(build, Receipt)

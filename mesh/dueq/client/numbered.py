@@ -15,7 +15,7 @@ from dueq.client.receipt import Receipt
 from dueq.client.sync import Client
 from dueq.errors import InvalidRequest
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import U32, U64
+from dueq_codecs.records import NO_U16, U16, U32, U64
 
 _CLIENT_ID_BYTES = 16
 
@@ -58,6 +58,8 @@ class NumberedProducer:
         partition: int,
         *,
         keys: Iterable[str | None] | None = None,
+        ranks: int | Iterable[int] | None = None,
+        groups: str | Iterable[str | None] | None = None,
         timeout: float | None = None,
     ) -> list[str]:
         """Schedule messages in one partition; returns when they are committed.
@@ -67,6 +69,8 @@ class NumberedProducer:
             dues: one per payload, or a single one for all.
             partition: its place in the topic, from 0.
             keys: one per payload (None: it has none), at most 255 bytes of UTF-8 each.
+            ranks, groups: one per payload, or a single one for all, as for `Producer.schedule_many`. The first level
+                of a group decides the partition in place of `partition`.
             timeout: seconds.
 
         Returns:
@@ -78,7 +82,7 @@ class NumberedProducer:
         dues = arguments.held(dues)
         clock = self._client.connection.clock(arguments.is_relative(dues), timeout)
         call = calls.schedule_many(
-            self.topic, payloads, dues, clock, self._client_id, partition, keys=keys,
+            self.topic, payloads, dues, clock, self._client_id, partition, keys=keys, ranks=ranks, groups=groups,
             job=self._job,
         )  # fmt: skip
         return self._client.connection.run(call, timeout)
@@ -92,6 +96,9 @@ class NumberedProducer:
         *,
         keyed: Meta = Meta.NONE,
         shared: SharedBody | None = None,
+        rank: U16 = NO_U16,
+        group: U16 = NO_U16,
+        groups: tuple[str, ...] = (),
         timeout: float | None = None,
     ) -> Receipt:
         """Schedule messages that are columns already, in one partition; returns when they are committed.
@@ -105,6 +112,10 @@ class NumberedProducer:
             partition: its place in the topic, from 0.
             keyed: what each begins with.
             shared: each payload goes on with it.
+            rank: of each message; empty: 0.
+            group: the place of each message's group among `groups`; empty: none has a group. The first level of a
+                group decides the partition in place of `partition`.
+            groups: names of groups.
             timeout: seconds; while the mesh is busy, short of replicas or of disk, the request is repeated.
 
         Returns:
@@ -123,6 +134,9 @@ class NumberedProducer:
             self._client_id,
             partition,
             self._job,
+            rank,
+            group,
+            groups,
         )
         return self._client.connection.run(call, timeout)
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import BinaryType, IntegralType, LongType, StringType, StructType, TimestampType
 
 from dueq.errors import InvalidRequest
-from dueq.limits import DUE_MS_MAX
-from dueq.spark.columns import DUE, KEY, PAYLOAD, REASON
+from dueq.limits import DUE_MS_MAX, RANK_MAX
+from dueq.spark.columns import DUE, GROUP, KEY, PAYLOAD, RANK, REASON
 from dueq.spark.hints import did_you_mean
+from dueq_codecs.groups import GroupRefused, check_group
 from dueq_codecs.meta import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -34,16 +35,19 @@ class Fields:
     """The columns of a message's parts in the rows that are written.
 
     Attributes:
-        due, payload, key: names of columns; `key` may be empty: there is none.
+        due, payload, key, rank, group: names of columns; the last three may be empty: there is none.
     """
 
     due: str
     payload: str
     key: str
+    rank: str = ""
+    group: str = ""
 
     @classmethod
     def of(cls, schema: StructType, options: Options) -> Fields:
-        """Find the columns that the options name: by default `due`, `payload` and, if there is one, `key`.
+        """Find the columns that the options name: by default `due`, `payload` and, if there are any, `key`, `rank`
+        and `group`.
 
         Raises:
             InvalidRequest: one is missing or of a wrong type, or there are others.
@@ -54,13 +58,19 @@ class Fields:
         _check(schema, payload, PAYLOAD, (BinaryType, StringType), "binary or string")
         if key:
             _check(schema, key, KEY, (StringType,), "string")
-        others = [name for name in schema.names if name not in (due, payload, key)]
+        rank = options.text(RANK, RANK if RANK in schema.names else "")
+        group = options.text(GROUP, GROUP if GROUP in schema.names else "")
+        if rank:
+            _check(schema, rank, RANK, (IntegralType,), "a whole number")
+        if group:
+            _check(schema, group, GROUP, (StringType,), "string")
+        others = [name for name in schema.names if name not in (due, payload, key, rank, group)]
         if others:
             raise InvalidRequest(
                 f"the columns {', '.join(others)} would not be sent: select only {due}, {payload} and, for the "
-                "message's key, key (dueq.spark.schedule sends rows as JSON)"
+                "message's own, key, rank and group (dueq.spark.schedule sends rows as JSON)"
             )
-        return cls(due, payload, key)
+        return cls(due, payload, key, rank, group)
 
     def messages(
         self, batches: Iterator[pa.RecordBatch], number: int, payload_bytes_max: int, last_due_ms: int | None
@@ -82,6 +92,10 @@ class Fields:
             columns = {DUE: due, PAYLOAD: payload.cast(pa.large_binary())}
             if self.key:
                 columns[KEY] = batch.column(self.key).cast(pa.large_binary())
+            if self.rank:
+                columns[RANK] = pc.fill_null(batch.column(self.rank).cast(pa.int64()), 0)
+            if self.group:
+                columns[GROUP] = pc.fill_null(batch.column(self.group).cast(pa.string()), "")
             wrong = _first_wrong(columns, payload_bytes_max, last_due_ms)
             if wrong is not None:
                 raise InvalidRequest(f"row {before + wrong[0]} of Spark partition {number}: {wrong[1]}")
@@ -107,7 +121,9 @@ def in_settled_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         with pa.memory_map(path) as mapped:
             opened = pa.ipc.open_file(mapped)
             stored = [opened.get_batch(number) for number in range(opened.num_record_batches)]
-            keys = [(name, "ascending") for name in (DUE, KEY, PAYLOAD) if name in first.schema.names]
+            keys = [
+                (name, "ascending") for name in (DUE, KEY, PAYLOAD, RANK, GROUP) if name in first.schema.names
+            ]
             places = pc.sort_indices(pa.Table.from_batches(stored), sort_keys=keys).to_numpy()
             ends = np.cumsum([batch.num_rows for batch in stored])
             for start in range(0, len(places), _ROWS):
@@ -161,7 +177,26 @@ def _first_wrong(
     if KEY in columns:
         lengths = pc.fill_null(pc.binary_length(columns[KEY]), 0).to_numpy(zero_copy_only=False)
         look(lengths > KEY_BYTES_MAX, f"the key has {{}} bytes; it may have {KEY_BYTES_MAX}", lengths)
+    if RANK in columns:
+        ranks = columns[RANK].to_numpy(zero_copy_only=False)
+        look((ranks < 0) | (ranks > RANK_MAX), f"the rank {{}} is not within 0 … {RANK_MAX}", ranks)
+    if GROUP in columns:
+        names = columns[GROUP].dictionary_encode()
+        faults = {
+            place: why for place, name in enumerate(names.dictionary.to_pylist()) if (why := _fault(name))
+        }
+        places = np.flatnonzero(np.isin(names.indices.to_numpy(zero_copy_only=False), list(faults)))
+        if len(places):
+            found.append((int(places[0]), faults[names.indices[int(places[0])].as_py()]))
     return min(found, default=None)
+
+
+def _fault(group: str) -> str:
+    try:
+        check_group(group)
+    except GroupRefused as refused:
+        return str(refused)
+    return ""
 
 
 def _check(schema: StructType, name: str, role: str, kinds: tuple[type, ...], wanted: str) -> None:

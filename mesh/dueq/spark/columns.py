@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as all of PySpark's users
 from pyspark.sql.types import (
     BinaryType,
     DataType,
+    IntegralType,
     LongType,
     StringType,
     TimestampNTZType,
@@ -18,14 +19,16 @@ from pyspark.sql.types import (
 )
 
 from dueq.errors import InvalidRequest
-from dueq.limits import DUE_MS_MAX
+from dueq.limits import DUE_MS_MAX, RANK_MAX
 from dueq.spark.hints import did_you_mean
+from dueq_codecs.groups import GROUP_BYTES_MAX, GROUP_LEVELS_MAX
 from dueq_codecs.meta import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DUE, PAYLOAD, KEY, REASON, ROW = "due", "payload", "key", "reason", "row"
+RANK, GROUP = "rank", "group"
 AS_JSON: Final = "json"
 """Means the row as JSON instead of a payload column, unless there is a column of this name."""
 JSON: Final = {
@@ -43,12 +46,16 @@ class MessageColumns:
         due: a timestamp, or Unix ms as long.
         payload: binary or string.
         key: string; None when messages have none.
+        rank: bigint; None when messages have none.
+        group: string; None when messages have none.
     """
 
     frame: DataFrame
     due: Column
     payload: Column
     key: Column | None
+    rank: Column | None = None
+    group: Column | None = None
 
     def checked(self, payload_bytes_max: int, last_due_ms: int | None, keep_row: bool) -> DataFrame:
         """Select what the tasks need, and say of each row that cannot be a message why.
@@ -60,12 +67,16 @@ class MessageColumns:
 
         Returns:
             `due` (long: Unix ms, rounded up: never earlier than the timestamp says), `payload` (binary), with
-            a key `key` (binary, null where a row has none), `reason` (null where all is well), and, if it is to
-            be kept, `row`: the whole row as JSON where there is a reason, else null.
+            a key `key` (binary, null where a row has none), with ranks `rank` (bigint), with groups `group` (string,
+            null where a row has none), `reason` (null where all is well), and, if it is to be kept, `row`: the whole
+            row as JSON where there is a reason, else null.
         """
         columns = [self.due.alias(DUE), self.payload.alias(PAYLOAD)]
         if self.key is not None:
             columns.append(self.key.cast(BinaryType()).alias(KEY))
+        for name, column in ((RANK, self.rank), (GROUP, self.group)):
+            if column is not None:
+                columns.append(column.alias(name))
         if keep_row:
             names = [F.col(f"`{name.replace('`', '``')}`") for name in self.frame.columns]
             columns.append(F.struct(*names).alias(ROW))
@@ -74,7 +85,7 @@ class MessageColumns:
             DUE: _whole_ms(chosen.schema[DUE].dataType),
             PAYLOAD: F.col(PAYLOAD).cast(BinaryType()),
         })  # fmt: skip
-        judged = whole.withColumn(REASON, _reason(payload_bytes_max, last_due_ms, self.key is not None))
+        judged = whole.withColumn(REASON, _reason(payload_bytes_max, last_due_ms, set(chosen.columns)))
         if not keep_row:
             return judged
         # A CASE computes only the branch it takes: good rows are never made JSON of.
@@ -87,8 +98,10 @@ def message_columns(
     payload: str | Column | None,
     key: str | Column | None,
     due_role: str = "due",
+    rank: str | Column | None = None,
+    group: str | Column | None = None,
 ) -> MessageColumns:
-    """Find due, payload and key in a frame.
+    """Find due, payload, key, rank and group in a frame.
 
     Args:
         frame: the rows.
@@ -97,11 +110,13 @@ def message_columns(
             name, as JSON.
         key: what names a message; any type with a text.
         due_role: what the caller's user calls `due`.
+        rank: a whole number, null: 0.
+        group: a string, null or empty: none.
 
     Raises:
         InvalidRequest: a column is missing or of another type; the text names it.
     """
-    for role, what in ((due_role, due), ("payload", payload), ("key", key)):
+    for role, what in ((due_role, due), ("payload", payload), ("key", key), (RANK, rank), (GROUP, group)):
         if not isinstance(what, str | Column) and (what is not None or role == due_role):
             raise InvalidRequest(
                 f"{role} is a column or the name of one, not {what!r:.80} (F.lit makes a column of a value)"
@@ -120,7 +135,7 @@ def message_columns(
     if key is not None:
         _type_of(frame, key, "key")
     if payload is None or (isinstance(payload, str) and payload == AS_JSON and AS_JSON not in frame.columns):
-        payload = _as_json(frame, {what for what in (due, key) if isinstance(what, str)})
+        payload = _as_json(frame, {what for what in (due, key, rank, group) if isinstance(what, str)})
     payload_type = _type_of(frame, payload, "payload")
     if not isinstance(payload_type, BinaryType | StringType):
         raise InvalidRequest(
@@ -128,7 +143,29 @@ def message_columns(
             "it must be binary or string (payload=None sends the row as JSON)"
         )
     named = None if key is None else _column(key).cast(StringType())
-    return MessageColumns(frame, _column(due), _column(payload), named)
+    return MessageColumns(
+        frame, _column(due), _column(payload), named, _rank_column(frame, rank), _group_column(frame, group)
+    )
+
+
+def _rank_column(frame: DataFrame, rank: str | Column | None) -> Column | None:
+    if rank is None:
+        return None
+    kind = _type_of(frame, rank, RANK)
+    if not isinstance(kind, IntegralType):
+        raise InvalidRequest(
+            f"the rank column {_name(rank)} is {kind.simpleString()}; it must be a whole number"
+        )
+    return F.coalesce(_column(rank).cast(LongType()), F.lit(0).cast(LongType()))
+
+
+def _group_column(frame: DataFrame, group: str | Column | None) -> Column | None:
+    if group is None:
+        return None
+    kind = _type_of(frame, group, GROUP)
+    if not isinstance(kind, StringType):
+        raise InvalidRequest(f"the group column {_name(group)} is {kind.simpleString()}; it must be a string")
+    return _column(group)
 
 
 def _as_json(frame: DataFrame, without: set[str]) -> Column:
@@ -145,7 +182,7 @@ def _whole_ms(kind: DataType) -> Column:
     return F.expr(f"unix_micros({DUE}) div 1000 + if(unix_micros({DUE}) % 1000 > 0, 1, 0)")
 
 
-def _reason(payload_bytes_max: int, last_due_ms: int | None, keyed: bool) -> Column:
+def _reason(payload_bytes_max: int, last_due_ms: int | None, names: set[str]) -> Column:
     """The first thing that is wrong with a row; null when nothing is."""
     due, payload = F.col(DUE), F.col(PAYLOAD)
     shown = due.cast(StringType())
@@ -167,7 +204,7 @@ def _reason(payload_bytes_max: int, last_due_ms: int | None, keyed: bool) -> Col
             F.lit(f" bytes; the topic allows {payload_bytes_max}"),
         ),
     )  # fmt: skip
-    if keyed:
+    if KEY in names:
         key = F.col(KEY)
         found = found.when(
             F.octet_length(key) > KEY_BYTES_MAX,
@@ -176,6 +213,25 @@ def _reason(payload_bytes_max: int, last_due_ms: int | None, keyed: bool) -> Col
                 F.lit(f" bytes; it may have {KEY_BYTES_MAX}"),
             ),
         )  # fmt: skip
+    if RANK in names:
+        rank = F.col(RANK)
+        found = found.when(
+            (rank < 0) | (rank > RANK_MAX),
+            F.concat(F.lit("the rank "), rank.cast(StringType()), F.lit(f" is not within 0 … {RANK_MAX}")),
+        )
+    if GROUP in names:
+        group = F.col(GROUP)
+        found = found.when(
+            F.octet_length(group) > GROUP_BYTES_MAX,
+            F.lit(f"the group has more than {GROUP_BYTES_MAX} bytes of UTF-8"),
+        )
+        found = found.when(
+            (group != "") & group.rlike(r"^\.|\.\.|\.$"), F.lit("a level of the group has no name")
+        )
+        found = found.when(
+            F.size(F.split(group, r"\.")) > GROUP_LEVELS_MAX,
+            F.lit(f"the group has more than {GROUP_LEVELS_MAX} levels"),
+        )
     return found
 
 

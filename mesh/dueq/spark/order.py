@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from dueq.spark.columns import DUE, KEY, PAYLOAD
+from dueq.spark.columns import DUE, GROUP, KEY, PAYLOAD, RANK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ def _sorted(frame: DataFrame) -> DataFrame:
 
 
 def _sent(frame: DataFrame) -> list[str]:
-    return [name for name in (DUE, KEY, PAYLOAD) if name in frame.columns]
+    return [name for name in (DUE, KEY, PAYLOAD, RANK, GROUP) if name in frame.columns]
 
 
 def _comes_in_order(frame: DataFrame) -> bool:

@@ -45,6 +45,8 @@ def schedule(
     due: str | Column,
     payload: str | Column | None = None,
     key: str | Column | None = None,
+    rank: str | Column | None = None,
+    group: str | Column | None = None,
     body: bytes | None = None,
     job_id: str | None = None,
     atomic: bool = False,
@@ -78,14 +80,16 @@ def schedule(
         due: a column (or its name) of timestamps, or of Unix ms as bigint; any expression of such a type.
             Timestamps are rounded up to ms.
         payload: a column (or its name) of binary or string (sent as UTF-8). None, or "json" where there is no
-            column of that name: the row as JSON, all columns but those that `due` and `key` name, nulls included.
+            column of that name: the row as JSON, all columns but those that `due`, `key`, `rank` and `group` name.
+        rank: a column (or its name) of whole numbers, 0 to 65,535; null: 0. For a topic of kind priority or fair.
+        group: a column (or its name) of texts such as "acme.reports"; null or empty: none. For a topic of kind fair.
         key: a column (or its name) whose text, at most 255 bytes of UTF-8, becomes the message's key; null: none.
         body: one payload for all messages, which each partition of the topic stores once: at most 224 KiB. There is no
             other payload then, and rows are told apart by their keys.
         job_id: the job's name; None draws one. A topic remembers 4,096 jobs for 7 days.
         atomic: all or nothing.
         on_error: how to treat rows that cannot be messages (due null or out of range, payload null or too long, key
-            too long). "fail" raises on the first; "collect" leaves them out and returns them as
+            too long, no rank or group). "fail" raises on the first; "collect" leaves them out and returns them as
             `ScheduleReport.rejected`.
         ids: whether to report message ids by key, to move and cancel later. All ids come to the driver: leave it
             out for millions.
@@ -120,7 +124,7 @@ def schedule(
             )
         payload = F.lit(b"")
     shared = shared_body(body).data if body is not None else b""
-    columns = message_columns(df, due, payload, key)
+    columns = message_columns(df, due, payload, key, rank=rank, group=group)
     known = tuple(endpoint_list(endpoints))
     began = time.monotonic()
     with Client(known, timeout=timeout) as client:
@@ -130,7 +134,7 @@ def schedule(
         load = Load(
             begun.job.key, topic, info.home_partitions, known, rows_max, timeout, begun.job, begun.began_ms,
             keyed=key is not None, with_ids=ids, collect=on_error == "collect", send=not begun.complete,
-            shared=shared,
+            shared=shared, ranked=rank is not None, grouped=group is not None,
         )  # fmt: skip
         last_due_ms = horizon_end_ms(info, begun.began_ms)
         frame = columns.checked(info.payload_bytes_max, last_due_ms, load.collect)

@@ -7,7 +7,7 @@ batches, and must make the same requests.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dueq.limits import REQUEST_BYTES_MAX
-from dueq_codecs.records import U32, U64
+from dueq_codecs.groups import joined_groups
+from dueq_codecs.records import NO_U16, U16, U32, U64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +31,18 @@ class Run:
         size: bytes of each row.
         due: Unix ms of each row.
         keys: texts of the keys, if ids are reported by them.
+        rank: of each row; empty: none has one.
+        group: the place of each row's group among `groups`; empty: none has one.
+        groups: names; the empty one is that of rows without a group.
     """
 
     body: bytes | memoryview
     size: U32
     due: U64
     keys: list[str | None]
+    rank: U16 = field(default_factory=lambda: NO_U16)
+    group: U16 = field(default_factory=lambda: NO_U16)
+    groups: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -43,7 +50,14 @@ class Run:
         return len(self.size)
 
 
-def piece_of(due: pa.Array, payload: pa.Array, key: pa.Array | None, with_keys: bool) -> Run:
+def piece_of(
+    due: pa.Array,
+    payload: pa.Array,
+    key: pa.Array | None,
+    with_keys: bool,
+    rank: pa.Array | None = None,
+    group: pa.Array | None = None,
+) -> Run:
     """Return good rows as columns.
 
     Args:
@@ -51,6 +65,8 @@ def piece_of(due: pa.Array, payload: pa.Array, key: pa.Array | None, with_keys: 
         payload: binary, none null.
         key: binary, null where a row has none; None: no row has one, and no row gets a prefix.
         with_keys: whether the keys' texts are wanted.
+        rank: of each row, none null and each valid; None: no row has one.
+        group: a text, null or empty where a row has none; at most 65,536 rows. None: no row has one.
     """
     stored = payload.cast(pa.large_binary())
     if key is not None:
@@ -60,7 +76,14 @@ def piece_of(due: pa.Array, payload: pa.Array, key: pa.Array | None, with_keys: 
     body = memoryview(data).cast("B")[int(offsets[0]) : int(offsets[-1])] if data is not None else b""
     dues = due.to_numpy(zero_copy_only=False).astype(np.uint64)
     texts = key.cast(pa.string()).to_pylist() if with_keys and key is not None else []
-    return Run(body, np.diff(offsets).astype(np.uint32), dues, texts)
+    run = Run(body, np.diff(offsets).astype(np.uint32), dues, texts)
+    if rank is not None:
+        run.rank = rank.to_numpy(zero_copy_only=False).astype(np.uint16)
+    if group is not None:
+        named = pc.fill_null(group.cast(pa.string()), "").dictionary_encode()
+        run.group = named.indices.to_numpy(zero_copy_only=False).astype(np.uint16)
+        run.groups = tuple(named.dictionary.to_pylist())
+    return run
 
 
 def _keyed(payload: pa.Array, key: pa.Array) -> pa.Array:
@@ -100,15 +123,22 @@ def _part(piece: Run, ends: np.ndarray[Any, np.dtype[np.int64]], start: int, end
         return piece
     before = int(ends[start - 1]) if start else 0
     body = memoryview(piece.body)[before : int(ends[end - 1])]
-    return Run(body, piece.size[start:end], piece.due[start:end], piece.keys[start:end])
+    return Run(
+        body, piece.size[start:end], piece.due[start:end], piece.keys[start:end], piece.rank[start:end],
+        piece.group[start:end], piece.groups,
+    )  # fmt: skip
 
 
 def _together(pieces: Sequence[Run]) -> Run:
     if len(pieces) == 1:
         return pieces[0]
+    groups, group = joined_groups(pieces)
     return Run(
         b"".join(piece.body for piece in pieces),
         np.concatenate([piece.size for piece in pieces]),
         np.concatenate([piece.due for piece in pieces]),
         [key for piece in pieces for key in piece.keys],
+        np.concatenate([piece.rank for piece in pieces]),
+        group,
+        groups,
     )

@@ -5,7 +5,8 @@ So every request follows from the load, the Spark partition and the rows alone. 
 bytes, whatever the Arrow batches are. Run i of Spark partition p goes to partition (p + i) mod n of the topic. One
 run of each partition is under way at a time, so its runs count up from 1. The client id is a digest of the load and
 the Spark partition. The mesh remembers 256 requests of one client and partition: long before that a task goes on
-under the next client id.
+under the next client id. Where messages have groups, these say to which partition each row of a run goes; then one
+run at a time is under way, and each may make a request in every partition.
 
 **Nothing at all if a repetition differs.** The mesh refuses a request that is repeated with other rows. But a later
 request would count as new, although its rows may have been loaded in other requests. So each request waits for the
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
@@ -33,8 +35,9 @@ from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.numbered import NumberedProducer, mesh_time_ms
 from dueq.errors import Disconnected, InvalidRequest, Refused, SequenceReused
 from dueq.limits import DEDUP_WINDOW
-from dueq.spark.columns import DUE, KEY, PAYLOAD, REASON, ROW
+from dueq.spark.columns import DUE, GROUP, KEY, PAYLOAD, RANK, REASON, ROW
 from dueq.spark.runs import Run, piece_of, runs_of
+from dueq_codecs.groups import home_of_group
 from dueq_codecs.meta import Meta
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ NEWS_SCHEMA = (
 _RUNS_PER_CLIENT = DEDUP_WINDOW // 2
 _CONNECT_S = 15.0
 _UNDER_WAY_MAX = 4
+_PIECE_ROWS = 1 << 15
 _SHOWN_BYTES = 40
 
 
@@ -74,6 +78,7 @@ class Load:
         began_ms: mesh time, Unix ms; rows that were appended before it were loaded by an earlier call.
         keyed: whether messages have keys.
         with_ids: whether ids are reported by key.
+        ranked, grouped: whether messages have ranks, and groups.
         collect: whether rows that cannot be messages are news; otherwise the first ends the task.
         send: otherwise rows are only checked and counted.
         shared: the body of all messages; empty: each has a payload of its own.
@@ -89,6 +94,8 @@ class Load:
     began_ms: int = 0
     keyed: bool = False
     with_ids: bool = False
+    ranked: bool = False
+    grouped: bool = False
     collect: bool = False
     send: bool = True
     shared: bytes = b""
@@ -137,15 +144,26 @@ class Task:
         runs = runs_of(self._pieces(batches), self._load.batch_rows)
         if self._load.send:
             for partition, run, receipt in self._sent(runs):
-                again = run.rows if receipt.stamp_ms < self._load.began_ms else 0
+                is_old = receipt.stamp_ms < self._load.began_ms
                 ids = receipt.ids() if self._load.with_ids else []
-                yield news(self._number, partition, run.rows, again, run.keys, ids)
+                keys = run.keys
+                for home, rows in self._rows_at(partition, run):
+                    yield news(self._number, home, rows, rows if is_old else 0, keys, ids)
+                    keys, ids = [], []
                 yield from self._rejections()
         else:
             for run in runs:
                 yield news(self._number, -1, run.rows, run.rows)
                 yield from self._rejections()
         yield from self._rejections()
+
+    def _rows_at(self, partition: int, run: Run) -> list[tuple[int, int]]:
+        """Return how many rows of a run went to which partitions."""
+        if not any(run.groups):
+            return [(partition, run.rows)]
+        homes = np.array([home_of_group(name, self._load.partitions) for name in run.groups])[run.group]
+        found, counts = np.unique(homes, return_counts=True)
+        return list(zip(found.tolist(), counts.tolist(), strict=True))
 
     def counts(self, batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
         """Send everything (as `news`); return how many messages there are and how many were there before."""
@@ -162,7 +180,8 @@ class Task:
         load = self._load
         # No more are under way than there are partitions: then the previous run of the same partition has been
         # answered.
-        most = min(load.partitions, _UNDER_WAY_MAX)
+        most = 1 if load.grouped else min(load.partitions, _UNDER_WAY_MAX)
+        runs_per_client = _RUNS_PER_CLIENT * (1 if load.grouped else load.partitions)
         under_way: deque[tuple[int, Run, Future[Receipt]]] = deque()
         with Client(list(load.endpoints), timeout=load.timeout) as client, ThreadPoolExecutor(most) as pool:
             _reach(client, load)
@@ -175,7 +194,7 @@ class Task:
                     answered = self._answered(under_way.popleft())
                     new = new + 1 if answered[2].stamp_ms >= began_ms else 0
                     yield answered
-                generation, place = divmod(number, _RUNS_PER_CLIENT * load.partitions)
+                generation, place = divmod(number, runs_per_client)
                 if place == 0 or producer is None:
                     identity = load.client_id(self._number, generation)
                     producer = NumberedProducer(client, load.topic, identity, load.job)
@@ -188,6 +207,9 @@ class Task:
                     partition,
                     keyed=Meta.KEY if load.keyed else Meta.NONE,
                     shared=shared,
+                    rank=run.rank,
+                    group=run.group,
+                    groups=run.groups,
                 )
                 under_way.append((partition, run, answer))
             while under_way:
@@ -208,7 +230,7 @@ class Task:
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Run]:
         """Good rows as columns; others are put aside, or the first of them is raised."""
         row = 0
-        for batch in batches:
+        for batch in _of_some_rows(batches):
             reasons = batch.column(REASON)
             good = batch
             if reasons.null_count < batch.num_rows:
@@ -218,7 +240,9 @@ class Task:
             if good.num_rows:
                 key = good.column(KEY) if self._load.keyed else None
                 warn_of_seconds(int(pc.min(good.column(DUE)).as_py()))
-                yield piece_of(good.column(DUE), good.column(PAYLOAD), key, self._load.with_ids)
+                rank = good.column(RANK) if self._load.ranked else None
+                group = good.column(GROUP) if self._load.grouped else None
+                yield piece_of(good.column(DUE), good.column(PAYLOAD), key, self._load.with_ids, rank, group)
 
     def _put_aside(self, bad: pa.RecordBatch, before: int, reasons: pa.Array) -> None:
         places = pc.indices_nonzero(reasons.is_valid()).cast(pa.int64()).to_pylist()
@@ -237,6 +261,12 @@ class Task:
     def _rejections(self) -> Iterator[pa.RecordBatch]:
         put_aside, self._rejected = self._rejected, []
         return iter(put_aside)
+
+
+def _of_some_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Cut batches of more rows than names of groups can be counted in."""
+    for batch in batches:
+        yield from (batch.slice(start, _PIECE_ROWS) for start in range(0, batch.num_rows, _PIECE_ROWS))
 
 
 def _reach(client: Client, load: Load) -> None:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from dueq.spark.options import Options
 
 OPTIONS: Final = (
-    "topic", "endpoints", "due", "payload", "key", "job_id", "batch_rows", "timeout", "hidden_for", "sort",
+    "topic", "endpoints", "due", "payload", "key", "rank", "group", "job_id", "batch_rows", "timeout", "hidden_for",
+    "sort",
 )  # fmt: skip
 STREAM_OPTIONS: Final = tuple(name for name in OPTIONS if name != "hidden_for")
 
@@ -88,7 +89,8 @@ def _sink(client: Client, options: Options, schema: StructType) -> Sink:
     load = Load(
         b"", info.name, info.home_partitions, endpoints,
         options.whole("batch_rows", REQUEST_ROWS_MAX, 1, REQUEST_ROWS_MAX),
-        _patience(options), keyed=bool(fields.key),
+        _patience(options), keyed=bool(fields.key), ranked=bool(fields.rank),
+        grouped=bool(fields.group),
     )  # fmt: skip
     last_due_ms = horizon_end_ms(info, mesh_time_ms(client))
     return Sink(load, fields, info.payload_bytes_max, last_due_ms, options.flag("sort", True))

@@ -82,6 +82,21 @@ def test_a_whole_specification_is_understood() -> None:
     assert (spec.loading.atomic, spec.loading.hidden_for_s, spec.loading.bad_rows) == (True, 7200, "refuse")
 
 
+def test_columns_may_say_the_rank_and_the_group() -> None:
+    said = {
+        "name": "n",
+        "topic": "t",
+        "source": {"table": "x"},
+        "payload": {"column": "p"},
+        "due": {"column": "d"},
+    }
+    spec = Spec.of(said | {"rank": "urgency", "group": "tenant"}, Path())
+    assert (spec.rank, spec.group, spec.placing) == ("urgency", "tenant", ["rank", "group"])
+    assert Spec.of(said, Path()).placing == []
+    with pytest.raises(InvalidRequest, match="group is a text"):
+        Spec.of(said | {"group": 7}, Path())
+
+
 def test_all_messages_may_have_one_body() -> None:
     spec = changed(('template = "Good morning, {first_name}!"', 'body = "Everything {must} go."'))
     assert spec.payload.body == "Everything {must} go."

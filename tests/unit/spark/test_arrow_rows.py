@@ -98,3 +98,37 @@ def test_the_same_rows_come_in_the_same_order_however_they_arrive(
 def test_columns_that_do_not_fit_are_refused(schema: str, given_options: dict[str, str], why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         Fields.of(struct(schema), Options(given_options, OPTIONS, "to write"))
+
+
+def ranked(ranks: list[int | None], groups: list[str | None]) -> list[dict[str, object]]:
+    fields = Fields.of(
+        struct("due bigint, payload binary, rank int, group string"), Options({}, OPTIONS, "to write")
+    )
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "due": [7] * len(ranks), "payload": pa.array([b"x"] * len(ranks), pa.binary()),
+            "rank": pa.array(ranks, pa.int32()), "group": pa.array(groups, pa.string()),
+        }
+    )  # fmt: skip
+    found = fields.messages(iter([rows]), 4, 100, None)
+    return [row for each in found for row in each.to_pylist()]
+
+
+def test_ranks_and_groups_are_taken_from_columns_of_these_names() -> None:
+    found = ranked([3, None, 65_535], ["a.b", None, ""])
+    assert [(row["rank"], row["group"]) for row in found] == [(3, "a.b"), (0, ""), (65_535, "")]
+
+
+@pytest.mark.parametrize(
+    ("rank", "group", "why"),
+    [
+        (-1, "a", "row 1 of Spark partition 4: the rank -1 is not within 0 … 65535"),
+        (65_536, "a", "the rank 65536 is not within"),
+        (1, "a..b", "row 1 of Spark partition 4: each level of a group has a name"),
+        (1, "x" * 256, "a group has at most 255 bytes"),
+        (1, ".".join("a" * 17), "at most 16 levels, not 17"),
+    ],
+)
+def test_a_row_with_an_unfit_rank_or_group_is_named(rank: int, group: str, why: str) -> None:
+    with pytest.raises(InvalidRequest, match=why):
+        ranked([0, rank], ["a", group])

@@ -52,6 +52,32 @@ def test_runs_do_not_depend_on_how_arrow_cut_the_rows(rows: list[bytes], most: i
     assert cut(pieces, most) == cut([piece(rows)], most) == expected
 
 
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from([None, "", "a", "a.b", "zoo"])), max_size=40),
+    st.integers(1, 12),
+    st.lists(st.integers(0, 40)),
+)
+def test_ranks_and_groups_stay_with_their_rows(
+    rows: list[tuple[int, str | None]], most: int, cuts: list[int]
+) -> None:
+    edges = [0, *sorted(min(place, len(rows)) for place in cuts), len(rows)]
+    pieces = [
+        piece_of(
+            pa.array(range(len(some)), pa.int64()), pa.array([b"p"] * len(some), pa.binary()), None, False,
+            pa.array([rank for rank, _ in some], pa.int64()), pa.array([group for _, group in some], pa.string()),
+        )
+        for start, end in pairwise(edges)
+        for some in [rows[start:end]]
+    ]  # fmt: skip
+    found = [
+        (rank, run.groups[place] if run.groups else "")
+        for run in runs_of(iter(pieces), most)
+        for rank, place in zip(run.rank.tolist(), run.group.tolist() or [0] * run.rows, strict=True)
+    ]
+    assert found == [(rank, group or "") for rank, group in rows]
+
+
 def test_a_run_fits_into_one_request() -> None:
     half = b"x" * (REQUEST_BYTES_MAX // 2)
     long = b"y" * (REQUEST_BYTES_MAX + 1)
