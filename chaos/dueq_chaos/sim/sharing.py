@@ -54,8 +54,14 @@ class Sharing:
              {"rate": random.choice([0, 1, 3]), "burst": random.choice([0, 1, 2])}]
         )  # fmt: skip
         self._touched.add((topic, name))
-        self._client.call(set_group(topic, name, changes).build, _CALL_US, lambda value, failed: None)
+        answer = partial(self._changed, topic, name)
+        self._client.call(set_group(topic, name, changes).build, _CALL_US, answer)
         self._later()
+
+    def _changed(self, topic: str, name: str, value: Any, failed: effects.Failed | None) -> None:
+        """A change that was on its way when calm came has perhaps come after all others."""
+        if self._calm:
+            self._reset(topic, name)
 
     def calm(self) -> None:
         """From now on every group is as it was created: nothing waits for a slot or for the end of a pause."""
