@@ -85,6 +85,16 @@ def test_a_topic_is_paused_and_resumed(tab: Tab, mail: str, client: Client) -> N
     tab.says_no_more("mail is paused", ".alarm")
 
 
+def test_an_endpoint_is_tested_and_its_failure_is_said(tab: Tab, client: Client) -> None:
+    client.create_topic("bills", replicas=3)
+    client.set_endpoint("billing", "bills", "http://127.0.0.1:9/hook")
+    tab.go("/topic?topic=bills")
+    tab.says("http://127.0.0.1:9/hook", "td")
+    tab.press("Test")
+    tab.says("billing answered nothing")
+    client.delete_endpoint("billing")
+
+
 def test_a_recurrence_is_triggered(tab: Tab, mail: str, client: Client) -> None:
     tab.go(f"/topic?topic={mail}")
     tab.press("Trigger")

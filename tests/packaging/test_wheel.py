@@ -60,6 +60,11 @@ def test_the_wheel_holds_no_generated_classes_and_no_tests(wheel: Path) -> None:
     assert b"Requires-Dist: flatbuffers" not in archive.read(metadata)
 
 
+def test_the_wheel_holds_the_pages_of_the_dashboard(wheel: Path) -> None:
+    names = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if "/dashboard/static/" in name}
+    assert {"index.html", "app.js", "style.css", "icon.svg"} <= names
+
+
 @pytest.mark.parametrize("package", ["dueq", "dueq_codecs", "dueq_codecs.frames", "dueq_chaos"])
 def test_each_package_is_imported_from_the_wheel(installed: Path, package: str) -> None:
     where = run(installed, sys.executable, "-c", f"import {package}; print({package}.__file__)")

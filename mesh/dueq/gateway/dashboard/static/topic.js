@@ -181,8 +181,7 @@ function loadLists(topic, place) {
     const load = async (cursor = "") => {
       let page;
       try {
-        const query = list.paged ? `?${new URLSearchParams({ limit: PAGE, ...(cursor ? { cursor } : {}) })}` : "";
-        page = await call("GET", path(topic, list.path) + query);
+        page = await (list.read ? list.read(topic) : pageOf(list, topic, cursor));
       } catch {
         return; // the page itself says what is wrong
       }
@@ -199,6 +198,11 @@ function loadLists(topic, place) {
   }
 }
 
+function pageOf(list, topic, cursor) {
+  const query = list.paged ? `?${new URLSearchParams({ limit: PAGE, ...(cursor ? { cursor } : {}) })}` : "";
+  return call("GET", path(topic, list.path) + query);
+}
+
 const buttons = (...made) => ({ node: h("span", { class: "acts writes" }, made), key: made.map((each) => each.textContent).join() + Math.random() });
 
 function button(text, name, work, danger = false) {
@@ -207,7 +211,33 @@ function button(text, name, work, danger = false) {
 
 const at = (text) => (text ? { node: timeElement(Date.parse(text)), key: text } : null);
 
+const endpoint = (name, verb = "") => `/v1/endpoints/${encodeURIComponent(name)}${verb}`;
+
 const LISTS = [
+  {
+    title: "Endpoint", path: "endpoints", key: (row) => row.name,
+    read: async (topic) => {
+      const own = (await call("GET", "/v1/endpoints")).endpoints.filter((each) => each.topic === topic);
+      return { endpoints: await Promise.all(own.map((each) => call("GET", endpoint(each.name)))) };
+    },
+    columns: (topic, again) => [
+      { title: "Endpoint", heads: true, cell: (row) => row.name },
+      { title: "To", cell: (row) => row.url },
+      { title: "State", cell: (row) => (row.disabled ? { text: `disabled: ${row.disabled}`, pill: "bad" } : row.paused ? { text: "paused", pill: "warn" } : { text: "in use", pill: "well" }) },
+      { title: "Sent from here", number: true, cell: (row) => (row.here ? number(row.here.delivered) : null) },
+      { title: "Failed from here", number: true, cell: (row) => (row.here?.failed ? { text: number(row.here.failed), pill: "warn" } : row.here ? "0" : null) },
+      { title: "Last failure", cell: (row) => (row.here?.last_failure ? { key: row.here.last_failure,
+        node: h("span", {}, timeElement(Date.parse(row.here.last_failure)), " ", row.here.last_error.slice(0, 200)) } : null) },
+      { title: "Acts", cell: (row) => {
+        const verb = row.paused || row.disabled ? "resume" : "pause";
+        return buttons(
+          button("Test", row.name, () => act(() => call("POST", endpoint(row.name, "/test"), undefined, `test endpoint ${row.name}`),
+            (found) => `${row.name} answered ${found.status || "nothing"} after ${duration(found.seconds)}${found.text ? `: ${found.text.slice(0, 200)}` : "."}`)),
+          button(verb === "resume" ? "Resume" : "Pause", row.name, () => act(() => call("POST", endpoint(row.name, `/${verb}`), undefined, `${verb} endpoint ${row.name}`), "Done.").then(() => again())),
+          button("Reload", row.name, () => again()));
+      } },
+    ],
+  },
   {
     title: "Recurrences", path: "recurrences", paged: true, key: (row) => row.name,
     columns: (topic, again) => [

@@ -17,6 +17,7 @@ export const onZone = (listener) => listeners.add(listener);
 
 /** Show times in UTC, or in the viewer's zone. */
 export function chooseUtc(chosen) {
+  const inputs = [...document.querySelectorAll("input[type=datetime-local]")].map((input) => [input, fromInput(input.value)]);
   utc = chosen;
   try {
     localStorage.setItem(KEPT, chosen ? "1" : "0");
@@ -24,6 +25,9 @@ export function chooseUtc(chosen) {
   formats.clear();
   for (const element of document.querySelectorAll("time[data-ms]")) {
     element.textContent = element.dataset.form === "clock" ? clock(+element.dataset.ms) : instant(+element.dataset.ms);
+  }
+  for (const [input, ms] of inputs) {
+    if (ms !== null) input.value = toInput(ms);
   }
   for (const listener of listeners) listener();
 }
