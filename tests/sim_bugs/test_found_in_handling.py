@@ -8,6 +8,7 @@ import pytest
 
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.handling import HANDLING
+from dueq_chaos.bugs.keys import KEYS
 from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.rules import RULES
 from dueq_chaos.bugs.standing import STANDING
@@ -16,7 +17,7 @@ from dueq_chaos.bugs.waking import WAKING
 
 from .proof import is_found
 
-BUGS = (*STANDING, *WAKING, *HANDLING, *MEMORY, *RULES, *UPGRADING)
+BUGS = (*STANDING, *WAKING, *HANDLING, *MEMORY, *RULES, *UPGRADING, *KEYS)
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))

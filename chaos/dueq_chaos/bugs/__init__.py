@@ -16,6 +16,7 @@ from dueq_chaos.bugs.elections import ELECTIONS
 from dueq_chaos.bugs.fair import FAIR
 from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
+from dueq_chaos.bugs.keys import KEYS
 from dueq_chaos.bugs.memory import MEMORY
 from dueq_chaos.bugs.prepared import PREPARED
 from dueq_chaos.bugs.priority import PRIORITY
@@ -45,6 +46,7 @@ BUGS: Final[dict[str, Bug]] = {
         *CLIENTS,
         *JOBS,
         *BODIES,
+        *KEYS,
         *RECURRING,
         *WAKING,
         *HANDLING,

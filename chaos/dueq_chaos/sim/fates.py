@@ -75,6 +75,8 @@ class Fates:
 
     def after(self, record: Record, naive: Naive) -> str:
         """Note what the record has done; return what is wrong with that, "" when nothing is."""
+        for key in naive.keys.replaced:
+            self.of(key).over = "another message has got its key"
         if record.kind == RecordKind.SETTINGS:
             self._retention_ms = min(
                 self._retention_ms, _setting(naive, "dead_retention_ms", self._retention_ms)

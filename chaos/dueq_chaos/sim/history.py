@@ -124,6 +124,7 @@ class History:
         unacknowledged: payloads of inserts whose outcome was never learnt.
         refused: payloads of inserts that were refused: they must never be seen.
         headed: payloads that were scheduled with headers (see `headings`).
+        keys: the unique keys of payloads.
         shared: the shared bodies of messages whose key is what is noted here as their payload.
         strangers: deliveries of messages of which no client has been told (yet).
         fate_of: gives what the log says of a message, for who knows the log.
@@ -138,6 +139,7 @@ class History:
         self.refused: dict[bytes, str] = {}
         self.headed: dict[bytes, None] = {}
         self.shared: dict[bytes, bytes] = {}
+        self.keys: dict[bytes, str] = {}
         self.strangers: dict[MessageKey, list[Delivery]] = {}
         self.fate_of: Callable[[MessageKey], Fate] = lambda key: Fate()
         self.due_of: Callable[[MessageKey], int] = lambda key: 0

@@ -17,7 +17,7 @@ from dueq_chaos.sim.sdk import SimClient
 from dueq_chaos.sim.silences import Silences
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import BrokerMessage, ClientMessage
-from dueq_codecs.topic_settings import AS_CREATED
+from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 
 _AFTERMATH_US = 3_000_000
 """How long after it has become calm something may still be on its way."""
@@ -69,7 +69,7 @@ class SimMesh:
 
     def create_topic(
         self, name: str, partitions: int = 2, replicas: int = 3, min_isr: int = 2, first: int = 0,
-        kind: str = "timeline",
+        kind: str = "timeline", settings: TopicSettings = AS_CREATED,
     ) -> list[int]:  # fmt: skip
         """Create a topic and wait until every partition is served; returns their uids.
 
@@ -80,7 +80,7 @@ class SimMesh:
             tuple(self.names[(first + index + step) % len(self.names)] for step in range(replicas))
             for index in range(partitions)
         )
-        self._order(name, replicas_of, min_isr, kind)
+        self._order(name, replicas_of, min_isr, kind, settings)
         uids = [part.uid for part in self.coordinator.topics[name].partitions]
         served = self.world.run_until(lambda: all(self.leader_of(uid) for uid in uids), 20_000_000)
         assert served, "no leaders\n" + "\n".join(self.world.trace[-50:])
@@ -89,15 +89,22 @@ class SimMesh:
     def order_topic(self, name: str, replicas: list[str]) -> None:
         """Create a topic of one partition."""
         if set(replicas) <= self.coordinator.registrations.keys():
-            self._order(name, (tuple(replicas),), min(2, len(replicas)), "timeline")
+            self._order(name, (tuple(replicas),), min(2, len(replicas)), "timeline", AS_CREATED)
 
-    def _order(self, name: str, replicas_of: tuple[tuple[str, ...], ...], min_isr: int, kind: str) -> None:
+    def _order(
+        self,
+        name: str,
+        replicas_of: tuple[tuple[str, ...], ...],
+        min_isr: int,
+        kind: str,
+        settings: TopicSettings,
+    ) -> None:
         members = tuple(
             Member(seen.broker_id, seen.store_id) for seen in self.coordinator.registrations.values()
         )
         self.coordinator.create(
             CreateTopic(
-                0, name, "00" * 16, kind, replicas_of, members, len(replicas_of[0]), min_isr, AS_CREATED
+                0, name, "00" * 16, kind, replicas_of, members, len(replicas_of[0]), min_isr, settings
             )
         )  # fmt: skip
 

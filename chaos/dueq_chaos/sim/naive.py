@@ -166,6 +166,7 @@ class Naive:
         named = {entry.body for entry in self.live.values()} if self.bodies.by_name else ()
         self.ended += [number << 16 for number in self.bodies.forget(self.age, named)]
         self.keys.forget(self.age)
+        self.keys.replaced = []
         told = Told()
         verdicts = self._judge(record)
         self._number_groups(record, verdicts)
@@ -482,6 +483,7 @@ class Naive:
 
     def _replace(self, key: int, told: Told) -> None:
         told.gone.append(key)
+        self.keys.replaced.append(key)
         told.waiting = [each for each in told.waiting if each != key]
         entry = self.live[key]
         self.keys.names.pop((entry.key_high, entry.key_low))

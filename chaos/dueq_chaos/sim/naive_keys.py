@@ -33,11 +33,13 @@ class NaiveKeys:
     Attributes:
         names: by their hashes.
         met: of the record that is being applied, what the rows met that did not take effect.
+        replaced: of the same record, the messages that have lost their keys, and gone.
     """
 
     def __init__(self) -> None:
         self.names: dict[Digest, NaiveName] = {}
         self.met: dict[int, Met] = {}
+        self.replaced: list[int] = []
 
     def forget(self, age: int) -> None:
         """Forget what is remembered no more at this age of the partition."""

@@ -254,10 +254,14 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     options = replace(options, topology=draw_topology(seed, options.partitions))
     if any(shape.kind == "priority" for shape in options.topology.topics):
         options, steps = _ranked(Random(seed * 0x9E3779B1 + 37), options, steps, at_us)
+    keyed: list[Step] = []
+    if any(shape.keys == "unique" for shape in options.topology.topics):
+        keyed = _keyed(Random(seed * 0x5851F42D + 53), at_us)
     if is_drawn(seed) and (mishaps := _mishaps(Random(seed * 0x9E3779B1 + 13))):
         steps = [step for step in steps if step.kind in {*TRAFFIC, "load job", "backlog", "recur"}] + mishaps
         at_us = max(at_us, mishaps[-1].at_us)
         options = replace(options, limits=())
+    steps += keyed
     return Plan(seed, options, tuple(sorted(steps, key=lambda step: step.at_us)), at_us, weights)
 
 
@@ -335,6 +339,18 @@ def _headed(random: Random, until_us: int) -> list[Step]:
     return [
         Step(random.randint(0, until_us), "schedule headed", random.getrandbits(32))
         for _ in range(random.randint(2, 12))
+    ]
+
+
+def _keyed(random: Random, until_us: int) -> list[Step]:
+    """Messages with few unique keys, and looks by these."""
+    return [
+        Step(
+            random.randint(0, until_us),
+            random.choice(("schedule keyed", "schedule keyed", "schedule keyed", "look by key")),
+            random.getrandbits(32),
+        )
+        for _ in range(random.randint(20, 90))
     ]
 
 

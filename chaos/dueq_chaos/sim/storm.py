@@ -10,6 +10,7 @@ from dueq_chaos.sim import jobs, punctuality, recurring, scale
 from dueq_chaos.sim.coverage import Taken
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
+from dueq_chaos.sim.keyed import settings_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.plan import Plan, Step, draw
 from dueq_chaos.sim.workload import Workload, topic_name
@@ -122,7 +123,7 @@ class Storm:
         for number, shape in enumerate(self.plan.options.topology.topics):
             self.uids += mesh.create_topic(
                 topic_name(number), shape.partitions, shape.replicas, shape.min_isr, first=number,
-                kind=shape.kind,
+                kind=shape.kind, settings=settings_of(shape),
             )  # fmt: skip
         workload = self._workload = Workload(mesh, self.plan.options)
         self._weather()

@@ -11,6 +11,8 @@ _EVERY, _AT = 8, (6, 7)
 """Of every so many seeds these have a mesh of their own."""
 _RANKED_EVERY, _RANKED_AT, _RANKED_AT_OWN_MESH = 16, 9, 15
 """Of every so many seeds the topic of one is a priority topic, and some topics of another with a mesh of its own."""
+_KEYED_EVERY, _KEYED_AT = 32, (19, 23)
+"""Of every so many seeds the topics of these have unique keys; one of them has a mesh of its own."""
 _FAIR_EVERY, _FAIR_AT = 64, 35
 """Of every so many seeds the topic of one is a fair topic."""
 
@@ -24,12 +26,15 @@ class Shape:
         replicas: at most as many as there are brokers.
         min_isr: at most as many as replicas.
         kind: of the topic.
+        keys, remember_ms: whether its keys are unique, and for how long they stay taken.
     """
 
     partitions: int = 2
     replicas: int = 3
     min_isr: int = 2
     kind: str = "timeline"
+    keys: str = "free"
+    remember_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,16 @@ def is_drawn(seed: int) -> bool:
 
 
 def draw_topology(seed: int, partitions: int) -> Topology:
+    """Draw a mesh, whose topics may have unique keys; from a stream of its own (see `_drawn`)."""
+    found = _drawn(seed, partitions)
+    if seed % _KEYED_EVERY not in _KEYED_AT:
+        return found
+    remember_ms = Random(seed * 0x9E3779B1 + 41).choice([0, 1_500, 60_000])
+    keyed = (replace(shape, keys="unique", remember_ms=remember_ms) for shape in found.topics)
+    return replace(found, topics=tuple(keyed))
+
+
+def _drawn(seed: int, partitions: int) -> Topology:
     """Draw a mesh.
 
     Args:

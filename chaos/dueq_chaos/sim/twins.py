@@ -105,7 +105,10 @@ def state_differs(timeline: Timeline, naive: Naive) -> str:
         if mine != expected:
             return f"after record {naive.applied}: {what} is {mine}, should be {expected}"
     return (
-        _jobs_differ(timeline, naive) or recurrences_differ(timeline, naive) or bodies_differ(timeline, naive)
+        _keys_are_wrong(naive)
+        or _jobs_differ(timeline, naive)
+        or recurrences_differ(timeline, naive)
+        or bodies_differ(timeline, naive)
     )
 
 
@@ -126,6 +129,17 @@ def _exported(naive: Naive) -> dict[str, Any]:
         "settings": naive.settings, "passes": _passes(naive), "names": names_of(naive),
         "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
     }  # fmt: skip
+
+
+def _keys_are_wrong(naive: Naive) -> str:
+    """Every waiting or leased message with a key bears it, and every key that is borne has its message."""
+    bearing = {
+        (entry.key_high, entry.key_low): key
+        for key, entry in naive.live.items()
+        if entry.state != State.DEAD and (entry.key_high or entry.key_low)
+    }
+    borne = {digest: name.key for digest, name in naive.keys.names.items() if name.until is None}
+    return "" if bearing == borne else f"after record {naive.applied}: keys {borne} are borne by {bearing}"
 
 
 def names_of(naive: Naive) -> list[tuple[str, str]]:

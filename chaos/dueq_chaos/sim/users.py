@@ -21,6 +21,7 @@ from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
 from dueq_chaos.sim import history as told
 from dueq_chaos.sim.headings import headings_of
 from dueq_chaos.sim.history import History, MessageKey, name_of
+from dueq_chaos.sim.keyed import kept, kept_rows
 from dueq_chaos.sim.naming import Named, misanswered
 from dueq_chaos.sim.sdk import ConsumerEffect, SimClient
 from dueq_codecs.records import Fate, Outcome, RecordKind
@@ -61,6 +62,7 @@ class ProducingUser:
         self, topic: str, payloads: list[bytes], dues_ms: list[int], timeout_us: int = _TIMEOUT_US,
         ranks: list[int] | None = None, headed: bool = False, groups: list[str | None] | None = None,
         shared: SharedBody | None = None, more: dict[str, Any] | None = None,
+        unique: list[str | None] | None = None, on_duplicate: str | None = None,
     ) -> None:  # fmt: skip
         """Schedule rows; noted one by one when they are answered.
 
@@ -71,10 +73,13 @@ class ProducingUser:
         headers = [headings_of(payload) for payload in payloads] if headed else None
         self.history.headed.update(dict.fromkeys(payloads if headed else ()))
         given: list[Payload] = [*payloads]
-        keys = None
+        keys: list[str | None] | None = None
         if shared is not None:
             self.history.shared.update(dict.fromkeys(payloads, shared.data))
             given, keys = [shared] * len(payloads), [payload.decode() for payload in payloads]
+        elif unique is not None:
+            keys = unique
+            self.history.keys |= {payload: key for payload, key in zip(payloads, unique, strict=True) if key}
         call = calls.schedule_many(
             topic,
             given,
@@ -85,6 +90,7 @@ class ProducingUser:
             groups=groups,
             keys=keys,
             **(more or {}),
+            on_duplicate=on_duplicate,
         )
         self._windows.update(zip(payloads, (more or {}).get("window", ()), strict=False))
         rows = list(zip(payloads, dues_ms, ranks or [0] * len(payloads), strict=True))
@@ -97,7 +103,7 @@ class ProducingUser:
     ) -> None:  # fmt: skip
         if failed is None:
             assert value is not None
-            results: list[Any] = list(value.ids())
+            results: list[Any] = list(value.found())
         elif failed.repeat is not None and len(failed.repeat.parts):
             results = failed.repeat.mixed()
             if patience:
@@ -107,8 +113,12 @@ class ProducingUser:
         else:
             results = [failed.error] * len(rows)
         final = failed is None or failed.repeat is None or not patience
-        for (payload, due, rank), result in zip(rows, results, strict=True):
-            if isinstance(result, str):
+        answered = value if failed is None else failed.repeat
+        others = kept_rows(answered) if answered is not None else ()
+        for at, ((payload, due, rank), result) in enumerate(zip(rows, results, strict=True)):
+            if at in others:
+                kept(self.history, payload, str(result))
+            elif isinstance(result, str):
                 self._inserted(payload, due, rank, result)
             elif final and not isinstance(result, OutcomeUnknown):
                 self.history.unacknowledged.pop(payload, None)

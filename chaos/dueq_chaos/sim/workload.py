@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from dueq_chaos.sim.conditions import Conditions
 from dueq_chaos.sim.configuring import ConfiguringUser
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser
+from dueq_chaos.sim.keyed import DUPLICATES, KEYS, draw_keys, look
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.mortals import Mortals
 from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
@@ -31,7 +33,8 @@ _MORE_CONSUMER = (64, 5_000)
 _CALL_US = 20_000_000
 _YEAR_AFTER_NEXT_MS = 401 * 86_400_000
 _PRODUCING = (
-    "schedule", "schedule far", "schedule long", "schedule headed", "schedule shared", "close body",
+    "schedule", "schedule far", "schedule long", "schedule headed", "schedule shared", "close body", "schedule keyed",
+    "look by key",
     "impatient schedule", "alter", "time-outs", "backlog",
 )  # fmt: skip
 
@@ -90,6 +93,8 @@ class Workload:
             "schedule long": self._schedule_long,
             "schedule headed": self._schedule_headed,
             "schedule shared": self._schedule_shared,
+            "schedule keyed": self._schedule_keyed,
+            "look by key": self._look_by_key,
             "close body": lambda random: self.producer.close_body(self._topic(random), body_of(random)),
             "impatient schedule": self._schedule_impatiently,
             "alter": self._alter,
@@ -290,6 +295,30 @@ class Workload:
         dues = [now_ms + random.randint(-200, 4_000) for _ in payloads]
         headed = random.random() < 0.3
         self.producer.schedule(topic, payloads, dues, _CALL_US, headed=headed, shared=body)
+
+    def _schedule_keyed(self, random: Random) -> None:
+        """Schedule messages that want unique keys, of which there are few."""
+        now_ms = self.mesh.world.wall_us // 1000
+        payloads = self._payloads(random.choice([1, 1, 2, random.randint(1, 9)]))
+        late_ms = random.choice([1_500, 4_000, 20_000])
+        dues = [now_ms + random.randint(-200, late_ms) for _ in payloads]
+        self.producer.schedule(
+            self._topic(random), payloads, dues, random.choice([_CALL_US, _CALL_US, 300_000]),
+            unique=draw_keys(random, len(payloads)), on_duplicate=random.choice(DUPLICATES),
+        )  # fmt: skip
+
+    def _look_by_key(self, random: Random) -> None:
+        """Ask what a key names, and cancel or move it."""
+        topic = self._topic(random)
+        due_ms = self.mesh.world.wall_us // 1000 + random.randint(0, 2_000)
+        dues = random.choice([None, [due_ms]])
+        alter = partial(self._alter_if_free, topic, dues)
+        look(self.producer.client, self.mesh.history, topic, random.choice(KEYS), alter)
+
+    def _alter_if_free(self, topic: str, dues: list[int] | None, key: MessageKey) -> None:
+        message = self.mesh.history.messages[key]
+        if self.producer.client.core is not None and not message.finished and not message.unsure:
+            self.producer.alter(topic, [key], dues)
 
     def burst(self, random: Random, requests: int, soon_ms: int, late_ms: int) -> None:
         """Schedule a message or two, several times over."""

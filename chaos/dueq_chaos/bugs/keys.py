@@ -1,0 +1,68 @@
+"""Planted bugs of unique keys: what is remembered of them, read of them, and answered about them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+KEYS: Final = (
+    Bug(
+        "key-outlives-its-message",
+        "The key of a message that is acknowledged stays taken.",
+        "a unique index that is not cleaned up on delete",
+        (change("core.state.live:LiveMessages._finish", "if bearing:", "if bearing and len(rows) > 1:"),),
+        seeds=60,
+        finders=(19,),
+    ),
+    Bug(
+        "replaced-message-stays",
+        "A message that is replaced is delivered all the same, beside the one that has its key.",
+        "an upsert that inserts",
+        (change("core.state.live:LiveMessages.insert", "if gone:", "if len(gone) > 1:"),),
+        seeds=60,
+        finders=(19,),
+    ),
+    Bug(
+        "key-on-the-disk-is-free",
+        "A key that has left memory counts as free: nobody asks the disk.",
+        "a cache miss that is taken for an absence",
+        (change("core.state.name_holds:NameHolds.hold", "if not names.stored:", "if True:"),),
+        seeds=60,
+        finders=(19,),
+    ),
+    Bug(
+        "sweep-takes-a-live-key",
+        "A key that is taken again stays in the index of those that are remembered, and is swept.",
+        "a time to live that outlives the value",
+        (
+            change(
+                "core.state.names:Names.take", "self._expiry[expiry_key(old.until, digest)] = None", "pass"
+            ),
+        ),
+        seeds=60,
+        finders=(19,),
+    ),
+    Bug(
+        "repeated-insert-forgets-what-it-met",
+        "A repeated INSERT is answered as if all of its rows had taken effect.",
+        "a retry that gets another answer than the first attempt",
+        (change("core.state.answers:Answers.get", "if slot in self._met:", "if False:"),),
+        seeds=60,
+        finders=(19,),
+    ),
+    Bug(
+        "present-ids-of-another-caller",
+        "A client that shares a request with others takes the ids that their rows met for its own.",
+        "an offset into a batch that is forgotten",
+        (
+            change(
+                "client.core.ports.change:Part.found",
+                "place = int(np.count_nonzero(reply.outcomes[: self.offset]))",
+                "place = 0",
+            ),
+        ),
+        seeds=60,
+        finders=(51,),
+    ),
+)
