@@ -62,10 +62,10 @@ def client(local: LocalMesh) -> Iterator[Client]:
         yield found
 
 
-def asked(gateway: GatewayChild, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+def asked(gateway: GatewayChild, method: str, path: str, body: Any = None, **more: str) -> tuple[int, Any]:
     connection = HTTPConnection(gateway.address, timeout=60)
     headers = {} if body is None else {"content-type": "application/json"}
-    connection.request(method, path, None if body is None else json.dumps(body), headers)
+    connection.request(method, path, None if body is None else json.dumps(body), headers | more)
     answer = connection.getresponse()
     text = answer.read()
     connection.close()
@@ -267,7 +267,8 @@ def test_a_new_secret_and_a_test_by_http(client: Client, gateway: GatewayChild) 
         for secret in (made["secret"], rotated["secret"]):
             assert Webhook(secret).verify(request.body, request.headers) == {"type": "dueq.test"}
         assert asked(gateway, "GET", "/v1/endpoints")[1]["endpoints"][0]["name"] == "tested"
-        assert asked(gateway, "DELETE", "/v1/endpoints/tested")[0] == 204
+        for etag, status in (('"tested.1"', 412), ('"other.2"', 400), ('"tested.2"', 204)):
+            assert asked(gateway, "DELETE", "/v1/endpoints/tested", **{"if-match": etag})[0] == status
         assert asked(gateway, "GET", "/v1/endpoints/tested")[0] == 404
         status, problem = asked(gateway, "PUT", "/v1/endpoints/tested", body | {"url": "file:///etc/passwd"})
         assert (status, problem["error"]) == (422, "InvalidRequest")

@@ -21,7 +21,7 @@ from dueq.client.backoff import Backoff
 from dueq.client.calls import Call, Steps
 from dueq.client.core.asking.inspecting import Inspection
 from dueq.client.core.ports import events
-from dueq.errors import EndpointNotFound, InvalidRequest
+from dueq.errors import EndpointNotFound, InvalidRequest, VersionDiffers
 from dueq_codecs.endpoint import (
     DISABLED_MAX,
     IN_FLIGHT_MAX,
@@ -215,6 +215,7 @@ def put(
     matching: Mapping[str, str | Sequence[str]] | None,
     targets: bool,
     backoff: Backoff | None,
+    if_version: int | None,
 ) -> Steps[str]:
     """Create an endpoint, or change one; returns the secret that was made for it, "" if none was."""
     wanted = {
@@ -240,13 +241,15 @@ def put(
             if stored.name != name:
                 raise InvalidRequest(f"topic {topic!r} has the endpoint {stored.name!r} already")
             version, before = stored.settings_version, stored.document
+        _expect(name, before["version"] if before is not None else 0, if_version)
         if backoff is None and settings.backoff is None:
             changes["backoff"] = DEFAULT_BACKOFF.document()
         kept = given or (before["secrets"] if before is not None else None)
         if kept is None:
             made = made or new_secret()
             kept = [[made, 0]]
-        number = before["version"] + 1 if before is not None else 1
+        # An endpoint that was deleted had no later version than the settings have.
+        number = (before["version"] if before is not None else version) + 1
         document = {**wanted, "version": number, "disabled": "", "secrets": kept}
         if before is not None:
             document["disabled"] = before["disabled"]
@@ -284,10 +287,11 @@ def pause(name: str, until_ms: int) -> Steps[None]:
     yield from topic_changes.change(found.topic, topic_changes.paused(until_ms))
 
 
-def delete(name: str) -> Steps[None]:
+def delete(name: str, if_version: int | None) -> Steps[None]:
     """Send nothing more; the topic and its messages stay."""
     while True:
         found = yield from find(name)
+        _expect(name, found.version, if_version)
         if (yield from _stored(found.topic, {"endpoint": None}, found.settings_version)):
             return
 
@@ -325,6 +329,12 @@ def hold(topic: str, until_ms: int) -> Steps[int]:
 def new_secret() -> str:
     """Return a new secret of 32 bytes."""
     return "whsec_" + b64encode(chance.token_bytes(32)).decode()
+
+
+def _expect(name: str, present: int, wanted: int | None) -> None:
+    if wanted is not None and present != wanted:
+        has = f"has version {present}" if present else "is not there"
+        raise VersionDiffers(f"endpoint {name!r} {has}, and version {wanted} was expected", present)
 
 
 def _changed(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dueq import Backoff, Client, EndpointNotFound, InvalidRequest, TopicNotFound
+from dueq import Backoff, Client, EndpointNotFound, InvalidRequest, TopicNotFound, VersionDiffers
 from dueq.client import endpoints
 from dueq.client.endpoints import StoredEndpoint
 from dueq.testing import Mesh, mesh
@@ -109,6 +109,21 @@ def test_an_endpoint_is_disabled_only_as_the_version_that_was_used(client: Clien
     client.resume_endpoint("billing")
     info = client.endpoint("billing")
     assert (info.disabled, info.paused) == ("", False)
+
+
+def test_a_change_may_say_which_version_it_is_about(client: Client) -> None:
+    with pytest.raises(VersionDiffers, match="endpoint 'billing' is not there, and version 1 was expected"):
+        client.set_endpoint("billing", "bills", URL, if_version=1)
+    client.set_endpoint("billing", "bills", URL, if_version=0)
+    with pytest.raises(VersionDiffers, match="has version 1, and version 0 was expected") as refused:
+        client.set_endpoint("billing", "bills", URL, if_version=0)
+    assert refused.value.present == 1
+    client.set_endpoint("billing", "bills", URL, if_version=1)
+    with pytest.raises(VersionDiffers):
+        client.delete_endpoint("billing", if_version=1)
+    client.delete_endpoint("billing", if_version=2)
+    client.set_endpoint("billing", "bills", URL)
+    assert client.endpoint("billing").version > 2
 
 
 def test_of_two_holds_the_later_instant_counts(client: Client, dueq_mesh: Mesh) -> None:

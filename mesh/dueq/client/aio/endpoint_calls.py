@@ -32,6 +32,7 @@ class AsyncEndpointCalls:
         matching: Mapping[str, str | Sequence[str]] | None = None,
         targets: bool = False,
         backoff: Backoff | None = None,
+        if_version: int | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have gateways send the messages of a topic to a URL, or change how they do.
@@ -51,6 +52,7 @@ class AsyncEndpointCalls:
             targets: send a message that has a `Target` there, without the endpoint's `headers`. Whoever may schedule a
                 message then chooses where gateways send requests. Otherwise such a message is dead.
             backoff: of the topic, as in `update_topic`. None: as it is; 5 s, 20 s, 80 s, …, 6 h if it has none.
+            if_version: the version that the endpoint must have; 0: there must be none; None: any.
             timeout: seconds for each request.
 
         Returns:
@@ -59,10 +61,21 @@ class AsyncEndpointCalls:
         Raises:
             InvalidRequest: a value is outside its limits, the name is that of another topic's endpoint, or the topic
                 has another endpoint.
+            VersionDiffers: the endpoint has another version than `if_version`.
         """
         return await self.connection.follow(
             endpoints.put(
-                name, topic, url, secrets, request_timeout, max_in_flight, headers, matching, targets, backoff
+                name,
+                topic,
+                url,
+                secrets,
+                request_timeout,
+                max_in_flight,
+                headers,
+                matching,
+                targets,
+                backoff,
+                if_version,
             ),
             timeout,
         )
@@ -126,10 +139,13 @@ class AsyncEndpointCalls:
         """
         await self.connection.follow(endpoints.resume(name), timeout)
 
-    async def delete_endpoint(self, name: str, *, timeout: float | None = None) -> None:
+    async def delete_endpoint(
+        self, name: str, *, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
         """Send nothing more to a URL. The topic and its messages stay as they are.
 
         Raises:
             EndpointNotFound: there is none of this name.
+            VersionDiffers: the endpoint has another version than `if_version`.
         """
-        await self.connection.follow(endpoints.delete(name), timeout)
+        await self.connection.follow(endpoints.delete(name, if_version), timeout)

@@ -33,6 +33,7 @@ class EndpointCalls:
         matching: Mapping[str, str | Sequence[str]] | None = None,
         targets: bool = False,
         backoff: Backoff | None = None,
+        if_version: int | None = None,
         timeout: float | None = None,
     ) -> str:
         """Have gateways send the messages of a topic to a URL, or change how they do.
@@ -52,6 +53,7 @@ class EndpointCalls:
             targets: send a message that has a `Target` there, without the endpoint's `headers`. Whoever may schedule a
                 message then chooses where gateways send requests. Otherwise such a message is dead.
             backoff: of the topic, as in `update_topic`. None: as it is; 5 s, 20 s, 80 s, …, 6 h if it has none.
+            if_version: the version that the endpoint must have; 0: there must be none; None: any.
             timeout: seconds for each request.
 
         Returns:
@@ -60,10 +62,21 @@ class EndpointCalls:
         Raises:
             InvalidRequest: a value is outside its limits, the name is that of another topic's endpoint, or the topic
                 has another endpoint.
+            VersionDiffers: the endpoint has another version than `if_version`.
         """
         return self.connection.follow(
             endpoints.put(
-                name, topic, url, secrets, request_timeout, max_in_flight, headers, matching, targets, backoff
+                name,
+                topic,
+                url,
+                secrets,
+                request_timeout,
+                max_in_flight,
+                headers,
+                matching,
+                targets,
+                backoff,
+                if_version,
             ),
             timeout,
         )
@@ -125,10 +138,13 @@ class EndpointCalls:
         """
         self.connection.follow(endpoints.resume(name), timeout)
 
-    def delete_endpoint(self, name: str, *, timeout: float | None = None) -> None:
+    def delete_endpoint(
+        self, name: str, *, if_version: int | None = None, timeout: float | None = None
+    ) -> None:
         """Send nothing more to a URL. The topic and its messages stay as they are.
 
         Raises:
             EndpointNotFound: there is none of this name.
+            VersionDiffers: the endpoint has another version than `if_version`.
         """
-        self.connection.follow(endpoints.delete(name), timeout)
+        self.connection.follow(endpoints.delete(name, if_version), timeout)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Path, status
+from fastapi import APIRouter, Depends, Header, Path, Response, status
 from pydantic import Field
 
 from dueq import EndpointInfo
@@ -12,11 +13,13 @@ from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S
 from dueq.gateway import instants
 from dueq.gateway.access import TheService, TheWebhooks
 from dueq.gateway.bodies import JsonRoute
+from dueq.gateway.problems import Refusal
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Said
 from dueq.gateway.webhooks.counters import Counters
 
 router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], route_class=JsonRoute)
 
+_ETAG: Final = re.compile(r'"([A-Za-z0-9._-]{1,255})\.([0-9]{1,15})"')
 Name = Annotated[str, Path(description="The endpoint's name.", examples=["billing"])]
 
 
@@ -114,15 +117,51 @@ class Tested(Answer):
     text: str = Field(description="The beginning of the answer, unless it is 2xx; or what went wrong.")
 
 
+async def _seen(
+    name: Name,
+    if_match: Annotated[
+        str | None,
+        Header(
+            description="The ETag that the endpoint must have, else it is left as it is (412).",
+            examples=['"billing.3"'],
+        ),
+    ] = None,
+) -> int | None:
+    """What `If-Match` names; None: any.
+
+    Raises:
+        Refusal: it is no ETag of this endpoint.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _ETAG.fullmatch(if_match.strip())
+    if found is None or found[1] != name:
+        raise Refusal(
+            400, f"if-match is the ETag of endpoint {name!r:.80}, or *, not {if_match!r:.80}", if_match
+        )
+    return int(found[2])
+
+
+IfMatch = Annotated[int | None, Depends(_seen)]
+
+
 @router.put("/{name}", summary="Create an endpoint, or change it")
-async def put(name: Name, asked: NewEndpoint, service: TheService, webhooks: TheWebhooks) -> Endpoint:
+async def put(
+    name: Name,
+    asked: NewEndpoint,
+    service: TheService,
+    webhooks: TheWebhooks,
+    version: IfMatch,
+    response: Response,
+) -> Endpoint:
+    """The ETag is its name and version."""
     made = await service.client.set_endpoint(
         name, asked.topic, asked.url, secrets=asked.secrets,
         request_timeout=instants.duration(asked.timeout, "body.timeout"), max_in_flight=asked.max_in_flight,
-        headers=asked.headers, matching=asked.filter, targets=asked.targets,
+        headers=asked.headers, matching=asked.filter, targets=asked.targets, if_version=version,
     )  # fmt: skip
     webhooks.look()
-    return answer(await service.client.endpoint(name), made)
+    return tagged(answer(await service.client.endpoint(name), made), response)
 
 
 @router.get("", summary="List the endpoints, by name")
@@ -131,8 +170,9 @@ async def listed(service: TheService) -> EndpointList:
 
 
 @router.get("/{name}", summary="Show an endpoint, and what this gateway did for it")
-async def shown(name: Name, service: TheService, webhooks: TheWebhooks) -> Endpoint:
-    found = answer(await service.client.endpoint(name))
+async def shown(name: Name, service: TheService, webhooks: TheWebhooks, response: Response) -> Endpoint:
+    """The ETag is its name and version."""
+    found = tagged(answer(await service.client.endpoint(name)), response)
     counters = webhooks.counters(name)
     found.here = None if counters is None else _here(counters)
     return found
@@ -141,8 +181,8 @@ async def shown(name: Name, service: TheService, webhooks: TheWebhooks) -> Endpo
 @router.delete(
     "/{name}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete an endpoint; its topic stays"
 )
-async def deleted(name: Name, service: TheService, webhooks: TheWebhooks) -> None:
-    await service.client.delete_endpoint(name)
+async def deleted(name: Name, service: TheService, webhooks: TheWebhooks, version: IfMatch) -> None:
+    await service.client.delete_endpoint(name, if_version=version)
     webhooks.look()
 
 
@@ -178,6 +218,12 @@ async def rotated(
 async def tested(name: Name, webhooks: TheWebhooks) -> Tested:
     found = await webhooks.test(name)
     return Tested(status=found.status, seconds=round(found.seconds, 6), text=found.text)
+
+
+def tagged(found: Endpoint, response: Response) -> Endpoint:
+    """Give a response the ETag of what it shows."""
+    response.headers["etag"] = f'"{found.name}.{found.version}"'
+    return found
 
 
 def answer(info: EndpointInfo, made: str = "") -> Endpoint:
