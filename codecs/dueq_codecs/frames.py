@@ -35,6 +35,7 @@ from dueq_codecs.messages import (
     ConsumerFrame,
     Message,
     PeerFrame,
+    Push,
     Relay,
 )
 from dueq_codecs.metadata import build_metadata_reply
@@ -208,6 +209,10 @@ def _fault(message: Message, bodies: list[Body], expected: int) -> str | None:
         total = int(message.body_size.sum(dtype=np.uint64))
         if total != len(bodies[0]) and len(message.wait_at):
             return f"the rows of a BrowseReply have {total} bytes, its body {len(bodies[0])}"
+    if isinstance(message, Push) and len(message.shared):
+        ends = len(message.shared_size)
+        if len(message.shared) != len(message.rows) or int(message.shared.max()) > ends:
+            return f"a Push of {len(message.rows)} rows names {ends} shared bodies in {len(message.shared)}"
     if isinstance(message, ChangeReply) and len(message.present_first):
         lengths = {int(np.count_nonzero(message.outcomes)), *map(len, _present(message))}
         if len(lengths) != 1:

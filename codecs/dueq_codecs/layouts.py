@@ -266,6 +266,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("group", "H"),
         Texts("groups"),
         Column("expires", "Q"),
+        Column("shared", "H"),
+        Column("shared_size", "I"),
     ),
     Kind.PUSH_CHUNK: Layout(
         m.PushChunk,

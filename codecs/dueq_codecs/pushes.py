@@ -83,6 +83,11 @@ class Push:
     groups: tuple[str, ...] = ()
     expires: npt.NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     """The instant (Unix ms) from which each message is not delivered any more, 0: never; empty: all are 0."""
+    shared: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    """Which shared body ends each row's payload, counted from 1, 0: none; empty: all are 0. Its bytes are behind
+    those of all rows, once, and rows are short of them."""
+    shared_size: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    """The bytes of each of these bodies, in order."""
 
     first = _column("first")
     sequence = _column("sequence")

@@ -245,6 +245,10 @@ def records() -> dict[str, Record]:
     }
 
 
+def _push(number: int, released_us: int, rows: Any, **columns: Any) -> m.Push:
+    return m.Push("flights", CONSUMER, 2, number, 5, released_us, "north", rows, **columns)
+
+
 def _peer_frame() -> m.PeerFrame:
     sent = records()
     return m.PeerFrame(
@@ -502,14 +506,9 @@ def _consumers() -> dict[str, tuple[m.Message, list[bytes]]]:
             [],
         ),
         "push": (
-            m.Push(
-                "flights",
-                CONSUMER,
-                2,
+            _push(
                 18,
-                5,
                 AT * 1000 + 700,
-                "north",
                 push_rows(
                     2,
                     uid=12,
@@ -583,28 +582,28 @@ def _browsing() -> dict[str, tuple[m.Message, list[bytes]]]:
             [b"\x02ab"],
         ),
         "push_expires": (
-            m.Push(
-                "flights",
-                CONSUMER,
-                2,
+            _push(
                 20,
-                5,
                 AT * 1000,
-                "north",
                 push_rows(1, uid=12, first=AT, sequence=40, due=AT, token=70, attempt=1, size=5),
                 expires=u64(AT + 1),
             ),
             [b"hello"],
         ),
+        "push_shared": (
+            _push(
+                20,
+                AT * 1000,
+                push_rows(2, uid=12, first=AT, sequence=40, due=AT, token=70, attempt=1, size=(6, 5)),
+                shared=u16(1, 1),
+                shared_size=u32(5),
+            ),
+            [b"ahello"],
+        ),
         "push_keyed": (
-            m.Push(
-                "flights",
-                CONSUMER,
-                2,
+            _push(
                 19,
-                5,
                 AT * 1000 + 700,
-                "north",
                 push_rows(
                     1,
                     uid=12,

@@ -254,7 +254,11 @@ def pushes(draw: st.DrawFn) -> m.Push:
     names |= {"attempt": "u2", "lease_left_ms": "u4", "size": "u4", "crc": "u4", "keyed": "u4"}
     head = draw(texts), draw(ids), draw(u64), draw(u64), draw(u64), draw(u64), draw(texts)
     length = draw(rows)
-    return m.Push(*head, push_rows(length, **draw(columns(names, length))))
+    push = m.Push(*head, push_rows(length, **draw(columns(names, length))))
+    if length and draw(st.booleans()):
+        push.shared_size = draw(column("u4", 2))
+        push.shared = draw(column("u2", length, largest=2))
+    return push
 
 
 @st.composite

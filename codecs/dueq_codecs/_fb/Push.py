@@ -260,8 +260,62 @@ class Push(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
         return o == 0
 
+    # Push
+    def Shared(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Push
+    def SharedAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Push
+    def SharedLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def SharedIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(34))
+        return o == 0
+
+    # Push
+    def SharedSize(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return 0
+
+    # Push
+    def SharedSizeAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint32Flags, o)
+        return 0
+
+    # Push
+    def SharedSizeLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def SharedSizeIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
+        return o == 0
+
 def PushStart(builder):
-    builder.StartObject(15)
+    builder.StartObject(17)
 
 def Start(builder):
     PushStart(builder)
@@ -398,6 +452,30 @@ def PushStartExpiresVector(builder, numElems):
 def StartExpiresVector(builder, numElems):
     return PushStartExpiresVector(builder, numElems)
 
+def PushAddShared(builder, shared):
+    builder.PrependUOffsetTRelativeSlot(15, flatbuffers.number_types.UOffsetTFlags.py_type(shared), 0)
+
+def AddShared(builder, shared):
+    PushAddShared(builder, shared)
+
+def PushStartSharedVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartSharedVector(builder, numElems):
+    return PushStartSharedVector(builder, numElems)
+
+def PushAddSharedSize(builder, sharedSize):
+    builder.PrependUOffsetTRelativeSlot(16, flatbuffers.number_types.UOffsetTFlags.py_type(sharedSize), 0)
+
+def AddSharedSize(builder, sharedSize):
+    PushAddSharedSize(builder, sharedSize)
+
+def PushStartSharedSizeVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartSharedSizeVector(builder, numElems):
+    return PushStartSharedSizeVector(builder, numElems)
+
 def PushEnd(builder):
     return builder.EndObject()
 
@@ -430,6 +508,8 @@ class PushT(object):
         group = None,
         groups = None,
         expires = None,
+        shared = None,
+        sharedSize = None,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -446,6 +526,8 @@ class PushT(object):
         self.group = group  # type: Optional[List[int]]
         self.groups = groups  # type: Optional[List[Optional[str]]]
         self.expires = expires  # type: Optional[List[int]]
+        self.shared = shared  # type: Optional[List[int]]
+        self.sharedSize = sharedSize  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -523,6 +605,20 @@ class PushT(object):
                     self.expires.append(push.Expires(i))
             else:
                 self.expires = push.ExpiresAsNumpy()
+        if not push.SharedIsNone():
+            if np is None:
+                self.shared = []
+                for i in range(push.SharedLength()):
+                    self.shared.append(push.Shared(i))
+            else:
+                self.shared = push.SharedAsNumpy()
+        if not push.SharedSizeIsNone():
+            if np is None:
+                self.sharedSize = []
+                for i in range(push.SharedSizeLength()):
+                    self.sharedSize.append(push.SharedSize(i))
+            else:
+                self.sharedSize = push.SharedSizeAsNumpy()
 
     # PushT
     def Pack(self, builder):
@@ -583,6 +679,22 @@ class PushT(object):
                 for i in reversed(range(len(self.expires))):
                     builder.PrependUint64(self.expires[i])
                 expires = builder.EndVector()
+        if self.shared is not None:
+            if np is not None and type(self.shared) is np.ndarray:
+                shared = builder.CreateNumpyVector(self.shared)
+            else:
+                PushStartSharedVector(builder, len(self.shared))
+                for i in reversed(range(len(self.shared))):
+                    builder.PrependUint16(self.shared[i])
+                shared = builder.EndVector()
+        if self.sharedSize is not None:
+            if np is not None and type(self.sharedSize) is np.ndarray:
+                sharedSize = builder.CreateNumpyVector(self.sharedSize)
+            else:
+                PushStartSharedSizeVector(builder, len(self.sharedSize))
+                for i in reversed(range(len(self.sharedSize))):
+                    builder.PrependUint32(self.sharedSize[i])
+                sharedSize = builder.EndVector()
         PushStart(builder)
         if self.topic is not None:
             PushAddTopic(builder, topic)
@@ -608,5 +720,9 @@ class PushT(object):
             PushAddGroups(builder, groups)
         if self.expires is not None:
             PushAddExpires(builder, expires)
+        if self.shared is not None:
+            PushAddShared(builder, shared)
+        if self.sharedSize is not None:
+            PushAddSharedSize(builder, sharedSize)
         push = PushEnd(builder)
         return push

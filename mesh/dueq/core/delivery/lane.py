@@ -18,6 +18,7 @@ from dueq.core.delivery.prepared import Piece, Prepared
 from dueq.core.delivery.token_bucket import TokenBucket
 from dueq.core.delivery.turns import Turns
 from dueq.core.ports.entry import Entries, State, is_full
+from dueq.core.state.body_table import BodyTable
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job import Job
 from dueq.instant import Now
@@ -37,6 +38,11 @@ class LedTimeline(HotMessages, Protocol):
 
     def deliverable_hot(self) -> Entries:
         """Return every waiting entry of the hot window that may be delivered."""
+        ...
+
+    @property
+    def bodies(self) -> BodyTable:
+        """The shared bodies of messages, for reading only."""
         ...
 
     @property
@@ -178,8 +184,8 @@ class Lane:
         """Push these leases, which were just granted, at their instants; what is not due yet is laid out."""
         waits = np.ascontiguousarray(entries["wait_at"])
         ahead = waits > np.uint64(mesh_ms)
-        expire = is_full(entries) and entries["expires"].any()
-        if expire or has_uploads(entries) or not ahead.any():
+        special = is_full(entries) and (entries["expires"].any() or entries["body"].any())
+        if special or has_uploads(entries) or not ahead.any():
             self.schedule(slots, waits)
         elif ahead.all():
             self.prepared.add(slots, entries)

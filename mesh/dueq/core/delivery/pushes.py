@@ -21,7 +21,7 @@ from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
 from dueq.limits import PUSH_BYTES_MAX, PUSH_ROWS_MAX
 from dueq_codecs.messages import Push
-from dueq_codecs.records import NO_U16, U16, U32, U64
+from dueq_codecs.records import NO_U16, NO_U32, U16, U32, U64
 
 
 class Leaving(NamedTuple):
@@ -138,6 +138,7 @@ def build(
     push.groups, push.group = _groups_of(leaving)
     if is_full(entries) and entries["expires"].any():
         push.expires = np.ascontiguousarray(entries["expires"])
+    push.shared, push.shared_size, bodies = _each_shared_once(leaving, bodies)
     return push, [bodies[0] if len(bodies) == 1 else b"".join(bodies)]
 
 
@@ -153,6 +154,31 @@ def _groups_of(leaving: Leaving) -> tuple[tuple[str, ...], U16]:
         for lane, number in zip(leaving.lane.tolist(), entries["group"].tolist(), strict=True)
     ]
     return tuple(places), np.array(column, np.uint16)
+
+
+def _each_shared_once(leaving: Leaving, payloads: list[Body]) -> tuple[U16, U32, list[Body]]:
+    """Take shared bodies off the ends of payloads, and put each of them behind these, once.
+
+    Returns:
+        Which of them each row's payload ends with, counted from 1; their bytes; the pieces to send.
+    """
+    entries = leaving.entries
+    if not is_full(entries) or not entries["body"].any():
+        return NO_U16, NO_U32, payloads
+    tables = [lane.partition.timeline.bodies.by_number for lane in leaving.lanes]
+    column, own = np.zeros(len(payloads), np.uint16), list(payloads)
+    places: dict[bytes, int] = {}
+    ends: list[Body] = []
+    for row, (lane, number) in enumerate(zip(leaving.lane.tolist(), entries["body"].tolist(), strict=True)):
+        body = tables[lane].get(number)
+        if body is None:
+            continue
+        whole = memoryview(payloads[row])
+        place = column[row] = places.setdefault(body.name, len(places) + 1)
+        if place > len(ends):
+            ends.append(whole[len(whole) - body.size :])
+        own[row] = whole[: len(whole) - body.size]
+    return column, np.array([len(end) for end in ends], np.uint32), own + ends
 
 
 def _is_first(leaving: Leaving) -> bool:

@@ -27,6 +27,7 @@ from dueq.core.ports.names import Name
 from dueq.core.ports.persistence import ClassLooked, RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup, name_holds
 from dueq.core.state.applied import Applied, RequestResult
+from dueq.core.state.body_table import BodyTable
 from dueq.core.state.checkpoint import low_water_of, write_rows
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
@@ -69,7 +70,6 @@ class Timeline:
         low_water: no waiting message on disk is below this instant (as of the last checkpoint), Unix ms.
         jobs: what is known of jobs; for reading only.
         recurrences: the topic's that are at home here; for reading only.
-        bodies: shared by messages; for reading only.
         order: of the topic's messages.
         name_holds: unique keys that are kept in memory for a while.
         known_kinds: of records: what this build can apply.
@@ -116,7 +116,7 @@ class Timeline:
             recovered.tables if recovered else {}, summary, place, dedup_limits or dedup.DEDUP_LIMITS
         )
         self.jobs, self._forecast = self._tables.jobs, self._tables.forecast
-        self.recurrences, self.bodies = self._tables.recurrences, self._tables.bodies
+        self.recurrences = self._tables.recurrences
         self.order = order
         self._window = order.window(self.jobs, self.low_water if summary.scheduled else None)
         self._names = Names(summary.names)
@@ -221,6 +221,11 @@ class Timeline:
     def unknown_in(self, first: int, behind: int, until_ms: int) -> int | None:
         """Return the same of the classes from `first` on, up to the one before `behind`."""
         return self._window.unknown_in(first, behind, until_ms)
+
+    @property
+    def bodies(self) -> BodyTable:
+        """The shared bodies of messages; for reading only."""
+        return self._tables.bodies
 
     @property
     def groups(self) -> GroupTable:

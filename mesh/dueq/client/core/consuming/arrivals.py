@@ -12,6 +12,16 @@ from dueq_codecs.meta import split_meta
 Chunks = dict[int, bytes | memoryview]
 
 
+def _shared_of(push: Push, view: memoryview) -> list[bytes]:
+    """Return what payloads may end with: nothing, or one of the shared bodies at the end of the push's body."""
+    ends = [b""]
+    start = len(view) - sum(push.shared_size.tolist())
+    for size in push.shared_size.tolist():
+        ends.append(bytes(view[start : start + size]))
+        start += size
+    return ends
+
+
 class Arrivals:
     """The pushes that have come in for one consumer.
 
@@ -54,6 +64,7 @@ class Arrivals:
             New deliveries; those whose payload is damaged; whether all rows were complete.
         """
         view = memoryview(body)
+        ends, of_row = _shared_of(push, view), push.shared.tolist()
         pushed = Pushed(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []
@@ -62,13 +73,15 @@ class Arrivals:
         for index, columns in enumerate(push.each_row()):
             first, sequence, due, token, uid, left_ms, size, crc, keyed, row, attempt = columns
             name = uid << 56 | sequence << 16 | row
-            at = start
+            at, end = start, ends[of_row[index]] if of_row else b""
             if size <= limits.CHUNK_BYTES:
-                start += size
+                start += size - len(end)
             if self._is_seen(name, token):
                 continue
             payload = (
-                bytes(view[at:start]) if size <= limits.CHUNK_BYTES else self._assembled(name, token, size)
+                bytes(view[at:start]) + end
+                if size <= limits.CHUNK_BYTES
+                else self._assembled(name, token, size)
             )
             if payload is None:
                 complete = False
