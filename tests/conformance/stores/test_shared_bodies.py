@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.stores.conftest import EVERY, Place
 from tests.conformance.stores.history import UID, entries
 
-from dueq.core.ports.entry import ENTRY, FULL, Entries, widened
+from dueq.core.ports.entry import ENTRY, FLAG_KEYED, FULL, Entries, widened
 from dueq.core.ports.persistence import (
     AppendLog,
     CreatePartition,
@@ -34,7 +34,7 @@ from dueq_codecs.records import LogEntry, Record, RecordKind
 from dueq_codecs.rules import shared_name
 
 BODY = b"dear customer" * 1_500
-OWN = [b"", b"key", b""]
+OWN = [b"", b"\2ab", b""]
 
 
 def brought() -> LogEntry:
@@ -91,7 +91,7 @@ def test_the_log_gives_both_records_with_their_bytes(store: Store) -> None:
     store.commit([CreatePartition(UID, "t"), AppendLog(UID, [brought(), named()]), SaveMeta(UID, 1, 2)])
     answer = store.read(ReadLog(4, UID, 1, 1 << 20))
     assert isinstance(answer, LogRead)
-    assert [bytes(entry.body) for entry in answer.entries] == [BODY, b"key"]
+    assert [bytes(entry.body) for entry in answer.entries] == [BODY, OWN[1]]
 
 
 def test_it_goes_when_the_state_says_so(begun: Store) -> None:
@@ -111,3 +111,12 @@ def test_a_snapshot_brings_it(begun: Store, another: Callable[[str], Place], kin
     store.commit([InstallBegin(UID, "t", 1)])
     store.commit([InstallRows(UID, part.data), InstallEnd(UID, part.applied, part.applied_epoch, 1)])
     assert payloads(store) == [own + BODY for own in OWN]
+
+
+def test_keys_are_read_without_it(begun: Store) -> None:
+    keyed = rows()[1:2]
+    keyed["flags"], keyed["crc"] = FLAG_KEYED, 0
+    begun.commit([SaveCheckpoint(UID, 2, 0, put=keyed)])
+    page = begun.read(ReadPage(1, UID, 8, True, 1_001, 1_002, (0, 0), 10, 1 << 20, payloads=False))
+    assert isinstance(page, PageRead)
+    assert page.body == OWN[1], "one byte of length, then the key"

@@ -188,7 +188,8 @@ def _bodies(found: _Pages, entries: Entries, payloads: bool) -> list[bytes | Non
     if not payloads:
         wanted &= modes != 0
     at = np.flatnonzero(wanted)
-    for row, body in zip(at.tolist(), inline_payloads(found.payload, found.uid, entries[at]), strict=True):
+    read = inline_payloads(found.payload, found.uid, entries[at], shared=payloads)
+    for row, body in zip(at.tolist(), read, strict=True):
         bodies[row] = body if payloads or body is None else body[: prefix_bytes(modes[row], body)]
     if not payloads:
         for row in np.flatnonzero(~wanted & (modes != 0)).tolist():

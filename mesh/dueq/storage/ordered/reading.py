@@ -171,10 +171,18 @@ def payload_row(payload: Reader, key: bytes) -> bytes | None:
         return None
 
 
-def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes | None]:
+def inline_payloads(
+    payload: Reader, uid: int, entries: Entries, *, shared: bool = True
+) -> list[bytes | None]:
     """Return the payloads of entries that have no upload, None for what is missing or damaged.
 
     Each block is read once, however many of its rows are asked for, and so is each shared body.
+
+    Args:
+        payload: the database.
+        uid: of the partition.
+        entries: none with an upload.
+        shared: put shared bodies behind payloads that go on with them; otherwise these are not checked.
     """
     blocks: dict[tuple[int, ...], bytes | None] = {}
     payloads: list[bytes | None] = []
@@ -188,8 +196,8 @@ def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes |
             blocks[name] = payload_row(payload, layout.block_key(uid, *name))
         return blocks[name]
 
-    for sequence, place, size, crc, shared in columns:
-        behind = block_of(shared, 0) if shared else b""
+    for sequence, place, size, crc, body in columns:
+        behind = block_of(body, 0) if body else b""
         own = size - len(behind) if behind is not None else -1
         if own < 0:
             payloads.append(None)
@@ -197,6 +205,9 @@ def inline_payloads(payload: Reader, uid: int, entries: Entries) -> list[bytes |
         # Without bytes of its own there may be no block at all, and others of this one must not think so.
         block, offset = block_of(sequence, place >> 32) if own else b"", place & 0xFFFFFFFF
         found = block[offset : offset + own] if block is not None else None
+        if behind and not shared:
+            payloads.append(found)
+            continue
         if found is not None and behind:
             found += behind
         whole = found is not None and len(found) == size and crc32(found) == crc
