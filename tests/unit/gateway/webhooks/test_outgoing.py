@@ -24,7 +24,11 @@ from dueq.gateway.webhooks.outgoing import Request, passes, request_of
 from dueq_codecs.target import TargetRefused
 
 URL = "https://example.com/hook"
-NOW_MS = int(time.time() * 1000)
+
+
+def now_ms() -> int:
+    """The present: a signature is believed for five minutes."""
+    return int(time.time() * 1000)
 
 
 @dataclass
@@ -52,7 +56,7 @@ def headers_of(message: Message, used: dict[str, Any], now_ms: int) -> CIMultiDi
 
 def test_a_receiver_with_the_usual_package_believes_it() -> None:
     secret, message = new_secret(), Message()
-    headers = dict(headers_of(message, endpoint((secret, 0)), NOW_MS))
+    headers = dict(headers_of(message, endpoint((secret, 0)), now_ms()))
     assert Webhook(secret).verify(message.payload, headers) == {"a": "é"}
     with pytest.raises(WebhookVerificationError):
         Webhook(secret).verify(b'{"a": 2}', headers)
@@ -62,9 +66,10 @@ def test_a_receiver_with_the_usual_package_believes_it() -> None:
 
 def test_while_a_secret_is_rotated_both_verify() -> None:
     new, old, ended = new_secret(), new_secret(), new_secret()
-    used = endpoint((new, 0), (old, NOW_MS + 1), (ended, NOW_MS))
+    at_ms = now_ms()
+    used = endpoint((new, 0), (old, at_ms + 1), (ended, at_ms))
     message = Message()
-    headers = dict(headers_of(message, used, NOW_MS))
+    headers = dict(headers_of(message, used, at_ms))
     assert len(headers["webhook-signature"].split()) == 2
     for secret in (new, old):
         assert Webhook(secret).verify(message.payload, headers) == json.loads(message.payload)
@@ -73,7 +78,7 @@ def test_while_a_secret_is_rotated_both_verify() -> None:
 
 
 def test_it_says_which_message_it_is() -> None:
-    headers = headers_of(Message(key="order 7%é"), endpoint((new_secret(), 0)), NOW_MS)
+    headers = headers_of(Message(key="order 7%é"), endpoint((new_secret(), 0)), now_ms())
     assert {name: headers[name] for name in headers if name.startswith("dueq-")} == {
         "dueq-topic": "bills", "dueq-due": "5", "dueq-released-at": "6", "dueq-attempt": "2",
         "dueq-key": "order 7%25%C3%A9",
@@ -88,7 +93,7 @@ def test_headers_of_the_message_go_along_but_set_nothing_of_the_gateway() -> Non
         "content_type": "text/csv", "x-tenant": "acme\r\nhost: evil", "Host": "evil", "webhook-id": "evil",
         "DUEQ-due": "9", "transfer-encoding": "chunked", "a b": "no name", "X-Tenant-2": "é",
     }  # fmt: skip
-    headers = headers_of(Message(headers=own), endpoint((new_secret(), 0), **{"x-tenant-2": "set"}), NOW_MS)
+    headers = headers_of(Message(headers=own), endpoint((new_secret(), 0), **{"x-tenant-2": "set"}), now_ms())
     assert headers["content-type"] == "text/csv"
     assert headers["x-tenant"] == "acme%0D%0Ahost: evil"
     assert headers.getall("x-tenant-2") == ["set"]
@@ -107,7 +112,7 @@ def test_a_filter_wants_one_of_the_values_of_each_header() -> None:
 
 def test_a_message_goes_to_the_endpoint_by_a_post() -> None:
     message = Message()
-    request = request_of(message, endpoint((new_secret(), 0)), NOW_MS)
+    request = request_of(message, endpoint((new_secret(), 0)), now_ms())
     assert request == Request("POST", URL, request.headers, message.payload, 15.0)
 
 
@@ -118,7 +123,7 @@ def test_a_message_with_a_target_goes_there_without_the_headers_of_the_endpoint(
     )
     payload, headers = target.around(b'{"task": 1}', {"x-own": "2"})
     used = endpoint((secret, 0), authorization="Bearer secret") | {"targets": True}
-    request = request_of(Message(payload=payload, headers=headers), used, NOW_MS)
+    request = request_of(Message(payload=payload, headers=headers), used, now_ms())
     assert (request.method, request.url, request.timeout_s) == ("PUT", "https://example.org/task", 60.0)
     assert request.body == b'{"task": 1}'
     assert (request.headers["x-a"], request.headers["x-own"]) == ("1", "2")
@@ -131,7 +136,7 @@ def test_a_message_with_a_target_goes_there_without_the_headers_of_the_endpoint(
 def test_a_target_needs_an_endpoint_that_allows_it() -> None:
     payload, headers = Target("https://example.org/").around(b"")
     with pytest.raises(TargetRefused, match="the endpoint 'billing' allows no targets"):
-        request_of(Message(payload=payload, headers=headers), endpoint((new_secret(), 0)), NOW_MS)
+        request_of(Message(payload=payload, headers=headers), endpoint((new_secret(), 0)), now_ms())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +154,7 @@ def test_a_target_needs_an_endpoint_that_allows_it() -> None:
 def test_a_target_that_is_not_well_formed_is_refused(said: str, payload: bytes, text: str) -> None:
     used = endpoint((new_secret(), 0)) | {"targets": True}
     with pytest.raises(TargetRefused, match=text):
-        request_of(Message(payload=payload, headers={"dueq_target": said}), used, NOW_MS)
+        request_of(Message(payload=payload, headers={"dueq_target": said}), used, now_ms())
 
 
 def test_a_private_key_signs_for_who_has_the_public_one() -> None:
@@ -157,7 +162,7 @@ def test_a_private_key_signs_for_who_has_the_public_one() -> None:
     public = key.public_key()
     secret = "whsk_" + b64encode(key.private_bytes_raw() + public.public_bytes_raw()).decode()
     message, shared = Message(), new_secret()
-    headers = headers_of(message, endpoint((secret, 0), (shared, 0)), NOW_MS)
+    headers = headers_of(message, endpoint((secret, 0), (shared, 0)), now_ms())
     first, second = headers["webhook-signature"].split()
     version, _, signature = first.partition(",")
     assert (version, second[:3]) == ("v1a", "v1,")
