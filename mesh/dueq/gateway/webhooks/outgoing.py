@@ -83,6 +83,8 @@ def request_of(message: Sendable, endpoint: Mapping[str, Any], now_ms: int) -> R
         found[name] = value
     at_s = now_ms // 1000
     found["user-agent"] = f"dueq/{__version__}"
+    # The reason of a failure is kept as it comes.
+    found["accept-encoding"] = "identity"
     found["webhook-id"] = message.id
     found["webhook-timestamp"] = str(at_s)
     found["webhook-signature"] = signatures(endpoint["secrets"], message.id, at_s, body, now_ms)

@@ -68,9 +68,16 @@ class Worker:
         return self._running.done()
 
     def seen(self, endpoint: StoredEndpoint) -> None:
-        """Take how the topic stands: whoever ends a pause means what the receiver has asked for, too."""
-        if self._paused and not endpoint.paused:
-            self.counters.held_until_ms = 0
+        """Take how the topic stands.
+
+        A pause with an end may be what a receiver has asked of another gateway: what is here already waits, too.
+        Whoever ends a pause means what the receiver has asked for, too.
+        """
+        counters = self.counters
+        if endpoint.paused and endpoint.paused_until_ms > self.now_ms():
+            counters.held_until_ms = max(counters.held_until_ms, endpoint.paused_until_ms)
+        elif self._paused and not endpoint.paused:
+            counters.held_until_ms = 0
         self._paused = endpoint.paused
 
     async def stop(self, drain_s: float) -> None:

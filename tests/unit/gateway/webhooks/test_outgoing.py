@@ -85,6 +85,7 @@ def test_it_says_which_message_it_is() -> None:
     }  # fmt: skip
     assert headers["webhook-id"] == Message().id
     assert "." not in headers["webhook-id"]
+    assert headers["accept-encoding"] == "identity"
     assert headers["content-type"] == "application/octet-stream"
 
 

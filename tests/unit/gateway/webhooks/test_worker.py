@@ -224,6 +224,20 @@ def test_whoever_resumes_the_topic_ends_the_pause_here_too() -> None:
     play(story)
 
 
+def test_what_another_gateway_was_asked_for_holds_here_too() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.worker.seen(StoredEndpoint("bills", 8, True, 1_030_000, stage.endpoint.document))
+        stage.come(0)
+        assert await stage.settled.get() == ("m0", "release", 30.0)
+        stage.now_ms = 1_030_000
+        stage.come(1)
+        assert await stage.begun.get() == "m1"
+        await stage.worker.stop(0)
+
+    play(story)
+
+
 def test_410_disables_the_endpoint_once_and_gives_everything_back() -> None:
     async def story() -> None:
         stage = Stage()
