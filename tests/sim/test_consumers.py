@@ -5,7 +5,8 @@ from __future__ import annotations
 from dueq.core.ports.events import ClientFrameReceived, Event
 from dueq_chaos.scenarios.stage import Stage
 from dueq_chaos.scenarios.taps import Match
-from dueq_chaos.sim.users import ConsumingUser, Habits
+from dueq_chaos.sim.habits import Habits
+from dueq_chaos.sim.users import ConsumingUser
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame
 
 PROMPT_MS = 100

@@ -7,7 +7,8 @@ import pytest
 from dueq.core.delivery.consumers import ConsumerSession
 from dueq.instant import Now
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
+from dueq_chaos.sim.habits import Habits
+from dueq_chaos.sim.users import ConsumingUser, ProducingUser
 
 SOON_MS = 5_000
 

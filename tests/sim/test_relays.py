@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dueq_chaos.scenarios.stage import Stage
-from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
+from dueq_chaos.sim.habits import Habits
+from dueq_chaos.sim.users import ConsumingUser, ProducingUser
 
 COUNT = 20
 

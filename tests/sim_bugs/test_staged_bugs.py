@@ -11,6 +11,7 @@ from tests.scenarios import test_leases as leases
 from tests.scenarios import test_logs as logs
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
+from tests.unit.core.delivery import test_renewals as renewals
 from tests.unit.core.replication import test_replication as replicas
 
 from dueq_chaos.bugs.bug import Bug
@@ -35,6 +36,10 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "full-of-jobs-for-good": (
         jobs.test_a_partition_that_is_full_of_jobs_takes_more_once_time_has_passed_though_nothing_else_happens
     ),
+    "old-tokens-for-a-new-process": renewals.test_when_the_older_life_is_gone_its_leases_get_new_tokens,
+    "older-process-not-waited-for": renewals.test_two_lives_are_not_served_at_once,
+    "renewed-after-its-last-attempt": partial(renewals.test_what_was_at_its_last_attempt_is_not_renewed, 1),
+    "renewal-without-its-token": renewals.test_when_the_older_life_is_gone_its_leases_get_new_tokens,
 }
 
 

@@ -124,5 +124,45 @@ STAGED: Final = (
         ),
         seeds=0,
     ),
+    Bug(
+        "old-tokens-for-a-new-process",
+        "The next process of a consumer with a name gets its leases under the tokens that the older one has.",
+        "Kleppmann, How to do distributed locking (2016): a lock without fencing tokens",
+        (
+            change(
+                "core.delivery.sessions:Sessions._on_attach",
+                "renews = is_new_life or self._renewals.has(session)",
+                "renews = False",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "older-process-not-waited-for",
+        "The next process of a consumer with a name gets its leases while the older one is attached.",
+        "Kafka KIP-345: two members with one group.instance.id",
+        (change("core.delivery.sessions:Sessions._other_life", "elif session.reachable:", "elif False:"),),
+        seeds=0,
+    ),
+    Bug(
+        "renewed-after-its-last-attempt",
+        "A message that kills whoever takes it goes to the next process of that name for ever.",
+        "Sidekiq super_fetch before it knew poison pills",
+        (
+            change(
+                "core.delivery.renewals:Renewals._renew",
+                "ends = _last_attempts(entries, lane.partition.settings.max_attempts)",
+                "ends = np.zeros(len(entries), np.bool_)",
+            ),
+        ),
+        seeds=0,
+    ),
+    Bug(
+        "renewal-without-its-token",
+        "A renewal does not name the lease that it renews, so it is refused, and its leader forgets the lease.",
+        "a compare-and-set that says nothing to compare with",
+        (change("core.delivery.renewals:Renewals._renew", "record.token = leases.token[slots]", "pass"),),
+        seeds=0,
+    ),
 )
 """All of them; each is found by a scenario, or a unit test (tests/sim_bugs/test_staged_bugs.py says by which)."""

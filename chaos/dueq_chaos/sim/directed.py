@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 
 from dueq.core.ports.persistence import InstallBegin, InstallEnd
+from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.mesh import SimMesh
-from dueq_chaos.sim.users import Habits
 from dueq_chaos.sim.workload import Workload
 
 Users = Callable[[], Workload]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from dueq_chaos.sim.users import Habits
+from dueq_chaos.sim.habits import Habits
 
 Consumers = tuple[tuple[int, int], ...]
 Timed = tuple[int, str]

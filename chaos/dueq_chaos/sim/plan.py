@@ -13,8 +13,8 @@ from typing import Any
 
 from dueq import limits
 from dueq_chaos.sim import deeds, extremes, scale
+from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.topologies import Topology, draw_topology, is_drawn
-from dueq_chaos.sim.users import Habits
 
 TRAFFIC = {
     "schedule": 40, "schedule far": 4, "schedule long": 1, "alter": 18, "reopen consumer": 3,

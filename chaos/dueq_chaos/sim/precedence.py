@@ -15,7 +15,7 @@ from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.paces import Paces
 from dueq_chaos.sim.rounds import Rounds
-from dueq_chaos.sim.shares import broken_share
+from dueq_chaos.sim.shares import broken_share, newly_leased
 from dueq_codecs.records import Record, RecordKind
 
 Place = tuple[int, int, int]
@@ -51,7 +51,7 @@ class Precedence:
         entries = [replica.log.get(at) for at in range(naive.applied + 1, end + 1)]
         pending = [entry.record for entry in entries if entry is not None]
         fresh = [record for record in pending if record.sequence > looked_to]
-        leases = [record for record in fresh if record.kind == RecordKind.LEASE]
+        leases = [record for record in fresh if record.kind == RecordKind.LEASE and newly_leased(record)]
         look = _look_at_groups if is_fair else _look_at_all
         wrong = "".join(look(naive, pending, record) for record in leases)
         if is_fair:

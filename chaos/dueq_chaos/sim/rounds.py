@@ -16,7 +16,7 @@ from dueq.core.delivery.fair_queue import FairQueue
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.entry import State
 from dueq_chaos.sim.naive import Naive
-from dueq_chaos.sim.shares import levels_of
+from dueq_chaos.sim.shares import levels_of, newly_leased
 from dueq_codecs.records import Record, RecordKind
 
 _OWN = "."
@@ -79,7 +79,10 @@ class Rounds:
         for record in fresh:
             if record.kind not in (RecordKind.LEASE, RecordKind.LAPSE):
                 continue
-            given = [child for key in _in_order(record) for child in _children(naive, key)]
+            fresh_keys = newly_leased(record)
+            given = [
+                child for key in _in_order(record) if key in fresh_keys for child in _children(naive, key)
+            ]
             for child in given:
                 seen.waiting.pop(child, None)
             if record.kind == RecordKind.LAPSE:

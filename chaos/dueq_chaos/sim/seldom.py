@@ -9,8 +9,8 @@ from collections.abc import Callable
 from random import Random
 
 from dueq.core.ports.events import StorePressure
+from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.successions import Successions
-from dueq_chaos.sim.users import Habits
 
 
 class Seldom(Successions):

@@ -29,7 +29,7 @@ def broken_share(naive: Naive, earlier: Iterable[Record], record: Record) -> str
     for each in earlier:
         if each.kind == RecordKind.LEASE:
             out |= keys_of(each)
-    given = keys_of(record)
+    given = newly_leased(record)
     held = Counter(level for key in out | given for level in levels_of(naive, names, key))
     named = {level for key in given for level in levels_of(naive, names, key)}
     for level in sorted(named):
@@ -48,6 +48,16 @@ def keys_of(record: Record) -> set[int]:
     """Return the keys of the messages that a record names."""
     columns = zip(record.target_sequence.tolist(), record.target_row.tolist(), strict=True)
     return {sequence << 16 | row for sequence, row in columns}
+
+
+def newly_leased(record: Record) -> set[int]:
+    """Return the keys of what a LEASE grants, without the leases that it renews."""
+    if not len(record.token):
+        return keys_of(record)
+    columns = zip(
+        record.target_sequence.tolist(), record.target_row.tolist(), record.token.tolist(), strict=True
+    )
+    return {sequence << 16 | row for sequence, row, token in columns if not token}
 
 
 def levels_of(naive: Naive, names: dict[int, str], key: int) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.node import READ_LATE_US
-from dueq_chaos.sim.users import Habits
 from dueq_chaos.sim.workload import Workload
 
 _DENSE_MS = 4

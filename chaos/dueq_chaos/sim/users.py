@@ -6,7 +6,6 @@ They act as the SDK's synchronous face does for a program, and note in the histo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any
@@ -19,6 +18,7 @@ from dueq.client.core.ports import effects, events
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.errors import DueqError, OutcomeUnknown, TopicNotFound
 from dueq_chaos.sim import history as told
+from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.headings import headings_of
 from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.keyed import kept, kept_rows
@@ -243,32 +243,6 @@ def _forget() -> None:
     """Let its lease run out."""
 
 
-@dataclass
-class Habits:
-    """How a consumer treats a message; shares of all messages.
-
-    Attributes:
-        idle_us: how long it leaves received messages where they are.
-        work_us: how long it works on one.
-        nack, extend, forget, late, twice: what it does instead of (or before) a plain ack.
-        shorten: share of the extensions that are to any length, and after which it works on for a while.
-        patient: acks whose outcome it does not wait for.
-        kill, back_off: share of what is given back that is never to come again, or is to wait as its topic says.
-    """
-
-    idle_us: tuple[int, int] = (20, 2_000)
-    work_us: tuple[int, int] = (200, 5_000)
-    nack: float = 0.0
-    extend: float = 0.0
-    forget: float = 0.0
-    late: float = 0.0
-    twice: float = 0.0
-    shorten: float = 0.0
-    patient: float = 0.0
-    kill: float = 0.0
-    back_off: float = 0.0
-
-
 class ConsumingUser:
     """Opens a consumer, handles what comes as its habits say, and opens another one when it has failed.
 
@@ -279,10 +253,19 @@ class ConsumingUser:
         led_by: of a partition: what names the leadership.
         open: whether a consumer is open or being opened.
         gone: the consumers that it has closed.
+        name: its consumers have a name that outlives its processes, and this id; empty: they have none.
     """
 
     def __init__(
-        self, client: SimClient, history: History, topic: str, *, credit: int, lease_ms: int, seed: int
+        self,
+        client: SimClient,
+        history: History,
+        topic: str,
+        *,
+        credit: int,
+        lease_ms: int,
+        seed: int,
+        name: bytes = b"",
     ) -> None:
         self.client, self.history, self.topic = client, history, topic
         self.credit, self.lease_ms = credit, lease_ms
@@ -294,6 +277,8 @@ class ConsumingUser:
         self.deadly = Random(seed * 0x9E3779B1 + 59)
         self.open = False
         self.gone: list[bytes] = []
+        self.name = name
+        self._closing = False
         self._id = b""
         self._inbox: list[Delivery] = []
         self._came_by: dict[Delivery, object] = {}
@@ -338,12 +323,13 @@ class ConsumingUser:
     def begin(self) -> None:
         """Open a consumer."""
         self.open = True
-        self._id = self.client.draw_id()
+        self._id = self.name or self.client.draw_id()
         self._inbox, self._held, self._picking = [], {}, False
         self.client.consumers[self._id] = partial(self._received, self._id)
         call = calls.open_consumer(
-            self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms
-        )
+            self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms,
+            self.client.world.wall_us if self.name else 0,
+        )  # fmt: skip
         self.client.call(call.build, _TIMEOUT_US, self._opened)
 
     def _opened(self, value: Any, failed: effects.Failed | None) -> None:
@@ -353,7 +339,9 @@ class ConsumingUser:
                 self._later(1_000_000, self._reopen)
 
     def _reopen(self) -> None:
-        if not self.open:
+        if self.name and self._closing:
+            self._later(100_000, self._reopen)  # its client has one consumer of a name
+        elif not self.open:
             self.begin()
 
     def close(self, reopen_after_us: int) -> None:
@@ -365,14 +353,15 @@ class ConsumingUser:
             delivery.handed = True
             self._end(delivery)
         self._inbox = []
-        self.open = False
+        self.open, self._closing = False, True
         self.client.world.tell(self.client.name, f"closes its consumer, {len(unhandled)} go back")
         call = calls.close_consumer(self._id, unhandled)
         self.client.call(call.build, _TIMEOUT_US, partial(self._closed, self._id))
         self._later(reopen_after_us, self._reopen)
 
     def _closed(self, consumer_id: bytes, value: Any, failed: effects.Failed | None) -> None:
-        if failed is None:
+        self._closing = False
+        if failed is None and not self.name:
             self.gone.append(consumer_id)
 
     def crashed(self, restart_after_us: int) -> None:
@@ -384,7 +373,7 @@ class ConsumingUser:
         for noted in self._held.values():
             noted.ended_at_us = self.client.world.wall_us
         self._inbox, self._held, self._unsure = [], {}, []
-        self.open = False
+        self.open = self._closing = False
 
         def again() -> None:
             if self.client.core is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from dueq import limits
 from dueq.client.core.ports import events
@@ -14,6 +14,7 @@ from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.conditions import Conditions
 from dueq_chaos.sim.configuring import ConfiguringUser
+from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser
 from dueq_chaos.sim.keyed import DUPLICATES, KEYS, draw_keys, look
@@ -25,7 +26,7 @@ from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.recurring import RecurringUser
 from dueq_chaos.sim.sharing import Sharing
 from dueq_chaos.sim.surgeons import Surgeons
-from dueq_chaos.sim.users import ConsumingUser, Habits, ProducingUser
+from dueq_chaos.sim.users import ConsumingUser, ProducingUser
 
 TOPIC = "storm"
 _MORE_CONSUMER = (64, 5_000)
@@ -39,9 +40,23 @@ _PRODUCING = (
 )  # fmt: skip
 
 
+_NAMED_FROM: Final = 10_000
+"""Storms of smaller seeds are as they were before there were names."""
+_NAMED: Final = 0.5
+"""Share of the storms whose consumers have names."""
+
+
 def topic_name(number: int) -> str:
     """The name of a storm's topic, counted from 0."""
     return f"{TOPIC}-{number + 1}" if number else TOPIC
+
+
+def name_of(seed: int, index: int) -> bytes:
+    """Return the id of a consumer with a name, in some storms; from a stream of its own. Empty: it has none."""
+    names = Random(seed * 0x9E3779B1 + 71)
+    if seed < _NAMED_FROM or names.random() >= _NAMED:
+        return b""
+    return names.randbytes(15) + bytes((index,))
 
 
 class Workload:
@@ -63,6 +78,7 @@ class Workload:
             user = ConsumingUser(
                 mesh.sdk(f"consumer-{index + 1}", reach), mesh.history, TOPIC,
                 credit=credit, lease_ms=lease_ms, seed=mesh.world.seed * 31 + index,
+                name=name_of(mesh.world.seed, index),
             )  # fmt: skip
             if reach is None:
                 user.weather, user.led_by = mesh.weather, mesh.led_by

@@ -286,7 +286,7 @@ class TopicDispatcher:
             self._pushing.push(now, mesh_us)
             self._leasing.lease(now, mesh_us // 1000, look_ahead_ms, recording=recording)
             self._leasing.stage_again(self._resending.again)
-            self._renewals.propose(now)
+            self._renewals.propose(now, mesh_us // 1000)
         self._pulls.step(now)
         self._replies.tell_waiting(now)
         self._replies.answer_late(now)

@@ -3,7 +3,8 @@
     PUSHED to the older ──wanted──► LEASE with the present token proposed ──applied──► GRANTED ──► pushed to the newer
 
 Each counts as another attempt, since the older process may have failed at it. So what was at its last attempt is not
-renewed but ended, and so is what the credit of the newer one has no room for.
+renewed but ended, and so is what the credit of the newer one has no room for. The topic's rate and pauses hold for
+renewals as for all that is delivered.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from dueq_codecs.records import LEVEL_OF_KINDS, U64, Record, RecordKind
 
 RETRY_US: Final = 5_000
 """After a refused proposal, or while payloads in memory leave no room."""
+ALLOWED_US: Final = 50_000
+"""While the topic's rate or a pause allows none."""
 ROWS_MAX: Final = 512
 """Leases of one record."""
 
@@ -56,20 +59,21 @@ class Renewals:
         number = session.number_here
         return any((lane.leases.owner[slots] == number).any() for lane, slots, _ in self._wanted)
 
-    def propose(self, now: Now) -> None:
-        """Propose records, as far as the payloads find room in memory."""
+    def propose(self, now: Now, mesh_ms: int) -> None:
+        """Propose records, as far as the topic allows, and the payloads find room in memory."""
         self.next_us = NEVER_US
-        while self._wanted:
-            lane, slots, tokens = self._wanted[0]
-            if self._lanes.get(lane.uid) is lane:
-                some = _still_pushed(lane, slots[:ROWS_MAX], tokens[:ROWS_MAX])
-                if len(some) and not self._renew(lane, some, now):
-                    self.next_us = now.mono_us + RETRY_US
-                    return
-                if len(slots) > ROWS_MAX:
-                    self._wanted[0] = (lane, slots[ROWS_MAX:], tokens[ROWS_MAX:])
-                    continue
-            self._wanted.popleft()
+        for _ in range(len(self._wanted)):
+            lane, slots, tokens = self._wanted.popleft()
+            rows = 0 if lane.is_silent(mesh_ms) else min(lane.allowed(now), ROWS_MAX)
+            while len(slots) and self._lanes.get(lane.uid) is lane:
+                some = _still_pushed(lane, slots[:rows], tokens[:rows])
+                if not rows or (len(some) and not self._renew(lane, some, now)):
+                    self._wanted.append((lane, slots, tokens))
+                    wait_us = RETRY_US if rows else ALLOWED_US
+                    self.next_us = min(self.next_us, now.mono_us + wait_us)
+                    break
+                slots, tokens = slots[rows:], tokens[rows:]
+                rows = min(lane.allowed(now), ROWS_MAX)
 
     def _renew(self, lane: Lane, slots: Slots, now: Now) -> bool:
         """Renew leases of one session; returns whether they are dealt with."""
@@ -98,6 +102,7 @@ class Renewals:
         token = lane.partition.propose(record, now)
         if not token:
             return False
+        lane.tokens.take(len(slots))
         leases.unstage(slots)
         leases.token[slots], leases.phase[slots], leases.act_us[slots] = token, Phase.PROPOSED, NEVER_US
         self._stager.stage(lane, slots, entries)

@@ -57,8 +57,9 @@ def test_when_the_older_life_is_gone_its_leases_get_new_tokens() -> None:
     reply = stage.attach(30, life=9, attach=10, route=NEW)
     assert reply is not None
     assert reply.code == Code.OK
-    (push,) = stage.run(30)
-    assert (keys_in(push), push.attach) == (keys, 10)
+    pushes = stage.run(30)
+    assert [(keys_in(push), push.attach) for push in pushes] == [(keys, 10)]
+    push = pushes[0]
     assert stage.sent[-1][0] == NEW
     assert push.attempt.tolist() == [2, 2]
     assert set(push.token.tolist()).isdisjoint(before.token.tolist())
@@ -153,6 +154,28 @@ def test_many_are_renewed_in_several_records_and_again_when_refused() -> None:
     found = stage.run(40)
     assert sorted(key for push in found for key in keys_in(push)) == keys
     assert [record.kind for record in stage.leds[1].log[-2:]] == [RecordKind.LEASE] * 2
+
+
+def test_the_rate_of_the_topic_holds() -> None:
+    stage, _, keys = pushed(3)
+    stage.leds[1].timeline._live.settings.current = TopicSettings(rate=10, burst=2)
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    first = stage.run(30)
+    later = [push for ms in range(40, 200, 20) for push in stage.run(ms)]
+    assert [keys_in(push) for push in first] == [keys[:2]]
+    assert [keys_in(push) for push in later] == [keys[2:]]
+
+
+def test_a_pause_of_the_topic_holds() -> None:
+    stage, _, keys = pushed(1)
+    paused = TopicSettings(paused=True)
+    stage.leds[1].timeline._live.settings.current = paused
+    break_old(stage, 20)
+    stage.attach(30, life=9, attach=10, route=NEW)
+    assert stage.run(30) == []
+    stage.leds[1].timeline._live.settings.current = TopicSettings()
+    assert [keys_in(push) for push in stage.run(40)] == [keys]
 
 
 def test_replicas_of_an_older_version_know_no_renewals() -> None:
