@@ -11,8 +11,10 @@ from typing import Final
 from dueq_chaos.bugs.bodies import BODIES
 from dueq_chaos.bugs.bug import Bug
 from dueq_chaos.bugs.clients import CLIENTS
+from dueq_chaos.bugs.conditional import CONDITIONAL
 from dueq_chaos.bugs.delivering import DELIVERING
 from dueq_chaos.bugs.elections import ELECTIONS
+from dueq_chaos.bugs.endings import ENDINGS
 from dueq_chaos.bugs.fair import FAIR
 from dueq_chaos.bugs.handling import HANDLING
 from dueq_chaos.bugs.jobs import JOBS
@@ -27,6 +29,7 @@ from dueq_chaos.bugs.small import SMALL
 from dueq_chaos.bugs.standing import STANDING
 from dueq_chaos.bugs.state import STATE
 from dueq_chaos.bugs.storage import STORAGE
+from dueq_chaos.bugs.surgery import SURGERY
 from dueq_chaos.bugs.topics import TOPICS
 from dueq_chaos.bugs.upgrading import UPGRADING
 from dueq_chaos.bugs.waking import WAKING
@@ -43,6 +46,9 @@ BUGS: Final[dict[str, Bug]] = {
         *PREPARED,
         *PRIORITY,
         *FAIR,
+        *ENDINGS,
+        *SURGERY,
+        *CONDITIONAL,
         *CLIENTS,
         *JOBS,
         *BODIES,

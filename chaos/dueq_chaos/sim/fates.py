@@ -37,6 +37,7 @@ class Fate:
         over: how it has ended without its consumer or owner being told; "": it has not.
         dues: new instants that passes and redrives have given it.
         ranks: the same of ranks.
+        doomed: a consumer has said that it is never to come again.
         redrives: records by which it came back: its attempts are counted anew.
     """
 
@@ -45,6 +46,7 @@ class Fate:
     dues: list[int] = field(default_factory=list)
     ranks: list[int] = field(default_factory=list)
     redrives: list[int] = field(default_factory=list)
+    doomed: bool = False
 
 
 class Fates:
@@ -102,7 +104,8 @@ class Fates:
             return f"has its attempt {now.attempt}, of {most}" if now and 0 < most < now.attempt else ""
         if now is not None and now.state == State.DEAD and was.state != State.DEAD:
             self.of(key).dead = True
-            return "" if killed or _may_die(record, was, naive) else "dies for no reason"
+            may_die = (killed and self.of(key).doomed) or _may_die(record, was, naive)
+            return "" if may_die else "dies for no reason"
         if was.state == State.DEAD and (now is None or now.state != State.DEAD):
             if wrong := self._leaves_the_dead(record, key, was, now):
                 return wrong

@@ -19,6 +19,8 @@ from dueq_chaos.sim.mesh import SimMesh
 from dueq_codecs.records import Outcome
 
 _CALL_US = 15_000_000
+_LONG_MS = 30_000
+"""A lease that is longer than a session without a sign of life."""
 _HOW = ("ack", "ack", "ack", "nack", "release", "forget", "extend")
 
 
@@ -48,14 +50,15 @@ class Pullers:
         if puller.core is None:
             puller.start()
         self._pulls += 1
-        lease_ms = random.choice([400, 1_500, 5_000])
+        lease_ms = random.choice([400, 1_500, 5_000, _LONG_MS])
         count, wait_s = random.choice([1, 3, 20]), random.choice([0.0, 0.2, 2.0])
         # Each name is used once: what it holds is never asked back while its user works on it.
         consumer = f"puller-{self._pulls}" if kind == "pull by name" else None
         if consumer is not None:
             self._mesh.pull_holders.add(pulls.holder_of(topic, consumer))
         call, _ = pulls.pull(topic, count, wait_s, lease_ms / 1000, consumer, ())
-        answer = partial(self._pulled, topic, f"pull-{self._pulls}", random, puller.life)
+        works_us = (200, 20_000_000 if lease_ms == _LONG_MS else 2_000_000)
+        answer = partial(self._pulled, topic, f"pull-{self._pulls}", random, puller.life, works_us)
         puller.call(call.build, _CALL_US, answer)
         if random.random() < 0.15:
             self._mesh.world.after(random.randint(1_000, 2_000_000), self._die)
@@ -65,8 +68,8 @@ class Pullers:
             self._clients[0].crash()
 
     def _pulled(
-        self, topic: str, holder: str, random: Random, life: int, value: list[Delivery] | None,
-        failed: effects.Failed | None,
+        self, topic: str, holder: str, random: Random, life: int, works_us: tuple[int, int],
+        value: list[Delivery] | None, failed: effects.Failed | None,
     ) -> None:  # fmt: skip
         if failed is not None or self._clients[0].life != life:
             return
@@ -82,7 +85,7 @@ class Pullers:
             self._mesh.history.delivered(key, noted)
             how = "ack" if self._calm else random.choice(_HOW)
             settle = partial(self._settle, topic, how, key, delivery, noted)
-            world.after(random.randint(200, 2_000_000), settle)
+            world.after(random.randint(*works_us), settle)
 
     def _settle(
         self, topic: str, how: str, key: MessageKey, delivery: Delivery, noted: told.Delivery

@@ -590,6 +590,8 @@ class ConsumingUser:
             kills = chance < self.habits.kill
             fate = Fate.DEAD if kills else Fate.BACK_OFF if chance < self.habits.back_off else Fate.DELAY
             delay_ms = delay_ms if fate is Fate.DELAY else 0
+            if kills:
+                self.history.fate_of((delivery.uid, delivery.sequence, delivery.row)).doomed = True
         self.client.submit(
             events.Settle(self._id, RecordKind.NACK, [delivery], delay_ms, fate=fate, reason=reason)
         )

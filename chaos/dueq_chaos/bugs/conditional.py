@@ -1,0 +1,61 @@
+"""Planted bugs of windows, versions that are expected, and pulls."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+CONDITIONAL: Final = (
+    Bug(
+        "versions-ignored",
+        "What is to be changed if it has a version is changed in any case.",
+        "compare and swap; RFC 9110, If-Match",
+        (
+            change(
+                "core.partition.proposals:Proposals._fill",
+                "if any(len(r.expected) for r in requests):",
+                "if False:",
+            ),
+        ),
+        seeds=774,
+        finders=(258,),
+    ),
+    Bug(
+        "window-too-wide",
+        "An instant is chosen beyond the end of its window.",
+        "`window` of schedule: in [due, due + window]",
+        (
+            change(
+                "core.partition.proposals:Proposals._choose",
+                "self._windows.choose(record.due, _joined(widths),",
+                "self._windows.choose(record.due, _joined(widths) * np.uint32(3),",
+            ),
+        ),
+        seeds=774,
+        finders=(258,),
+    ),
+    Bug(
+        "window-not-answered",
+        "The answer does not say which instants were chosen: ids are wrong.",
+        "`first` of a message id: the instant at which it begins to wait",
+        (change("core.partition.proposals:Proposals._answer", "window=result.window,", ""),),
+        seeds=774,
+        finders=(258,),
+    ),
+    Bug(
+        "pull-takes-back-what-it-gave",
+        "What a pull has pushed goes back when it is over.",
+        "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
+        (
+            change(
+                "core.delivery.pulls:Pulls._close",
+                "slots = _unpushed(lane, session)",
+                "slots = lane.leases.of_owner(session.number_here)",
+            ),
+        ),
+        seeds=822,
+        finders=(274,),
+    ),
+)
+"""All of them."""

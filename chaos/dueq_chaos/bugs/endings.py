@@ -1,0 +1,58 @@
+"""Planted bugs of how messages end: expiry, attempts, retention, reasons."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+ENDINGS: Final = (
+    Bug(
+        "expiry-not-looked-at",
+        "A leader leases and pushes messages whose time is over.",
+        "docs/how-to/dead-letters.md: what has expired is not delivered",
+        (change("core.delivery.lane:Lane.over", "if not is_full(entries):", "if True:"),),
+        seeds=1023,
+        finders=(373, 341),
+    ),
+    Bug(
+        "discarded-too-soon",
+        "Dead messages are discarded without regard to how long the topic keeps them.",
+        "docs/how-to/dead-letters.md: a dead message stays for `dead_retention`",
+        (
+            change(
+                "core.partition.dead_letters:DeadLetters._discard", "+ retention_ms <= mesh_ms", "<= mesh_ms"
+            ),
+        ),
+        seeds=966,
+        finders=(322,),
+    ),
+    Bug(
+        "back-off-kills",
+        "A message that is to wait as its topic says is dead at once.",
+        "docs/how-to/dead-letters.md: a nack without a delay follows the back-off",
+        (
+            change(
+                "core.partition.back_off:decide",
+                "if (fate == Fate.DEAD).any():",
+                "if (fate != Fate.DELAY).any():",
+            ),
+            change(
+                "core.partition.back_off:decide",
+                "np.where(backs_off, Fate.DELAY, fate)",
+                "np.where(backs_off, Fate.DEAD, fate)",
+            ),
+        ),
+        seeds=1167,
+        finders=(389,),
+    ),
+    Bug(
+        "reasons-forgotten",
+        "Reasons are in memory only: a checkpoint does not write them.",
+        "docs/explanation/memory.md: what leaves memory is on the disk",
+        (change("core.state.remarks:Remarks.take", "return list(taken.items())", "return []"),),
+        seeds=966,
+        finders=(322,),
+    ),
+)
+"""All of them."""

@@ -1,0 +1,77 @@
+"""Planted bugs of passes: filters, shifts, spreads, and what they leave behind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dueq_chaos.bugs.bug import Bug, change
+
+SURGERY: Final = (
+    Bug(
+        "filter-begins-too-soon",
+        "A pass changes messages that are due before its filter begins.",
+        "`due_from` of a filter: due_from <= due",
+        (change("core.state.matching:RowFilter.mask", "(due >= np.uint64(self.due_from)) & ", ""),),
+        seeds=822,
+        finders=(274,),
+    ),
+    Bug(
+        "pass-ignores-groups",
+        "A pass changes messages of all groups.",
+        "`group` of a filter: their group, or one above it",
+        (change("core.state.matching:RowFilter.mask", "if self.group:", "if False:"),),
+        seeds=918,
+        finders=(306,),
+    ),
+    Bug(
+        "pass-reads-an-old-index",
+        "A pass looks for messages on the disk before what is in memory is there.",
+        "docs/how-to/change-many.md: a pass is about all that was inserted before it",
+        (
+            change(
+                "core.partition.passes:Passes._start",
+                "self._partition.checkpoints.after(durable, now)",
+                "durable(frozenset(), now)",
+            ),
+        ),
+        seeds=822,
+        finders=(274,),
+    ),
+    Bug(
+        "pass-leaves-half-a-page",
+        "A pass changes the first half of what it finds.",
+        "docs/how-to/change-many.md: a pass is about all that was inserted before it",
+        (
+            change(
+                "core.partition.passes:Passes._go_on",
+                "some = work.chosen[:PASS_ROWS_MAX]",
+                "some = work.chosen[: max(len(work.chosen) // 2, 1)]",
+            ),
+        ),
+        seeds=822,
+        finders=(274,),
+    ),
+    Bug(
+        "pass-spreads-too-far",
+        "A pass spreads messages over twice the interval.",
+        "`spread` of move_where: evenly over an interval",
+        (change("core.partition.passes:Passes._dues", "(places * spread_ms)", "(places * spread_ms * 2)"),),
+        seeds=870,
+        finders=(290,),
+    ),
+    Bug(
+        "shifted-from-where-it-waits",
+        "A shift counts from the instant at which a message began to wait.",
+        "`by` of shift_where: from its due",
+        (
+            change(
+                "core.partition.passes:Passes._dues",
+                'entries["due"].astype(np.int64) + asked["by_ms"]',
+                'entries["wait_at"].astype(np.int64) + asked["by_ms"]',
+            ),
+        ),
+        seeds=822,
+        finders=(274,),
+    ),
+)
+"""All of them."""

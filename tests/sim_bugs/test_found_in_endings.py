@@ -1,0 +1,21 @@
+"""Planted bugs of endings, passes, conditions and pulls are found."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import pytest
+
+from dueq_chaos.bugs.bug import Bug
+from dueq_chaos.bugs.conditional import CONDITIONAL
+from dueq_chaos.bugs.endings import ENDINGS
+from dueq_chaos.bugs.surgery import SURGERY
+
+from .proof import is_found
+
+BUGS = (*ENDINGS, *SURGERY, *CONDITIONAL)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=attrgetter("name"))
+def test_the_simulator_finds_it_within_its_bound(bug: Bug) -> None:
+    is_found(bug)
