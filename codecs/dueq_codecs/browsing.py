@@ -35,6 +35,8 @@ class BrowseRequest:
     dead: bool = False
     """Dead messages instead, in order of their deaths: these are the instants of `from_ms`, `until_ms` and
     `after_wait_at`."""
+    after_of: int = 0
+    """One more than the class of that last row, as the page said it; 0: not known, the row must be there still."""
 
 
 @dataclass(slots=True)
@@ -81,3 +83,5 @@ class BrowseReply:
     reason: U16 = field(default_factory=lambda: NO_U16)
     """Place of each row's last reason in `reasons`; empty: no row has one."""
     reasons: tuple[str, ...] = ()
+    of: U64 = field(default_factory=lambda: NO_U64)
+    """The class of each row in the order of a topic that has classes; empty: there is only one."""

@@ -298,6 +298,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("chunk", "I"),
         Scalar("close", "?"),
         Scalar("dead", "?"),
+        Scalar("after_of", "Q"),
     ),
     Kind.BROWSE_REPLY: Layout(
         m.BrowseReply,
@@ -328,6 +329,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("died_at", "Q"),
         Column("reason", "H"),
         Texts("reasons"),
+        Column("of", "Q"),
     ),
     Kind.LOOK_REQUEST: Layout(
         m.LookRequest,

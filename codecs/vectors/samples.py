@@ -574,6 +574,11 @@ def _browsing() -> dict[str, tuple[m.Message, list[bytes]]]:
             m.LookReply(9, m.Code.OK, leader="north", document='{"state":"waiting"}'),
             [b"\x02abhello"],
         ),
+        "browse_request_class": (
+            m.BrowseRequest(9, "flights", 12, after_wait_at=AT, after_key=40 << 16 | 1, after_of=8),
+            [],
+        ),
+        "browse_reply_classes": (dataclasses.replace(reply, of=u64(7, 1 << 16 | 9)), [b"\x02ab"]),
         "browse_request_dead": (m.BrowseRequest(9, "flights", 12, dead=True), []),
         "browse_reply_dead": (
             dataclasses.replace(

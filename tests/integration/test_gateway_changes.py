@@ -193,3 +193,21 @@ def test_statistics_are_there(gateway: Caller, http_topic: str) -> None:
     name = http_topic.rpartition("/")[2]
     hours = gateway("GET", f"/v1/statistics?topic={name}&since=0")[1]["hours"]
     assert sum(sum(hour["scheduled"].values()) for hour in hours) == 1
+
+
+@pytest.mark.parametrize("kind", ["priority", "fair"])
+def test_a_list_goes_on_where_it_was_though_its_last_message_has_gone(gateway: Caller, kind: str) -> None:
+    name = f"gone-{kind}"
+    gateway("POST", "/v1/topics", {"name": name, "kind": kind})
+    topic = f"/v1/topics/{name}"
+    groups: list[dict[str, Any]] = [{"group": each} if kind == "fair" else {} for each in "abab"]
+    ids = scheduled(gateway, topic, *({"rank": rank, **group} for rank, group in enumerate(groups)))
+    shown, cursor = [], ""
+    while cursor is not None:
+        page = gateway("GET", f"{topic}/messages?limit=1&cursor={cursor}")[1]
+        cursor = page["cursor"]
+        for each in page["messages"]:
+            shown.append(each["id"])
+            gateway("DELETE", f"{topic}/messages/{each['id']}")
+    assert sorted(shown) == sorted(ids)
+    gateway("DELETE", topic)

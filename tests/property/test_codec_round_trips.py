@@ -264,7 +264,7 @@ def pushes(draw: st.DrawFn) -> m.Push:
 @st.composite
 def browse_replies(draw: st.DrawFn) -> tuple[m.BrowseReply, list[bytes]]:
     names = {"wait_at": "u8", "first": "u8", "due": "u8", "sequence": "u8", "row": "u2", "size": "u4"}
-    names |= {"crc": "u4", "attempt": "u2", "keyed": "u1", "upload": "u8"}
+    names |= {"crc": "u4", "attempt": "u2", "keyed": "u1", "upload": "u8", "of": "u8"}
     length = draw(rows)
     values = draw(columns(names, length))
     values["body_size"] = draw(column("u4", length, largest=9))

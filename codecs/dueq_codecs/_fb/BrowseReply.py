@@ -547,8 +547,35 @@ class BrowseReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(56))
         return o == 0
 
+    # BrowseReply
+    def Of(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # BrowseReply
+    def OfAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # BrowseReply
+    def OfLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def OfIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
+        return o == 0
+
 def BrowseReplyStart(builder):
-    builder.StartObject(27)
+    builder.StartObject(28)
 
 def Start(builder):
     BrowseReplyStart(builder)
@@ -817,6 +844,18 @@ def BrowseReplyStartReasonsVector(builder, numElems):
 def StartReasonsVector(builder, numElems):
     return BrowseReplyStartReasonsVector(builder, numElems)
 
+def BrowseReplyAddOf(builder, of):
+    builder.PrependUOffsetTRelativeSlot(27, flatbuffers.number_types.UOffsetTFlags.py_type(of), 0)
+
+def AddOf(builder, of):
+    BrowseReplyAddOf(builder, of)
+
+def BrowseReplyStartOfVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartOfVector(builder, numElems):
+    return BrowseReplyStartOfVector(builder, numElems)
+
 def BrowseReplyEnd(builder):
     return builder.EndObject()
 
@@ -860,6 +899,7 @@ class BrowseReplyT(object):
         diedAt = None,
         reason = None,
         reasons = None,
+        of = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -888,6 +928,7 @@ class BrowseReplyT(object):
         self.diedAt = diedAt  # type: Optional[List[int]]
         self.reason = reason  # type: Optional[List[int]]
         self.reasons = reasons  # type: Optional[List[Optional[str]]]
+        self.of = of  # type: Optional[List[int]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1036,6 +1077,13 @@ class BrowseReplyT(object):
             self.reasons = []
             for i in range(browseReply.ReasonsLength()):
                 self.reasons.append(browseReply.Reasons(i))
+        if not browseReply.OfIsNone():
+            if np is None:
+                self.of = []
+                for i in range(browseReply.OfLength()):
+                    self.of.append(browseReply.Of(i))
+            else:
+                self.of = browseReply.OfAsNumpy()
 
     # BrowseReplyT
     def Pack(self, builder):
@@ -1179,6 +1227,14 @@ class BrowseReplyT(object):
             for i in reversed(range(len(self.reasons))):
                 builder.PrependUOffsetTRelative(reasonslist[i])
             reasons = builder.EndVector()
+        if self.of is not None:
+            if np is not None and type(self.of) is np.ndarray:
+                of = builder.CreateNumpyVector(self.of)
+            else:
+                BrowseReplyStartOfVector(builder, len(self.of))
+                for i in reversed(range(len(self.of))):
+                    builder.PrependUint64(self.of[i])
+                of = builder.EndVector()
         BrowseReplyStart(builder)
         BrowseReplyAddRequestId(builder, self.requestId)
         BrowseReplyAddCode(builder, self.code)
@@ -1226,5 +1282,7 @@ class BrowseReplyT(object):
             BrowseReplyAddReason(builder, reason)
         if self.reasons is not None:
             BrowseReplyAddReasons(builder, reasons)
+        if self.of is not None:
+            BrowseReplyAddOf(builder, of)
         browseReply = BrowseReplyEnd(builder)
         return browseReply

@@ -123,8 +123,15 @@ class BrowseRequest(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # BrowseRequest
+    def AfterOf(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(32))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
+        return 0
+
 def BrowseRequestStart(builder):
-    builder.StartObject(14)
+    builder.StartObject(15)
 
 def Start(builder):
     BrowseRequestStart(builder)
@@ -213,6 +220,12 @@ def BrowseRequestAddDead(builder, dead):
 def AddDead(builder, dead):
     BrowseRequestAddDead(builder, dead)
 
+def BrowseRequestAddAfterOf(builder, afterOf):
+    builder.PrependUint64Slot(14, afterOf, 0)
+
+def AddAfterOf(builder, afterOf):
+    BrowseRequestAddAfterOf(builder, afterOf)
+
 def BrowseRequestEnd(builder):
     return builder.EndObject()
 
@@ -239,6 +252,7 @@ class BrowseRequestT(object):
         chunk = 0,
         close = False,
         dead = False,
+        afterOf = 0,
     ):
         self.requestId = requestId  # type: int
         self.topic = topic  # type: Optional[str]
@@ -254,6 +268,7 @@ class BrowseRequestT(object):
         self.chunk = chunk  # type: int
         self.close = close  # type: bool
         self.dead = dead  # type: bool
+        self.afterOf = afterOf  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -290,6 +305,7 @@ class BrowseRequestT(object):
         self.chunk = browseRequest.Chunk()
         self.close = browseRequest.Close()
         self.dead = browseRequest.Dead()
+        self.afterOf = browseRequest.AfterOf()
 
     # BrowseRequestT
     def Pack(self, builder):
@@ -311,5 +327,6 @@ class BrowseRequestT(object):
         BrowseRequestAddChunk(builder, self.chunk)
         BrowseRequestAddClose(builder, self.close)
         BrowseRequestAddDead(builder, self.dead)
+        BrowseRequestAddAfterOf(builder, self.afterOf)
         browseRequest = BrowseRequestEnd(builder)
         return browseRequest

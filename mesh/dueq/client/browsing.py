@@ -40,6 +40,8 @@ class ScheduledMessage:
         expires: from this instant on it is not delivered any more, Unix ms; 0: never.
         died_at: when it died, Unix ms; 0: it waits.
         reason: why it was given back last, of a dead message.
+        place: (`waits_until`, or `died_at` of a dead message, `id`, a number that says where in the topic's order it
+            waits): behind it `browse_pages(after=)` goes on, also when the message has gone.
     """
 
     id: str
@@ -57,6 +59,7 @@ class ScheduledMessage:
     expires: int = 0
     died_at: int = 0
     reason: str = ""
+    place: tuple[int, str, int] = (0, "", 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +84,7 @@ class BrowsePage:
         headers: of each, empty where it has none.
         expires, died_at: Unix ms, 0 where there is none.
         reasons: of dead messages.
+        of: numbers that say where in the topic's order messages wait.
     """
 
     topic: str
@@ -101,6 +105,7 @@ class BrowsePage:
     expires: U64
     died_at: U64
     reasons: list[str]
+    of: U64
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -111,24 +116,14 @@ class BrowsePage:
         rows = zip(
             self.ids, self.keys, self.due.tolist(), self.waits_until.tolist(), self.size.tolist(),
             self.attempt.tolist(), payloads, self.rank.tolist(), self.version.tolist(), self.headers,
-            self.expires.tolist(), self.died_at.tolist(), self.reasons, strict=True,
+            self.expires.tolist(), self.died_at.tolist(), self.reasons, self.of.tolist(), strict=True,
         )  # fmt: skip
-        for message_id, key, due, waits_until, size, attempt, payload, rank, version, headers, *ends in rows:
+        for message_id, key, due, waits_until, *others, expires, died_at, reason, of in rows:
+            size, attempt, payload, rank, version, headers = others
             yield ScheduledMessage(
-                message_id,
-                self.topic,
-                self.partition,
-                key,
-                due,
-                waits_until,
-                size,
-                attempt,
-                payload,
-                rank,
-                version,
-                headers,
-                *ends,
-            )
+                message_id, self.topic, self.partition, key, due, waits_until, size, attempt, payload, rank, version,
+                headers, expires, died_at, reason, (died_at or waits_until, message_id, of),
+            )  # fmt: skip
 
 
 class Walk:
@@ -140,7 +135,7 @@ class Walk:
         start, end: messages that wait until an instant with start ≤ instant < end; Unix ms or aware
             datetimes, None: no bound.
         payloads: whether to read the payloads too.
-        after: (`waits_until`, `id`) of the message behind which to begin; None: at the beginning.
+        after: `place` of the message behind which to begin, or its (`waits_until`, `id`); None: at the beginning.
         limit: messages of a page at most; None: the broker's choice.
         state: "waiting", or "dead": in order of their deaths, which are then the instants of the bounds.
 
@@ -155,7 +150,7 @@ class Walk:
         start: int | datetime | None = None,
         end: int | datetime | None = None,
         payloads: bool = False,
-        after: tuple[int, str] | None = None,
+        after: tuple[int, str] | tuple[int, str, int] | None = None,
         limit: int | None = None,
         state: str = "waiting",
     ) -> None:
@@ -167,7 +162,7 @@ class Walk:
         self._from_ms = 0 if start is None else arguments.instant_ms(start, "start")
         self._until_ms = 0 if end is None else arguments.instant_ms(end, "end")
         self._payloads = payloads
-        self._begin_after = (0, 0) if after is None else _place(after)
+        self._begin_after = (0, 0, 0) if after is None else _place(after)
         self._limit = 0 if limit is None else arguments.count(limit, "limit", 1, limits.BROWSE_ROWS_MAX)
         self._yielded = False
         self.done = end is not None and self._until_ms <= self._from_ms
@@ -191,8 +186,8 @@ class Walk:
         def build(number: int, deadline_us: int) -> events.Event:
             return events.Browse(
                 number, deadline_us, self._topic, self._partition, self._snapshot, self._keeper, self._from_ms,
-                self._until_ms, self._after, self._limit, payloads=self._payloads, upload=upload, chunk=chunk,
-                dead=self._dead,
+                self._until_ms, self._after[:2], self._limit, payloads=self._payloads, upload=upload, chunk=chunk,
+                dead=self._dead, after_of=self._after[2],
             )  # fmt: skip
 
         return Call(build, _same)
@@ -241,7 +236,8 @@ class Walk:
         rows = len(reply.sequence)
         if rows:
             key = int(reply.sequence[-1]) << 16 | int(reply.row[-1])
-            self._after = (int((reply.died_at if len(reply.died_at) else reply.wait_at)[-1]), key)
+            at = int((reply.died_at if len(reply.died_at) else reply.wait_at)[-1])
+            self._after = at, key, int(reply.of[-1]) + 1 if len(reply.of) else 0
         none = np.zeros(rows, np.uint64)
         reasons = [reply.reasons[place] for place in reply.reason.tolist()] or [""] * rows
         page = BrowsePage(
@@ -251,6 +247,7 @@ class Walk:
             reply.rank if len(reply.rank) else np.zeros(rows, np.uint16),
             np.maximum(reply.version, reply.sequence) if len(reply.version) else reply.sequence, headers,
             reply.expires if len(reply.expires) else none, reply.died_at if len(reply.died_at) else none, reasons,
+            reply.of + np.uint64(1) if len(reply.of) else none,
         )  # fmt: skip
         self.done, self._answer, self._yielded = reply.last, None, True
         self._long.clear()
@@ -299,11 +296,15 @@ class Walk:
         return keys, headers, payloads, size
 
 
-def _place(after: tuple[int, str]) -> tuple[int, int]:
-    """The place in the index of a message that waits until an instant."""
-    waits_until, message_id = after
+def _place(after: tuple[int, str] | tuple[int, str, int]) -> tuple[int, int, int]:
+    """The place in the index of a message that waits until an instant, and its class if that is known."""
+    waits_until, message_id, *rest = after
+    [of] = rest or [0]
+    if not isinstance(of, int) or not 0 <= of <= 1 << 48:
+        raise InvalidRequest(f"the third part of a place is 0 to {1 << 48}, not {of!r:.80}")
     columns = arguments.id_columns([message_id])
-    return arguments.instant_ms(waits_until, "after"), int(columns.sequence[0]) << 16 | int(columns.row[0])
+    key = int(columns.sequence[0]) << 16 | int(columns.row[0])
+    return arguments.instant_ms(waits_until, "after"), key, of
 
 
 def _same(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Lists of waiting or dead messages, page by page, without anything kept in between.
 
-The cursor says behind which message the next page begins: (partition, waits_until or died_at, id). Each page is a look
+The cursor says behind which message the next page begins: (partition, its place). Each page is a look
 of its own at the mesh, so any gateway can answer it, at any time.
 """
 
@@ -22,10 +22,15 @@ class Place(NamedTuple):
     partition: int
     at: int
     id: str
+    order: int = 0
 
     def text(self) -> str:
         """The place as a cursor."""
-        return urlsafe_b64encode(f"{self.partition}:{self.at}:{self.id}".encode()).decode().rstrip("=")
+        return (
+            urlsafe_b64encode(f"{self.partition}:{self.at}:{self.id}:{self.order}".encode())
+            .decode()
+            .rstrip("=")
+        )
 
     @classmethod
     def of(cls, text: str) -> Place:
@@ -35,8 +40,10 @@ class Place(NamedTuple):
             Unfit: it is none.
         """
         try:
-            partition, at, message_id = urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(":")
-            return cls(int(partition), int(at), message_id)
+            partition, at, message_id, of = (
+                urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().split(":")
+            )
+            return cls(int(partition), int(at), message_id, int(of))
         except ValueError:
             raise Unfit(
                 f"query.cursor is what the page before said, not {text!r:.80}", text, None, "query.cursor"
@@ -85,8 +92,7 @@ class Wanted:
                     if len(page.messages) == self.limit or looked_at == limits.GATEWAY_LOOKED_AT_MAX:
                         page.cursor = place.text()
                         return page
-                    at = message.died_at if self.state == "dead" else message.waits_until
-                    place, looked_at = Place(partition, at, message.id), looked_at + 1
+                    place, looked_at = Place(partition, *message.place), looked_at + 1
                     if message.key.startswith(self.key_prefix):
                         page.messages.append(message)
         return page
@@ -95,7 +101,7 @@ class Wanted:
         """The messages of one partition behind a place."""
         pages = client.browse_pages(
             self.topic, place.partition, start=self.begin_ms, end=self.end_ms, payloads=self.payloads,
-            after=(place.at, place.id) if place.id else None,
+            after=place[1:] if place.id else None,
             limit=None if self.key_prefix else self.limit + 1, state=self.state,
         )  # fmt: skip
         async with aclosing(cast("AsyncGenerator[BrowsePage, None]", pages)) as found:

@@ -264,6 +264,13 @@ def test_pages_go_class_by_class_and_go_on_behind_any_row(store: Store) -> None:
         store.read(ClosePages(6, UID, 1))
 
 
+def test_pages_go_on_behind_a_row_that_has_gone_if_its_class_is_known(store: Store) -> None:
+    insert(store, 1, [b""] * 5)
+    ranked(store, 1, entries(1, [b""] * 5, [30, 10, 20, 40, 10]), [9, 9, 0, 0, 300])
+    behind = {"after": (20, 99 << 16), "class_bytes": CLASS_BYTES}
+    assert rows_of(page(store, begin=True, **behind, after_of=(9).to_bytes(CLASS_BYTES, "big"))) == [0, 4]
+
+
 def test_a_range_of_instants_is_one_in_every_class(store: Store) -> None:
     insert(store, 1, [b""] * 6)
     ranked(store, 1, entries(1, [b""] * 6, [10, 20, 30, 10, 20, 30]), [4, 4, 4, 7, 7, 7])

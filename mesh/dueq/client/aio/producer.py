@@ -398,7 +398,8 @@ class AsyncProducer:
         Args:
             message_id: which.
             rank: 0 to 65,535; the smallest goes first.
-            key, group: as in `cancel`.
+            key: as in `cancel`.
+            group: as there.
             if_version: it must have this version.
             timeout: seconds for each request.
 

@@ -68,7 +68,7 @@ class AsyncReadCalls:
         start: int | datetime | None = None,
         end: int | datetime | None = None,
         payloads: bool = False,
-        after: tuple[int, str] | None = None,
+        after: tuple[int, str] | tuple[int, str, int] | None = None,
         limit: int | None = None,
         state: str = "waiting",
         timeout: float | None = None,
@@ -79,8 +79,8 @@ class AsyncReadCalls:
 
         Args:
             topic, partition, start, end, payloads, timeout: as there.
-            after: (`waits_until`, `id`) of the message behind which to begin, so that a walk can go on without its
-                snapshot.
+            after: `place` of the message behind which to begin, so that a walk can go on without its snapshot. Its
+                (`waits_until`, `id`) will do in a topic of kind "timeline", or while the message waits.
             limit: messages of a page at most, up to 1,024.
             state: as there.
         """

@@ -28,12 +28,14 @@ from dueq.core.state.summary import Summary
 from dueq.core.turn.context import Context
 from dueq.instant import Now
 from dueq_codecs.messages import BrowseReply, BrowseRequest, Code
+from dueq_codecs.records import NO_U64
 
 if TYPE_CHECKING:
     from dueq.core.partition.partition import Partition
 
 _KEY_MAX = (1 << 56) - 1
 _CHUNK_MAX = (1 << 16) - 1
+_CLASS_MAX = 1 << 48
 _RETRY_MS = 250
 _NUMBER_BITS = 24
 
@@ -97,7 +99,8 @@ class Browsing:
         elif request.upload:
             self._read_chunk(route, request, found)
         else:
-            self._read_page(route, request, request.snapshot, found, _place(request))
+            known = _class_of(request, found.partition.class_bytes)
+            self._read_page(route, request, request.snapshot, found, _place(request), known=known)
         return None
 
     def tick(self, now: Now) -> None:
@@ -124,7 +127,8 @@ class Browsing:
             if found.ended or not found.led:
                 return
             found.waiting, found.hidden = None, hidden
-            self._read_page(route, request, number, found, _place(request), begin=True)
+            known = _class_of(request, partition.class_bytes)
+            self._read_page(route, request, number, found, _place(request), begin=True, known=known)
 
         partition.once_saved(durable, now)
         return None
@@ -157,6 +161,7 @@ class Browsing:
         after: tuple[int, int],
         of: bytes = b"",
         begin: bool = False,
+        known: bytes = b"",
     ) -> None:
         self._asked[route, request.request_id] = None
         found.reading += 1
@@ -168,7 +173,7 @@ class Browsing:
             return ReadPage(
                 token, found.partition.uid, number, begin, request.from_ms, request.until_ms, after, limit,
                 limits.BROWSE_BYTES_MAX, request.payloads, found.hidden,
-                found.partition.class_bytes, of, request.dead,
+                found.partition.class_bytes, of, request.dead, known,
             )  # fmt: skip
 
         def read(answer: object, now: Now) -> None:
@@ -222,6 +227,7 @@ class Browsing:
         flags = entries["flags"]
         upload = np.where((flags & FLAG_UPLOAD) != 0, entries["place"], np.uint64(0))
         more = more_of(entries)
+        classes = None if request.dead else found.partition.classes(entries)
         return BrowseReply(
             request.request_id, Code.OK, leader=self._ctx.settings.broker_id, snapshot=number, epoch=found.epoch,
             applied=read.applied, stamp=Summary.unpack(read.summary).stamp, last=read.last,
@@ -230,7 +236,8 @@ class Browsing:
             row=np.ascontiguousarray(entries["row"]), size=np.ascontiguousarray(entries["size"]),
             crc=np.ascontiguousarray(entries["crc"]), attempt=np.ascontiguousarray(entries["attempt"]),
             keyed=meta_of(flags), upload=upload.astype(np.uint64),
-            body_size=read.body_size, rank=more.rank, version=more.version, **_ends(entries, read.reasons),
+            body_size=read.body_size, rank=more.rank, version=more.version,
+            of=NO_U64 if classes is None else classes, **_ends(entries, read.reasons),
         )  # fmt: skip
 
 
@@ -253,12 +260,24 @@ def _place(request: BrowseRequest) -> tuple[int, int]:
     return request.after_wait_at, request.after_key
 
 
+def _class_of(request: BrowseRequest, width: int) -> bytes:
+    """The class of the row behind which to go on, as keys of the index have it; empty: it is not known.
+
+    One that the topic cannot have lies behind all that it has.
+    """
+    if not request.after_of or not width:
+        return b""
+    return min(request.after_of - 1, (1 << 8 * width) - 1).to_bytes(width, "big")
+
+
 def _malformed(request: BrowseRequest) -> Refusal | None:
     for name in ("from_ms", "until_ms", "after_wait_at"):
         if getattr(request, name) > limits.DUE_MS_MAX:
             return invalid(f"{name} {getattr(request, name)} is beyond {limits.DUE_MS_MAX}")
     if request.after_key > _KEY_MAX:
         return invalid(f"after_key {request.after_key} is no key")
+    if request.after_of > _CLASS_MAX:
+        return invalid(f"after_of {request.after_of} is no class")
     if request.chunk > _CHUNK_MAX:
         return invalid(f"chunk {request.chunk} is beyond {_CHUNK_MAX}")
     return None

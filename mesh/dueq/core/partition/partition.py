@@ -81,7 +81,7 @@ from dueq_codecs.messages import (
     UploadChunk,
     UploadWanted,
 )
-from dueq_codecs.records import LogEntry, Record, RecordKind
+from dueq_codecs.records import U64, LogEntry, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 
 _APPLY_RECORDS_MAX = 256
@@ -189,6 +189,10 @@ class Partition:
     def class_bytes(self) -> int:
         """How long a class is in keys of the index; 0: there is only one."""
         return self.timeline.order.class_bytes
+
+    def classes(self, rows: Entries) -> U64 | None:
+        """Return the class of each row in the topic's order; None: there is only one."""
+        return self.timeline.order.classes(rows)
 
     @property
     def settings(self) -> TopicSettings:

@@ -423,6 +423,8 @@ class ReadPage:
     """Go on at the beginning of this class, wherever `after` lies; empty: in the class of `after`."""
     dead: bool = False
     """Read dead entries instead, in order of their deaths: these are the instants of all positions."""
+    after_of: bytes = b""
+    """The class of `after`; empty: as its row says, which must be there then."""
 
 
 @dataclass(slots=True)

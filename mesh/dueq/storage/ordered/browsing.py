@@ -132,6 +132,8 @@ def _rows(found: _Pages, request: ReadPage, count: int) -> tuple[list[bytes], by
 def _class_of(found: _Pages, request: ReadPage) -> bytes:
     """The class of the entry behind which to go on: where there are classes, the disk says of each where it waits."""
     width = request.class_bytes
+    if request.after_of:
+        return request.after_of
     row = None
     if width and request.after != (0, 0):
         [name] = layout.message_keys(found.uid, b"o", np.array(request.after[1:], np.uint64))

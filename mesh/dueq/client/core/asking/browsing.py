@@ -43,7 +43,7 @@ class Browsing(LeaderQuestions[Browse]):
         return BrowseRequest(
             self._context.next_request(), event.topic, topic.uids[event.partition], event.snapshot,
             event.from_ms, event.until_ms, *event.after, event.limit, event.payloads, event.upload, event.chunk,
-            dead=event.dead,
+            dead=event.dead, after_of=event.after_of,
         )  # fmt: skip
 
     def _keeper(self, event: Browse) -> str:

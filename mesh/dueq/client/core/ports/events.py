@@ -168,6 +168,7 @@ class Browse:
         snapshot, leader: as the page before said; 0 and "" for the first.
         from_ms, until_ms: Unix ms; 0: no bound.
         after: (wait_at, key) of the last row of the page before.
+        after_of: one more than its class; 0: not known.
         limit: rows at most; 0: the broker's choice.
         upload, chunk: not 0: a chunk of this long payload instead.
         dead: dead messages instead, in order of their deaths.
@@ -187,6 +188,7 @@ class Browse:
     upload: int = 0
     chunk: int = 0
     dead: bool = False
+    after_of: int = 0
 
 
 @dataclass(slots=True)
