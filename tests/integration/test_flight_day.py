@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from dueq.local.gateway import installed
+
 pytest.importorskip("pyspark")
 
 pytestmark = [
@@ -48,6 +50,8 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path: Path) -> None:
     process = start(tmp_path)
     assert process.stderr is not None
     assert "starting ZooKeeper" in process.stderr.readline()
+    if installed():
+        assert "/topic?topic=departures" in process.stderr.readline()
     assert "starting Spark" in process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=300)

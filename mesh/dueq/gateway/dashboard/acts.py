@@ -78,13 +78,18 @@ def _only_looks(scope: Scope) -> bool:
     )
 
 
+def _one_line(text: str) -> str:
+    """A text that cannot look like several lines of a log, nor move a terminal's cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_ACT_MAX])
+
+
 def _written(scope: Scope, act: str, status: int) -> dict[str, Any]:
     topic = _TOPIC.match(scope["path"])
     written = {
-        "act": unquote(act)[:_ACT_MAX],
-        "topic": topic[1] if topic is not None else "",
+        "act": _one_line(unquote(act)),
+        "topic": _one_line(topic[1]) if topic is not None else "",
         "status": status,
         "by": scope["client"][0] if scope.get("client") else "",
     }
-    log.info("dashboard.acted", method=scope["method"], path=scope["path"], **written)
+    log.info("dashboard.acted", method=scope["method"], path=_one_line(scope["path"]), **written)
     return written
