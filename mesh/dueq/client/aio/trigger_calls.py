@@ -20,7 +20,8 @@ class AsyncTriggerCalls:
     ) -> None:
         """Make a message due now, whatever it waits for; its id stays, and it has a new version.
 
-        It is a `move` to the mesh's present instant.
+        It is a `move` to the mesh's present instant: a pause of the topic, its rate, and what is ready before it hold
+        it as they hold any message.
 
         Args:
             topic: name.
