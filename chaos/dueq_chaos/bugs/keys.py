@@ -49,7 +49,7 @@ KEYS: Final = (
         "a retry that gets another answer than the first attempt",
         (change("core.state.answers:Answers.get", "if slot in self._met:", "if False:"),),
         seeds=60,
-        finders=(19,),
+        finders=(55,),
     ),
     Bug(
         "present-ids-of-another-caller",
@@ -63,6 +63,6 @@ KEYS: Final = (
             ),
         ),
         seeds=60,
-        finders=(51,),
+        finders=(55,),
     ),
 )
