@@ -48,6 +48,8 @@ GROUPS_MAX: Final = 250_000
 """Groups of one partition that have messages or settings: all of them are in memory."""
 NAMES_MAX: Final = 200_000_000
 """Unique keys of one partition, borne or remembered: they lie on the disk. Beyond that new ones get Busy."""
+KEY_FILTER_BYTES_MAX: Final = 64 << 20
+"""Most memory for what says which unique keys of a partition are not on the disk; beyond that the disk is asked."""
 SWEEP_ROWS: Final = 16_384
 """Keys that are remembered no more and that one checkpoint deletes at most."""
 FAIR_WAKES_MAX: Final = 4096

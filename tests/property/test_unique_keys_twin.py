@@ -39,7 +39,7 @@ MISTAKES: Final = (
         "key-forgotten-before-it-is-saved",
         "A key leaves memory while the checkpoint that writes it is on its way.",
         "a dirty page that is dropped",
-        (change(f"{_NAMES}.forget", " or digest in self._saving", ""),),
+        (change(f"{_NAMES}.forget", ".difference(self._saving, self._pins)", ".difference(self._pins)"),),
         seeds=0,
     ),
     Bug(

@@ -27,7 +27,7 @@ KEYS: Final = (
         "key-on-the-disk-is-free",
         "A key that has left memory counts as free: nobody asks the disk.",
         "a cache miss that is taken for an absence",
-        (change("core.state.name_holds:NameHolds.hold", "if not names.stored:", "if True:"),),
+        (change("core.state.name_holds:NameHolds.hold", "if not wanted:", "if True:"),),
         seeds=60,
         finders=(19,),
     ),

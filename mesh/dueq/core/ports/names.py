@@ -45,9 +45,9 @@ Name = Owner | Remembered
 
 def pack_name(name: Name) -> bytes:
     """Return the row of a key, as the disk has it."""
-    if isinstance(name, Remembered):
-        return _REMEMBERED.pack(_REMEMBERED_KIND, *name)
-    return _BORNE.pack(_BORNE_KIND, *name)
+    if len(name) == 2:
+        return _BORNE.pack(_BORNE_KIND, *name)
+    return _REMEMBERED.pack(_REMEMBERED_KIND, *name)
 
 
 def unpack_name(row: bytes) -> Name:

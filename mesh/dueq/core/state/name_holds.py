@@ -151,15 +151,16 @@ class NameHolds:
         names, hold = self._names, NameHold(hashes)
         names.pin(hashes)
         unknown = names.unknown(hashes)
-        if not unknown:
-            return hold, None
-        if not names.stored:
+        wanted = names.perhaps_stored(unknown)
+        if not wanted:
             names.learn(unknown, {})
             return hold, None
+        if len(wanted) < len(unknown):
+            names.learn(list(set(unknown).difference(wanted)), {})
         number = self._begin()
         self._reads.wait(hold, (_OF_NAMES, number))
         self._asking[number] = hold
-        return hold, NamesWanted(number, unknown)
+        return hold, NamesWanted(number, wanted)
 
     def read(self, wanted: NamesWanted, found: dict[bytes, Name], entries: Entries) -> None:
         """Take the answer of a read: what the disk has of keys, and the entries of those that bear them."""

@@ -4,6 +4,9 @@ All keys lie on the disk, by their hashes. What is in memory is right; what a re
 are not. A changed row stays until the checkpoint that writes it is durable and every older read has been answered
 (`ColdReads.settled`), a pinned one until it is pinned no more. So memory stays small, however many keys there are.
 
+If the disk had none when the replica was opened, a filter says of most new keys that it still does not have them, so it
+is not asked (`key_filter`).
+
 A live message's end needs no read: it bore its key, so its row is known without looking.
 
 A remembered key is free from its `until` on, by the age of the partition: apply needs no record for that. The rows of
@@ -12,12 +15,14 @@ such keys are garbage. Each replica sweeps them off its own disk in its own time
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import deque
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Final
 
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.names import NO_HASH, Name, Owner, Remembered, expiry_key, hashes_of, pack_name
+from dueq.core.state.key_filter import KeyFilter
 
 _NEVER: Final = 1 << 64
 
@@ -31,16 +36,16 @@ class Names:
     Attributes:
         known: hash -> what is known of it; None: nobody bears it. A hash that is not here may be on the disk.
         count: rows on the disk, once everything that changed is there; those to be swept included. Replicas differ.
-        stored: whether the disk may have any.
         age_ms: of the partition.
     """
 
     def __init__(self, count: int) -> None:
         self.known: dict[bytes, Name | None] = {NO_HASH: None}
         self.count = count
-        self.stored = count > 0
+        # Those that have got to the disk since it had none; None: it has others, too.
+        self._stored: KeyFilter | None = None if count else KeyFilter()
         self.age_ms = 0
-        self._pins: Counter[bytes] = Counter({NO_HASH: 1})
+        self._pins = {NO_HASH: 1}
         self._changed: dict[bytes, None] = {}
         self._fresh: set[bytes] = set()  # changed, and the disk has no row yet
         self._expiry: dict[bytes, bytes | None] = {}  # changed rows of the index of remembered keys
@@ -62,6 +67,10 @@ class Names:
         known = self.known
         return list(dict.fromkeys(digest for digest in hashes if digest not in known))
 
+    def perhaps_stored(self, hashes: list[bytes]) -> list[bytes]:
+        """Return those of these that the disk may have; they are not in memory."""
+        return hashes if self._stored is None else self._stored.perhaps(hashes)
+
     def learn(self, hashes: list[bytes], found: dict[bytes, Name]) -> None:
         """Take what the disk has of these; what is in memory stays as it is."""
         for digest in hashes:
@@ -70,27 +79,25 @@ class Names:
 
     def pin(self, hashes: list[bytes]) -> None:
         """Keep these in memory, once they are."""
-        self._pins.update(hashes)
+        pins = self._pins
+        for digest in hashes:
+            pins[digest] = pins.get(digest, 0) + 1
 
     def unpin(self, hashes: list[bytes]) -> None:
         """Let go of what `pin` keeps."""
         pins = self._pins
         for digest in hashes:
-            left = pins[digest] - 1
+            left = pins.pop(digest) - 1
             if left:
                 pins[digest] = left
-            else:
-                del pins[digest]
         self._loose.append(hashes)
 
     def forget(self) -> None:
         """Forget what the disk has just so. Not while a read is under way that may have seen an older disk."""
         loose, self._loose = self._loose, []
         for hashes in loose:
-            for digest in hashes:
-                held = digest in self._pins or digest in self._changed or digest in self._saving
-                if not held and digest in self.known:
-                    del self.known[digest]
+            free = set(hashes).difference(self._changed).difference(self._saving, self._pins)
+            deque(map(self.known.pop, free, repeat(None)), maxlen=0)
 
     # ------------------------------------------------------------ apply
 
@@ -195,7 +202,10 @@ class Names:
             for digest in self._changed
         ]
         expiry = list(self._expiry.items())
-        self.stored = self.stored or bool(rows)
+        if self._stored is not None:
+            self._stored.add([digest for digest, row in rows if row is not None])
+            if self._stored.is_full:
+                self._stored = None
         self._saving, self._changed = self._changed, {}
         self._saving_expiry, self._expiry = self._expiry, {}
         self._fresh.clear()

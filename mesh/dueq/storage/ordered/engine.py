@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 Operation = tuple[bytes, bytes | memoryview | None]
@@ -27,6 +27,10 @@ class Reader(Protocol):
 
 class Snapshot(Reader, Protocol):
     """The state at one instant."""
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, None where there is none: much quicker than one by one."""
+        ...
 
     def close(self) -> None:
         """Give it up."""

@@ -13,7 +13,7 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -93,6 +93,11 @@ class LevelDbSnapshot:
     def get(self, key: bytes) -> bytes | None:
         """See Reader."""
         return _get(self._snapshot, key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See Snapshot."""
+        with _trouble_told():
+            return list(map(self._snapshot.get, keys))  # type: ignore[attr-defined]
 
     def scan(self, start: bytes, stop: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See Reader."""

@@ -7,7 +7,7 @@ one: the writer does it the other way round, so no lock is needed for a single r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from threading import Lock
 from typing import Final
@@ -137,6 +137,10 @@ class MemorySnapshot:
         present: bytes | None = self._rows.get(key)
         older: bytes | None = self._before.get(key, present)
         return older
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """See Snapshot."""
+        return list(map(self.get, keys))
 
     def scan(self, start: bytes, stop: bytes, limit: int | None = None) -> Iterator[tuple[bytes, bytes]]:
         """See Reader."""

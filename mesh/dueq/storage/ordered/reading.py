@@ -88,10 +88,10 @@ class Reading:
         prefix = layout.head(request.uid, b"k")
         snapshot = self._timeline.snapshot()
         try:
+            hashes = sorted(request.hashes)
+            rows = snapshot.get_many([prefix + digest for digest in hashes])
             found = {
-                digest: unpack_name(row)
-                for digest in sorted(request.hashes)
-                if (row := snapshot.get(prefix + digest)) is not None
+                digest: unpack_name(row) for digest, row in zip(hashes, rows, strict=True) if row is not None
             }
             owners = [name for name in found.values() if not isinstance(name, Remembered)]
             first, key = (np.array([owner[at] for owner in owners], np.uint64) for at in (0, 1))
