@@ -30,6 +30,23 @@ with Client(sys.argv[1].split(",")) as client:
     print(tuple(client.consumer(sys.argv[2]).run(handler, workers=2, drain=5.0)), flush=True)
 """
 
+ASYNC_CHILD = """
+import asyncio, sys
+from dueq import AsyncClient
+
+async def handler(message):
+    print("at work", flush=True)
+    if message.payload == b"endless":
+        await asyncio.Event().wait()
+    await asyncio.to_thread(sys.stdin.readline)
+
+async def main():
+    async with AsyncClient(sys.argv[1].split(",")) as client:
+        print(tuple(await client.consumer(sys.argv[2]).run(handler, workers=2, drain=3.0)), flush=True)
+
+asyncio.run(main())
+"""
+
 
 def test_threads_ack_what_returns_and_give_back_what_raises(client: Client, topic: str) -> None:
     client.update_topic(topic, backoff=Backoff(first=0.02, factor=1.0, jitter=0.0))
@@ -103,10 +120,13 @@ def test_tasks_run_functions_of_both_sorts(mesh: LocalMesh, client: Client, topi
     assert not list(client.browse(topic))
 
 
-def test_sigterm_drains_and_releases_what_does_not_end(mesh: LocalMesh, client: Client, topic: str) -> None:
+@pytest.mark.parametrize("code", [CHILD, ASYNC_CHILD], ids=["threads", "tasks"])
+def test_sigterm_drains_and_releases_what_does_not_end(
+    mesh: LocalMesh, client: Client, topic: str, code: str
+) -> None:
     with client.producer(topic) as producer:
         producer.schedule_many([b"short", b"endless"], 0)
-    command = [sys.executable, "-c", CHILD, ",".join(mesh.endpoints), topic]
+    command = [sys.executable, "-c", code, ",".join(mesh.endpoints), topic]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
         assert child.stdout is not None

@@ -8,6 +8,7 @@ from dueq_chaos.scenarios.taps import Match
 from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.users import ConsumingUser
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame
+from dueq_codecs.topic_settings import AS_CREATED
 
 PROMPT_MS = 100
 """A message for which there is credit is not later than that while nothing is wrong."""
@@ -127,7 +128,7 @@ def test_an_ack_that_a_leaderless_partition_cannot_take_holds_up_no_other_partit
     order.
     """
     stage = Stage()
-    stage._order("pairs", (("b1", "b3"), ("b1", "b2")), min_isr=2, kind="timeline")
+    stage._order("pairs", (("b1", "b3"), ("b1", "b2")), min_isr=2, kind="timeline", settings=AS_CREATED)
     stage.until(lambda: len(stage.coordinator.topics["pairs"].partitions) == 2, "the topic")
     blocked, sound = (part.uid for part in stage.coordinator.topics["pairs"].partitions)
     stage.topic = "pairs"
