@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import re
+import resource
 import signal
 import socket
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -22,6 +23,8 @@ from dueq.gateway.logs import configure, log
 from dueq.gateway.service import Service
 from dueq.gateway.webhooks.addresses import Addresses
 
+_FILES: Final = limits.GATEWAY_CONNECTIONS_MAX + 4096
+"""Open files: connections of clients, those of webhooks, and a few more."""
 _LISTEN: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>\d{1,5})")
 
 
@@ -90,6 +93,7 @@ def run(
         InvalidRequest: one of `allowed` is no network, or the gRPC API cannot be served there.
     """
     configure(level)
+    allow_files()
     networks = [each.strip() for text in allowed for each in text.split(",") if each.strip()]
     Addresses(networks)
     if doq_grpc:
@@ -109,6 +113,14 @@ def run(
     )  # fmt: skip
     asyncio.run(_Server(config, url_of(listener), announce, lambda: app.state.service).serve([listener]))
     return 0
+
+
+def allow_files() -> None:
+    """Let the process have as many connections as a gateway may, if it may say so itself."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Server(uvicorn.Server):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 pytest.importorskip("fastapi")
@@ -9,7 +11,7 @@ pytest.importorskip("fastapi")
 from dueq.errors import InvalidRequest
 from dueq.gateway.bodies import parsed
 from dueq.gateway.problems import Refusal
-from dueq.gateway.serving import listening, url_of
+from dueq.gateway.serving import allow_files, listening, url_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +20,16 @@ from dueq.gateway.serving import listening, url_of
 def test_it_listens_on_the_loopback_only(where: str) -> None:
     with pytest.raises(InvalidRequest):
         listening(where)
+
+
+def test_it_may_have_more_connections_than_a_shell_allows() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
+    try:
+        allow_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= min(before[1], 16_384)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_it_says_where_it_is_reached() -> None:
