@@ -20,6 +20,8 @@ NO_HASH: Final = bytes(HASH_BYTES)
 
 _BORNE: Final = struct.Struct("<BQQ")
 _BORNE_KIND: Final = 1
+_OWNERS: Final = np.dtype([("kind", "u1"), ("first", "<u8"), ("key", "<u8")])
+"""The same as an array."""
 _REMEMBERED: Final = struct.Struct("<BQQQIIQ")
 _REMEMBERED_KIND: Final = 2
 
@@ -48,6 +50,14 @@ def pack_name(name: Name) -> bytes:
     if len(name) == 2:
         return _BORNE.pack(_BORNE_KIND, *name)
     return _REMEMBERED.pack(_REMEMBERED_KIND, *name)
+
+
+def pack_owners(first: npt.NDArray[np.uint64], key: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return the rows of keys that live messages bear."""
+    rows = np.empty(len(first), _OWNERS)
+    rows["kind"], rows["first"], rows["key"] = _BORNE_KIND, first, key
+    data, width = rows.tobytes(), _OWNERS.itemsize
+    return [data[at : at + width] for at in range(0, len(data), width)]
 
 
 def unpack_name(row: bytes) -> Name:

@@ -17,8 +17,9 @@ from dueq_codecs.records import U64
 
 _KEYS_FIRST: Final = 1 << 16
 _GROWTH: Final = 4
-_BITS_EACH: Final = 10
-_PROBES: Final = np.arange(4, dtype=np.uint64)
+_BITS_EACH: Final = 16
+"""A power of two, like the others: so places are found without divisions."""
+_PROBES: Final = np.arange(3, dtype=np.uint64)
 
 
 class KeyFilter:
@@ -69,5 +70,5 @@ def _halves(hashes: list[bytes]) -> U64:
 
 def _places(halves: U64, part: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.uint8]]:
     """Return where the bits of each key are: bytes, and bits in them."""
-    at = (halves[:, :1] + (halves[:, 1:] | np.uint64(1)) * _PROBES) % np.uint64(8 * len(part))
+    at = (halves[:, :1] + (halves[:, 1:] | np.uint64(1)) * _PROBES) & np.uint64(8 * len(part) - 1)
     return (at >> np.uint64(3)).astype(np.intp), np.uint8(1) << (at & np.uint64(7)).astype(np.uint8)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from dueq.core.ports.entry import State
-from dueq.core.ports.names import NO_HASH, Owner, Remembered, hashes_of
+from dueq.core.ports.names import NO_HASH, Owner, Remembered, hashes_of, pack_owners
 from dueq.core.state.applied import PRESENT, Met
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job_table import JobTable
@@ -81,17 +81,18 @@ def decide(record: Record, chosen: Slots | None, job: int, live: Deciding) -> De
     """
     hashes = hashes_of(record.key_high, record.key_low)
     names = live.names
-    firsts = first_instants(record.due, record.stamp, record.job_until).tolist()
+    firsts = first_instants(record.due, record.stamp, record.job_until)
     if chosen is None and names.are_free(hashes):
-        keys = range(record.sequence << 16, (record.sequence << 16) + len(hashes))
+        owners = pack_owners(
+            firsts, np.arange(len(hashes), dtype=np.uint64) + np.uint64(record.sequence << 16)
+        )
         if NO_HASH in hashes:
             bearing = [at for at, digest in enumerate(hashes) if digest != NO_HASH]
-            names.take_all([hashes[at] for at in bearing], [(firsts[at], keys[at]) for at in bearing])
-        else:
-            names.take_all(hashes, zip(firsts, keys, strict=True))
+            hashes, owners = [hashes[at] for at in bearing], [owners[at] for at in bearing]
+        names.take_all(hashes, owners)
         return Decided(None, [], None)
     rows = list(range(len(hashes))) if chosen is None else chosen.tolist()
-    return _Rows(record, job, live).decide(rows, hashes, firsts)
+    return _Rows(record, job, live).decide(rows, hashes, firsts.tolist())
 
 
 class _Rows:

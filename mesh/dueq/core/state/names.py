@@ -21,7 +21,16 @@ from itertools import repeat
 from typing import Final
 
 from dueq.core.ports.entry import Entries, keys_of
-from dueq.core.ports.names import NO_HASH, Name, Owner, Remembered, expiry_key, hashes_of, pack_name
+from dueq.core.ports.names import (
+    NO_HASH,
+    Name,
+    Owner,
+    Remembered,
+    expiry_key,
+    hashes_of,
+    pack_name,
+    unpack_name,
+)
 from dueq.core.state.key_filter import KeyFilter
 
 _NEVER: Final = 1 << 64
@@ -34,13 +43,13 @@ class Names:
         count: rows on the disk, as the last checkpoint says.
 
     Attributes:
-        known: hash -> what is known of it; None: nobody bears it. A hash that is not here may be on the disk.
+        known: hash -> its row, packed; None: nobody bears it. A hash that is not here may be on the disk.
         count: rows on the disk, once everything that changed is there; those to be swept included. Replicas differ.
         age_ms: of the partition.
     """
 
     def __init__(self, count: int) -> None:
-        self.known: dict[bytes, Name | None] = {NO_HASH: None}
+        self.known: dict[bytes, bytes | None] = {NO_HASH: None}
         self.count = count
         # Those that have got to the disk since it had none; None: it has others, too.
         self._stored: KeyFilter | None = None if count else KeyFilter()
@@ -74,7 +83,10 @@ class Names:
     def learn(self, hashes: list[bytes], found: dict[bytes, Name]) -> None:
         """Take what the disk has of these; what is in memory stays as it is."""
         for digest in hashes:
-            self.known.setdefault(digest, found.get(digest))
+            if digest in found:
+                self.known.setdefault(digest, pack_name(found[digest]))
+            else:
+                self.known.setdefault(digest, None)
         self._loose.append(hashes)
 
     def pin(self, hashes: list[bytes]) -> None:
@@ -103,10 +115,11 @@ class Names:
 
     def get(self, digest: bytes) -> Name | None:
         """Return what a key names; None: it is free. It must be in memory."""
-        name = self.known[digest]
-        if isinstance(name, Remembered) and name.until < self.age_ms:
+        row = self.known[digest]
+        if row is None:
             return None
-        return name
+        name = unpack_name(row)
+        return None if isinstance(name, Remembered) and name.until < self.age_ms else name
 
     def are_free(self, hashes: list[bytes]) -> bool:
         """Whether no row is known of any of these, and each is there once: the usual case, to be told quickly."""
@@ -114,21 +127,22 @@ class Names:
 
     def take(self, digest: bytes, owner: Owner) -> None:
         """Let a live message bear a key that is free, or whose owner loses it by this."""
-        old = self.known[digest]
+        row = self.known[digest]
+        old = unpack_name(row) if row is not None else None
         if old is None:
             self.count += 1
             if digest not in self._changed:
                 self._fresh.add(digest)
         elif isinstance(old, Remembered):
             self._expiry[expiry_key(old.until, digest)] = None
-        self.known[digest] = owner
+        self.known[digest] = pack_name(owner)
         self._changed[digest] = None
 
-    def take_all(self, hashes: list[bytes], owners: Iterable[Owner]) -> None:
-        """Let live messages bear keys of which no row is known (`are_free`)."""
+    def take_all(self, hashes: list[bytes], rows: list[bytes]) -> None:
+        """Let live messages bear keys of which no row is known (`are_free`); these are the rows (`pack_owners`)."""
         self.count += len(hashes)
         self._fresh |= set(hashes).difference(self._changed)
-        self.known.update(zip(hashes, owners, strict=True))
+        self.known.update(zip(hashes, rows, strict=True))
         self._changed.update(dict.fromkeys(hashes))
 
     def end(self, rows: Entries, remember_ms: int) -> None:
@@ -145,7 +159,7 @@ class Names:
             rows["crc"].tolist(),
         )  # fmt: skip
         for digest, first, key, due, size, crc in zip(hashes, *columns, strict=True):
-            self.known[digest] = Remembered(first, key, due, size, crc, until)
+            self.known[digest] = pack_name(Remembered(first, key, due, size, crc, until))
             self._expiry[expiry_key(until, digest)] = b""
             self._changed[digest] = None
 
@@ -182,7 +196,8 @@ class Names:
         """
         for until, digest in expired:
             if digest in self.known:
-                name = self.known[digest]
+                row = self.known[digest]
+                name = unpack_name(row) if row is not None else None
                 if not isinstance(name, Remembered) or name.until != until:
                     continue
             self.known[digest] = None
@@ -196,11 +211,7 @@ class Names:
 
     def changed_rows(self) -> tuple[list[tuple[bytes, bytes | None]], list[tuple[bytes, bytes | None]]]:
         """Return the rows of keys, and of the index of remembered ones, that changed since the last call."""
-        known = self.known
-        rows = [
-            (digest, pack_name(name) if (name := known[digest]) is not None else None)
-            for digest in self._changed
-        ]
+        rows = list(zip(self._changed, map(self.known.__getitem__, self._changed), strict=True))
         expiry = list(self._expiry.items())
         if self._stored is not None:
             self._stored.add([digest for digest, row in rows if row is not None])

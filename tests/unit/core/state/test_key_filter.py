@@ -23,12 +23,12 @@ def test_what_was_added_is_there_and_little_else(monkeypatch: pytest.MonkeyPatch
         found.add(added[at : at + 700])
     assert found.perhaps(added) == added
     assert len(found.perhaps(hashes("new", 6_000))) < 6_000 * 0.08
-    assert found.size == sum(512 * 4**step * 10 // 8 for step in range(3))
+    assert found.size == sum(512 * 4**step * 16 // 8 for step in range(3))
     assert not found.is_full
 
 
 def test_it_does_not_grow_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_filter, "KEY_FILTER_BYTES_MAX", 90_000)
+    monkeypatch.setattr(key_filter, "KEY_FILTER_BYTES_MAX", 140_000)
     found = KeyFilter()
     found.add(hashes("added", 1 << 16))
     assert not found.is_full
