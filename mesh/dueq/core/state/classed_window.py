@@ -30,6 +30,8 @@ _ENDLESS: Final = (1 << 64) - 1
 _PLACES_MIN: Final = 16
 _REFILL_ROWS: Final = 16
 """Rows of a class that are read at once: they cost about as much as to find the class."""
+_FEW_ROWS: Final = 2
+"""The same where there are more classes than rows in memory."""
 
 
 class ClassedWindow(Window):
@@ -171,8 +173,10 @@ class ClassedWindow(Window):
             # Nobody knows how many there are: each gets less, the more were found.
             each = max(rows // (len(self._place_of) + 1), 1)
             return Wanted([(self._unseen, (self._low_water, 0))], each, onward=True)
-        enough = max(half // max(len(self._limited), 1) // 2, 1)
-        most = max(rows // _REFILL_ROWS, 1)
+        share = half // max(len(self._limited), 1)
+        enough = max(share // 2, 1)
+        # Of very many classes memory keeps one or two rows each: more of them would be read again and again.
+        most = max(rows // min(max(share, _FEW_ROWS), _REFILL_ROWS), 1)
         spots: list[tuple[int, Position]] = []
         while self._looked_at and len(spots) < most:
             of = heappop(self._looked_at)
