@@ -133,12 +133,20 @@ def test_ranks_that_have_given_their_messages_are_read_on_together() -> None:
     """As many as are worth it: a few rows cost no more than to find the rank."""
     found = window(100)
     found.grow([Looked(of, (200, of), False) for of in range(50)], following=None)
-    wanted = found.wants(64, 64)
+    wanted = found.wants(800, 64)
     assert wanted == Wanted([(of, (200, of)) for of in range(4)], 16, onward=False)
-    assert found.wants(64, 64) == wanted, "until they have been read"
+    assert found.wants(800, 64) == wanted, "until they have been read"
     found.grow([Looked(of, None, True) for of in range(3)], following=None)
-    assert next_wanted(found, 64) == [(of, (200, of)) for of in range(3, 7)]
+    assert found.wants(800, 64) == Wanted([(of, (200, of)) for of in range(3, 7)], 16, onward=False)
     assert (found.end_of(2), found.end_of(3)) == (None, (200, 3))
+
+
+def test_of_more_ranks_than_rows_in_memory_few_rows_each_are_read() -> None:
+    """Others would be let go at once, and read again."""
+    found = window(100)
+    found.grow([Looked(of, (200, of), False) for of in range(50)], following=None)
+    assert found.wants(64, 64) == Wanted([(of, (200, of)) for of in range(32)], 2, onward=False)
+    assert found.wants(200, 64) == Wanted([(of, (200, of)) for of in range(16)], 4, onward=False)
 
 
 def test_what_lies_inside_follows_from_the_end_of_each_rank() -> None:
