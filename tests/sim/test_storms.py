@@ -75,6 +75,7 @@ REGRESSIONS = {
     31000027: "a partition was asked about before it was there, and took another's place (the simulator's own fault)",
     163: "a group got as many messages as it has slots, time and again within one turn",
     483: "a LEASE that named a message of a fair topic twice, whose queue was asked again in one turn",
+    373: "the dead of a cancelled job were discarded with it, before their time (the simulator's own fault)",
     629: "a group was paused after it had been set back (the simulator's own fault)",
     1433: "a push overtook the answer that counted it as coming: a credit of one stood still for 2.5 s, time and again",
     291: "a group with a late message got another alarm for it with each sooner one that came out",

@@ -107,7 +107,7 @@ class Fates:
             may_die = (killed and self.of(key).doomed) or _may_die(record, was, naive)
             return "" if may_die else "dies for no reason"
         if was.state == State.DEAD and (now is None or now.state != State.DEAD):
-            if wrong := self._leaves_the_dead(record, key, was, now):
+            if wrong := self._leaves_the_dead(record, key, was, now, naive):
                 return wrong
         elif now is None and record.kind == RecordKind.LAPSE:
             self.of(key).over = "it has expired"
@@ -119,12 +119,15 @@ class Fates:
             return self._by_pass(record, key, was, now, naive)
         return ""
 
-    def _leaves_the_dead(self, record: Record, key: int, was: NaiveEntry, now: NaiveEntry | None) -> str:
+    def _leaves_the_dead(
+        self, record: Record, key: int, was: NaiveEntry, now: NaiveEntry | None, naive: Naive
+    ) -> str:
         fate = self.of(key)
         fate.dead = False
         if now is None:
             fate.over = "it was discarded"
-            by_leader = not record.requests and not record.name
+            # The dead of a job that was cancelled go with it.
+            by_leader = not record.requests and not record.name and _is_free(naive, was)
             if by_leader and was.died_at + self._retention_ms > record.stamp:
                 return f"died at {was.died_at}, and is discarded at {record.stamp}"
             return "" if record.kind == RecordKind.DISCARD else "is dead, and goes"

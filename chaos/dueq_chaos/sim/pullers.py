@@ -78,7 +78,7 @@ class Pullers:
         for delivery in value:
             key = (delivery.uid, delivery.sequence, delivery.row)
             noted = told.Delivery(
-                world.wall_us, holder, delivery.token, delivery.attempt, bytes(delivery.payload),
+                world.wall_us, holder, delivery.token, delivery.attempt, self._payload_of(delivery),
                 world.wall_us + delivery.deadline_us - world.now_us, rank=delivery.rank,
             )  # fmt: skip
             world.tell("puller", f"got {name_of(key)} token {delivery.token} attempt {delivery.attempt}")
@@ -86,6 +86,11 @@ class Pullers:
             how = "ack" if self._calm else random.choice(_HOW)
             settle = partial(self._settle, topic, how, key, delivery, noted)
             world.after(random.randint(*works_us), settle)
+
+    def _payload_of(self, delivery: Delivery) -> bytes:
+        """What the message is noted by: its payload, or the key of one with a shared body."""
+        name, payload = delivery.key.encode(), bytes(delivery.payload)
+        return name if self._mesh.history.shared.get(name) == payload else payload
 
     def _settle(
         self, topic: str, how: str, key: MessageKey, delivery: Delivery, noted: told.Delivery
