@@ -139,7 +139,7 @@ def test_a_purge_cancels_what_waits_and_leaves_what_is_held(client: Client, topi
     assert (shown.scheduled, shown.leased) == (1, 0)
     again = client.purge(topic, wait=False)
     assert again.wait().done == 1
-    with pytest.raises(InvalidRequest, match="state is one of waiting, dead, not 'leased'"):
+    with pytest.raises(InvalidRequest, match="state is one of waiting, dead, all, not 'leased'"):
         client.purge(topic, "leased")
 
 
