@@ -17,10 +17,10 @@ from dueq import AsyncClient, BrowsePage, ScheduledMessage, limits
 from dueq.gateway.problems import Unfit
 
 Order = tuple[int, ...]
-Place = tuple[int, str]
-"""`waits_until` or `died_at`, Unix ms, and the id of the message behind which to go on; no id: at the beginning."""
+Place = tuple[int, str, int]
+"""`ScheduledMessage.place` of the message behind which to go on; no id: at the beginning."""
 
-_BEGIN: Place = (0, "")
+_BEGIN: Place = (0, "", 0)
 
 
 @dataclass(slots=True)
@@ -42,7 +42,9 @@ class _Cursor:
     def of(cls, text: str) -> _Cursor:
         try:
             first, places = json.loads(urlsafe_b64decode(text))
-            made = [None if place is None else (int(place[0]), str(place[1])) for place in places]
+            made = [
+                None if place is None else (int(place[0]), str(place[1]), int(place[2])) for place in places
+            ]
             return cls(int(first), made)
         except (ValueError, TypeError, IndexError):
             raise Unfit(
@@ -124,7 +126,7 @@ class Merged:
         for message in page.messages():
             at = message.died_at if self.state == "dead" else message.waits_until
             order = (message.rank, at) if kind == "priority" and self.state == "waiting" else (at,)
-            place = (at, message.id)
+            place = message.place
             if message.key.startswith(self.key_prefix):
                 rows.append((order, place, message))
         return _Some(rows, order, place, done=len(page) < most)

@@ -30,6 +30,7 @@ class Topic:
                     waits_until=due,
                     died_at=0,
                     rank=0,
+                    place=(due, f"{number}-{row:03}", 0),
                 )
                 for row, due in enumerate(sorted(dues))
             ]
@@ -51,9 +52,7 @@ class Topic:
         limit: int,
         state: str,
     ) -> AsyncGenerator[Any, None]:
-        rows = [
-            each for each in self.messages[partition] if after is None or (each.waits_until, each.id) > after
-        ]
+        rows = [each for each in self.messages[partition] if after is None or each.place > after]
         self.looked_at += len(rows[:limit])
         yield Page(rows[:limit])
 
