@@ -67,11 +67,13 @@ class Rounds:
             seen = self._leaderships[broker, partition.uid] = _Leadership(lane.queue._root)
         for name, settings in naive.group_settings.items():
             seen.weights[name] = max(seen.weights.get(name, 1), settings.get("weight", 1))
+        able = _able(naive, pending)
+        # A group that this turn has paused, say, was passed over.
+        seen.waiting = {child: got for child, got in seen.waiting.items() if child in able}
         wrong = self._count(seen, naive, fresh)
         if partition.timeline.unknown_from(naive.stamp) is not None:
             seen.waiting.clear()
         else:
-            able = _able(naive, pending)
             seen.waiting = {child: seen.waiting.get(child, Counter()) for child in able}
         return wrong
 
