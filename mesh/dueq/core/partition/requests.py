@@ -229,7 +229,8 @@ def _check_insert(
         return refusal
     if request.keyed == Meta.KEY:
         return _check_keys(inline, uploaded, bodies)
-    return _check_headers(inline, uploaded, bodies[0], settings, request.shared_size)
+    unhashed = settings.keys == "unique" and not len(request.key_high)
+    return _check_headers(inline, uploaded, bodies[0], settings, request.shared_size, unhashed)
 
 
 def _check_crcs(
@@ -270,8 +271,9 @@ def _check_headers(
     body: bytes | memoryview,
     settings: TopicSettings,
     shared_size: int,
+    unhashed: bool,
 ) -> Refusal | None:
-    """Every payload that is here begins with its key and headers."""
+    """Every payload that is here begins with its key and headers; `unhashed`: there is no key among them."""
     view = memoryview(body)
     start = 0
     for row in np.flatnonzero(uploaded == 0).tolist():
@@ -280,6 +282,8 @@ def _check_headers(
         fault = fault_of_meta(Meta.HEADERS, stored)
         if fault is not None:
             return invalid(f"row {row}: {fault}")
+        if unhashed and stored[0]:
+            return invalid(f"row {row}: the topic's keys are unique, and its key has no hash")
         size = len(stored) - prefix_bytes(Meta.HEADERS, stored) + shared_size
         if size > settings.payload_bytes_max:
             return Refusal(

@@ -273,3 +273,15 @@ def test_a_hidden_job_replaces_nothing() -> None:
     refused = check_topic(request, topic())
     assert refused is not None
     assert refused.text.startswith("on_duplicate is replace, and the job is hidden")
+
+
+def test_keys_beside_headers_come_with_hashes_too() -> None:
+    stored = [prefix_of(Meta.HEADERS, key, packed_headers({"a": "b"})) + b"x" for key in (b"", AT_HOME)]
+    settings = TopicSettings(1, keys="unique")
+    request = insert(stored, [0, 0])
+    request.keyed = Meta.HEADERS
+    text = "row 1: the topic's keys are unique, and its key has no hash"
+    assert refusal(request, b"".join(stored), settings) == (Code.INVALID_REQUEST, text)
+    request.key_high, request.key_low = key_hashes([b"", AT_HOME])
+    request.on_duplicate = OnDuplicate.REFUSE
+    assert check_change(request, [b"".join(stored)], settings, NOW) is None
