@@ -57,5 +57,27 @@ CONDITIONAL: Final = (
         seeds=822,
         finders=(274,),
     ),
+    Bug(
+        "pulled-as-by-a-session",
+        "A pulled lease does not say that it belongs to nobody: a new leader waits for its session.",
+        "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
+        (
+            change(
+                "core.delivery.leasing:_lease_record",
+                "if any(session.pull for session in owners):",
+                "if False:",
+            ),
+        ),
+        seeds=1311,
+        finders=(437,),
+    ),
+    Bug(
+        "inherited-pulls-wait-for-a-session",
+        "A new leader takes pulled leases for those of a consumer that may come.",
+        "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
+        (change("core.delivery.lifetimes:Lifetimes.inherit", "if detached[row]:", "if False:"),),
+        seeds=1110,
+        finders=(370,),
+    ),
 )
 """All of them."""
