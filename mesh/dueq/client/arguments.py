@@ -546,10 +546,15 @@ def nack(delay: Seconds | None, reason: str, dead: bool) -> Ending:
     """Check how messages are given back.
 
     Raises:
-        InvalidRequest: the delay is no number or outside its limits, the reason is too long, or a dead message has a
-            delay.
+        InvalidRequest: the delay is no number or outside its limits, the reason is no text or too long, or a dead
+            message has a delay.
     """
-    length = len(reason.encode())
+    if not isinstance(reason, str):
+        raise InvalidRequest(f"a reason is a str, not {type(reason).__name__}: {reason!r:.80}")
+    try:
+        length = len(reason.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"the reason {reason!r:.80} is not Unicode text: {error.reason}") from None
     if length > REASON_BYTES_MAX:
         raise InvalidRequest(f"a reason has at most {REASON_BYTES_MAX} bytes of UTF-8, not {length}")
     if dead and delay is not None:

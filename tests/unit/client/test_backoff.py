@@ -40,6 +40,10 @@ def test_a_nack_without_a_delay_follows_the_back_off() -> None:
 def test_bad_ends_are_refused_with_value_and_limit() -> None:
     with pytest.raises(InvalidRequest, match="a reason has at most 1024 bytes of UTF-8, not 1026"):
         arguments.nack(None, "é" * 513, False)
+    with pytest.raises(InvalidRequest, match="is not Unicode text: surrogates not allowed"):
+        arguments.nack(None, "\ud800", False)
+    with pytest.raises(InvalidRequest, match="a reason is a str, not bytes: b'x'"):
+        arguments.nack(None, b"x", False)  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="a message that is dead has no delay, not 3"):
         arguments.nack(3, "", True)
     with pytest.raises(InvalidRequest, match="delay is 0 to 86400 seconds, not 86401"):
