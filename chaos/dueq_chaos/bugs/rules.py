@@ -114,7 +114,7 @@ RULES: Final = (
             change(f"{_SMALL}._withdraw", "row[_ATTEMPT] -= row[_ATTEMPT] > 0", "pass"),
         ),
         seeds=24,
-        finders=(2,),
+        finders=(10,),
     ),
     Bug(
         "job-forgets-its-leases",

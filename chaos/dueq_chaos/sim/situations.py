@@ -189,7 +189,7 @@ SITUATIONS: Final = (
     Situation("a repeated push that could not be sent", Resending, "return_unsent",
               lambda s, session, number, now: any(p.number == number and not p.first for p in session.unseen)),
     Situation("a consumer that states an older lease than it has", Resending, "settle_held",
-              lambda s, session, frame: len(frame.held_uid) > 0),
+              lambda s, session, frame, lacking: len(frame.held_uid) > 0),
     Situation("a push that was lost", Resending, "_resend", lambda s, session, route, now: True),
     Situation("a relayed frame that came back", PeerMessages, "_relay",
               lambda p, peer, relay, now: not relay.back and isinstance(relay.inner, FOR_CONSUMERS)),

@@ -145,7 +145,7 @@ class _Broker:
         store.bind_cluster(me.cluster_id)
         settings = CoreSettings(
             me.broker_id, me.incarnation, store.store_id, me.cluster_id, endpoint, metrics,
-            config.max_clock_offset_ms, config.hot_rows_total, _log_retain_bytes(config), level,
+            config.max_clock_offset_ms, config.hot_rows_total, _log_retain_bytes(config), feature_level=level,
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
         self._statistics = StatisticsFile(_folder(config), self._core.metrics.statistics, self._log)
