@@ -96,7 +96,7 @@ def test_a_seed_that_has_found_something_finds_nothing_any_more(seed: int) -> No
 
 
 OPEN = pytest.mark.xfail(
-    reason="while one leader's pushes are lost, two give a consumer more than its credit together",
+    reason="a leader falls silent while a frame with credit for it is under way: the others get that credit too",
     strict=True,
 )
 
