@@ -145,7 +145,8 @@ class _Broker:
         store.bind_cluster(me.cluster_id)
         settings = CoreSettings(
             me.broker_id, me.incarnation, store.store_id, me.cluster_id, endpoint, metrics,
-            config.max_clock_offset_ms, config.hot_rows_total, _log_retain_bytes(config), feature_level=level,
+            max_clock_offset_ms=config.max_clock_offset_ms, hot_rows_total=config.hot_rows_total,
+            log_retain_bytes=_log_retain_bytes(config), feature_level=level,
         )  # fmt: skip
         self._core = BrokerCore(settings, recovered, read_clocks())
         self._statistics = StatisticsFile(_folder(config), self._core.metrics.statistics, self._log)

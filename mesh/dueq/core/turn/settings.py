@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from dueq import limits
 from dueq_codecs.records import FEATURE_LEVEL
@@ -21,6 +21,7 @@ class CoreSettings:
     """The address by which clients and peers reach this broker."""
     metrics: str = ""
     """Address of the metrics port, or empty."""
+    _: KW_ONLY
     max_clock_offset_ms: int = limits.MAX_CLOCK_OFFSET_MS
     hot_rows_total: int = limits.HOT_ROWS_TOTAL
     log_retain_bytes: int = limits.LOG_RETAIN_BYTES
