@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from dueq import Client
 from dueq.local import LocalMesh
 
 pytestmark = pytest.mark.integration
@@ -185,6 +186,19 @@ def test_a_number_names_one_message(doq: Doq, queue: str) -> None:
     made = [int(each) for each in doq("POST", "ids", {"number": 1000})[1]["ids"]]
     assert made == sorted(set(made))
     assert made[0] > 1 << 60
+
+
+def test_a_message_without_a_number_is_passed_over_and_kept(
+    doq: Doq, queue: str, http_mesh: LocalMesh
+) -> None:
+    topic = f"doq.n.{queue}"
+    with Client(http_mesh.endpoints) as client:
+        client.producer(topic).schedule(b"stray", 0, key="order-1")
+        while not client.describe(topic).ready:
+            pass
+        assert doq.take(queue) is None
+        [dead] = client.browse(topic, state="dead")
+    assert dead.reason == "the key 'order-1' is no number of doq"
 
 
 @pytest.mark.parametrize(

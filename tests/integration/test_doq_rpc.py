@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import queue as queues
 import socket
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -65,7 +67,7 @@ def rpc(
     assert child.start(http_mesh.endpoints, 60), log.read_text()
     with grpc.insecure_channel(address) as channel:
         found = Rpc(channel)
-        found.errors = request.param  # type: ignore[attr-defined]
+        found.errors, found.http = request.param, child.address  # type: ignore[attr-defined]
         yield found
     child.stop(30)
 
@@ -145,6 +147,20 @@ def test_what_cannot_be_is_refused(rpc: Any, procedure: str, fields: Any, code: 
     assert failed.value.code().name == ("UNKNOWN" if rpc.errors == "legacy" else code)
     if rpc.errors == "legacy":
         assert text in failed.value.details()
+
+
+def test_statuses_of_http_are_those_of_the_version(rpc: Any) -> None:
+    connection = HTTPConnection(rpc.http, timeout=60)
+    for method, path, body, statuses in (
+        ("GET", "/none", None, (400, 404)),
+        ("POST", "", {"name": "x", "type": "delayed", "settings": {"max_unacked": 1}}, (409, 422)),
+        ("POST", "/none/messages", {"content": "x", "priority": 0}, (409, 404)),
+    ):
+        connection.request(method, f"/API/v1/queues{path}", body and json.dumps(body))
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == statuses[rpc.errors == "new"], path
+    connection.close()
 
 
 class Asking:

@@ -160,10 +160,16 @@ class Doq:
         """
         found = await self._known(name, Kind.MISSING, _DEQUEUE)
         topic = topic_of(name)
-        pulled = await self._client.pull(topic, 1, wait_s, found.lease_s)
-        if not pulled:
-            raise DoqError(Kind.MISSING, _DEQUEUE, f"Queue is empty: {name}")
-        [message] = pulled
+        while True:
+            pulled = await self._client.pull(topic, 1, wait_s, found.lease_s)
+            if not pulled:
+                raise DoqError(Kind.MISSING, _DEQUEUE, f"Queue is empty: {name}")
+            [message] = pulled
+            if message.key.isascii() and message.key.isdecimal():
+                break
+            # Somebody has put it in by another API: nobody could settle it by a number.
+            reason = f"the key {message.key!r:.80} is no number of doq"
+            await self._client.settle(topic, [(message.id, message.token)], "nack", dead=True, reason=reason)
         self._rates.count(name, "dequeue")
         if ack:
             await self._client.settle(topic, [(message.id, message.token)], "ack")
