@@ -4,8 +4,8 @@
                   │ nothing is ready for `wait_ms`                                        ▲
                   └───────────────────────────────────────────────────────────────────────┘
 
-A pull stands in line with the consumers, and its pushes go the same way. What is dealt to it is due at one instant, so
-that its answer need not wait. It is over when all of that has left; what cannot leave soon goes back, uncounted. From
+A pull waits for messages as consumers do, and its pushes go the same way. All that it is given is due at one instant,
+so its answer need not wait. It is over when all of that has left; what cannot leave soon goes back, uncounted. From
 then on its leases belong to no session, so neither silence nor a goodbye ends them.
 
 A lost answer is repaired as for consumers: the pull is repeated with a larger `attach` and the leases that have
