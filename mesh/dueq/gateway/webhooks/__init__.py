@@ -1,1 +1,1 @@
-"""Webhooks: the messages of topics with an endpoint, sent to its URL (see ARCHITECTURE.md)."""
+"""Webhooks: the messages of topics with an endpoint, sent to its URL (docs/explanation/gateway.md)."""
