@@ -29,7 +29,7 @@ from dueq_chaos.sim.promises import Promises
 from dueq_chaos.sim.rates import Rates
 from dueq_codecs.frames import decode_record
 from dueq_codecs.messages import ChangeReply, Code, ConsumerReply, PeerFrame, Push
-from dueq_codecs.records import Record
+from dueq_codecs.records import Record, RecordKind
 
 if TYPE_CHECKING:
     from dueq_chaos.sim.mesh import SimMesh
@@ -285,7 +285,9 @@ class Invariants:
             record = self._record(node, partition, sequence)
             if record is not None:
                 wrong = self.ledger.committed(uid, record)
-                wrong = wrong or self._too_fast(partition, record)
+                wrong = (
+                    wrong or self._without_settings(partition, record) or self._too_fast(partition, record)
+                )
                 wrong = wrong or self.promises.overtaken(uid, sequence)
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
@@ -298,6 +300,15 @@ class Invariants:
             )
             if wrong:
                 self._fail(f"{node.name} has committed p{uid} up to {replica.commit}: {wrong}")
+
+    def _without_settings(self, partition: Partition, record: Record) -> str:
+        """Look whether a message came before the settings that its topic was created with."""
+        topic = self.mesh.coordinator.topics.get(partition.topic.name)
+        if record.kind != RecordKind.INSERT or topic is None or topic.settings.update != topic.creation_id:
+            return ""
+        if self.ledger.reference(partition.uid).settings.version >= topic.settings.version:
+            return ""
+        return f"record {record.sequence} is an INSERT before the settings that the topic was created with"
 
     def _too_fast(self, partition: Partition, record: Record) -> str:
         """Look whether a limited topic is leased faster than it may be, unless it was changed since."""

@@ -22,10 +22,10 @@ class BodyCare:
         self._ctx, self._partition = ctx, partition
         self._look_at_us: int | None = None
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """The partition is served from now on."""
         self._look_at_us = None
-        self._look(self._ctx.turn)
+        self._look(now)
 
     def end(self) -> None:
         """The partition is led no more."""

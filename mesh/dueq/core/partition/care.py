@@ -56,7 +56,7 @@ class CaredPartition(Protocol):
 class Care(Protocol):
     """The care for one side table, at the leader."""
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """The partition is served from now on."""
         ...
 

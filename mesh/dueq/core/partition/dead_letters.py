@@ -32,7 +32,7 @@ class DeadLetters:
         self._busy = False
         self._last = 0  # sequence of the last record proposed
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """The partition is served from now on."""
         self.end()
         if self._partition.timeline.dead_count:

@@ -108,7 +108,7 @@ class Jobs:
     def _table(self) -> JobTable:
         return self._partition.timeline.jobs
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """The partition is served from now on."""
         self.end()
         if self._table.by_key:

@@ -212,6 +212,8 @@ class Partition:
         refusal = check_change(request, bodies, self.settings, now) or check_topic(request, self.topic)
         if refusal is None and request.kind == RecordKind.SETTINGS:
             return self._settings.wait(route, request, now)
+        if refusal is None and self.serving and self._settings.missing:
+            refusal = Refusal(Code.BUSY, f"the settings of {self.topic.name!r} are not in the log yet", 50)
         if refusal is None and request.kind == RecordKind.RECURRENCE:
             refusal = check_recurrence(request, self.topic, self.settings)
         if refusal is None and self.serving:
@@ -452,7 +454,7 @@ class Partition:
         if self.replica.barrier_applied(record):
             self.dispatcher.lead(self, now)
             for care in self._cares:
-                care.begin()
+                care.begin(now)
             self.ctx.log(
                 "info", "partition.served", uid=self.uid, epoch=record.epoch, sequence=record.sequence
             )

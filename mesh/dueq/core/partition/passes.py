@@ -83,7 +83,7 @@ class Passes:
         self._ctx, self._partition = ctx, partition
         self._work: _Work | None = None
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """The partition is served from now on."""
         self._work = None
         if self._partition.timeline.passes.running is not None:

@@ -67,7 +67,7 @@ class Recurrences:
     def _table(self) -> RecurrenceTable:
         return self._partition.timeline.recurrences
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """The partition is served from now on."""
         self.end()
         for recurrence in self._table.by_number.values():

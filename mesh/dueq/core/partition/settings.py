@@ -5,6 +5,9 @@
 A client that has changed a topic asks each partition's leader whether its change is in force. The answer is a fact
 about committed records, so it stays true under every later leader. An earlier leader may act towards consumers for a
 while, if it does not know of its successor. So nobody is answered while an earlier leader can still push.
+
+The settings that a topic is created with are the first record after the barrier of its first leader. Nothing of a
+client is taken before it.
 """
 
 from __future__ import annotations
@@ -65,10 +68,17 @@ class SettingsCare:
         self._proposed = 0  # sequence of the last record proposed, 0 for none
         self._waiting: list[_Waiting] = []
 
-    def begin(self) -> None:
+    def begin(self, now: Now) -> None:
         """The partition is served from now on."""
         self._proposed = 0
-        self._ctx.attend(self._partition.uid)
+        self.look(now)
+
+    @property
+    def missing(self) -> bool:
+        """Whether the topic has settings and its log has none: what came now would not be under them."""
+        partition = self._partition
+        logged = self._proposed or partition.timeline.settings.version
+        return not logged and partition.settings.version > 0
 
     def end(self) -> None:
         """The partition is led no more: its next leader is to be asked."""

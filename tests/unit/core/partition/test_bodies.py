@@ -57,7 +57,7 @@ class Leader:
 def test_it_makes_records_until_the_body_is_forgotten() -> None:
     leader = Leader()
     leader.story.body(5 * BODY_SWEEP_MS, size=20_000)
-    leader.care.begin()
+    leader.care.begin(leader.now)
     while leader.wait():
         assert leader.proposed <= 5
     assert (leader.proposed, leader.story.kept()) == (5, False)
@@ -67,7 +67,7 @@ def test_a_body_with_messages_needs_nothing() -> None:
     leader = Leader()
     leader.story.body(size=20_000)
     leader.story.share(1, 2)
-    leader.care.begin()
+    leader.care.begin(leader.now)
     assert not leader.wait()
     leader.story.cancel()
     leader.care.applied(Record(RecordKind.CANCEL, UID, 3, 1, 0), Applied(results=[None]), leader.now)  # type: ignore[list-item]

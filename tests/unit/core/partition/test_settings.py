@@ -15,7 +15,7 @@ from dueq.core.state.timeline import Timeline
 from dueq.instant import Now
 from dueq_codecs.messages import ChangeReply, ChangeRequest, Code
 from dueq_codecs.records import Record, RecordKind
-from dueq_codecs.topic_settings import AS_CREATED
+from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
 
 NOW = Now(1_000_000, 2_000_000)
 PAUSED = AS_CREATED.changed({"paused": True}, "a" * 32)
@@ -37,7 +37,7 @@ class Led:
         )  # fmt: skip
         partition: Any = self
         self.care = SettingsCare(self.ctx, partition)
-        self.care.begin()
+        self.care.begin(NOW)
 
     @property
     def settings(self) -> Any:
@@ -60,10 +60,36 @@ class Led:
         request = ChangeRequest(5, RecordKind.SETTINGS, "t", 7, b"c" * 16, 1, 0, document=document)
         return self.care.wait(Route(b"c"), request, NOW)
 
+    def begin(self, settings: TopicSettings) -> None:
+        """Lead a topic that was created with these settings."""
+        self.topic = replace(CREATED, settings=settings)
+        self.care.begin(NOW)
+
 
 @pytest.fixture
 def led() -> Led:
     return Led()
+
+
+def test_what_a_topic_was_created_with_is_the_first_record_of_its_first_leader(led: Led) -> None:
+    led.begin(PAUSED)
+    assert [(record.kind, record.document) for record in led.log] == [(RecordKind.SETTINGS, PAUSED.encode())]
+    assert not led.care.missing
+    led.commit()
+    led.begin(PAUSED)
+    assert len(led.log) == 1
+    assert not led.care.missing
+
+
+def test_nothing_comes_before_them_when_they_cannot_be_logged_yet() -> None:
+    led = Led(level=1)
+    assert not led.care.missing
+    led.begin(PAUSED)
+    assert led.log == []
+    assert led.care.missing
+    led.timeline.level = 2
+    led.care.look(NOW)
+    assert not led.care.missing
 
 
 def test_newer_settings_are_logged_once(led: Led) -> None:
