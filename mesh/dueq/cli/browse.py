@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dueq import Client, ScheduledMessage
-from dueq.cli.instants import instant_text, parse_instant
+from dueq.cli.instants import instant, instant_text
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
 
@@ -26,11 +26,11 @@ _PAYLOAD_SHOWN_BYTES = 200
 @click.command()
 @click.argument("topic")
 @click.option(
-    "--from", "start", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--from"),
+    "--from", "start", metavar="INSTANT", callback=instant,
     help="Only what waits until this instant or later: ISO 8601 with a zone, or Unix milliseconds.",
 )  # fmt: skip
 @click.option(
-    "--until", "end", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--until"),
+    "--until", "end", metavar="INSTANT", callback=instant,
     help="Only what waits until before this instant.",
 )  # fmt: skip
 @click.option(

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from dueq import Client, Filter
-from dueq.cli.instants import parse_duration
+from dueq.cli.instants import duration
 from dueq.cli.options import connect, mesh_options
 from dueq.cli.tables import new_table
 
@@ -46,7 +46,7 @@ def list_(topic: str, limit: int, endpoint: tuple[str, ...], timeout: float) -> 
 @dead.command()
 @click.argument("topic")
 @click.option(
-    "--spread", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--spread"),
+    "--spread", metavar="DURATION", callback=duration,
     help="Evenly over so long from now on: 10m. Default: at once.",
 )  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")

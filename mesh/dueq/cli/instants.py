@@ -1,4 +1,4 @@
-"""When: the words of `--at` and `--in`."""
+"""When: instants and durations, as options say them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,6 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-
-
-def due_options(function: _Function) -> _Function:
-    """Add `--at` and `--in`; the function gets `at` and `after`, to be given to `chosen_due`."""
-    function = click.option(
-        "--in", "after", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text),
-        help="Due this long from now: 250ms, 10s, 5m, 1h30m, 2d.",
-    )(function)  # fmt: skip
-    return click.option(
-        "--at", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text),
-        help="Due at this instant: ISO 8601 with a zone (2030-01-31T09:00:00Z), or Unix milliseconds.",
-    )(function)  # fmt: skip
-
-
-def chosen_due(at: int | datetime | None, after: timedelta | None) -> int | datetime | timedelta:
-    """Return the due that the options named.
-
-    Raises:
-        click.UsageError: neither or both were given.
-    """
-    if at is not None and after is not None:
-        raise click.UsageError("Give --at or --in, not both.")
-    if at is not None:
-        return at
-    if after is not None:
-        return after
-    raise click.UsageError("Say when: --at INSTANT or --in DURATION.")
 
 
 def parse_instant(text: str, option: str = "--at") -> int | datetime:
@@ -96,6 +69,50 @@ def parse_duration(text: str, option: str = "--in") -> timedelta:
         return timedelta(milliseconds=sum(float(number) * _UNIT_MS[unit] for number, unit in parts))
     except OverflowError:
         raise click.BadParameter(f"{text!r} is too long.", param_hint=option) from None
+
+
+def instant(_context: click.Context, option: click.Parameter, text: str | None) -> int | datetime | None:
+    """Read what an option says, if it is given: an instant."""
+    return parse_instant(text, option.opts[0]) if text is not None else None
+
+
+def duration(_context: click.Context, option: click.Parameter, text: str | None) -> timedelta | None:
+    """Read what an option says, if it is given: a duration."""
+    return parse_duration(text, option.opts[0]) if text is not None else None
+
+
+def instant_or_duration(
+    _context: click.Context, option: click.Parameter, text: str | None
+) -> int | datetime | timedelta | None:
+    """Read what an option says, if it is given: an instant, or a duration from now."""
+    return parse_when(text, option.opts[0]) if text is not None else None
+
+
+def due_options(function: _Function) -> _Function:
+    """Add `--at` and `--in`; the function gets `at` and `after`, to be given to `chosen_due`."""
+    function = click.option(
+        "--in", "after", metavar="DURATION", callback=duration,
+        help="Due this long from now: 250ms, 10s, 5m, 1h30m, 2d.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--at", metavar="INSTANT", callback=instant,
+        help="Due at this instant: ISO 8601 with a zone (2030-01-31T09:00:00Z), or Unix milliseconds.",
+    )(function)  # fmt: skip
+
+
+def chosen_due(at: int | datetime | None, after: timedelta | None) -> int | datetime | timedelta:
+    """Return the due that the options named.
+
+    Raises:
+        click.UsageError: neither or both were given.
+    """
+    if at is not None and after is not None:
+        raise click.UsageError("Give --at or --in, not both.")
+    if at is not None:
+        return at
+    if after is not None:
+        return after
+    raise click.UsageError("Say when: --at INSTANT or --in DURATION.")
 
 
 def instant_text(due_ms: int) -> str:

@@ -9,13 +9,9 @@ import click
 
 from dueq import Outcome
 from dueq.cli.delivered import line, line_options
-from dueq.cli.instants import parse_duration
+from dueq.cli.instants import duration
 from dueq.cli.options import connect, mesh_options
 from dueq.limits import PULL_ROWS_MAX
-
-
-def _duration(_context: click.Context, option: click.Parameter, text: str | None) -> timedelta | None:
-    return parse_duration(text, option.opts[0]) if text is not None else None
 
 
 @click.command()
@@ -25,11 +21,11 @@ def _duration(_context: click.Context, option: click.Parameter, text: str | None
     help="How many messages at most.",
 )  # fmt: skip
 @click.option(
-    "--wait", default="0s", show_default=True, metavar="DURATION", callback=_duration,
+    "--wait", default="0s", show_default=True, metavar="DURATION", callback=duration,
     help="How long to wait for one: 30s, 5m.",
 )  # fmt: skip
 @click.option(
-    "--lease", default="30s", show_default=True, metavar="DURATION", callback=_duration,
+    "--lease", default="30s", show_default=True, metavar="DURATION", callback=duration,
     help="How long they are yours.",
 )  # fmt: skip
 @click.option(
@@ -74,14 +70,14 @@ def pull(
 @click.argument("message_id", metavar="ID")
 @click.argument("token", type=int)
 @click.option(
-    "--delay", metavar="DURATION", callback=_duration,
+    "--delay", metavar="DURATION", callback=duration,
     help="Of nack and release: deliver it again after this long.",
 )  # fmt: skip
 @click.option(
     "--for",
     "for_",
     metavar="DURATION",
-    callback=_duration,
+    callback=duration,
     help="Of extend: how long it is yours from now on.",
 )
 @click.option("--reason", default="", help="Of nack: why.")

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from dueq.cli.headers import header_option
-from dueq.cli.instants import chosen_due, due_options, parse_duration, parse_when
+from dueq.cli.instants import chosen_due, due_options, duration, instant_or_duration
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.payloads import content_of, opened
 from dueq.ids import first_instant
@@ -33,10 +33,13 @@ _LINES_PER_CALL = 4096
 )
 @header_option("the message (each of them, with --lines)")
 @click.option(
-    "--window", metavar="DURATION", help="Let the mesh choose an instant up to so much later: 30s, 10m."
+    "--window",
+    metavar="DURATION",
+    callback=duration,
+    help="Let the mesh choose an instant up to so much later: 30s, 10m.",
 )
 @click.option(
-    "--expires", metavar="WHEN", callback=lambda _c, _p, text: text and parse_when(text, "--expires"),
+    "--expires", metavar="WHEN", callback=instant_or_duration,
     help="Do not deliver it from then on: an instant, as of --at, or a time from now, as of --in.",
 )  # fmt: skip
 @click.option(
@@ -63,7 +66,7 @@ def schedule(
     key: str | None,
     rank: int | None,
     headers: dict[str, str] | None,
-    window: str | None,
+    window: timedelta | None,
     expires: int | datetime | timedelta | None,
     max_attempts: int | None,
     body: str | None,
@@ -79,7 +82,6 @@ def schedule(
     standard input, which is also the default.
     """
     due = chosen_due(at, after)
-    width = parse_duration(window, "--window") if window is not None else None
     if body is not None and (lines or key is not None):
         raise click.UsageError("With --body every line of the input is a key: neither --lines nor --key.")
     if (
@@ -96,13 +98,13 @@ def schedule(
                     ids = producer.schedule_many(
                         [shared] * len(batch), [due] * len(batch), ranks=rank,
                         keys=[line.decode("utf-8", "surrogateescape") for line in batch], headers=headers,
-                        window=width, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
+                        window=window, expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                     )  # fmt: skip
                     _print(ids, as_json)
             return
         if not lines:
             message_id = producer.schedule(
-                content_of(payload), due, key=key, rank=rank, headers=headers, window=width,
+                content_of(payload), due, key=key, rank=rank, headers=headers, window=window,
                 expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
             )  # fmt: skip
             _print([message_id], as_json)
@@ -111,7 +113,7 @@ def schedule(
             for batch in _batches(source):
                 keys = None if key is None else [key] * len(batch)
                 ids = producer.schedule_many(
-                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers, window=width,
+                    batch, [due] * len(batch), keys=keys, ranks=rank, headers=headers, window=window,
                     expires=expires, max_attempts=max_attempts, on_duplicate=on_duplicate,
                 )  # fmt: skip
                 _print(ids, as_json)

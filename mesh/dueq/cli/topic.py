@@ -5,42 +5,23 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import click
 from rich.console import Console
 
-from dueq import Backoff, TopicInfo
+from dueq import TopicInfo
 from dueq.cli.group import SuggestingGroup
-from dueq.cli.instants import parse_duration, parse_instant
+from dueq.cli.instants import duration, instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
+from dueq.cli.topic_settings import settings_options
 from dueq.client.arguments import KINDS
 from dueq.client.topics import PartitionInfo
 
 _PARTITIONS = 6
 """Of a timeline topic, unless asked otherwise. Between partitions of the other kinds there may be no order."""
-
-_BACKOFF: Final[dict[str, Callable[[str], Any]]] = {
-    "factor": float, "longest": lambda text: parse_duration(text, "--backoff"), "jitter": float, "doublings": int,
-}  # fmt: skip
-
-
-def _labels(
-    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
-) -> dict[str, str] | None:
-    for text in given:
-        if "=" not in text:
-            raise click.BadParameter(f"a label is NAME=TEXT, not {text!r:.80}")
-    return dict(text.split("=", 1) for text in given) or None
-
-
-label_option = click.option(
-    "--label", "labels", metavar="NAME=TEXT", multiple=True, callback=_labels,
-    help="What is to be known of the topic, for people and programs; may be given many times.",
-)  # fmt: skip
 
 
 @click.group(cls=SuggestingGroup)
@@ -62,36 +43,12 @@ def topic() -> None:
 )
 @click.option("--replicas", "-r", type=int, help="Copies of every message. Default: 3, or one per broker.")
 @click.option("--min-isr", type=int, help="Copies that must be synced. Default: more than half.")
-@click.option("--payload-bytes-max", type=int, help="The longest payload. Default: 64 MiB.")
-@click.option(
-    "--horizon", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--horizon"),
-    help="How far ahead a message may be due: 1h30m, 365d. Default: no cap.",
-)  # fmt: skip
 @click.option(
     "--keys",
     type=click.Choice(("free", "unique")),
     help="Whether a key names one message at most. Default: free.",
 )
-@click.option(
-    "--remember", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--remember"),
-    help="How long a unique key stays taken once its message is finished: 1h.",
-)  # fmt: skip
-@click.option(
-    "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
-)
-@click.option(
-    "--backoff", metavar="FIRST[,NAME=VALUE…]", callback=lambda _c, _p, text: text and _backoff(text),
-    help="How long a message waits after an attempt that failed: 1s,factor=2,longest=1h,jitter=0.1,doublings=5.",
-)  # fmt: skip
-@click.option(
-    "--expired", type=click.Choice(("finish", "dead")), help="What becomes of a message that has expired."
-)
-@click.option(
-    "--dead-retention", metavar="DURATION",
-    callback=lambda _c, _p, text: text and parse_duration(text, "--dead-retention"),
-    help="How long a dead message stays: 14d.",
-)  # fmt: skip
-@label_option
+@settings_options
 @click.option("--exist-ok", is_flag=True, help="Succeed if the topic exists already.")
 @mesh_options
 def create(
@@ -100,28 +57,19 @@ def create(
     partitions: int | None,
     replicas: int | None,
     min_isr: int | None,
-    payload_bytes_max: int | None,
-    horizon: timedelta | None,
     keys: str | None,
-    remember: timedelta | None,
-    max_attempts: int | None,
-    backoff: Backoff | None,
-    expired: str | None,
-    dead_retention: timedelta | None,
-    labels: dict[str, str] | None,
     exist_ok: bool,
     endpoint: tuple[str, ...],
     timeout: float,
+    **settings: Any,
 ) -> None:
     """Create the topic NAME; returns when all its partitions have a leader."""
     if partitions is None:
         partitions = _PARTITIONS if kind == "timeline" else 1
     with connect(endpoint, timeout) as client:
         client.create_topic(
-            name, kind, partitions, replicas, min_isr=min_isr, payload_bytes_max=payload_bytes_max,
-            horizon=horizon, keys=keys, remember=remember, max_attempts=max_attempts, backoff=backoff, expired=expired,
-            dead_retention=dead_retention, labels=labels, exist_ok=exist_ok,
-        )  # fmt: skip
+            name, kind, partitions, replicas, min_isr=min_isr, keys=keys, exist_ok=exist_ok, **settings
+        )
     click.echo(f"created {name}")
 
 
@@ -209,78 +157,34 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 
 @topic.command()
 @click.argument("name")
-@click.option("--payload-bytes-max", type=int, help="The longest payload.")
-@click.option(
-    "--horizon", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--horizon"),
-    help="How far ahead a message may be due: 1h30m, 365d; 0s: no cap.",
-)  # fmt: skip
 @click.option("--partitions", "-p", type=int, help="How many it is to have; never fewer.")
 @click.option("--rate", type=int, help="Messages a second that are delivered at most; 0: no limit.")
 @click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
-@click.option(
-    "--remember", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--remember"),
-    help="How long a unique key stays taken once its message is finished: 1h.",
-)  # fmt: skip
-@click.option(
-    "--max-attempts", type=int, help="How often a message is delivered before it is dead; 0: no limit."
-)
-@click.option(
-    "--backoff", metavar="FIRST[,NAME=VALUE…]", callback=lambda _c, _p, text: text and _backoff(text),
-    help="How long a message waits after an attempt that failed: 1s,factor=2,longest=1h,jitter=0.1,doublings=5.",
-)  # fmt: skip
-@click.option(
-    "--expired", type=click.Choice(("finish", "dead")), help="What becomes of a message that has expired."
-)
-@click.option(
-    "--dead-retention", metavar="DURATION",
-    callback=lambda _c, _p, text: text and parse_duration(text, "--dead-retention"),
-    help="How long a dead message stays: 14d.",
-)  # fmt: skip
-@label_option
+@settings_options
 @mesh_options
 def update(
     name: str,
-    payload_bytes_max: int | None,
-    horizon: timedelta | None,
     partitions: int | None,
     rate: int | None,
     burst: int | None,
-    remember: timedelta | None,
-    max_attempts: int | None,
-    backoff: Backoff | None,
-    expired: str | None,
-    dead_retention: timedelta | None,
-    labels: dict[str, str] | None,
     endpoint: tuple[str, ...],
     timeout: float,
+    **settings: Any,
 ) -> None:
     """Change the topic NAME; returns when all its partitions apply the change."""
     with connect(endpoint, timeout) as client:
-        client.update_topic(
-            name,
-            payload_bytes_max=payload_bytes_max,
-            horizon=horizon,
-            partitions=partitions,
-            rate=rate,
-            burst=burst,
-            remember=remember,
-            max_attempts=max_attempts,
-            backoff=backoff,
-            expired=expired,
-            dead_retention=dead_retention,
-            labels=labels,
-        )
+        client.update_topic(name, partitions=partitions, rate=rate, burst=burst, **settings)
     click.echo(f"updated {name}")
 
 
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--until", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--until"),
+    "--until", metavar="INSTANT", callback=instant,
     help="Resume by itself at this instant: ISO 8601 with a zone, or Unix milliseconds.",
 )  # fmt: skip
 @click.option(
-    "--for", "for_", metavar="DURATION", callback=lambda _c, _p, text: text and parse_duration(text, "--for"),
+    "--for", "for_", metavar="DURATION", callback=duration,
     help="Resume by itself after this long: 10m, 1h30m.",
 )  # fmt: skip
 @mesh_options
@@ -328,22 +232,6 @@ def purge(name: str, state: str, yes: bool, endpoint: tuple[str, ...], timeout: 
             click.confirm(f"Cancel all messages of {name} {which}, about {count:,}?", abort=True)
         done = client.purge(name, state)
     click.echo(f"purged {name}: {done.done:,} cancelled, {done.skipped.get('leased', 0):,} with a consumer")
-
-
-def _backoff(text: str) -> Backoff:
-    """Read a back-off: the first delay, and what else is said of it."""
-    first, *rest = text.split(",")
-    said: dict[str, Any] = {}
-    for part in rest:
-        name, _, value = part.partition("=")
-        try:
-            said[name.strip()] = _BACKOFF[name.strip()](value)
-        except (KeyError, ValueError):
-            raise click.BadParameter(
-                f"{part!r} is none of {', '.join(f'{known}=…' for known in _BACKOFF)}.",
-                param_hint="--backoff",
-            ) from None
-    return Backoff(parse_duration(first, "--backoff"), **said)
 
 
 def _document(info: TopicInfo) -> dict[str, Any]:

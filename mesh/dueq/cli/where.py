@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from dueq import Client, Filter, Pass
-from dueq.cli.instants import chosen_due, due_options, parse_duration, parse_instant
+from dueq.cli.instants import chosen_due, due_options, duration, instant, parse_duration
 from dueq.cli.options import connect, mesh_options
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -22,11 +22,11 @@ def _filter_options(function: _Function) -> _Function:
         click.option("--key-prefix", metavar="TEXT", help="Whose keys begin so."),
         click.option("--group", metavar="NAME", help="Of this group, or of one below it."),
         click.option(
-            "--due-from", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--due-from"),
+            "--due-from", metavar="INSTANT", callback=instant,
             help="Due at this instant or later: ISO 8601 with a zone, or Unix milliseconds.",
         ),
         click.option(
-            "--due-until", metavar="INSTANT", callback=lambda _c, _p, text: text and parse_instant(text, "--due-until"),
+            "--due-until", metavar="INSTANT", callback=instant,
             help="Due before this instant.",
         ),
     ):  # fmt: skip
@@ -100,7 +100,7 @@ def shift(
 @click.argument("topic")
 @due_options
 @click.option(
-    "--spread", default="0s", metavar="DURATION", callback=lambda _c, _p, text: parse_duration(text, "--spread"),
+    "--spread", default="0s", metavar="DURATION", callback=duration,
     help="Spread them evenly over this time from then on.",
 )  # fmt: skip
 @_filter_options
@@ -149,7 +149,7 @@ def change(
 @where.command()
 @click.argument("topic")
 @click.option(
-    "--spread", default="0s", metavar="DURATION", callback=lambda _c, _p, text: parse_duration(text, "--spread"),
+    "--spread", default="0s", metavar="DURATION", callback=duration,
     help="Spread them evenly over this time from now on.",
 )  # fmt: skip
 @_filter_options

@@ -180,7 +180,7 @@ def create_topic(
         longest = arguments.count(payload_bytes_max, "payload_bytes_max", 1, limits.PAYLOAD_BYTES_MAX)
     ahead_ms = 0
     if horizon is not None:
-        ahead_ms = arguments.duration_ms(horizon, "horizon", 1, limits.DUE_MS_MAX)
+        ahead_ms = arguments.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
     creation_id = os.urandom(16)
     document = json.dumps(settings, sort_keys=True) if settings else ""
 

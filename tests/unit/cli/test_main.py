@@ -54,6 +54,42 @@ def test_a_mistyped_command_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> N
     assert "Did you mean 'create'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["create", "update"])
+def test_topics_are_created_and_changed_by_the_same_options(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["topic", verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    for name in (
+        "payload-bytes-max",
+        "horizon",
+        "remember",
+        "max-attempts",
+        "backoff",
+        "expired",
+        "dead-retention",
+        "label",
+    ):
+        assert f"--{name} " in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["topic", "create", "t", "--horizon", "3y"], "--horizon"),
+        (["topic", "update", "t", "--backoff", "1s,factor=x"], "--backoff"),
+        (["topic", "pause", "t", "--until", "tomorrow"], "--until"),
+        (["schedule", "t", "x", "--in", ""], "--in"),
+        (["schedule", "t", "x", "--in", "1s", "--expires", "later"], "--expires"),
+    ],
+)
+def test_an_instant_or_a_duration_that_is_none_is_refused_by_the_option(
+    arguments: list[str], option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert f"Invalid value for {option}: " in capsys.readouterr().err
+
+
 def test_a_mistyped_option_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["status", "--jsn"]) == 2
     assert "--json" in capsys.readouterr().err

@@ -106,7 +106,7 @@ class Client(
             replicas: copies of each; None: three, or as many as there are brokers.
             min_isr: replicas that must hold a record before it is committed; None: more than half.
             payload_bytes_max: the longest payload; None: 64 MiB.
-            horizon: how far ahead a message may be due, seconds or timedelta; None: no cap.
+            horizon: how far ahead a message may be due, seconds or timedelta; None, 0: no cap.
             keys: "free", or "unique": a key names at most one message of the topic that is not finished. It is fixed.
             remember: as in `update_topic`.
             rate: as there.
