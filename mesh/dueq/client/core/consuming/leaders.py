@@ -29,6 +29,8 @@ STEADY_BEAT_US: Final = LOST_US - BEAT_US // 4
 """The same where nothing gets lost: just often enough."""
 REPEAT_US: Final = 1_000_000
 """A frame without an answer for this long is sent again."""
+UNDER_WAY_US: Final = limits.CONSUMER_SESSION_MS * 1000 - LOST_US
+"""A frame to a leader that is silent may come, and be in force there, for this long after it was sent."""
 HURRY_US: Final = 100_000
 """A session that nobody knows is not opened anew more often than this."""
 
@@ -108,21 +110,21 @@ class Leaders:
     # -------------------------------------------------------------- frames
 
     def attach(self, session: Session) -> None:
-        """Say what we hold; what is missing there will be pushed again.
-
-        The credit of a leader that is silent has gone to the others: when it comes back it gets none before they have
-        given up as much.
-        """
+        """Say what we hold; what is missing there will be pushed again."""
         if self.closing:
             return
-        if self.is_silent(session):
-            session.asked = 0
         session.begin(self._context.mono_us)
         session.hurried = False
         self.speak(session, ConsumerAction.ATTACH, session.asked)
 
     def speak(self, session: Session, action: ConsumerAction, credit: int) -> None:
-        """Send a frame that states this credit."""
+        """Send a frame that states this credit.
+
+        The credit of a leader that is silent goes to the others: when it comes back it gets none before they have
+        given up as much.
+        """
+        if self.is_silent(session):
+            credit = 0
         link = self.route(session.leader)
         now_us = self._context.mono_us
         if link is None:
@@ -197,30 +199,35 @@ class Leaders:
             counts: how many leases are held, by partition.
             quietly: the frames follow anyway.
         """
-        sessions = [session for session in self.sessions.values() if not self.is_silent(session)]
+        now_us = self._context.mono_us
+        sessions, credit = [], self._credit
+        for session in self.sessions.values():
+            if self.is_silent(session):
+                credit -= session.stated_since(now_us - UNDER_WAY_US)
+            else:
+                sessions.append(session)
         if not sessions or self.closing:
             return
+        credit = max(credit, 0)
         held: Counter[str] = Counter()
         for uid, count in counts.items():
             held[self._of.get(uid, "")] += count
-        now_us = self._context.mono_us
         shares = [session.share(held[session.leader], now_us) for session in sessions]
         starving = any(share.waiting and share.held >= share.most for share in shares)
-        idle = self._credit - sum(share.most for share in shares)
+        idle = credit - sum(share.most for share in shares)
         if not (starving or quietly or idle > 0):
             return
-        targets = wanted(self._credit, shares)
-        told = affordable(self._credit, shares, targets)
+        told = affordable(credit, shares, wanted(credit, shares))
         step = max(self._credit // 16, 1)
-        for session, credit, share in zip(sessions, told, shares, strict=True):
+        for session, limit, share in zip(sessions, told, shares, strict=True):
             fresh = quietly and not session.attach
-            hungry = credit > session.asked and share.waiting and share.held >= session.asked
-            if not (fresh or hungry or abs(credit - session.asked) >= step or (credit and not session.asked)):
+            hungry = limit > session.asked and share.waiting and share.held >= session.asked
+            if not (fresh or hungry or abs(limit - session.asked) >= step or (limit and not session.asked)):
                 continue
-            if credit > session.asked:
+            if limit > session.asked:
                 self._served += 1
-                session.promise(credit - session.asked, self._served, now_us)
+                session.promise(limit - session.asked, self._served, now_us)
             if fresh:
-                session.asked = session.limit = credit
+                session.asked = session.limit = limit
             else:
-                self.speak(session, ConsumerAction.BEAT if session.attach else ConsumerAction.ATTACH, credit)
+                self.speak(session, ConsumerAction.BEAT if session.attach else ConsumerAction.ATTACH, limit)

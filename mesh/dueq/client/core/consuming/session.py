@@ -142,6 +142,10 @@ class Session:
             self._clock.answered(sent_us, incarnation, stamp_us)
             self.limit = max(credit for credit, _ in self._stated.values())
 
+    def stated_since(self, at_us: int) -> int:
+        """Return the highest credit in a frame that was sent after this instant and that no answer has overtaken."""
+        return max((credit for credit, sent_us in self._stated.values() if sent_us > at_us), default=0)
+
     @property
     def unanswered(self) -> bool:
         """The last frame has not been answered."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from dueq import limits
 from dueq.client.core.consuming.credit import Share, affordable
 from dueq.client.core.consuming.holding import LOST_US
 from dueq_codecs.messages import ConsumerAction, ConsumerFrame
 from tests.unit.client.core.consuming.test_consumer import attached
 from tests.unit.client.stage import Stage, confirm, sent
+
+SESSION_US = limits.CONSUMER_SESSION_MS * 1000
 
 
 @pytest.mark.parametrize(
@@ -29,16 +32,29 @@ def test_free_credit_is_lent_once() -> None:
     assert affordable(10, shares, [6, 6, 6]) == [6, 4, 0]
 
 
-def test_a_silent_leader_whose_credit_others_have_is_promised_none_when_it_comes_back() -> None:
-    stage = Stage(["a", "b"], {1: "a", 2: "b"})
-    told = attached(stage, credit=8)
-    assert [told[leader].credit for leader in "ab"] == [4, 4]
-    while stage.ms < LOST_US / 1000:
+def until_silent(stage: Stage, told: dict[str, ConsumerFrame], *, until_us: int = LOST_US) -> None:
+    """Leader a answers every frame, and leader b none, until this instant."""
+    while stage.ms < until_us / 1000:
         for frame in sent(stage.run_until(stage.ms + 10), ConsumerFrame):
             told[frame.leader] = frame
             if frame.leader == "a":
                 stage.receive("a", confirm(frame))
-    [raised] = sent(stage.receive("a", confirm(told["a"])), ConsumerFrame)
-    assert (raised.leader, raised.credit) == ("a", 8)
+
+
+def test_a_silent_leader_whose_credit_others_have_is_promised_none_when_it_comes_back() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    told = attached(stage, credit=8)
+    assert [told[leader].credit for leader in "ab"] == [4, 4]
+    until_silent(stage, told, until_us=SESSION_US)
+    assert [told[leader].credit for leader in "ab"] == [8, 0]
     [attach] = sent(stage.connect("b"), ConsumerFrame)
     assert (attach.leader, attach.action, attach.credit) == ("b", ConsumerAction.ATTACH, 0)
+
+
+def test_credit_of_a_silent_leader_is_nobody_elses_while_a_frame_may_bring_it_there() -> None:
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    told = attached(stage, credit=8)
+    until_silent(stage, told)
+    assert told["b"].credit == 4
+    given = sent(stage.receive("a", confirm(told["a"], waiting=9)), ConsumerFrame)
+    assert not [frame for frame in given if frame.credit > 4]
