@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dueq.core.state.order import ORDERS
 from dueq_chaos.sim.ledger import Ledger
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.recurrence_course import Course
+from dueq_codecs.records import Record, RecordKind, RequestRef
 
 
 def test_a_partition_that_was_asked_about_before_it_was_there_gets_its_place_and_its_order() -> None:
@@ -12,3 +17,40 @@ def test_a_partition_that_was_asked_about_before_it_was_there_gets_its_place_and
     ledger.opened(7, (3, 2), ORDERS["priority"])
     assert ledger.naive(7).place == (3, 2)
     assert ledger.reference(7).order.kind == "priority"
+
+
+def instant(at_ms: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.array([at_ms], np.uint64)
+
+
+def acts(sequence: int, stamp: int, request: int, action: str, following: int) -> Record:
+    """A RECURRENCE of "r", whose anchor is 100."""
+    record = Record(RecordKind.RECURRENCE, 1, sequence, 1, stamp, name="r")
+    record.document = f'{{"action":"{action}","every_ms":1000}}'
+    record.tick, record.following = instant(100), instant(following)
+    record.requests = (RequestRef(b"c" * 16, request, request, 1),)
+    return record
+
+
+def fires(sequence: int, stamp: int, tick: int) -> Record:
+    record = Record(RecordKind.FIRE, 1, sequence, 1, stamp)
+    record.recurrence, record.tick = instant(1), instant(tick)
+    record.following, record.due = instant(tick + 1000), instant(tick)
+    record.size, record.crc = np.array([0], np.uint32), np.array([0], np.uint32)
+    return record
+
+
+def judged(*records: Record) -> list[str]:
+    """What is wrong with each of these records."""
+    naive, course, wrong = Naive((0, 1)), Course(), []
+    for record in records:
+        course.before(record, naive)
+        told = naive.apply(record)
+        wrong.append(course.after(record, naive, told).wrong)
+    return wrong
+
+
+def test_an_update_that_comes_again_takes_nothing_back() -> None:
+    made = acts(1, 100, 1, "create", 1100), acts(2, 200, 2, "update", 1100), fires(3, 300, 1100)
+    assert judged(*made, acts(4, 400, 2, "update", 1100)) == [""] * 4
+    assert "still to come" in judged(*made, acts(4, 400, 3, "update", 1100))[-1]

@@ -16,7 +16,7 @@ from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.builds import ANY_LEVEL
 from dueq_chaos.sim.fates import Fate, Fates
 from dueq_chaos.sim.history import MessageKey
-from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive import Naive, Told
 from dueq_chaos.sim.recurrence_course import Course
 from dueq_chaos.sim.twins import deed_differs, state_differs
 from dueq_codecs.frames import encode_record
@@ -203,13 +203,13 @@ class Ledger:
             wrong = deed_differs(record, applied, reference, told, naive)
             if wrong:
                 return f"apply differs from the rules: {wrong}"
-            if wrong := self._recurred(partition, record) or partition.fates.after(record, naive):
+            if wrong := self._recurred(partition, record, told) or partition.fates.after(record, naive):
                 return wrong
         return ""
 
-    def _recurred(self, partition: _Partition, record: Record) -> str:
+    def _recurred(self, partition: _Partition, record: Record, told: Told) -> str:
         """Note what a record has done to messages of recurrences; returns what is wrong with that."""
-        deeds = partition.course.after(record, partition.naive)
+        deeds = partition.course.after(record, partition.naive, told)
         for key, payload, due_ms, first, rank in deeds.fired:
             self.fired((partition.uid, key >> 16, key & 0xFFFF), payload, due_ms, first, rank)
         for key in deeds.taken_back:

@@ -104,6 +104,8 @@ class Told:
     refused: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
+    effective: bool = True
+    """Some request takes effect, or the record has none: it does not only repeat what was answered before."""
 
 
 class Naive:
@@ -169,6 +171,7 @@ class Naive:
         self.keys.replaced = []
         told = Told()
         verdicts = self._judge(record)
+        told.effective = not verdicts or any(fresh for _, (_, _, fresh) in verdicts)
         self._number_groups(record, verdicts)
         row = 0
         places = places_of(record) if record.kind in WITH_PAYLOADS else []

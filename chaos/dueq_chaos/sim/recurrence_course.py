@@ -13,7 +13,7 @@ from dueq import limits
 from dueq.core.ports.entry import State
 from dueq.recurring.terms import Terms, packed, terms_of
 from dueq.recurring.ticks import due_of, next_tick
-from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive import Naive, Told
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrence
 from dueq_codecs.records import Record, RecordKind
 
@@ -54,15 +54,15 @@ class Course:
         self._live = set(naive.live)
         self._unfinished = {entry.recurrence for entry in naive.live.values() if entry.state != State.DEAD}
 
-    def after(self, record: Record, naive: Naive) -> Deeds:
-        """Judge what the record has done."""
+    def after(self, record: Record, naive: Naive, told: Told) -> Deeds:
+        """Judge what the record has done; one that repeats a request does nothing."""
         deeds = Deeds()
         if record.kind == RecordKind.FIRE:
             for at in range(record.rows):
                 deeds.wrong = deeds.wrong or self._fired(record, at, naive, deeds)
         elif record.kind == RecordKind.RECURRENCE:
             deeds.taken_back = sorted(self._live - naive.live.keys())
-            deeds.wrong = self._acted(record, naive)
+            deeds.wrong = self._acted(record, naive) if told.effective else ""
         return deeds
 
     def _fired(self, record: Record, at: int, naive: Naive, deeds: Deeds) -> str:
