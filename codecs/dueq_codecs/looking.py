@@ -11,7 +11,8 @@ from dueq_codecs.codes import Code
 class LookRequest:
     """A question to the leader of a partition about its messages as they are now.
 
-    `what` is "message" (one of them) or "count" (how many match a filter).
+    `what` is "message" (one of them), "count" (how many match a filter), "seconds" (how many wait until each second) or
+    "leased" (which of them consumers have).
     """
 
     request_id: int
@@ -29,7 +30,7 @@ class LookRequest:
     """Not 0: one chunk of this long payload instead of the message."""
     chunk: int = 0
     document: str = ""
-    """"count": JSON with a "filter", and "after" of the answer before."""
+    """Of all but "message" JSON, with "after" of the answer before."""
 
 
 @dataclass(slots=True)

@@ -174,6 +174,12 @@ PASS_WALKS_MAX: Final = 3
 """Ways through the index that a pass makes at most: one more while messages that were leased come back."""
 COUNT_ROWS: Final = 65_536
 """Messages that are looked at for one answer to a count."""
+COUNT_READS: Final = 256
+"""Reads of the index for one answer to a count by seconds: a topic may have many ranks or groups."""
+LEASED_ROWS: Final = 256
+"""Leased messages that one answer names."""
+LEASED_LISTED_MAX: Final = 1000
+"""Leased messages that one call lists."""
 PASS_MEMORY_MS: Final = 24 * 3600 * 1000
 """Memory of a pass after its end, in the age of the partition."""
 
@@ -363,6 +369,8 @@ DASHBOARD_MERGED_MAX: Final = 64
 """Partitions whose messages one list puts in one order."""
 DASHBOARD_LOOKED_AT_MAX: Final = 256
 """Messages of one partition that a page of a list looks at, where it searches by key."""
+DASHBOARD_COUNTED_MAX: Final = 262_144
+"""Messages that are counted one by one for a forecast by the second."""
 DASHBOARD_ACTS_KEPT: Final = 50
 """Acts that a gateway remembers, to show them; the log has all."""
 

@@ -181,6 +181,39 @@ def test_what_messages_hold_is_only_ever_text(tab: Tab, mail: str) -> None:
     assert tab.all("main img, dialog img") == []
 
 
+def test_what_consumers_have_is_listed_and_one_message_found_by_its_key(tab: Tab, client: Client) -> None:
+    client.create_topic("orders", replicas=3, keys="unique")
+    client.producer("orders").schedule(b"held", 0, key="order-1")
+    client.producer("orders").schedule(b"later", int(time.time() * 1000) + HOUR_MS, key="order-2")
+    with client.consumer("orders") as consumer:
+        (message,) = consumer.receive(1)
+        tab.go("/messages?topic=orders&state=leased")
+        tab.says(consumer.consumer_id.hex()[:12], "td")
+        tab.press("order-1")
+        tab.says("held", "dialog pre")
+        tab.press("Back")
+        message.ack(wait=True)
+    tab.write("Id or key", "order-2")
+    tab.press("Show")
+    tab.says("later", "dialog pre")
+    tab.press("Back")
+    tab.write("Id or key", "order-3")
+    tab.press("Show")
+    tab.says("No message of orders has this id or key now.")
+
+
+def test_the_seconds_of_an_hour_ahead_are_counted(tab: Tab, client: Client) -> None:
+    client.create_topic("invoices", replicas=3)
+    at_ms = (int(time.time() * 1000) // HOUR_MS + 30) * HOUR_MS + 754_000
+    client.producer("invoices").schedule_many([b"x"] * 7, [at_ms] * 5 + [at_ms + 1000] * 2)
+    tab.go("/topic?topic=invoices&ahead=604800")
+    chart = tab.until(lambda: tab.all("svg.picks"))[0]
+    tab.until(lambda: tab.all("svg.picks .column"))
+    chart.send_keys(Keys.ARROW_RIGHT, Keys.ENTER)
+    tab.says("7 messages wait until a second")
+    tab.says("Busiest second: 5 at", ".readout")
+
+
 def test_times_are_those_of_the_viewer_with_utc_at_hand(tab: Tab, mail: str) -> None:
     tab.go(f"/messages?topic={mail}")
     shown = tab.until(lambda: tab.all("td time"))[0]
@@ -247,7 +280,7 @@ def test_a_gateway_that_is_read_only_offers_no_acts(tab: Tab, mail: str, mesh: L
         assert child.start(mesh.endpoints, 60)
         tab.go(f"/messages?topic={mail}")
         tab.until(lambda: tab.all("tbody tr"))
-        assert [each.text for each in tab.all("main button")][:2] == ["Find", "Clear"]
+        assert [each.text for each in tab.all("main button")][:3] == ["Show", "Find", "Clear"]
         assert tab.all(".writes, tbody input") == []
         tab.driver.get("about:blank")
         assert tab.asked_elsewhere() == []

@@ -108,6 +108,55 @@ def test_a_list_has_the_soonest_of_all_partitions_first(gateway: Caller, http_to
     assert [each["key"] for each in found["messages"]] == ["k3000"]
 
 
+def test_messages_that_consumers_have_are_listed_with_their_holders(
+    gateway: Caller, http_topic: str, http_mesh: LocalMesh
+) -> None:
+    name = http_topic.rpartition("/")[2]
+    for key in ("a1", "a2", "b1"):
+        gateway("POST", f"{http_topic}/messages", {"payload": "x", "key": key})
+    with Client(http_mesh.endpoints) as client, client.consumer(name) as consumer:
+        while len(client.leased(name)) < 3:
+            consumer.receive(1)
+        page = read(gateway.address, "/dashboard/messages", topic=name, state="leased", key_prefix="a")
+        assert {each["key"] for each in page["messages"]} == {"a1", "a2"}
+        assert {each["holder"] for each in page["messages"]} == {consumer.consumer_id.hex()}
+        assert all(each["lease_ends"] > each["due"] for each in page["messages"])
+        first = gateway("GET", f"{http_topic}/messages?state=leased&limit=2")[1]
+        rest = gateway("GET", f"{http_topic}/messages?state=leased&limit=2&cursor={first['cursor']}")[1]
+        assert sorted(each["key"] for each in first["messages"] + rest["messages"]) == ["a1", "a2", "b1"]
+        assert (rest["cursor"], first["messages"][0]["lease_ends"] is not None) == (None, True)
+        assert gateway("GET", f"{http_topic}/messages?state=leased&from=1h")[0] == 422
+
+
+def test_one_message_is_found_by_its_id_or_by_its_unique_key(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    made = gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": 60, "key": "order 1"})[1]
+    found = read(gateway.address, "/dashboard/find", topic=name, name=made["id"])
+    assert (found["message"]["key"], found["message"]["preview"]["text"]) == ("order 1", "x")
+    free = read(gateway.address, "/dashboard/find", topic=name, name="order 1")
+    assert free == {"message": None, "keys": "free"}
+    gateway("POST", "/v1/topics", {"name": f"{name}-u", "keys": "unique"})
+    gateway("POST", f"/v1/topics/{name}-u/messages", {"payload": "y", "delay": 60, "key": "order 1"})
+    found = read(gateway.address, "/dashboard/find", topic=f"{name}-u", name="order 1")
+    assert (found["keys"], found["message"]["preview"]["text"]) == ("unique", "y")
+    assert read(gateway.address, "/dashboard/find", topic=f"{name}-u", name="order 2")["message"] is None
+    gateway("DELETE", f"/v1/topics/{name}-u")
+
+
+def test_any_second_ahead_is_counted(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    at_ms = 1_900_000_000_000
+    dues = [at_ms - 1, at_ms, at_ms + 999, at_ms + 5_000, at_ms + 60_000]
+    gateway("POST", f"{http_topic}/messages", [{"payload": "x", "due": due} for due in dues])
+    query = {"topic": name, "from": str(at_ms), "seconds": "60"}
+    counted = read(gateway.address, "/dashboard/seconds", **query)
+    second = at_ms // 1000
+    assert (counted["due"], counted["complete"]) == ([[second, 2], [second + 5, 1]], True)
+    query = {"from": str(at_ms), "until": str(at_ms + 60_000), "step": "10s"}
+    status, told = gateway("GET", f"{http_topic}/forecast?{urlencode(query)}")
+    assert (status, [each["messages"] for each in told["seconds"]]) == (200, [3])
+
+
 def test_dead_messages_are_listed_with_the_reason(
     gateway: Caller, http_topic: str, http_mesh: LocalMesh
 ) -> None:

@@ -139,6 +139,12 @@ def forecast(topic: str, seconds: int) -> Call[list[tuple[int, int]]]:
     return Call(lambda number, at: events.Inspect(number, at, "forecast", name, ahead), reading.forecast)
 
 
+def forecast_known(topic: str, seconds: int) -> Call[tuple[list[tuple[int, int]], int | None]]:
+    """Counts of messages that are due soon, and up to when they are exact."""
+    call = forecast(topic, seconds)
+    return Call(call.build, lambda found: (reading.forecast(found), reading.known_until(found)))
+
+
 def hours(topic: str) -> Call[list[tuple[int, int]]]:
     """Counts of messages that wait, by hour."""
     name = arguments.topic_name(topic)

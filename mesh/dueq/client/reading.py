@@ -82,6 +82,12 @@ def forecast(found: Inspection) -> list[tuple[int, int]]:
     return sorted((second, number) for second, number in totals.items() if number)
 
 
+def known_until(found: Inspection) -> int | None:
+    """Return up to when all seconds of a forecast are exact, Unix ms; None: all of them."""
+    ends = [view.get("known_until") for view in _newest(found).values()]
+    return min((int(end) for end in ends if end is not None), default=None)
+
+
 def hours(found: Inspection) -> list[tuple[int, int]]:
     """Return (Unix ms of an hour, messages that wait until then), ascending, over all partitions that are led."""
     totals: Counter[int] = Counter()

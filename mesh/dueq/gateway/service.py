@@ -177,21 +177,29 @@ class Service:
 
         Args:
             topic: its name.
-            begin_ms, end_ms: from when until when, Unix ms; at most an hour ahead.
+            begin_ms, end_ms: from when until when, Unix ms; at most an hour.
             step_ms: length of a step, whole seconds.
 
         Raises:
-            Unfit: the end is not after the beginning, or too far ahead.
+            Unfit: it ends before it begins, or before now, or is too long.
         """
         now_ms = await self.now_us() // 1000
+        most = limits.FORECAST_SECONDS_MAX
+        first = max(begin_ms, min(now_ms, end_ms)) // 1000 * 1000
+        length = -(-(end_ms - first) // 1000)
+        if end_ms <= begin_ms or end_ms <= now_ms or length > most:
+            text = (
+                f"a forecast is of 1 to {most} seconds that are ahead, not of {(end_ms - begin_ms) / 1000:g}"
+            )
+            raise Unfit(text, length, most, "query.until")
         ahead = -(-(end_ms - now_ms) // 1000)
-        if end_ms <= begin_ms or not 1 <= ahead <= limits.FORECAST_SECONDS_MAX:
-            most = limits.FORECAST_SECONDS_MAX
-            text = f"a forecast ends after it begins, and 1 to {most} seconds from now, not {ahead}"
-            raise Unfit(text, ahead, most, "query.until")
-        first = begin_ms // 1000 * 1000
+        counts = (
+            await self.client.forecast(topic, ahead)
+            if ahead <= most
+            else await self.client.forecast(topic, length, start=first)
+        )
         totals: dict[int, int] = {}
-        for second, count in await self.client.forecast(topic, ahead):
+        for second, count in counts:
             if first <= second < end_ms:
                 at = first + (second - first) // step_ms * step_ms
                 totals[at] = totals.get(at, 0) + count

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dueq import limits
-from dueq.client import arguments, calls, topic_changes
+from dueq.client import arguments, calls, surveys, topic_changes
 from dueq.client.arguments import Seconds
 from dueq.client.backoff import Backoff
 from dueq.client.sync.connection import Connection
@@ -159,22 +160,33 @@ class Client(
         return self.connection.run(calls.describe(topic), timeout)
 
     def forecast(
-        self, topic: str, seconds: int = 60, *, timeout: float | None = None
+        self,
+        topic: str,
+        seconds: int = 60,
+        *,
+        start: int | datetime | None = None,
+        timeout: float | None = None,
     ) -> list[tuple[int, int]]:
         """Return (Unix ms of a second, messages due in it) for the seconds ahead; empty seconds left out.
 
-        Counts of the soonest messages are exact; later ones are known by the hour, and spread evenly over it.
+        Counts of the soonest messages are exact; later ones are known by the hour, and spread evenly over it. With
+        `start`, messages are counted one by one instead, which takes longer where there are many.
 
         Args:
             topic: its name.
             seconds: how far to look ahead, 1–3,600.
-            timeout: seconds.
+            start: from when on, Unix ms or an aware datetime; None: from now.
+            timeout: seconds; for each request (of 65,536 messages), where there is a `start`.
 
         Raises:
-            InvalidRequest: `seconds` is not one of these.
+            InvalidRequest: an argument is not one of these.
             TopicNotFound: there is no such topic.
             Disconnected: no broker was reached in time; nothing was done.
+            Unavailable: with `start`: a partition has no leader that answered in time.
         """
+        if start is not None:
+            counted = self.connection.follow(surveys.seconds(topic, start, seconds, None), timeout)
+            return counted.counts
         return self.connection.run(calls.forecast(topic, seconds), timeout)
 
     def status(self, *, timeout: float | None = None) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from contextlib import closing
 from datetime import datetime
 from functools import partial
 
-from dueq.client import calls, message_state
+from dueq import limits
+from dueq.client import calls, message_state, surveys
 from dueq.client.browsing import BrowsePage, ScheduledMessage, Walk
 from dueq.client.message_state import MessageState
 from dueq.client.statistics import StatisticsRow, StatisticsWalk
@@ -125,6 +126,32 @@ class ReadCalls:
             else message_state.get(topic, message_id, payload, linearizable)
         )
         return self.connection.follow(steps, timeout)
+
+    def leased(
+        self,
+        topic: str,
+        *,
+        after: str | None = None,
+        limit: int = limits.LEASED_LISTED_MAX,
+        timeout: float | None = None,
+    ) -> list[MessageState]:
+        """Return messages that consumers have, each with its holder and with when its lease runs out.
+
+        Partition by partition, each in the order of ids. What is settled meanwhile may be missing. Fewer than `limit`:
+        there are no more.
+
+        Args:
+            topic: name.
+            after: id of the message behind which to go on: the last of the call before.
+            limit: most of them, 1–1,000.
+            timeout: seconds for each request (one message, or the names of 256).
+
+        Raises:
+            InvalidRequest: an argument is not of these.
+            TopicNotFound
+            Unavailable: a partition has no leader that answered in time.
+        """
+        return self.connection.follow(surveys.leased(topic, after, limit), timeout)
 
     def statistics(self, *, timeout: float | None = None) -> list[StatisticsRow]:
         """Return the deliveries and inserts of every broker in the last seven days, by hour, topic and

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dueq import limits
+from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, is_full, keys_of
 from dueq.core.ports.events import Route
 from dueq.core.ports.names import Owner
 from dueq.core.ports.persistence import (
     ChunkRead,
+    IndexScanned,
     PayloadsRead,
     ReadChunk,
     ReadPayloads,
@@ -31,6 +34,7 @@ from dueq.core.ports.persistence import (
     RemarkRead,
 )
 from dueq.core.state.cold import ColdIds
+from dueq.core.state.forecast import counted_by_second
 from dueq.core.state.matching import FilterRefused, filter_of
 from dueq.core.turn.context import Context
 from dueq.instant import Now
@@ -99,6 +103,10 @@ class Looking:
             )
         elif request.what == "count":
             self._count(look, now)
+        elif request.what == "seconds":
+            self._count_seconds(look, now)
+        elif request.what == "leased":
+            self._list_leased(look)
         elif request.current and not partition.confirmed_since(look.since_us, now):
             self._unconfirmed.append(look)
         else:
@@ -256,15 +264,60 @@ class Looking:
             else:
                 walk.read(page)
 
-        def saved(hidden: frozenset[int], then: Now) -> None:
-            if self._saving.pop((look.route, request.request_id), None) is not None:
-                walk.read(page)
+        self._once_saved(look, asked["after"] is None, lambda: walk.read(page), now)
 
+    def _count_seconds(self, look: _Look, now: Now) -> None:
+        """Count what waits until each second of an interval, in the next `COUNT_ROWS` messages of the index."""
+        request, partition = look.request, look.partition
+        asked = json.loads(request.document)
+        walk = IndexWalk(partition.uid, partition.class_bytes, asked["from_ms"], asked["until_ms"] - 1)
         if asked["after"] is not None:
-            walk.read(page)
+            wait_at, key, of = asked["after"]
+            walk.go_to(wait_at, key, bytes.fromhex(of))
+        counts: Counter[int] = Counter()
+        looked = reads = 0
+
+        def page(answer: object, then: Now) -> None:
+            nonlocal looked, reads
+            assert isinstance(answer, IndexScanned)
+            entries = walk.take(answer)
+            looked, reads = looked + len(entries), reads + 1
+            inside = entries[entries["wait_at"] < asked["until_ms"]]
+            counts.update(counted_by_second(partition.decided(inside)))
+            if not look.led:
+                self._no_leader(look)
+            elif walk.ended or looked >= limits.COUNT_ROWS or reads >= limits.COUNT_READS:
+                wait_at, key, of = walk.place
+                after = None if walk.ended else [wait_at, key, of.hex()]
+                found = sorted((second * 1000, count) for second, count in counts.items())
+                self._answer(look, {"counts": found, "after": after}, b"")
+            else:
+                self._ctx.read(walk.request, page)
+
+        self._once_saved(look, asked["after"] is None, lambda: self._ctx.read(walk.request, page), now)
+
+    def _once_saved(self, look: _Look, first: bool, then: Callable[[], object], now: Now) -> None:
+        """Begin to read the index; the first time, once it has all that is applied by now."""
+
+        def saved(hidden: frozenset[int], at: Now) -> None:
+            if self._saving.pop((look.route, look.request.request_id), None) is not None:
+                then()
+
+        if first:
+            self._saving[look.route, look.request.request_id] = look
+            look.partition.once_saved(saved, now)
         else:
-            self._saving[look.route, request.request_id] = look
-            partition.once_saved(saved, now)
+            then()
+
+    # -------------------------------------------------------------- what consumers have
+
+    def _list_leased(self, look: _Look) -> None:
+        """Name the next messages by key that are leased."""
+        rows, more = look.partition.leased_after(
+            json.loads(look.request.document)["after"], limits.LEASED_ROWS
+        )
+        named = zip(rows["first"].tolist(), rows["sequence"].tolist(), rows["row"].tolist(), strict=True)
+        self._answer(look, {"leased": list(named), "more": more}, b"")
 
     # -------------------------------------------------------------- chunks
 
@@ -302,10 +355,11 @@ class Looking:
 
 
 def _malformed(request: LookRequest) -> Refusal | None:
-    if request.what == "count":
-        return _malformed_count(request.document)
+    if request.what in _MALFORMED:
+        return _MALFORMED[request.what](request.document)
     if request.what != "message":
-        return invalid(f'a look is at a "message" or a "count", not at {request.what!r:.80}')
+        what = ", ".join(("message", *_MALFORMED))
+        return invalid(f"a look is at one of {what}, not at {request.what!r:.80}")
     if request.document and not _KEY_DOCUMENT.match(request.document):
         return invalid(
             f'a message is named by its id, or by {{"key":32 hex digits}}, not by {request.document:.80}'
@@ -319,18 +373,53 @@ def _malformed_count(document: str) -> Refusal | None:
     try:
         asked = json.loads(document)
         filter_of(asked["filter"])
-        if asked["after"] is not None:
-            wait_at, key, of = asked["after"]
-            well = (
-                0 <= wait_at <= limits.DUE_MS_MAX
-                and -1 <= key < 1 << 56
-                and len(bytes.fromhex(of)) <= _CLASS_BYTES
-            )
-            return (
-                None if well else invalid(f"a count goes on after a place, not after {asked['after']!r:.80}")
-            )
+        if not _is_place(asked["after"]):
+            return invalid(f"a count goes on after a place, not after {asked['after']!r:.80}")
     except FilterRefused as refused:
         return invalid(str(refused))
     except (ValueError, TypeError, KeyError, AttributeError):
         return invalid(f'a count is {{"filter":…,"after":…}}, not {document:.200}')
     return None
+
+
+def _malformed_seconds(document: str) -> Refusal | None:
+    most = limits.FORECAST_SECONDS_MAX
+    try:
+        asked = json.loads(document)
+        begin, end = asked["from_ms"], asked["until_ms"]
+        if type(begin) is not int or type(end) is not int or not 0 <= begin < end <= limits.DUE_MS_MAX + 1:
+            return invalid(f"seconds begin before they end, not {begin!r:.40} to {end!r:.40}")
+        if end - begin > most * 1000:
+            return invalid(f"1 to {most} seconds are counted at once, not {(end - begin) / 1000:g}")
+        if not _is_place(asked["after"]):
+            return invalid(f"a count goes on after a place, not after {asked['after']!r:.80}")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return invalid(f'seconds are {{"from_ms":…,"until_ms":…,"after":…}}, not {document:.200}')
+    return None
+
+
+def _malformed_leased(document: str) -> Refusal | None:
+    try:
+        after = json.loads(document)["after"]
+    except (ValueError, TypeError, KeyError):
+        after = None
+    if type(after) is not int or not -1 <= after < 1 << 56:
+        return invalid(f'what is leased is listed {{"after":KEY}}, -1 at the beginning, not {document:.200}')
+    return None
+
+
+_MALFORMED: Final = {
+    "count": _malformed_count,
+    "seconds": _malformed_seconds,
+    "leased": _malformed_leased,
+}
+
+
+def _is_place(after: Any) -> bool:
+    """Whether this is a place in the index, or None; raises where it is nothing like that."""
+    if after is None:
+        return True
+    wait_at, key, of = after
+    return (
+        0 <= wait_at <= limits.DUE_MS_MAX and -1 <= key < 1 << 56 and len(bytes.fromhex(of)) <= _CLASS_BYTES
+    )

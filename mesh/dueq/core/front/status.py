@@ -68,6 +68,7 @@ class Status:
                             "epoch": partition.epoch,
                             "sequence": partition.applied,
                             "counts": partition.forecast(from_ms, request.seconds),
+                            "known_until": partition.known_until_ms,
                         }
                         for partition in led
                     ]

@@ -611,6 +611,16 @@ class Partition:
         if asked is not None:
             self._reading.entries(*asked)
 
+    def decided(self, entries: Entries) -> Entries:
+        """Return those of some entries that no job hides."""
+        barred = self.timeline.jobs.barred(entries)
+        return entries if barred is None else entries[~barred]
+
+    def leased_after(self, key: int, most: int) -> tuple[Entries, bool]:
+        """Return the next leased messages by key behind this one, and whether there are more."""
+        found = self.timeline.leased_after(key, most + 1)
+        return found[:most], len(found) > most
+
     def remark_of(self, key: int) -> str | None:
         """Return why a message was given back last, where the disk may not have it yet; None: it has it."""
         return self.timeline.remark_of(key)
@@ -652,6 +662,11 @@ class Partition:
     def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
         """Return how many messages are due in each second (see `Timeline.forecast`)."""
         return self.timeline.forecast(from_ms, seconds)
+
+    @property
+    def known_until_ms(self) -> int | None:
+        """Up to when a forecast's seconds are exact (see `Timeline`)."""
+        return self.timeline.known_until_ms
 
     def describe(self, now: Now) -> dict[str, object]:
         """The partition's counts, as applied here; epoch and sequence say how fresh they are."""

@@ -139,9 +139,7 @@ class Forecast:
         first = from_ms // 1000
         end = first + seconds
         at = hot["wait_at"] // np.uint64(1000)
-        inside = at[(at >= first) & (at < end)]
-        found = np.unique(inside, return_counts=True)
-        counts: dict[int, int] = dict(zip(found[0].tolist(), found[1].tolist(), strict=True))
+        counts = counted_by_second(hot[(at >= first) & (at < end)])
         if known_until_ms is not None:
             self._spread(hot, known_until_ms // 1000, first, end, counts)
         return [(second * 1000, counts[second]) for second in sorted(counts)]
@@ -164,3 +162,9 @@ class Forecast:
                 second = start + offset
                 if first <= second < end:
                     counts[second] = counts.get(second, 0) + int(shares[offset])
+
+
+def counted_by_second(entries: Entries) -> dict[int, int]:
+    """Return how many entries wait until each second (of 1970)."""
+    seconds, counts = np.unique(entries["wait_at"] // np.uint64(1000), return_counts=True)
+    return dict(zip(seconds.tolist(), counts.tolist(), strict=True))

@@ -242,6 +242,15 @@ class Table:
         """Return the slots of all rows in a state (not ABSENT), ascending."""
         return np.flatnonzero(self.state == state)
 
+    def slots_after(self, state: State, key: int, most: int) -> Slots:
+        """Return the slots of the next rows in a state by key behind this one, `most` at most."""
+        slots = self.slots_in(state)
+        keys = keys_of(self.rows[["sequence", "row"]].take(slots)).astype(np.int64)
+        behind = np.flatnonzero(keys > key)
+        if len(behind) > most:
+            behind = behind[np.argpartition(keys[behind], most)[:most]]
+        return slots[behind[np.argsort(keys[behind])]]
+
 
 def places_of(rows: Entries) -> U64:
     """Return the instant under which the disk has each row: of its death, or that at which it is ready."""

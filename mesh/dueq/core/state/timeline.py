@@ -578,6 +578,10 @@ class Timeline:
         found = self._table.take(self._table.slots_in(State.LEASED))
         return found.take(np.argsort(keys_of(found), kind="stable"))
 
+    def leased_after(self, key: int, most: int) -> Entries:
+        """Return the next leased entries by key behind this one, `most` at most."""
+        return self._table.take(self._table.slots_after(State.LEASED, key, most))
+
     def waiting_hot(self) -> Entries:
         """Return all waiting entries in memory inside the hot window, by (wait_at, key)."""
         waiting = self._table.take(self._table.slots_in(State.WAITING))
@@ -594,20 +598,20 @@ class Timeline:
         return self._forecast.hours
 
     def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
-        """Return (second as Unix ms, messages due in it), ascending, only counts > 0.
+        """Return (second as Unix ms, messages due in it), ascending, only counts > 0, from the second of `from_ms` on.
 
-        Exact inside the hot window, up to the first job that is left out of it. Beyond that only counts by hour
-        are known: they are spread evenly over the seconds that are left of each hour; what waits more than 400
-        days ahead is left out.
-
-        Args:
-            from_ms: Unix ms; its second is the first.
-            seconds: how many.
+        Exact up to `known_until_ms`. Beyond that only counts by hour are known: they are spread evenly over the seconds
+        that are left of each hour; what waits more than 400 days ahead is left out.
         """
+        waiting = self._table.take(self._table.slots_in(State.WAITING))
+        return self._forecast.by_second(self._window.inside(waiting), self.known_until_ms, from_ms, seconds)
+
+    @property
+    def known_until_ms(self) -> int | None:
+        """Up to when seconds are exact: the hot window's end, or the first job that is left out of it; None: all."""
         ends = [self._window.known_until_ms] if self._window.known_until_ms is not None else []
         ends += [job.until for number, job in self.jobs.closed.items() if number in self._window.left_out]
-        known_until = min(ends, default=None)
-        return self._forecast.by_second(self.waiting_hot(), known_until, from_ms, seconds)
+        return min(ends, default=None)
 
     # ------------------------------------------------------------ checkpoints
 

@@ -14,7 +14,7 @@ from dueq import limits
 from dueq.errors import Busy, DueqError
 from dueq.gateway.dashboard.alarms import Alarm, Alarms
 from dueq.gateway.dashboard.history import History
-from dueq.gateway.dashboard.snapshot import Sight, Wanted, fullest, look
+from dueq.gateway.dashboard.snapshot import Ahead, Sight, Wanted, fullest, look
 from dueq.gateway.service import Service
 
 _PATIENCE_S: Final = 1.6
@@ -68,7 +68,7 @@ class Feed:
         self._history, self._alarms = History(), Alarms()
         self._watching = 0
         self._topics: Counter[Wanted] = Counter()
-        self._forecasts: dict[Wanted, list[tuple[int, int]]] = {}
+        self._forecasts: dict[Wanted, Ahead] = {}
         self._task: asyncio.Task[None] | None = None
         self._number = self._acts = 0
         self._fresh = asyncio.Event()

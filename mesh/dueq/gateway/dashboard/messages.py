@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
 
-from dueq import MessageState, ScheduledMessage, limits
+from dueq import AsyncClient, MessageState, ScheduledMessage, ids, limits
+from dueq.client import surveys
+from dueq.errors import InvalidRequest, MessageNotFound
 from dueq.gateway import instants
 from dueq.gateway.access import TheService
 from dueq.gateway.dashboard.merged import Merged
 from dueq.gateway.dashboard.preview import preview
+from dueq.gateway.service import Service
 
 _TEXT_MAX: Final = 2000
 """Characters of a reason or a header that are shown."""
@@ -23,13 +27,15 @@ router = APIRouter(prefix="/dashboard", include_in_schema=False)
 async def listed(
     service: TheService,
     topic: str,
-    state: Literal["waiting", "dead"] = "waiting",
+    state: Literal["waiting", "leased", "dead"] = "waiting",
     from_: Annotated[str, Query(alias="from")] = "",
     until: str = "",
     key_prefix: Annotated[str, Query(max_length=255)] = "",
     cursor: Annotated[str, Query(max_length=16_384)] = "",
 ) -> dict[str, Any]:
     """A page of messages; its snapshots are closed before it is answered."""
+    if state == "leased":
+        return await _leased(service, topic, key_prefix, cursor)
     now_us = await service.now_us()
     begin = instants.instant_ms(from_, now_us, "query.from") if from_ else None
     end = instants.instant_ms(until, now_us, "query.until") if until else None
@@ -44,17 +50,70 @@ async def listed(
     }
 
 
+async def _leased(service: Service, topic: str, key_prefix: str, cursor: str) -> dict[str, Any]:
+    """A page of messages that consumers have; the cursor is the id of the last one."""
+    limit = limits.DASHBOARD_LOOKED_AT_MAX if key_prefix else limits.DASHBOARD_ROWS_MAX
+    found = await service.client.leased(topic, after=cursor or None, limit=limit)
+    return {
+        "messages": [
+            {**_fields(message), "holder": message.holder, "lease_ends": message.lease_ends}
+            for message in found
+            if message.key.startswith(key_prefix)
+        ],
+        "cursor": found[-1].id if len(found) == limit else None,
+    }
+
+
 @router.get("/message")
 async def shown(
     service: TheService, topic: str, message_id: Annotated[str, Query(alias="id")]
 ) -> dict[str, Any]:
     """One message as it is now, and a part of its payload, if that is not too long to be read."""
-    found = await service.client.get(topic, message_id)
+    return await _whole(service.client, await service.client.get(topic, message_id))
+
+
+@router.get("/find")
+async def found(
+    service: TheService,
+    topic: str,
+    name: Annotated[str, Query(min_length=1, max_length=255)],
+    group: Annotated[str, Query(max_length=255)] = "",
+) -> dict[str, Any]:
+    """The message that a person names by its id, or by its key where keys are unique; null: there is none."""
+    client = service.client
+    info = await client.describe(topic)
+    message = None
+    if len(name) == ids.TEXT_LENGTH:
+        with suppress(InvalidRequest, MessageNotFound):  # it may be a key, too
+            message = await client.get(topic, name)
+    if message is None and info.keys == "unique":
+        with suppress(MessageNotFound):
+            message = await client.get(topic, key=name, group=group or None)
+    return {"message": None if message is None else await _whole(client, message), "keys": info.keys}
+
+
+@router.get("/seconds")
+async def seconds(
+    service: TheService,
+    topic: str,
+    start: Annotated[int, Query(alias="from", ge=0, le=limits.DUE_MS_MAX)],
+    length: Annotated[int, Query(alias="seconds", ge=1, le=limits.FORECAST_SECONDS_MAX)],
+) -> dict[str, Any]:
+    """What waits until each second of an interval, counted one by one, of so many messages at most."""
+    counted = await service.client.connection.follow(
+        surveys.seconds(topic, start, length, limits.DASHBOARD_COUNTED_MAX), None
+    )
+    counts = [(second // 1000, count) for second, count in counted.counts]
+    return {"due": counts, "complete": counted.complete, "most": limits.DASHBOARD_COUNTED_MAX}
+
+
+async def _whole(client: AsyncClient, found: MessageState) -> dict[str, Any]:
     if found.size <= limits.DASHBOARD_READ_BYTES_MAX:
-        found = await service.client.get(topic, message_id, payload=True)
+        found = await client.get(found.topic, found.id, payload=True)
     document = _fields(found) | {
         "state": found.state,
         "group": found.group,
+        "reason": found.reason[:_TEXT_MAX],
         "headers": {name: value[:_TEXT_MAX] for name, value in list(found.headers.items())[:_HEADERS_MAX]},
         "hidden": found.hidden,
         "holder": found.holder,

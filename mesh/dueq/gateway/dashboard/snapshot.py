@@ -21,6 +21,19 @@ Wanted = tuple[str, int]
 _HOUR_MS: Final = 3_600_000
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A forecast.
+
+    Attributes:
+        counts: (Unix ms of a second, messages due in it); of hours instead of seconds, beyond an hour.
+        exact_until_ms: up to when seconds are exact, Unix ms; None: all of them.
+    """
+
+    counts: list[tuple[int, int]] = field(default_factory=list)
+    exact_until_ms: int | None = None
+
+
 @dataclass(slots=True)
 class TopicSight:
     """A topic as one look has found it.
@@ -63,8 +76,7 @@ class Sight:
         brokers: documents by id, as the brokers tell them.
         topics: by name, sorted.
         statistics: the brokers' counts of the present hour.
-        forecasts: (Unix ms of a second, messages due in it) by topic and seconds ahead, where they were asked for; of
-            hours instead of seconds, where that is more than one hour.
+        forecasts: by topic and seconds ahead, where they were asked for.
         fault: why nothing was seen; the rest is then of the look before.
         seen_ms: when something was seen last, Unix ms; 0: never.
         unseen: partitions that nobody told of because they did not fit into the brokers' answers.
@@ -76,7 +88,7 @@ class Sight:
     brokers: dict[str, Document] = field(default_factory=dict)
     topics: dict[str, TopicSight] = field(default_factory=dict)
     statistics: list[StatisticsRow] = field(default_factory=list)
-    forecasts: dict[Wanted, list[tuple[int, int]]] = field(default_factory=dict)
+    forecasts: dict[Wanted, Ahead] = field(default_factory=dict)
     fault: str = ""
     seen_ms: int = 0
     unseen: int = 0
@@ -160,15 +172,17 @@ def _add_partitions(topic: TopicSight, partitions: list[Document]) -> None:
 
 async def _forecasts(
     service: Service, sight: Sight, wanted: Collection[Wanted], patience_s: float
-) -> dict[Wanted, list[tuple[int, int]]]:
-    async def one(name: str, seconds: int) -> list[tuple[int, int]]:
+) -> dict[Wanted, Ahead]:
+    run = service.client.connection.run
+
+    async def one(name: str, seconds: int) -> Ahead:
         try:
             if seconds <= limits.FORECAST_SECONDS_MAX:
-                return await service.client.forecast(name, seconds, timeout=patience_s)
-            hours = await service.client.connection.run(calls.hours(name), patience_s)
+                return Ahead(*await run(calls.forecast_known(name, seconds), patience_s))
+            hours = await run(calls.hours(name), patience_s)
         except DueqError:
-            return []  # it was deleted meanwhile, or its leader is changing
-        return [(hour, count) for hour, count in hours if hour < sight.at_ms + seconds * 1000]
+            return Ahead()  # it was deleted meanwhile, or its leader is changing
+        return Ahead([(hour, count) for hour, count in hours if hour < sight.at_ms + seconds * 1000])
 
     asked = [each for each in wanted if each[0] in sight.topics]
     found = await asyncio.gather(*(one(name, seconds) for name, seconds in asked))

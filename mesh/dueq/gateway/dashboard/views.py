@@ -11,7 +11,7 @@ from dueq import limits
 from dueq.gateway.dashboard import alarms
 from dueq.gateway.dashboard.alarms import Alarm
 from dueq.gateway.dashboard.feed import State
-from dueq.gateway.dashboard.snapshot import Sight, TopicSight, fullest
+from dueq.gateway.dashboard.snapshot import Ahead, Sight, TopicSight, fullest
 
 Document = dict[str, Any]
 
@@ -82,6 +82,7 @@ def _topic(view: View, state: State) -> Document:
         return document
     info = topic.info
     until = info.paused_until
+    ahead = sight.forecasts.get((name, view.ahead_s), Ahead())
     return document | {
         "topic": {
             **_row(topic),
@@ -96,7 +97,8 @@ def _topic(view: View, state: State) -> Document:
             "settings_version": info.settings_version,
         },
         "ahead": view.ahead_s,
-        "chart": _chart(state, name, sight.forecasts.get((name, view.ahead_s), [])),
+        "chart": _chart(state, name, ahead.counts),
+        "exact": ahead.exact_until_ms,
         "lateness": _lateness(state, name),
         "parts": [_partition(each) for each in _worst_first(topic)[: limits.DASHBOARD_ROWS_MAX]],
         "consumers": _consumers(topic),
@@ -157,7 +159,7 @@ def _ahead(sight: Sight) -> list[tuple[int, int]]:
         for place, count in enumerate(topic.next_minute):
             totals[begin + place] += count
     for name in (topic.info.name for topic in fullest(sight.topics.values())):
-        for second_ms, count in sight.forecasts.get((name, limits.DASHBOARD_AHEAD_S), ()):
+        for second_ms, count in sight.forecasts.get((name, limits.DASHBOARD_AHEAD_S), Ahead()).counts:
             if second_ms // 1000 >= begin + 60:
                 totals[second_ms // 1000] += count
     return [(second * 1000, count) for second, count in sorted(totals.items()) if count]

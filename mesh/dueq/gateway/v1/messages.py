@@ -131,6 +131,8 @@ class ListedMessage(Listed):
     """A message of a list."""
 
     reason: str | None = Field(description="Why it was given back last, of a dead message.")
+    holder: str | None = Field(description="The consumer that has it, of a leased message.")
+    lease_ends: Said | None = Field(description="When its lease runs out, of a leased message.")
 
 
 class MessageAnswer(Listed):
@@ -264,12 +266,13 @@ async def schedule(
 _MESSAGE: Final = TypeAdapter(AskedMessage)
 
 
-@router.get("", summary="List waiting or dead messages, without touching them")
+@router.get("", summary="List waiting, leased or dead messages, without touching them")
 async def listed(
     topic: Topic,
     service: TheService,
     state: Annotated[
-        Literal["waiting", "dead"], Query(description="Only messages in this state.")
+        Literal["waiting", "leased", "dead"],
+        Query(description="Only messages in this state. Leased ones are not found by time or with payloads."),
     ] = "waiting",
     from_: Annotated[
         str,
@@ -287,16 +290,42 @@ async def listed(
 ) -> MessageList:
     """Without a snapshot: a message that is moved meanwhile may show twice, or not at all.
 
-    Messages that consumers have, and those of jobs that are not decided, are not shown. A page may be short, or empty,
-    although more follow.
+    Messages of jobs that are not decided are not shown. A page may be short, or empty, although more follow.
     """
+    if state == "leased":
+        return await _leased(service, topic, from_ or until, payloads, key_prefix, limit, cursor)
     now_us = await service.now_us()
     begin = instants.instant_ms(from_, now_us, "query.from") if from_ else None
     end = instants.instant_ms(until, now_us, "query.until") if until else None
     wanted = Wanted(topic, state, begin, end, key_prefix, payloads, limit)
     page = await wanted.page(service.client, cursor)
-    shown = [ListedMessage(**_fields(found), reason=found.reason or None) for found in page.messages]
+    shown = [
+        ListedMessage(**_fields(found), reason=found.reason or None, holder=None, lease_ends=None)
+        for found in page.messages
+    ]
     return MessageList(messages=shown, cursor=page.cursor)
+
+
+async def _leased(
+    service: Service, topic: str, time: str, payloads: bool, key_prefix: str, limit: int, cursor: str
+) -> MessageList:
+    """A page of messages that consumers have; the cursor is the id of the last one."""
+    if time:
+        text = f"messages that consumers have are listed by id, not by time: leave out {time!r:.80}"
+        raise Unfit(text, time, None, "query.from")
+    if payloads:
+        text = "messages that consumers have are listed without payloads; show them one by one"
+        raise Unfit(text, payloads, None, "query.payloads")
+    found = await service.client.leased(topic, after=cursor or None, limit=limit)
+    shown = [
+        ListedMessage(
+            **_fields(each), reason=each.reason or None, holder=each.holder,
+            lease_ends=instants.text_or_none(each.lease_ends or 0),
+        )
+        for each in found
+        if each.key.startswith(key_prefix)
+    ]  # fmt: skip
+    return MessageList(messages=shown, cursor=found[-1].id if len(found) == limit else None)
 
 
 @router.get("/{message_id}", summary="Show a message as it is now")

@@ -230,9 +230,13 @@ async def forecast(
     topic: Topic,
     service: TheService,
     from_: Annotated[str, Query(alias="from", description="From this instant on; now.")] = "0s",
-    until: Annotated[str, Query(description="Until this instant; at most an hour ahead.")] = "60s",
+    until: Annotated[str, Query(description="Until this instant, at most an hour after the first.")] = "60s",
     step: Annotated[str, Query(description="Length of a step: whole seconds.")] = "1s",
 ) -> Forecast:
+    """Within an hour from now, later counts may be known by the hour only, and are spread evenly over it.
+
+    Further ahead, messages are counted one by one, which takes longer where there are many.
+    """
     now_us = await service.now_us()
     begin = instants.instant_ms(from_, now_us, "query.from")
     end = instants.instant_ms(until, now_us, "query.until")

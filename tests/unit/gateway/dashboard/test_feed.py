@@ -11,10 +11,13 @@ import pytest
 pytest.importorskip("fastapi")
 
 from dueq import TopicInfo, limits
+from dueq.client.calls import Call
+from dueq.client.core.ports.events import Inspect
 from dueq.client.statistics import StatisticsPart
 from dueq.errors import Busy, Disconnected
 from dueq.gateway.dashboard import feed as feeding
 from dueq.gateway.dashboard.feed import Feed
+from dueq.gateway.dashboard.snapshot import Ahead
 
 
 class Mesh:
@@ -38,12 +41,13 @@ class Mesh:
     async def topics(self, *, timeout: float) -> list[TopicInfo]:
         return [TopicInfo("mail", "timeline", 0, 1, 1, 1 << 20)]
 
-    async def run(self, call: object, timeout: float) -> StatisticsPart:
-        return StatisticsPart([], 0)
-
-    async def forecast(self, topic: str, seconds: int, *, timeout: float) -> list[tuple[int, int]]:
-        self.forecasts.append((topic, seconds))
-        return [(1_000_000_000, 5)]
+    async def run(self, call: Call[Any], timeout: float) -> Any:
+        asked = call.build(1, 1)
+        assert isinstance(asked, Inspect)
+        if asked.what != "forecast":
+            return StatisticsPart([], 0)
+        self.forecasts.append((asked.topic, asked.seconds))
+        return [(1_000_000_000, 5)], 1_000_060_000
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -93,7 +97,7 @@ def test_a_topic_is_asked_for_its_forecast_while_somebody_looks_at_it() -> None:
         assert state is not None
         assert (mesh.forecasts, state.sight.forecasts) == (
             [("mail", 600)],
-            {("mail", 600): [(1_000_000_000, 5)]},
+            {("mail", 600): Ahead([(1_000_000_000, 5)], 1_000_060_000)},
         )
         await feed.close()
 

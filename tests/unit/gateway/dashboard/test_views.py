@@ -10,7 +10,7 @@ from dueq import limits
 from dueq.gateway.dashboard.alarms import Alarms
 from dueq.gateway.dashboard.feed import State
 from dueq.gateway.dashboard.history import History
-from dueq.gateway.dashboard.snapshot import Sight
+from dueq.gateway.dashboard.snapshot import Ahead, Sight
 from dueq.gateway.dashboard.views import View
 from tests.unit.gateway.dashboard.sights import partition, sight, topic
 
@@ -44,7 +44,7 @@ def test_the_next_minute_is_of_all_topics_and_what_follows_of_the_fullest() -> N
     look = sight(
         topic("a", scheduled=2, next_minute=[1, 0, 1]), topic("b", scheduled=1, next_minute=[1]), at_ms=10_000
     )
-    look.forecasts = {("a", limits.DASHBOARD_AHEAD_S): [(11_000, 99), (75_000, 4)]}
+    look.forecasts = {("a", limits.DASHBOARD_AHEAD_S): Ahead([(11_000, 99), (75_000, 4)])}
     assert View().document(state(look), [])["chart"]["due"] == [(10, 2), (12, 1), (75, 4)]
 
 

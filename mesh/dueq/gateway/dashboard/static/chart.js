@@ -9,8 +9,11 @@ const MARGIN = { top: 20, right: 12, bottom: 24, left: 44 };
 const BAR_PX = 3;
 const STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
 
-/** A chart; `update({at, since, delivered, due, past, ahead, step})` draws it. Instants are Unix s but `at`, `since` (ms). */
-export function chart(title) {
+/**
+ * A chart; `update({at, since, delivered, due, past, ahead, step, chosen})` draws it. Instants are Unix s but `at`, `since`
+ * (ms). `chosen`: `at` is not now, but where somebody wants to look. `onPick(bar)` is told which bar was chosen.
+ */
+export function chart(title, onPick = null) {
   const hatch = fresh("hatch");
   const drawing = svg("svg", { class: "chart", height: HEIGHT, role: "img", tabindex: 0 });
   const readout = h("p", { class: "readout" });
@@ -66,7 +69,7 @@ export function chart(title) {
         height: Math.max(floor - y(bar.most), 1.5) }));
     }
     parts.push(svg("line", { class: "grid base", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }),
-      svg("line", { class: "now", x1: x(now), x2: x(now), y1: MARGIN.top - 4, y2: floor }));
+      data.chosen ? null : svg("line", { class: "now", x1: x(now), x2: x(now), y1: MARGIN.top - 4, y2: floor }));
     if (data.past) parts.push(svg("text", { class: "axis strong", x: x(now), y: MARGIN.top - 8, "text-anchor": "middle" }, "now"));
     if (cursor !== null && bars[cursor]) {
       parts.push(svg("line", { class: "cursor", x1: bars[cursor].x + barWidth / 2, x2: bars[cursor].x + barWidth / 2,
@@ -80,7 +83,9 @@ export function chart(title) {
     const summary = summarised(data);
     known.hidden = !data.past;
     say(unit, `messages ${data.step > 1 ? "an hour" : "a second"}, logarithmic`);
-    drawing.setAttribute("aria-label", `${title}. ${summary} The arrow keys go from bar to bar.`);
+    const picks = onPick && data.step > 1 ? " Enter counts a bar by the second." : "";
+    drawing.setAttribute("aria-label", `${title}. ${summary} The arrow keys go from bar to bar.${picks}`);
+    drawing.classList.toggle("picks", Boolean(picks));
     const bar = cursor === null ? null : bars[cursor];
     say(readout, bar
       ? `${when(bar.at, data)}: ${count(Math.round(bar.sum * 100) / 100, "message")} ${bar.kind}` +
@@ -94,6 +99,13 @@ export function chart(title) {
     draw();
   }
 
+  function pick(event) {
+    if (!onPick || data.step === 1 || cursor === null || !bars[cursor]) return;
+    event.preventDefault();
+    onPick(bars[cursor]);
+  }
+
+  drawing.addEventListener("click", pick);
   drawing.addEventListener("keydown", (event) => {
     const nowAt = bars.findIndex((bar) => bar.kind === "due");
     const from = cursor ?? (nowAt < 0 ? bars.length : nowAt) - 1;
@@ -101,6 +113,8 @@ export function chart(title) {
     if (event.key in moves) {
       event.preventDefault();
       go(moves[event.key]);
+    } else if (event.key === "Enter" || event.key === " ") {
+      pick(event);
     } else if (event.key === "Escape") {
       cursor = null;
       draw();
@@ -162,6 +176,7 @@ const when = (at, data) => (data.step >= 3600 ? `${day(at * 1000)} ${minute(at *
 const one = (data) => (data.step > 1 ? "hour" : "second");
 
 function summarised(data) {
+  if (data.chosen) return inChosen(data);
   const minuteAgo = data.at / 1000 - 60;
   const delivered = data.delivered.filter(([at]) => at >= minuteAgo).reduce((sum, [, value]) => sum + value, 0);
   const peak = data.due.reduce((best, each) => (!best || each[1] > best[1] ? each : best), null);
@@ -170,4 +185,9 @@ function summarised(data) {
   const until = peak[0] - data.at / 1000;
   return `${past}Busiest ${one(data)} ahead: ${number(peak[1])} at ${when(peak[0], data)}` +
     `${until > 1 ? `, in ${duration(until)}` : ", now"}.`;
+}
+
+function inChosen(data) {
+  const peak = data.due.reduce((best, each) => (!best || each[1] > best[1] ? each : best), null);
+  return peak ? `Busiest second: ${number(peak[1])} at ${clock(peak[0] * 1000)}.` : "Nothing waits until one of these seconds.";
 }

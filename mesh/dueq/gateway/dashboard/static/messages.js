@@ -1,4 +1,4 @@
-// Messages of a topic: found by state, time, key, job and group; one by one, some, or all that match.
+// Messages of a topic: found by id or key, by state, time, job and group; one by one, some, or all that match.
 
 import { act, ask, call, follow, path, reasons, Refused, reveal, toast } from "./acts.js";
 import { field, h, put, say, section, table } from "./dom.js";
@@ -11,6 +11,7 @@ export function show(frame) {
   }
   const page = new MessagesPage(frame, topic, parameters);
   page.load();
+  if (page.name.value) page.find();
   return { title: `Messages of ${topic}`, element: page.element, live: { topic }, update: (view) => page.update(view) };
 }
 
@@ -24,13 +25,13 @@ class MessagesPage {
     this.kind = "timeline";
     const text = (name, attributes = {}) => h("input", { type: "text", value: parameters.get(name) ?? "", autocomplete: "off", spellcheck: "false", ...attributes });
     const time = (name) => h("input", { type: "datetime-local", step: 1, value: parameters.get(name) ? toInput(Date.parse(parameters.get(name))) : "" });
-    this.state = h("select", {}, [["waiting", "waiting"], ["dead", "dead"]].map(([value, name]) => h("option", { value, selected: value === parameters.get("state") }, name)));
+    this.state = h("select", {}, [["waiting", "waiting"], ["leased", "with consumers"], ["dead", "dead"]].map(([value, name]) => h("option", { value, selected: value === parameters.get("state") }, name)));
     this.from = time("from");
     this.until = time("until");
     this.prefix = text("key_prefix", { maxlength: 255 });
     this.job = text("job");
     this.group = text("group");
-    this.id = text("id", { maxlength: 26 });
+    this.name = text("find", { maxlength: 255, required: true });
     this.headline = h("h1", {}, `Messages of ${topic}`);
     this.lead = h("p", { class: "lead", role: "status" });
     this.refused = h("p", { class: "refused", role: "alert" });
@@ -38,20 +39,29 @@ class MessagesPage {
     this.bar = h("div", { class: "chosen writes", hidden: true });
     this.earlier = h("button", { type: "button", hidden: true, onclick: () => this.turn(-1) }, "Previous");
     this.later = h("button", { type: "button", hidden: true, onclick: () => this.turn(1) }, "Next");
-    const form = h("form", { class: "panel", role: "search" },
-      h("div", { class: "form" }, field("State", this.state), field("From", this.from), field("Until", this.until), field("Key begins with", this.prefix)),
-      h("details", { class: "spaced", open: Boolean(this.job.value || this.group.value || this.id.value) }, h("summary", {}, "By id, job or group"),
-        h("div", { class: "form" }, field("Message id", this.id), field("Job", this.job, "Its key. Counted and changed together, not listed."), field("Group", this.group, "Of fair topics. Counted and changed together, not listed."))),
+    this.unfound = h("p", { class: "refused", role: "alert" });
+    const one = h("form", { class: "panel one", role: "search", "aria-label": "One message" },
+      field("Id or key", this.name), h("button", { type: "submit", class: "main" }, "Show"), this.unfound);
+    one.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.find();
+    });
+    this.times = h("div", { class: "pair" }, field("From", this.from), field("Until", this.until));
+    this.details = h("details", { class: "spaced", open: Boolean(this.job.value || this.group.value) }, h("summary", {}, "By job or group"),
+      h("div", { class: "form" }, field("Job", this.job, "Its key. Counted and changed together, not listed."), field("Group", this.group, "Of fair topics. Counted and changed together, not listed.")));
+    this.all = h("button", { type: "button", class: "writes", onclick: () => this.allThatMatch() }, "Change all that match…");
+    const form = h("form", { class: "panel", role: "search", "aria-label": "Many messages" },
+      h("div", { class: "form" }, field("State", this.state), field("Key begins with", this.prefix), this.times),
+      this.details,
       h("div", { class: "acts spaced" }, h("button", { type: "submit", class: "main" }, "Find"),
-        h("button", { type: "button", onclick: () => this.clear() }, "Clear"),
-        h("button", { type: "button", class: "writes", onclick: () => this.allThatMatch() }, "Change all that match…")));
+        h("button", { type: "button", onclick: () => this.clear() }, "Clear"), this.all));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.cursors = [""];
       this.load();
     });
     this.state.addEventListener("change", () => form.requestSubmit());
-    this.element = h("div", { class: "page" }, h("div", {}, this.headline, this.lead), form,
+    this.element = h("div", { class: "page" }, h("div", {}, this.headline, this.lead), h("div", { class: "stack" }, one, form),
       section("Found", this.refused, this.place, h("div", { class: "pager" }, this.earlier, this.later), this.bar));
   }
 
@@ -70,8 +80,37 @@ class MessagesPage {
     return this.state.value === "dead";
   }
 
+  get leased() {
+    return this.state.value === "leased";
+  }
+
+  /** Straight to one message, by its id, or by its key where keys are unique. */
+  async find() {
+    const name = this.name.value.trim();
+    this.frame.address({ find: name });
+    say(this.unfound, "");
+    try {
+      const query = { topic: this.topic, name, group: this.group.value };
+      const { message, keys } = await call("GET", `/dashboard/find?${new URLSearchParams(query)}`);
+      if (message) {
+        this.reveal(message, message);
+      } else if (keys === "unique") {
+        say(this.unfound, `No message of ${this.topic} has this id or key now. It may be delivered, cancelled or expired.`);
+      } else {
+        say(this.unfound, `No message of ${this.topic} has this id now. Several may have the same key in this topic: below are those whose keys begin so.`);
+        this.prefix.value = name;
+        this.cursors = [""];
+        this.load();
+      }
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      say(this.unfound, error.message);
+    }
+  }
+
   clear() {
-    for (const input of [this.from, this.until, this.prefix, this.job, this.group, this.id]) input.value = "";
+    for (const input of [this.from, this.until, this.prefix, this.job, this.group, this.name]) input.value = "";
+    say(this.unfound, "");
     this.cursors = [""];
     this.load();
   }
@@ -88,13 +127,13 @@ class MessagesPage {
   }
 
   async load() {
-    this.frame.address({ state: this.dead ? "dead" : "", from: this.moment(this.from), until: this.moment(this.until),
-      key_prefix: this.prefix.value, job: this.job.value, group: this.group.value, id: this.id.value });
+    this.times.hidden = this.details.hidden = this.all.hidden = this.leased;
+    this.frame.address({ state: this.state.value === "waiting" ? "" : this.state.value, from: this.moment(this.from), until: this.moment(this.until),
+      key_prefix: this.prefix.value, job: this.job.value, group: this.group.value, find: this.name.value.trim() });
     this.chosen.clear();
     say(this.refused, "");
     try {
-      if (this.id.value.trim()) await this.loadOne(this.id.value.trim());
-      else if (this.job.value || this.group.value) await this.loadCount();
+      if (!this.leased && (this.job.value || this.group.value)) await this.loadCount();
       else await this.loadPage();
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
@@ -104,15 +143,10 @@ class MessagesPage {
   }
 
   async loadPage() {
-    const query = { topic: this.topic, state: this.state.value, cursor: this.cursors.at(-1), from: this.moment(this.from),
-      until: this.moment(this.until), key_prefix: this.prefix.value };
+    const query = { topic: this.topic, state: this.state.value, cursor: this.cursors.at(-1), key_prefix: this.prefix.value,
+      ...(this.leased ? {} : { from: this.moment(this.from), until: this.moment(this.until) }) };
     const page = await call("GET", `/dashboard/messages?${new URLSearchParams(query)}`);
     this.draw(page.messages, page.cursor);
-  }
-
-  async loadOne(id) {
-    const found = await call("GET", `/dashboard/message?${new URLSearchParams({ topic: this.topic, id })}`);
-    this.draw([found], null);
   }
 
   async loadCount() {
@@ -131,8 +165,9 @@ class MessagesPage {
         if (box.checked !== all.checked) box.click();
       }
     } });
-    const none = empty ?? (this.prefix.value || this.from.value || this.until.value ? "None of them matches so far." : dead ? "No message is dead." : "No message waits.");
-    const list = table(`Messages of ${this.topic}`, columns(this, dead, all), (row) => row.id, none);
+    const none = empty ?? (this.prefix.value || this.from.value || this.until.value ? "None of them matches so far."
+      : dead ? "No message is dead." : this.leased ? "No consumer has a message." : "No message waits.");
+    const list = table(`Messages of ${this.topic}`, columns(this, this.state.value, all), (row) => row.id, none);
     list.update(rows);
     put(this.place, list.element);
     this.earlier.hidden = this.cursors.length < 2;
@@ -268,6 +303,10 @@ class MessagesPage {
       this.load();
       return;
     }
+    this.reveal(found, row);
+  }
+
+  reveal(found, row) {
     const shown = reveal(found.key || found.id);
     const close = () => {
       shown.close();
@@ -275,7 +314,7 @@ class MessagesPage {
     };
     shown.show(facts(found, row), h("div", {}, h("h3", {}, `Payload, ${bytes(found.size)}`), payload(found)),
       h("div", { class: "acts" }, h("button", { type: "button", onclick: () => shown.close() }, "Back"),
-        h("span", { class: "acts writes" }, found.state === "leased" ? null : this.buttons([found.id], close, found.state))));
+        found.state === "leased" ? null : h("span", { class: "acts writes" }, this.buttons([found.id], close, found.state))));
   }
 }
 
@@ -305,7 +344,8 @@ function sentence(filter, topic) {
   return `All ${filter.state} messages of ${topic}${parts.length ? ` ${parts.join(", ")}` : ""}.`;
 }
 
-function columns(page, dead, all) {
+function columns(page, state, all) {
+  const dead = state === "dead";
   const shown = [
     { title: "Chosen", head: all, cell: (row) => ({ key: "box", node: h("input", { type: "checkbox", "aria-label": `Choose ${row.key || row.id}`,
       onchange: (event) => page.choose(row.id, event.target.checked) }) }) },
@@ -313,10 +353,14 @@ function columns(page, dead, all) {
     { title: dead ? "Died" : "Due", cell: (row) => ({ key: row.due, node: timeElement(dead ? row.died_at : row.due) }) },
   ];
   if (dead) shown.push({ title: "Why", cell: (row) => row.reason || { text: "no reason was given", faint: true } });
+  if (state === "leased") {
+    shown.push({ title: "With consumer", cell: (row) => ({ text: row.holder.slice(0, 12), title: row.holder }) },
+      { title: "Until", cell: (row) => (row.lease_ends ? { key: row.lease_ends, node: timeElement(row.lease_ends) } : "just now") });
+  }
   shown.push({ title: "Attempts", number: true, cell: (row) => number(row.attempt) },
     { title: "Size", number: true, cell: (row) => bytes(row.size) });
   if (page.kind !== "timeline") shown.push({ title: "Rank", number: true, cell: (row) => number(row.rank) });
-  if (page.frame.readOnly) shown.shift();
+  if (page.frame.readOnly || state === "leased") shown.shift();
   return shown;
 }
 

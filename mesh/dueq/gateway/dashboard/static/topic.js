@@ -4,8 +4,9 @@ import { act, ask, call, follow, path } from "./acts.js";
 import { chart } from "./chart.js";
 import { field, h, put, say, section, table } from "./dom.js";
 import { lateness, state } from "./now.js";
+import { seconds } from "./seconds.js";
 import { figures, trouble } from "./trouble.js";
-import { bytes, count, duration, fromInput, iso, number, timeElement } from "./words.js";
+import { bytes, clock, count, duration, fromInput, iso, number, timeElement } from "./words.js";
 
 const PAST_S = 300;
 const SPANS = { 300: "5 minutes", 3600: "1 hour", 86400: "1 day", 604800: "1 week", 2592000: "30 days", 34560000: "400 days" };
@@ -17,7 +18,9 @@ export function show(frame) {
   const wrong = trouble();
   const totals = figures();
   const late = figures();
-  const drawing = chart(`Messages a second of ${topic}`);
+  const counted = seconds(topic);
+  const drawing = chart(`Messages of ${topic}`, (bar) => counted.open(bar.at * 1000, 3600));
+  const exact = h("p", { class: "faint" });
   const consumers = table("Consumers", CONSUMERS, (row) => row.consumer, "No consumer is connected.");
   const parts = table("Partitions", PARTITIONS, (row) => row.index, "No broker tells of its partitions.");
   const more = h("p", { class: "faint" });
@@ -45,7 +48,8 @@ export function show(frame) {
         h("button", { type: "button", class: "danger writes", onclick: () => purging(topic, info) }, "Cancel all that wait…"),
         h("button", { type: "button", class: "danger writes", onclick: () => deleting(topic, info) }, "Delete topic…"))),
     section("Now and next", totals.element,
-      h("div", { class: "tools spaced" }, field("Look ahead", span)), drawing.element),
+      h("div", { class: "tools spaced" }, field("Look ahead", span)), drawing.element, exact),
+    counted.element,
     section("How late, in the last minute", late.element),
     section("Consumers", consumers.element),
     lists,
@@ -69,10 +73,12 @@ export function show(frame) {
       totals.update([
         { title: "scheduled", value: number(info.scheduled), href: `/messages?${own}` },
         { title: "due, waiting", value: number(info.ready), level: info.ready ? "warn" : "" },
-        { title: "with consumers", value: number(info.leased), detail: count(info.consumers, "consumer") },
+        { title: "with consumers", value: number(info.leased), href: `/messages?${own}&state=leased`, detail: count(info.consumers, "consumer") },
         { title: "dead", value: number(info.dead), level: info.dead ? "warn" : "", href: `/messages?${own}&state=dead` },
       ]);
       drawing.update({ ...view.chart, at: view.at, past: Number(ahead) > 300 ? 0 : PAST_S, ahead: Number(ahead), step: Number(ahead) > 3600 ? 3600 : 1 });
+      say(exact, exactness(view));
+      counted.suggest(view.at + 3_600_000);
       late.update(lateness(view.lateness));
       consumers.update(view.consumers);
       parts.update(view.parts);
@@ -95,6 +101,14 @@ function lead(view) {
   const soon = next ? `the next message falls due ${next[0] * 1000 - view.at < 1000 ? "now" : `in ${duration(next[0] - view.at / 1000)}`}`
     : minute ? `${count(minute, "message falls", "messages fall")} due in a minute` : "nothing falls due soon";
   return `A ${view.topic.kind} topic, ${told.text}: ${count(view.topic.partitions, "partition")}, ${count(view.topic.consumers, "consumer")}; ${soon}.`;
+}
+
+/** Which of the chart's seconds are counted, and which only estimated. */
+function exactness(view) {
+  if (view.ahead > 3600) return "By the hour. Choose a bar (a click, or the arrow keys and Enter) to count its seconds.";
+  if (view.exact === null || view.exact >= view.at + view.ahead * 1000) return "";
+  const until = view.exact > view.at ? `until ${clock(view.exact)}` : "for no second yet";
+  return `Exact ${until}. Later ones are known by the hour, and drawn evenly over it; “Any second ahead” counts them.`;
 }
 
 function settings(info) {
