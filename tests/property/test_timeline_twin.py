@@ -26,7 +26,9 @@ from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS, HOUR_MS
 from dueq.core.state.name_holds import NamesWanted
 from dueq.core.state.timeline import Timeline, canonical
-from dueq_chaos.sim.naive import ENDED, Naive, Told
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive_entry import Told
+from dueq_chaos.sim.naive_jobs import ENDED
 from dueq_chaos.sim.twins import bodies_differ, names_of, recurrences_differ
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
@@ -582,14 +584,14 @@ class World:
 
     def check_jobs(self) -> None:
         twin, table = self.twin, self.timeline.jobs
-        assert table.by_key.keys() == twin.jobs.keys()
-        assert table.given == twin.given
+        assert table.by_key.keys() == twin.jobs.by_key.keys()
+        assert table.given == twin.jobs.given
         for key, job in table.by_key.items():
             mine = [entry for entry in twin.live.values() if entry.job == job.number]
             waiting = sum(entry.state == State.WAITING for entry in mine)
             dead = sum(entry.state == State.DEAD for entry in mine)
             assert (job.waiting, job.leased, job.dead) == (waiting, len(mine) - waiting - dead, dead)
-            expected = twin.jobs[key]
+            expected = twin.jobs.by_key[key]
             assert (job.number, job.state, job.until) == (expected.number, expected.state, expected.until)
             assert job.cleared_flag == expected.cleared
             withdrawn = job.state in ENDED and (waiting or dead)

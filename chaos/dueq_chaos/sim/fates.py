@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from dueq.core.ports.entry import State
 from dueq.core.state.pass_table import PassState
-from dueq_chaos.sim.naive import Naive, NaiveEntry
-from dueq_chaos.sim.naive_tables import NaivePass
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive_entry import NaiveEntry
+from dueq_chaos.sim.naive_passes import NaivePass
 from dueq_codecs.records import Fate as NackFate
 from dueq_codecs.records import JobState, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
@@ -140,7 +141,7 @@ class Fates:
     def _by_pass(
         self, record: Record, key: int, was: NaiveEntry, now: NaiveEntry | None, naive: Naive
     ) -> str:
-        known, fate = naive.passes.get(record.name), self.of(key)
+        known, fate = naive.passes.by_name.get(record.name), self.of(key)
         if now is not None and now.version != record.sequence:
             return ""  # it is as it was
         changed = self._changed.setdefault(record.name, set())
@@ -165,7 +166,7 @@ class Fates:
 
         What expires before its new instant is left as it is.
         """
-        known = naive.passes.get(record.name)
+        known = naive.passes.by_name.get(record.name)
         if known is None or json.loads(record.document)["do"] != "end" or known.state != PassState.ENDED:
             return ""
         for key, entry in naive.live.items():
@@ -178,7 +179,7 @@ class Fates:
 
 def _is_free(naive: Naive, entry: NaiveEntry) -> bool:
     """Whether a message may be delivered as far as its job is concerned."""
-    return naive.state_of(entry) == JobState.COMMITTED
+    return naive.jobs.state_of(entry) == JobState.COMMITTED
 
 
 def _may_die(record: Record, was: NaiveEntry, naive: Naive) -> bool:
@@ -197,10 +198,10 @@ def _is_about(known: NaivePass, entry: NaiveEntry, naive: Naive) -> bool:
     if not wanted.get("due_from", 0) <= entry.due < wanted.get("due_until", entry.due + 1):
         return False
     if "job" in wanted:
-        job = naive.jobs.get(bytes.fromhex(wanted["job"]))
+        job = naive.jobs.by_key.get(bytes.fromhex(wanted["job"]))
         if job is None or job.number != entry.job:
             return False
-    name = naive.named_groups.get(entry.group, "")
+    name = naive.groups.names.get(entry.group, "")
     group = wanted.get("group", "")
     return bool(not group or name == group or name.startswith(f"{group}."))
 

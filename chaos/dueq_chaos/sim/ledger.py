@@ -16,7 +16,8 @@ from dueq.core.state.timeline import Timeline
 from dueq_chaos.sim.builds import ANY_LEVEL
 from dueq_chaos.sim.fates import Fate, Fates
 from dueq_chaos.sim.history import MessageKey
-from dueq_chaos.sim.naive import Naive, Told
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive_entry import Told
 from dueq_chaos.sim.recurrence_course import Course
 from dueq_chaos.sim.twins import deed_differs, state_differs
 from dueq_codecs.frames import encode_record

@@ -9,31 +9,30 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import dataclass, field
 from typing import Any, Final
-from zlib import crc32
 
 from dueq import limits
 from dueq.core.ports.entry import FLAG_DETACHED, FLAG_FAR, FLAG_KEYED, FLAG_META, FLAG_UPLOAD, State
 from dueq.core.state import dedup
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
-from dueq.core.state.pass_table import PassState
 from dueq.core.state.timeline import AGE_STEP_MS
-from dueq.limits import DELAY_MS_MAX, PASS_MEMORY_MS
+from dueq.limits import DELAY_MS_MAX
 from dueq_chaos.sim.naive_bodies import NaiveBodies
+from dueq_chaos.sim.naive_entry import NaiveEntry, Told
+from dueq_chaos.sim.naive_groups import NaiveGroups
+from dueq_chaos.sim.naive_jobs import ENDED, NaiveJobs
 from dueq_chaos.sim.naive_keys import NaiveKeys
-from dueq_chaos.sim.naive_memory import Met, NaiveMemory, Verdict
+from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
+from dueq_chaos.sim.naive_passes import NaivePasses
 from dueq_chaos.sim.naive_places import places_of
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrences
-from dueq_chaos.sim.naive_tables import NaiveJob, NaivePass
 from dueq_codecs.messages import Code
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
     LEVEL_OF_KINDS,
     WITH_PAYLOADS,
     Fate,
-    JobAction,
     JobState,
     OnDuplicate,
     Outcome,
@@ -42,70 +41,9 @@ from dueq_codecs.records import (
     RequestRef,
 )
 
-ENDED: Final = (JobState.ABORTED, JobState.CANCELLED)
 CANCELLING: Final = (RecordKind.CANCEL, RecordKind.RECURRENCE)
 ATTEMPT_MAX: Final = (1 << 16) - 1
 LEASE_MS_MAX: Final = (1 << 32) - 1
-Result = tuple[bytes, int, Code, int, int, int, list[int], bool, list[int], list[Met]]
-"""The answer to a request: client, number, code, sequence, row, stamp, outcomes, repeated, windows, messages met."""
-
-
-@dataclass(slots=True)
-class NaiveEntry:
-    """One live message; the fields of `FULL`."""
-
-    first: int
-    due: int
-    sequence: int
-    row: int
-    size: int
-    crc: int
-    place: int
-    block_rows: int
-    flags: int
-    job: int
-    state: State = State.WAITING
-    wait_at: int = 0
-    token: int = 0
-    attempt: int = 0
-    lease_ms: int = 0
-    consumer: bytes = bytes(16)
-    rank: int = 0
-    group: int = 0
-    version: int = 0
-    recurrence: int = 0
-    key_high: int = 0
-    key_low: int = 0
-    expires: int = 0
-    body: int = 0
-    died_at: int = 0
-    remark: int = 0
-    attempts_max: int = 0
-
-    def columns(self) -> tuple[int, ...]:
-        """Return the fields in the order of `FULL`."""
-        high, low = int.from_bytes(self.consumer[:8], "big"), int.from_bytes(self.consumer[8:], "big")
-        return (
-            self.wait_at, self.first, self.due, self.sequence, self.token, self.place, high, low, self.size, self.crc,
-            self.lease_ms, self.row, self.attempt, self.block_rows, int(self.state), self.flags, self.job,
-            self.rank, self.group, self.version, self.recurrence, self.key_high, self.key_low, self.expires, self.body,
-            self.died_at, self.remark, self.attempts_max,
-        )  # fmt: skip
-
-
-@dataclass(slots=True)
-class Told:
-    """The result of a record: keys of messages, in order, and answers."""
-
-    results: list[Result] = field(default_factory=list)
-    waiting: list[int] = field(default_factory=list)
-    """Began to wait, or may be delivered from now on."""
-    leased: list[int] = field(default_factory=list)
-    refused: list[int] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
-    effective: bool = True
-    """Some request takes effect, or the record has none: it does not only repeat what was answered before."""
 
 
 class Naive:
@@ -119,13 +57,10 @@ class Naive:
         live: key -> message.
         leased: keys of those that a consumer holds.
         ended: keys of those that ended, and of rows that never took effect, each once.
-        jobs: what is known of jobs, by key and by number.
-        given: numbers of jobs that were given out.
-        groups: the number of each group that has messages or settings, by name.
-        groups_given: numbers of groups that were given out.
-        group_settings: what is set for groups, by name.
+        jobs: what is known of jobs.
+        groups: what is known of groups.
         settings: the topic's, as the newest document that came.
-        passes: by name.
+        passes: what is known of passes.
         remarks: why messages were given back last, by key.
         recurrences: what is known of recurrences.
         bodies: what is known of shared bodies.
@@ -133,24 +68,19 @@ class Naive:
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
-        self.place = place
         self.live: dict[int, NaiveEntry] = {}
         self.leased: set[int] = set()
         self.ended: list[int] = []
         self.memory = NaiveMemory(limits or dedup.DEDUP_LIMITS)
         self.job_memory = NaiveMemory(dedup.JOB_DEDUP_LIMITS)
-        self.jobs: dict[bytes, NaiveJob] = {}
-        self.by_number: dict[int, NaiveJob] = {}
-        self.given = 0
-        self.groups: dict[str, int] = {}
-        self.groups_given = 0
-        self.group_settings: dict[str, dict[str, Any]] = {}
+        self.jobs = NaiveJobs(place)
+        self.groups = NaiveGroups()
         self.recurrences = NaiveRecurrences()
         self.bodies = NaiveBodies()
         self.keys = NaiveKeys()
         self.stamp = self.age = self.applied = 0
         self.settings = ""
-        self.passes: dict[str, NaivePass] = {}
+        self.passes = NaivePasses()
         self.remarks: dict[int, str] = {}
 
     # ---------------------------------------------------------------- records
@@ -162,9 +92,9 @@ class Naive:
         self.stamp = record.stamp
         self.memory.expire(self.age)
         self.job_memory.expire(self.age)
-        self._forget_jobs()
-        self._forget_groups()
-        self._forget_passes()
+        self.jobs.forget(self.age, self.stamp, self.live.values())
+        self.groups.forget(self.live.values())
+        self.passes.forget(self.age)
         named = {entry.body for entry in self.live.values()} if self.bodies.by_name else ()
         self.ended += [number << 16 for number in self.bodies.forget(self.age, named)]
         self.keys.forget(self.age)
@@ -207,7 +137,7 @@ class Naive:
     def _judge(self, record: Record) -> list[tuple[RequestRef, Verdict]]:
         of_job = record.kind == RecordKind.INSERT and bool(record.job)
         memory = self.memory_of(record)
-        late = of_job and self._takes_no_more(record)
+        late = of_job and self.jobs.take_no_more(record)
         strange = self.bodies.refuses(record)
         verdicts: list[tuple[RequestRef, Verdict]] = []
         row = 0
@@ -221,16 +151,6 @@ class Naive:
             row += request.rows
         return verdicts
 
-    # ---------------------------------------------------------------- groups
-
-    def _forget_groups(self) -> None:
-        held = {entry.group for entry in self.live.values()} if self.groups else set()
-        self.groups = {
-            name: number
-            for name, number in self.groups.items()
-            if number in held or name in self.group_settings
-        }
-
     def _number_groups(self, record: Record, verdicts: list[tuple[RequestRef, Verdict]]) -> None:
         """Groups with a row that takes effect get a number, in the order in which the record names them."""
         if not len(record.group):
@@ -241,98 +161,17 @@ class Naive:
             fresh = [(not fresh or fresh[at]) and trial.fire(record, at)[1] for at in range(record.rows)]
         used = {place for at, place in enumerate(record.group.tolist()) if not fresh or fresh[at]}
         for place in sorted(used):
-            self._number_group(record.groups[place])
-
-    @property
-    def named_groups(self) -> dict[int, str]:
-        """The name of each group by its number."""
-        return {number: name for name, number in self.groups.items()}
-
-    def _number_group(self, name: str) -> None:
-        if name and name not in self.groups:
-            self.groups_given += 1
-            self.groups[name] = self.groups_given
-
-    def _set_group(self, record: Record) -> Outcome:
-        self._number_group(record.name)
-        settings = self.group_settings.pop(record.name, {}) | json.loads(record.document)
-        usual = {"weight": 1, "max_unacked": 0, "paused": False, "rate": 0, "burst": 0}
-        if any(usual[name] != value for name, value in settings.items()):
-            self.group_settings[record.name] = settings
-        return Outcome.DONE
-
-    # ---------------------------------------------------------------- jobs
-
-    def _takes_no_more(self, record: Record) -> bool:
-        job = self.jobs.get(record.job)
-        if record.job_until and record.stamp > record.job_until:
-            return True
-        if job is None:
-            return False
-        open_state = JobState.OPEN if job.until else JobState.COMMITTED
-        return job.until != record.job_until or job.state != open_state
-
-    def _job_of(self, record: Record, state: JobState) -> NaiveJob:
-        job = self.jobs.get(record.job)
-        if job is None:
-            self.given += 1
-            job = NaiveJob(record.job, self.given, state, record.job_until)
-            self.jobs[record.job] = self.by_number[job.number] = job
-        job.look_at = self.age + limits.JOB_MEMORY_MS
-        return job
-
-    def _forget_jobs(self) -> None:
-        for job in list(self.jobs.values()):
-            if job.look_at >= self.age:
-                continue
-            left = any(entry.job == job.number for entry in self.live.values())
-            if left or job.state == JobState.OPEN or self.stamp <= job.until + limits.JOB_MEMORY_MS:
-                job.look_at = self.age + limits.JOB_LOOK_AGAIN_MS
-            else:
-                del self.jobs[job.key], self.by_number[job.number]
-
-    def state_of(self, entry: NaiveEntry) -> JobState:
-        """Return the state of a message's job; a message of none counts as committed."""
-        return self.by_number[entry.job].state if entry.job else JobState.COMMITTED
+            self.groups.number(record.groups[place])
 
     def may_be_delivered(self, key: int) -> bool:
         """Whether nothing but time keeps a message from being leased."""
-        return self.state_of(self.live[key]) == JobState.COMMITTED
-
-    def _may_be_forgotten(self, record: Record) -> bool:
-        home = crc32(record.job) % self.place[1] == self.place[0]
-        if record.job_action == JobAction.CANCEL or not record.job_until or not home:
-            return False
-        return record.stamp >= record.job_until + limits.JOB_ANSWERED_MS
+        return self.jobs.state_of(self.live[key]) == JobState.COMMITTED
 
     def _act(self, record: Record, told: Told) -> Outcome:
-        if record.job_action == JobAction.CLEARED and record.job not in self.jobs:
-            return Outcome.NOT_FOUND
-        if record.job not in self.jobs and self._may_be_forgotten(record):
-            return Outcome.ENDED
-        job = self._job_of(record, JobState.OPEN)
-        before = job.state
-        outcome = self._decide(record, job)
-        if before != job.state == JobState.COMMITTED:
-            told.waiting += [key for key in self.waiting() if self.live[key].job == job.number]
+        outcome, committed = self.jobs.act(record, self.age)
+        if committed is not None:
+            told.waiting += [key for key in self.waiting() if self.live[key].job == committed.number]
         return outcome
-
-    def _decide(self, record: Record, job: NaiveJob) -> Outcome:
-        action = record.job_action
-        if action == JobAction.CLEARED:
-            job.cleared |= job.state == JobState.COMMITTED
-            return Outcome.DONE if job.state == JobState.COMMITTED else Outcome.ENDED
-        if action == JobAction.CANCEL:
-            job.state = job.state if job.state == JobState.ABORTED else JobState.CANCELLED
-            return Outcome.DONE
-        wanted = JobState.COMMITTED if action == JobAction.COMMIT else JobState.ABORTED
-        home = crc32(record.job) % self.place[1] == self.place[0]
-        too_late = action == JobAction.COMMIT and home and 0 < job.until < record.stamp
-        if job.state == JobState.OPEN and not too_late:
-            job.state = wanted
-        return Outcome.DONE if job.state == wanted else Outcome.ENDED
-
-    # ---------------------------------------------------------------- settings
 
     def _configure(self, record: Record) -> Outcome:
         known = json.loads(self.settings)["version"] if self.settings else 0
@@ -340,50 +179,16 @@ class Naive:
             self.settings = record.document
         return Outcome.DONE
 
-    # ---------------------------------------------------------------- passes
-
-    def _act_on_pass(self, record: Record) -> Outcome:
-        document, known = json.loads(record.document), self.passes.get(record.name)
-        if "filter" in document:
-            if known is None:
-                wanted = State.DEAD if document["filter"]["state"] == "dead" else State.WAITING
-                total = sum(entry.state == wanted for entry in self.live.values())
-                self.passes[record.name] = NaivePass(record.sequence, document, total)
-            elif known.work != document:
-                return Outcome.EXISTS
-        elif known is None:
-            return Outcome.NOT_FOUND
-        elif known.state == PassState.RUNNING:
-            known.state = PassState.ENDED if document["do"] == "end" else PassState.STOPPED
-            known.ended = self.age
-            taken = {name: count for name, count in known.skipped.items() if name == "taken"}
-            known.skipped = document.get("skipped", {}) | taken
-        return Outcome.DONE
-
-    def _forget_passes(self) -> None:
-        for name, known in list(self.passes.items()):
-            if known.state != PassState.RUNNING and self.age - known.ended > PASS_MEMORY_MS:
-                del self.passes[name]
-
-    @staticmethod
-    def _untouched(entry: NaiveEntry, since: int) -> bool:
-        return max(entry.sequence, entry.version) < since
-
     def _work(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
         """A row of a pass."""
-        known = self.passes.get(record.name)
-        if entry is None or known is None or known.state != PassState.RUNNING:
-            return Outcome.UNKNOWN
-        wanted = State.DEAD if known.work["filter"]["state"] == "dead" else State.WAITING
-        if entry.state != wanted or not self._untouched(entry, known.sequence):
+        known = self.passes.by_name.get(record.name)
+        if entry is None or known is None or not known.may_change(entry):
             return Outcome.UNKNOWN
         if record.kind in (RecordKind.DISCARD, RecordKind.REDRIVE):
             outcome = self._end_death(record, at, key, entry, told)
         else:
             outcome = self._withdraw(record, at, key, entry, told)
-        known.done += outcome == Outcome.DONE
-        if outcome == Outcome.TAKEN:
-            known.skipped = {**known.skipped, "taken": known.skipped.get("taken", 0) + 1}
+        known.count(outcome)
         return outcome
 
     # ---------------------------------------------------------------- rows
@@ -393,7 +198,7 @@ class Naive:
         if kind == RecordKind.JOB:
             return self._act(record, told)
         if kind == RecordKind.GROUP:
-            return self._set_group(record)
+            return self.groups.set(record)
         if kind == RecordKind.SETTINGS:
             return self._configure(record)
         if kind == RecordKind.BODY:
@@ -401,7 +206,7 @@ class Naive:
             self.ended += [record.sequence << 16] if garbage else []
             return outcome
         if kind == RecordKind.PASS:
-            return self._act_on_pass(record)
+            return self.passes.act(record, self.live.values(), self.age)
         if kind == RecordKind.INSERT:
             return self._insert(record, at, told, places[at])
         if kind == RecordKind.FIRE:
@@ -431,7 +236,7 @@ class Naive:
         number = 0
         if record.job:
             state = JobState.OPEN if record.job_until else JobState.COMMITTED
-            number = self._job_of(record, state).number
+            number = self.jobs.of(record, state, self.age).number
         due, key = int(record.due[at]), record.sequence << 16 | at
         body = self.bodies.use(record, self.age) if record.shared else 0
         digest = (int(record.key_high[at]), int(record.key_low[at])) if len(record.key_high) else (0, 0)
@@ -446,7 +251,7 @@ class Naive:
         self.live[key] = NaiveEntry(
             max(due, record.stamp, record.job_until), due, record.sequence, at, int(record.size[at]),
             int(record.crc[at]), *place, flags, number, rank=int(record.rank[at]) if len(record.rank) else 0,
-            group=self.groups.get(record.groups[int(record.group[at])], 0) if len(record.group) else 0,
+            group=self.groups.numbers.get(record.groups[int(record.group[at])], 0) if len(record.group) else 0,
             recurrence=int(record.recurrence[at]) if len(record.recurrence) else 0,
             expires=int(record.expires[at]) if len(record.expires) else 0,
             attempts_max=int(record.attempts_max[at]) if len(record.attempts_max) else 0,
@@ -466,10 +271,10 @@ class Naive:
         bearer = self.live[name.key] if name.until is None else None
         waits = bearer is not None and bearer.state == State.WAITING
         if bearer is not None and bearer.job != job:
-            if self.state_of(bearer) == JobState.OPEN:
+            if self.jobs.state_of(bearer) == JobState.OPEN:
                 self.keys.met[at] = (0, 0, 0, 0)
                 return Outcome.HIDDEN
-            if waits and self.state_of(bearer) in ENDED:
+            if waits and self.jobs.state_of(bearer) in ENDED:
                 self._replace(name.key, told)
                 return Outcome.DONE
         last = (bearer.due, bearer.size, bearer.crc) if bearer is not None else name.last
@@ -498,7 +303,7 @@ class Naive:
         key = entry.sequence << 16 | entry.row
         if entry.state == State.DEAD or not self.keys.is_borne_by(digest, key):
             return
-        remember = 0 if self.state_of(entry) in ENDED else int(self._setting("remember_ms", 0))
+        remember = 0 if self.jobs.state_of(entry) in ENDED else int(self._setting("remember_ms", 0))
         last = entry.due, entry.size, entry.crc
         self.keys.end(digest, last, self.age + remember if remember else None)
 
@@ -528,9 +333,9 @@ class Naive:
         if entry is None or (not token and entry.state != State.WAITING):
             told.refused.append(key)
             return Outcome.NOT_FOUND
-        if not token and self.state_of(entry) != JobState.COMMITTED:
+        if not token and self.jobs.state_of(entry) != JobState.COMMITTED:
             told.refused.append(key)
-            if self.state_of(entry) in ENDED:
+            if self.jobs.state_of(entry) in ENDED:
                 told.gone.append(key)
                 self._finish(key)
             return Outcome.NOT_FOUND
@@ -547,7 +352,7 @@ class Naive:
 
     def _reveal(self, record: Record, key: int, entry: NaiveEntry, told: Told) -> Outcome:
         """Only what waits for its job's `until` and never began anew, and is due before."""
-        job = self.jobs.get(record.job)
+        job = self.jobs.by_key.get(record.job)
         if job is None or job.state != JobState.COMMITTED or entry.job != job.number:
             return Outcome.STALE
         if entry.wait_at != job.until or entry.attempt or max(entry.due, record.stamp) >= job.until:
@@ -557,7 +362,7 @@ class Naive:
         return Outcome.DONE
 
     def _withdraw(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:
-        if entry is None or (record.kind not in CANCELLING and self.state_of(entry) in ENDED):
+        if entry is None or (record.kind not in CANCELLING and self.jobs.state_of(entry) in ENDED):
             return Outcome.NOT_FOUND
         if record.kind == RecordKind.RECURRENCE and entry.attempt != (entry.state == State.LEASED):
             return Outcome.NOT_FOUND  # it was delivered once
@@ -630,7 +435,7 @@ class Naive:
             self.remarks[key] = text
 
     def _bury(self, key: int, entry: NaiveEntry) -> None:
-        if self.state_of(entry) in ENDED:
+        if self.jobs.state_of(entry) in ENDED:
             self._finish(key)
             return
         self._let_key_go(entry)
@@ -660,7 +465,7 @@ class Naive:
             self._finish(key)
             return Outcome.DONE
         digest = entry.key_high, entry.key_low
-        if digest != (0, 0) and self.state_of(entry) not in ENDED:
+        if digest != (0, 0) and self.jobs.state_of(entry) not in ENDED:
             if not self.keys.may_be_had_by(digest, key):
                 return Outcome.TAKEN
             self.keys.take(digest, entry.first, key)
@@ -674,14 +479,14 @@ class Naive:
     def _wait(self, key: int, not_before: int | None, told: Told) -> None:
         """Wait from that instant on; None: since when it last began to."""
         entry = self.live[key]
-        state = self.state_of(entry)
+        state = self.jobs.state_of(entry)
         if state in ENDED:
             self._finish(key)
             return
         if not_before is not None:
             entry.wait_at = max(not_before, self.stamp)
             if state == JobState.OPEN:
-                entry.wait_at = max(entry.wait_at, self.by_number[entry.job].until)
+                entry.wait_at = max(entry.wait_at, self.jobs.by_number[entry.job].until)
         entry.state, entry.token, entry.lease_ms, entry.consumer = State.WAITING, 0, 0, bytes(16)
         entry.flags &= ~(FLAG_FAR | FLAG_DETACHED)
         if entry.wait_at > self.stamp + FAR_MS:

@@ -34,14 +34,14 @@ class Paces:
             now_us: true time.
         """
         for at in [at for at in self._since if at[0] == record.uid]:
-            if not naive.group_settings.get(at[1], {}).get("rate", 0):
+            if not naive.groups.settings.get(at[1], {}).get("rate", 0):
                 del self._since[at]  # set again, it begins with its burst
-        if not naive.group_settings:
+        if not naive.groups.settings:
             return ""
-        names = {number: name for name, number in naive.groups.items()}
+        names = naive.groups.names
         given = Counter(level for key in keys_of(record) for level in levels_of(naive, names, key))
         for level, count in sorted(given.items()):
-            settings, at = naive.group_settings.get(level, {}), (record.uid, level)
+            settings, at = naive.groups.settings.get(level, {}), (record.uid, level)
             rate = settings.get("rate", 0)
             if not rate:
                 continue

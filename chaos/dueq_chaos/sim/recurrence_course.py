@@ -13,7 +13,8 @@ from dueq import limits
 from dueq.core.ports.entry import State
 from dueq.recurring.terms import Terms, packed, terms_of
 from dueq.recurring.ticks import due_of, next_tick
-from dueq_chaos.sim.naive import Naive, Told
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive_entry import Told
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrence
 from dueq_codecs.records import Record, RecordKind
 
@@ -76,7 +77,7 @@ class Course:
         if known is None:
             return f"{key} is a message of no recurrence" if entry is not None else ""
         if entry is not None:
-            terms, group = _terms_of(known), naive.named_groups.get(entry.group, "")
+            terms, group = _terms_of(known), naive.groups.names.get(entry.group, "")
             deeds.fired.append((key, known.payload, entry.due, entry.first, terms.rank))
             if (entry.rank, group) != (terms.rank, terms.group):
                 return (

@@ -65,7 +65,7 @@ class Rounds:
         seen = self._leaderships.get((broker, partition.uid))
         if seen is None or seen.ring is not lane.queue._root:
             seen = self._leaderships[broker, partition.uid] = _Leadership(lane.queue._root)
-        for name, settings in naive.group_settings.items():
+        for name, settings in naive.groups.settings.items():
             seen.weights[name] = max(seen.weights.get(name, 1), settings.get("weight", 1))
         able = _able(naive, pending)
         # A group that this turn has paused, say, was passed over.
@@ -109,7 +109,7 @@ def _in_order(record: Record) -> list[int]:
 
 def _children(naive: Naive, key: int) -> list[Child]:
     """Return who is at its turn with a message, level by level."""
-    path = levels_of(naive, naive.named_groups, key)
+    path = levels_of(naive, naive.groups.names, key)
     name = path[-1] if path else ""
     return [*zip(["", *path], path, strict=False), (name, name + _OWN)]
 
@@ -124,13 +124,13 @@ def _able(naive: Naive, pending: list[Record]) -> set[Child]:
         if record.kind == RecordKind.LEASE:
             out.update(named)
     held = (
-        Counter(level for key in out for level in levels_of(naive, naive.named_groups, key))
-        if naive.group_settings
+        Counter(level for key in out for level in levels_of(naive, naive.groups.names, key))
+        if naive.groups.settings
         else Counter()
     )
     closed = {
         name
-        for name, settings in naive.group_settings.items()
+        for name, settings in naive.groups.settings.items()
         if settings.get("paused")
         or settings.get("rate")  # who knows whether it has a token
         or 0 < settings.get("max_unacked", 0) <= held[name]
@@ -142,6 +142,6 @@ def _able(naive: Naive, pending: list[Record]) -> set[Child]:
             continue
         if entry.group not in groups and naive.may_be_delivered(key):
             groups.add(entry.group)
-            if closed.isdisjoint(levels_of(naive, naive.named_groups, key)):
+            if closed.isdisjoint(levels_of(naive, naive.groups.names, key)):
                 found.update(_children(naive, key))
     return found

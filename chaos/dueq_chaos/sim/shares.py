@@ -22,9 +22,9 @@ def broken_share(naive: Naive, earlier: Iterable[Record], record: Record) -> str
         earlier: the records between that state and this one.
         record: a LEASE.
     """
-    if not naive.group_settings:
+    if not naive.groups.settings:
         return ""
-    names = {number: name for name, number in naive.groups.items()}
+    names = naive.groups.names
     out = set(naive.leased)
     for each in earlier:
         if each.kind == RecordKind.LEASE:
@@ -33,7 +33,7 @@ def broken_share(naive: Naive, earlier: Iterable[Record], record: Record) -> str
     held = Counter(level for key in out | given for level in levels_of(naive, names, key))
     named = {level for key in given for level in levels_of(naive, names, key)}
     for level in sorted(named):
-        settings = naive.group_settings.get(level, {})
+        settings = naive.groups.settings.get(level, {})
         if settings.get("paused"):
             return f"the LEASE {record.sequence} names a message of {level!r}, which is paused"
         if 0 < settings.get("max_unacked", 0) < held[level]:

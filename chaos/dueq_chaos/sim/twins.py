@@ -11,7 +11,8 @@ from dueq.core.state.applied import Applied
 from dueq.core.state.forecast import HOUR_MS
 from dueq.core.state.timeline import Timeline
 from dueq.recurring.terms import unpacked
-from dueq_chaos.sim.naive import Naive, Told
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.naive_entry import Told
 from dueq_chaos.sim.naive_recurrences import DEFAULTS
 from dueq_codecs.records import Record
 
@@ -58,7 +59,7 @@ def deed_differs(record: Record, applied: Applied, timeline: Timeline, told: Tol
                 return f"after record {record.sequence}, a {record.kind.name}: {what}: {wrong}"
     counts = timeline.scheduled_count, timeline.leased_count, timeline.jobs.given
     waits_for = sum(entry.state == waits for entry in live.values())
-    expected_counts = waits_for, len(naive.leased), naive.given
+    expected_counts = waits_for, len(naive.leased), naive.jobs.given
     if counts != expected_counts:
         return _text(record, "(waiting, leased, jobs)", counts, expected_counts)
     return ""
@@ -125,7 +126,7 @@ def _exported(naive: Naive) -> dict[str, Any]:
         "scheduled": len(naive.waiting()), "leased": len(naive.leased),
         "dead": len(naive.live) - len(naive.waiting()) - len(naive.leased),
         "entries": sorted(entry.columns() for entry in naive.live.values()),
-        "hours": sorted(hours.items()), "far": far, "jobs_given": naive.given,
+        "hours": sorted(hours.items()), "far": far, "jobs_given": naive.jobs.given,
         "settings": naive.settings, "passes": _passes(naive), "names": names_of(naive),
         "dedup": naive.memory.names(), "job_answers": naive.job_memory.names(),
     }  # fmt: skip
@@ -164,7 +165,7 @@ def _passes(naive: Naive) -> list[tuple[str, dict[str, Any]]]:
                 "done": known.done, "skipped": known.skipped, "state": int(known.state), "ended_ms": known.ended,
             },
         )
-        for name, known in naive.passes.items()
+        for name, known in naive.passes.by_name.items()
     )  # fmt: skip
 
 
@@ -174,7 +175,7 @@ def _jobs_differ(timeline: Timeline, naive: Naive) -> str:
         counts.setdefault(entry.job, [0, 0, 0])[entry.state - 1] += 1
     expected = {
         key: (job.number, job.state, job.until, job.cleared, *counts.get(job.number, (0, 0, 0)))
-        for key, job in naive.jobs.items()
+        for key, job in naive.jobs.by_key.items()
     }
     found = {
         key: (job.number, job.state, job.until, job.cleared_flag, job.waiting, job.leased, job.dead)
