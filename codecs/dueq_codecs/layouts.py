@@ -232,6 +232,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Octets("holder"),
         Scalar("wait_ms", "Q"),
         Scalar("life", "Q"),
+        Scalar("detached", "?"),
     ),
     Kind.CONSUMER_REPLY: Layout(
         m.ConsumerReply,

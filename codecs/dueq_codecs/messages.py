@@ -374,9 +374,8 @@ class ConsumerFrame:
     Credit is a limit, restated every time with a growing `number`. ATTACH lists what the consumer holds or
     is acking (four columns of one length); leases of its own that are missing there are pushed again.
 
-    PULL leases up to `credit` messages to `holder`, detached, and pushes them to `consumer_id`, which names the pull.
-    It ends when all of them have left, or after `wait_ms` without any; GOODBYE ends it at once. Detached leases of
-    `holder` that are missing among those listed are pushed first, under the tokens that they have.
+    PULL leases up to `credit` messages to `holder`, detached, and pushes them to `consumer_id`, the pull's name. It
+    ends when all have left, after `wait_ms`, or by GOODBYE. Detached leases of `holder` that are not listed come first.
     """
 
     action: ConsumerAction
@@ -403,6 +402,8 @@ class ConsumerFrame:
     """PULL: how long to wait for a message that is ready."""
     life: int = 0
     """Of a consumer with a name: a number that grows from process to process; 0: it has no name."""
+    detached: bool = False
+    """ATTACH: what is leased to it stays so through its silence. A GOODBYE then lists what is to stay."""
 
 
 @dataclass(slots=True)

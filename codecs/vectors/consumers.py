@@ -57,6 +57,22 @@ def consumers() -> dict[str, tuple[m.Message, list[bytes]]]:
             ),
             [],
         ),
+        "consumer_detached": (
+            m.ConsumerFrame(
+                m.ConsumerAction.ATTACH,
+                "flights",
+                CONSUMER,
+                2,
+                9,
+                100,
+                1 << 26,
+                30_000,
+                0,
+                "north",
+                detached=True,
+            ),
+            [],
+        ),
         "consumer_reply": (
             m.ConsumerReply("flights", CONSUMER, 2, 9, m.Code.OK, "", 1234, 18, "north"),
             [],

@@ -245,6 +245,7 @@ def consumer_frames(draw: st.DrawFn) -> m.ConsumerFrame:
         holder=draw(ids) if pulls else b"",
         wait_ms=draw(u64) if pulls else 0,
         life=draw(u64),
+        detached=draw(st.booleans()),
     )
 
 

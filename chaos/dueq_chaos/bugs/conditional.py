@@ -64,7 +64,7 @@ CONDITIONAL: Final = (
         (
             change(
                 "core.delivery.leasing:_lease_record",
-                "if any(session.pull for session in owners):",
+                "if any(detached):",
                 "if False:",
             ),
         ),
@@ -75,7 +75,13 @@ CONDITIONAL: Final = (
         "inherited-pulls-wait-for-a-session",
         "A new leader takes pulled leases for those of a consumer that may come.",
         "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
-        (change("core.delivery.lifetimes:Lifetimes.inherit", "if detached[row]:", "if False:"),),
+        (
+            change(
+                "core.delivery.lifetimes:Lifetimes.inherit",
+                "if detached[row] and (known is None or not known.detached):",
+                "if False:",
+            ),
+        ),
         seeds=1110,
         finders=(370,),
     ),

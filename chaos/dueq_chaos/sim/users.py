@@ -254,6 +254,7 @@ class ConsumingUser:
         open: whether a consumer is open or being opened.
         gone: the consumers that it has closed.
         name: its consumers have a name that outlives its processes, and this id; empty: they have none.
+        detached: their leases outlive silence and goodbyes.
     """
 
     def __init__(
@@ -266,6 +267,7 @@ class ConsumingUser:
         lease_ms: int,
         seed: int,
         name: bytes = b"",
+        detached: bool = False,
     ) -> None:
         self.client, self.history, self.topic = client, history, topic
         self.credit, self.lease_ms = credit, lease_ms
@@ -277,7 +279,7 @@ class ConsumingUser:
         self.deadly = Random(seed * 0x9E3779B1 + 59)
         self.open = False
         self.gone: list[bytes] = []
-        self.name = name
+        self.name, self.detached = name, detached
         self._closing = False
         self._id = b""
         self._inbox: list[Delivery] = []
@@ -328,7 +330,7 @@ class ConsumingUser:
         self.client.consumers[self._id] = partial(self._received, self._id)
         call = calls.open_consumer(
             self._id, self.topic, self.credit, limits.CONSUMER_CREDIT_BYTES, self.lease_ms,
-            self.client.world.wall_us if self.name else 0,
+            self.client.world.wall_us if self.name else 0, self.detached,
         )  # fmt: skip
         self.client.call(call.build, _TIMEOUT_US, self._opened)
 

@@ -44,6 +44,8 @@ _NAMED_FROM: Final = 10_000
 """Storms of smaller seeds are as they were before there were names."""
 _NAMED: Final = 0.5
 """Share of the storms whose consumers have names."""
+_DETACHED: Final = 0.5
+"""Share of the other storms, from that seed on, whose consumers have detached leases."""
 
 
 def topic_name(number: int) -> str:
@@ -57,6 +59,12 @@ def name_of(seed: int, index: int) -> bytes:
     if seed < _NAMED_FROM or names.random() >= _NAMED:
         return b""
     return names.randbytes(15) + bytes((index,))
+
+
+def is_detached(seed: int) -> bool:
+    """Return whether leases of a storm's consumers are detached; from a stream of its own."""
+    drawn = Random(seed * 0x9E3779B1 + 97).random()
+    return seed >= _NAMED_FROM and not name_of(seed, 0) and drawn < _DETACHED
 
 
 class Workload:
@@ -78,7 +86,7 @@ class Workload:
             user = ConsumingUser(
                 mesh.sdk(f"consumer-{index + 1}", reach), mesh.history, TOPIC,
                 credit=credit, lease_ms=lease_ms, seed=mesh.world.seed * 31 + index,
-                name=name_of(mesh.world.seed, index),
+                name=name_of(mesh.world.seed, index), detached=is_detached(mesh.world.seed),
             )  # fmt: skip
             if reach is None:
                 user.weather, user.led_by = mesh.weather, mesh.led_by

@@ -264,8 +264,15 @@ class ConsumerFrame(object):
             return self._tab.Get(flatbuffers.number_types.Uint64Flags, o + self._tab.Pos)
         return 0
 
+    # ConsumerFrame
+    def Detached(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def ConsumerFrameStart(builder):
-    builder.StartObject(17)
+    builder.StartObject(18)
 
 def Start(builder):
     ConsumerFrameStart(builder)
@@ -408,6 +415,12 @@ def ConsumerFrameAddLife(builder, life):
 def AddLife(builder, life):
     ConsumerFrameAddLife(builder, life)
 
+def ConsumerFrameAddDetached(builder, detached):
+    builder.PrependBoolSlot(17, detached, 0)
+
+def AddDetached(builder, detached):
+    ConsumerFrameAddDetached(builder, detached)
+
 def ConsumerFrameEnd(builder):
     return builder.EndObject()
 
@@ -441,6 +454,7 @@ class ConsumerFrameT(object):
         holder = None,
         waitMs = 0,
         life = 0,
+        detached = False,
     ):
         self.action = action  # type: int
         self.topic = topic  # type: Optional[str]
@@ -459,6 +473,7 @@ class ConsumerFrameT(object):
         self.holder = holder  # type: Optional[List[int]]
         self.waitMs = waitMs  # type: int
         self.life = life  # type: int
+        self.detached = detached  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -534,6 +549,7 @@ class ConsumerFrameT(object):
                 self.holder = consumerFrame.HolderAsNumpy()
         self.waitMs = consumerFrame.WaitMs()
         self.life = consumerFrame.Life()
+        self.detached = consumerFrame.Detached()
 
     # ConsumerFrameT
     def Pack(self, builder):
@@ -615,5 +631,6 @@ class ConsumerFrameT(object):
             ConsumerFrameAddHolder(builder, holder)
         ConsumerFrameAddWaitMs(builder, self.waitMs)
         ConsumerFrameAddLife(builder, self.life)
+        ConsumerFrameAddDetached(builder, self.detached)
         consumerFrame = ConsumerFrameEnd(builder)
         return consumerFrame

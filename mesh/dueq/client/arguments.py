@@ -510,6 +510,19 @@ def one_of(value: str, name: str, allowed: Sequence[str]) -> str:
     return value
 
 
+def detached(value: bool, name: str | None) -> bool:
+    """Return whether a consumer's leases are detached.
+
+    Raises:
+        InvalidRequest: it is no bool, or the consumer has a name.
+    """
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"detached is True or False, not {value!r:.80}")
+    if value and name is not None:
+        raise InvalidRequest(f"leases of a consumer with a name are not detached: {name!r:.80}")
+    return value
+
+
 def topic_name(name: str) -> str:
     """Check a topic's name.
 

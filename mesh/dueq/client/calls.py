@@ -442,14 +442,20 @@ def done(many: Call[list[Outcome]], topic: str, message_id: str) -> Call[None]:
 
 
 def open_consumer(
-    consumer_id: bytes, topic: str, credit: int, credit_bytes: int, lease_ms: int, life: int = 0
+    consumer_id: bytes,
+    topic: str,
+    credit: int,
+    credit_bytes: int,
+    lease_ms: int,
+    life: int = 0,
+    detached: bool = False,
 ) -> Call[None]:
     """Attach a consumer; `life` numbers this process, if it has a name."""
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.OpenConsumer(
             number, deadline_us, consumer_id, topic, credit, credit_bytes, lease_ms,
-            min(limits.ACK_LINGER_MS, lease_ms // 10) * 1000, life,
+            min(limits.ACK_LINGER_MS, lease_ms // 10) * 1000, life, detached,
         )  # fmt: skip
 
     return Call(build, _nothing)

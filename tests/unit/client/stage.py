@@ -156,11 +156,20 @@ class Stage:
         lease_ms: int = 30_000,
         consumer_id: bytes = CONSUMER,
         linger_us: int = 2_000,
+        detached: bool = False,
     ) -> list[Effect]:
         """Open a consumer."""
         opened = self.step(
             events.OpenConsumer(
-                1, self.at_us(self.ms + 30_000), consumer_id, TOPIC, credit, 64 << 20, lease_ms, linger_us
+                1,
+                self.at_us(self.ms + 30_000),
+                consumer_id,
+                TOPIC,
+                credit,
+                64 << 20,
+                lease_ms,
+                linger_us,
+                detached=detached,
             )
         )
         return opened + self.answer_metadata(opened)

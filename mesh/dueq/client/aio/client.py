@@ -212,6 +212,7 @@ class AsyncClient(
         on_lease_lost: Callable[[AsyncMessage], object] | None = None,
         ack: str = "manual",
         name: str | None = None,
+        detached: bool = False,
     ) -> AsyncConsumer:
         """Return a consumer of a topic; messages come once it is entered (`with`) or first asked.
 
@@ -228,5 +229,9 @@ class AsyncClient(
             name: of one process among those that consume, 1 to 255 bytes, such as "worker-3". If that process ends
                 without closing the consumer, the next one of this name gets its unfinished messages at once, as another
                 attempt. Of two at the same time the later one wins, and the other fails with Superseded.
+            detached: leases last for their length, though this process is silent, ends or closes the consumer. For work
+                that goes on elsewhere, such as at a receiver that was sent a request. Not together with a name.
         """
-        return AsyncConsumer(self.connection, topic, lease, credit, credit_bytes, on_lease_lost, ack, name)
+        return AsyncConsumer(
+            self.connection, topic, lease, credit, credit_bytes, on_lease_lost, ack, name, detached
+        )

@@ -51,9 +51,11 @@ class AsyncConsumer:
         on_lease_lost: Callable[[AsyncMessage], object] | None,
         ack: str = "manual",
         name: str | None = None,
+        detached: bool = False,
     ) -> None:
         self.topic = arguments.topic_name(topic)
         self.name = name
+        self._detached = arguments.detached(detached, name)
         self._on_receipt = arguments.one_of(ack, "ack", ("manual", "on_receipt")) == "on_receipt"
         self.consumer_id = os.urandom(16) if name is None else pulls.consumer_id_of(self.topic, name)
         self.on_lease_lost = on_lease_lost
@@ -209,6 +211,8 @@ class AsyncConsumer:
     async def close(self, timeout: float = CLOSE_S) -> None:
         """Confirm what was settled, give back everything else at once; twice is once.
 
+        With detached leases, what you have received and not settled stays leased, until its lease runs out.
+
         Args:
             timeout: seconds that this may take.
         """
@@ -261,7 +265,13 @@ class AsyncConsumer:
         self._arrivals.begin()
         runtime.add_inbox(self.consumer_id, self._inbox)
         call = calls.open_consumer(
-            self.consumer_id, self.topic, self._credit, self._credit_bytes, self._lease_ms, life
+            self.consumer_id,
+            self.topic,
+            self._credit,
+            self._credit_bytes,
+            self._lease_ms,
+            life,
+            self._detached,
         )
         try:
             await self._connection.run(call, None)

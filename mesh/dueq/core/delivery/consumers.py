@@ -85,6 +85,8 @@ class ConsumerSession:
     unseen: deque[SentPush] = field(default_factory=deque)
     pull: bytes = b""
     """Names a pull, to which its answer goes; what is leased to it is detached. Empty: it is a consumer's session."""
+    detached: bool = False
+    """What is leased to it is detached, as it is to a pull."""
     dealt_ms: int | None = None
     """Of a pull: the instant of all that was dealt to it; None: nothing was."""
     told_round: int = 0
@@ -127,6 +129,7 @@ class ConsumerSession:
         """Begin anew with a frame that attaches: what was pushed before counts no more."""
         self.attach = frame.attach
         self.life = frame.life
+        self.detached = frame.detached
         self.push_number = 0
         self.unseen.clear()
         self.reachable = True

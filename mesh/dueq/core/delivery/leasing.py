@@ -20,7 +20,7 @@ from dueq.core.delivery.turns import Demand, Picks, Turns
 from dueq.core.ports.entry import Entries
 from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
-from dueq_codecs.records import U16, U64, Record, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, U16, U64, Record, RecordKind
 
 RETRY_US: Final = 5_000
 """After a refused proposal, or while an ISR member has not answered (or confirmed) lately."""
@@ -123,7 +123,8 @@ class Leasing:
         if not len(entries):
             return 0
         numbers = np.array([session.number_here for session in owners], np.int64)[column]
-        token = lane.partition.propose(_lease_record(lane.uid, entries, owners, column), now)
+        knows_detached = lane.partition.level >= LEVEL_OF_KINDS
+        token = lane.partition.propose(_lease_record(lane.uid, entries, owners, column, knows_detached), now)
         if not token:
             self._consumers.give_back(numbers, entries["size"], now)
             lane.queue.put_back(entries)
@@ -160,7 +161,9 @@ class Leasing:
                 lane.schedule(slots, np.ascontiguousarray(entries["wait_at"]))
 
 
-def _lease_record(uid: int, entries: Entries, owners: list[ConsumerSession], column: U16) -> Record:
+def _lease_record(
+    uid: int, entries: Entries, owners: list[ConsumerSession], column: U16, knows_detached: bool
+) -> Record:
     record = Record(RecordKind.LEASE, uid, 0, 0, 0)
     record.first = np.ascontiguousarray(entries["first"])
     record.target_sequence = np.ascontiguousarray(entries["sequence"])
@@ -168,6 +171,7 @@ def _lease_record(uid: int, entries: Entries, owners: list[ConsumerSession], col
     record.consumer = column
     record.consumers = tuple(session.consumer_id for session in owners)
     record.lease_ms = np.array([session.lease_ms for session in owners], np.uint64)
-    if any(session.pull for session in owners):
-        record.detached = np.array([bool(session.pull) for session in owners], np.uint8)
+    detached = [bool(session.pull) or (session.detached and knows_detached) for session in owners]
+    if any(detached):
+        record.detached = np.array(detached, np.uint8)
     return record

@@ -2,6 +2,9 @@
 
 Silence and goodbye differ. A goodbye returns leases at once and uncounted. A silent consumer keeps them for the
 whole session, because its SDK still counts on them for two thirds of it (protocol case S8).
+
+Detached leases last longer than their session: after silence, and if a goodbye lists them, they are nobody's. Then only
+a decision or their length ends them. If their consumer attaches again, they are its own once more.
 """
 
 from __future__ import annotations
@@ -9,13 +12,17 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dueq.core.delivery.consumers import SESSION_US, Consumers, ConsumerSession
 from dueq.core.delivery.lane import Lane
-from dueq.core.delivery.leases import I64, NEVER_US, Phase
+from dueq.core.delivery.leases import I64, NEVER_US, Phase, total
 from dueq.core.delivery.replies import Replies
-from dueq.core.ports.entry import FLAG_DETACHED, Entries
+from dueq.core.delivery.resending import held_by
+from dueq.core.ports.entry import FLAG_DETACHED, Entries, keys_of
+from dueq.core.state.entry_rows import Slots
 from dueq.instant import Now
+from dueq_codecs.messages import ConsumerFrame
 
 NOBODY: Final = 0
 """In place of a session's number."""
@@ -84,7 +91,7 @@ class Lifetimes:
     def inherit(self, leased: Entries, now: Now) -> I64:
         """Find or open the sessions of inherited leases; returns the session number per row.
 
-        Detached ones are nobody's: they end by their length.
+        Detached ones of a consumer that is not here are nobody's: they end by their length.
         """
         ids = np.empty((len(leased), 2), ">u8")
         ids[:, 0] = leased["consumer_high"]
@@ -94,11 +101,12 @@ class Lifetimes:
         touched: dict[bytes, ConsumerSession] = {}
         detached = (leased["flags"] & FLAG_DETACHED).tolist()
         for row, size in enumerate(leased["size"].tolist()):
-            if detached[row]:
+            consumer_id = packed[16 * row : 16 * row + 16]
+            known = self._consumers.by_id.get(consumer_id)
+            if detached[row] and (known is None or not known.detached):
                 owners[row] = NOBODY
                 continue
-            consumer_id = packed[16 * row : 16 * row + 16]
-            session = self._consumers.by_id.get(consumer_id) or self._consumers.open(consumer_id, now)
+            session = known or self._consumers.open(consumer_id, now)
             session.rows_out += 1
             session.bytes_out += size
             owners[row] = session.number_here
@@ -126,12 +134,18 @@ class Lifetimes:
 
     # -------------------------------------------------------------- ends
 
-    def return_leases(self, session: ConsumerSession, now: Now) -> None:
-        """End all leases of a consumer that says goodbye, uncounted."""
+    def return_leases(self, session: ConsumerSession, frame: ConsumerFrame, now: Now) -> None:
+        """End the leases of a consumer that says goodbye, uncounted, but for the detached ones that it lists."""
+        listed = held_by(frame)
         for lane in self._lanes.values():
             leases = lane.leases
             slots = leases.of_owner(session.number_here)
             slots = slots[leases.phase[slots] != Phase.ENDING]
+            pairs = listed.get(lane.uid)
+            if pairs:
+                keys, tokens = keys_of(leases.entry.take(slots)).tolist(), leases.token[slots].tolist()
+                stays = [pairs.get(key) == token for key, token in zip(keys, tokens, strict=True)]
+                slots = _left(lane, slots, np.array(stays, np.bool_))
             held = (leases.phase[slots] == Phase.PUSHED) | (leases.phase[slots] == Phase.AGAIN)
             leases.phase[slots[held]] = Phase.RETURNED
             if len(slots):
@@ -154,9 +168,26 @@ class Lifetimes:
         for lane in self._lanes.values():
             slots = lane.leases.of_owner(session.number_here)
             slots = slots[lane.leases.phase[slots] != Phase.ENDING]
+            slots = _left(lane, slots, np.ones(len(slots), np.bool_))
             if len(slots):
                 lane.end_now(slots, now)
         self._consumers.drop(session)
+
+    def adopt(self, session: ConsumerSession) -> None:
+        """A consumer has attached: detached leases that it was parted from are its own again."""
+        high, low = np.frombuffer(session.consumer_id, ">u8").tolist()
+        for lane in self._lanes.values():
+            leases = lane.leases
+            slots = leases.of_owner(NOBODY)
+            if not len(slots):
+                continue
+            rows = leases.entry.take(slots)
+            mine = (rows["consumer_high"] == high) & (rows["consumer_low"] == low)
+            mine &= rows["flags"] & FLAG_DETACHED != 0
+            slots = slots[mine & (leases.phase[slots] != Phase.ENDING)]
+            leases.owner[slots] = session.number_here
+            session.rows_out += len(slots)
+            session.bytes_out += total(leases.entry["size"][slots])
 
     # -------------------------------------------------------------- status
 
@@ -169,3 +200,15 @@ class Lifetimes:
             )
             for session in self._consumers.by_id.values()
         ]  # fmt: skip
+
+
+def _left(lane: Lane, slots: Slots, stays: npt.NDArray[np.bool_]) -> Slots:
+    """Let detached leases of these that stay, and may be with their consumer, be nobody's; returns the others."""
+    leases = lane.leases
+    phase = leases.phase[slots]
+    stays = stays & (leases.entry["flags"][slots] & FLAG_DETACHED != 0)
+    stays &= (phase == Phase.PUSHED) | (phase == Phase.AGAIN)
+    kept = slots[stays]
+    leases.unstage(kept[leases.phase[kept] == Phase.AGAIN])
+    leases.phase[kept], leases.owner[kept] = Phase.PUSHED, NOBODY
+    return slots[~stays]

@@ -57,6 +57,8 @@ class Sessions:
         elif len(stated := set(frame.held_uid.tolist())) > limits.PARTITIONS_MAX:
             text = f"{len(stated)} partitions: more than a topic has"
             refuse(route, frame, Code.INVALID_REQUEST, text)
+        elif frame.detached and frame.life:
+            refuse(route, frame, Code.INVALID_REQUEST, "leases of a consumer with a name are not detached")
         elif session is not None and session.route is not None and frame.life != session.life:
             self._other_life(session, route, frame, now)
         elif attaching and self._departed.has_ended(frame.consumer_id, frame.attach, now.mono_us):
@@ -88,6 +90,8 @@ class Sessions:
         session.route = route
         if not repeated:
             session.begin_attach(frame)
+            if frame.detached:
+                self._lifetimes.adopt(session)
             renews = is_new_life or self._renewals.has(session)
             again = self._renewals.want if renews else self._resending.push_again
             self._resending.settle_held(session, frame, again)
@@ -127,7 +131,7 @@ class Sessions:
         self._resending.resend_late(session, route, now)
 
     def _on_goodbye(self, session: ConsumerSession, route: Route, frame: ConsumerFrame, now: Now) -> None:
-        self._lifetimes.return_leases(session, now)
+        self._lifetimes.return_leases(session, frame, now)
         session.route = route
         session.attach = frame.attach
         session.must_attach = False

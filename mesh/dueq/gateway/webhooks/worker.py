@@ -2,8 +2,9 @@
 
     consumer ─► filter ─► slot of the window, with enough of the lease left ─► request ─► verdict ─► settled
 
-A message that has no slot in time is given back uncounted, so no request is under way whose lease could end. What the
-receiver asks of all gateways becomes a setting of the topic: a pause, or that the endpoint is disabled.
+A message that has no slot in time is given back uncounted, so no request is under way whose lease could end. Leases are
+detached: a receiver works on, however long this gateway is silent, and while it ends. What the receiver asks of all
+gateways becomes a setting of the topic: a pause, or that the endpoint is disabled.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._gone = self._stopping = self._paused = False
         self._holding: asyncio.Task[None] | None = None
+        # Taken, and neither sent nor settled.
+        self._taken: AsyncMessage | None = None
         self._running = asyncio.create_task(self._run(), name=f"webhooks of {endpoint.name}")
 
     @property
@@ -103,11 +106,13 @@ class Worker:
             self._window.most + max(self._window.most // 2, _UNSETTLED_MIN),
             credit_bytes=limits.WEBHOOK_CREDIT_BYTES,
             on_lease_lost=self._lease_lost,
+            detached=True,
         )
         name, topic = self.endpoint.name, self.endpoint.topic
         log.info("endpoint.served", endpoint=name, topic=topic, version=self.endpoint.version)
         try:
             async for message in consumer:
+                self._taken = message
                 if self.now_ms() < self.counters.held_until_ms or self._gone:
                     await self._give_back(message)
                 elif not passes(message, self.endpoint.document["filter"]):
@@ -117,16 +122,22 @@ class Worker:
                     self._begin(message)
                 else:
                     await self._give_back(message)
+                self._taken = None
         except DueqError as error:
             log.error("endpoint.left", endpoint=name, topic=topic, error=str(error))
         finally:
             await asyncio.shield(self._closed(consumer))
 
     async def _closed(self, consumer: AsyncConsumer) -> None:
-        """Close the consumer once nothing is under way; what was not sent goes back."""
+        """Close the consumer once nothing is under way; what was not sent goes back.
+
+        What was sent, and not answered in time, stays leased: its receiver may be at work on it.
+        """
         if self._tasks:
             await asyncio.wait(self._tasks)
         with contextlib.suppress(DueqError):
+            if self._taken is not None:
+                await self._taken.release(wait=False)
             await consumer.close()
 
     def now_ms(self) -> int:

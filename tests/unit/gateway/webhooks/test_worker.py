@@ -39,7 +39,7 @@ class Message:
             raise StaleLease("the lease is over", [])
         self._settled.put_nowait((self.id, "extend", seconds, wait))
 
-    async def release(self, *, delay: float) -> None:
+    async def release(self, *, delay: float = 0.0, wait: bool = False) -> None:
         self._settled.put_nowait((self.id, "release", delay))
 
 
@@ -77,8 +77,8 @@ class Stage:
         self.worker = Worker(self, self, self.endpoint, lambda: self.now_ms * 1000, self.counters)  # type: ignore[arg-type]
 
     # the client and its consumer
-    def consumer(self, topic: str, lease: float, credit: int, **_: Any) -> Stage:
-        assert (topic, lease) == ("bills", 25.0)
+    def consumer(self, topic: str, lease: float, credit: int, **more: Any) -> Stage:
+        assert (topic, lease, more["detached"]) == ("bills", 25.0, True)
         return self
 
     async def __aiter__(self) -> AsyncIterator[Message]:
@@ -297,9 +297,25 @@ def test_a_worker_that_stops_lets_requests_under_way_end() -> None:
         assert not stage.closed.is_set()
         stage.answer("m0", 204)
         await stopping
-        assert await stage.settled.get() == ("m0", "ack")
+        # What has waited for a slot goes back before the consumer is closed, which keeps leases.
+        assert [await stage.settled.get(), await stage.settled.get()] == [
+            ("m0", "ack"),
+            ("m1", "release", 0.0),
+        ]
         assert stage.closed.is_set()
         assert stage.begun.empty()
+
+    play(story)
+
+
+def test_what_was_sent_and_is_not_answered_as_a_worker_stops_stays_leased() -> None:
+    async def story() -> None:
+        stage = Stage()
+        stage.come(0)
+        assert await stage.begun.get() == "m0"
+        await stage.worker.stop(0)
+        assert stage.closed.is_set()
+        assert stage.settled.empty()
 
     play(story)
 

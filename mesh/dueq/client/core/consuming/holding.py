@@ -2,7 +2,7 @@
 
 A lease is never handed out when it is over, and what the user will not reach in time is given back before that,
 uncounted. Leases of a leader that has not answered for two thirds of CONSUMER_SESSION_MS are given up before the leader
-ends them.
+ends them, unless they are detached: the leader does not end these.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Holding:
     def __init__(self, context: Context, event: OpenConsumer, held: dict[int, Delivery]) -> None:
         self._context = context
         self._consumer_id, self._topic, self._lease_ms = event.consumer_id, event.topic, event.lease_ms
+        self._detached = event.detached
         self._held = held
         self.counts: Counter[int] = Counter()
         self.look_us: int | None = None
@@ -125,6 +126,8 @@ class Holding:
 
     def lose_silent(self) -> None:
         """Give up what is held of leaders that have not answered for too long."""
+        if self._detached:
+            return
         now_us = self._context.mono_us
         silent = {uid for uid in self.counts if now_us - self._alive_us.get(uid, now_us) >= LOST_US}
         if silent:
@@ -136,7 +139,7 @@ class Holding:
     def next_us(self) -> int | None:
         """When something must be looked at (mono); None: nothing is held."""
         at_us = self.look_us
-        if self.counts:
+        if self.counts and not self._detached:
             now_us = self._context.mono_us
             lost_us = min(self._alive_us.get(uid, now_us) for uid in self.counts) + LOST_US
             at_us = lost_us if at_us is None else min(at_us, lost_us)

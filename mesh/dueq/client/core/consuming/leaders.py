@@ -57,7 +57,7 @@ class Leaders:
         self._context, self._links, self._stated = context, links, stated
         self._consumer_id, self._topic = event.consumer_id, event.topic
         self._credit, self._credit_bytes, self._lease_ms = event.credit, event.credit_bytes, event.lease_ms
-        self._life = event.life
+        self._life, self._detached = event.life, event.detached
         self.sessions: dict[str, Session] = {}
         self.closing = False
         self._routes: dict[str, int] = {}
@@ -141,8 +141,9 @@ class Leaders:
         frame = ConsumerFrame(
             action, self._topic, self._consumer_id, session.attach, session.number, credit,
             self._credit_bytes, self._lease_ms, session.push_seen, session.leader, life=self._life,
+            detached=self._detached,
         )  # fmt: skip
-        if action is ConsumerAction.ATTACH:
+        if action is ConsumerAction.ATTACH or (self._detached and action is ConsumerAction.GOODBYE):
             self._state_held(frame, session)
         self._links.send(link, frame)
 
@@ -199,19 +200,23 @@ class Leaders:
             counts: how many leases are held, by partition.
             quietly: the frames follow anyway.
         """
+        held: Counter[str] = Counter()
+        for uid, count in counts.items():
+            held[self._of.get(uid, "")] += count
         now_us = self._context.mono_us
         sessions, credit = [], self._credit
         for session in self.sessions.values():
             if self.is_silent(session):
-                credit -= session.stated_since(now_us - UNDER_WAY_US)
+                under_way = session.stated_since(now_us - UNDER_WAY_US)
+                # Detached leases of a silent leader stay held: the others cannot have the credit for them.
+                credit -= max(under_way, held[session.leader]) if self._detached else under_way
             else:
                 sessions.append(session)
+        if self._detached:
+            credit -= sum(count for leader, count in held.items() if leader not in self.sessions)
         if not sessions or self.closing:
             return
         credit = max(credit, 0)
-        held: Counter[str] = Counter()
-        for uid, count in counts.items():
-            held[self._of.get(uid, "")] += count
         shares = [session.share(held[session.leader], now_us) for session in sessions]
         starving = any(share.waiting and share.held >= share.most for share in shares)
         idle = credit - sum(share.most for share in shares)

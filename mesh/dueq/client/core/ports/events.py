@@ -393,6 +393,8 @@ class OpenConsumer:
     """How long acks that nobody waits for are gathered, while most of the credit is free."""
     life: int = 0
     """Of a consumer with a name: a number that grows from process to process; 0: it has no name."""
+    detached: bool = False
+    """Its leases outlive its silence."""
 
 
 @dataclass(slots=True)

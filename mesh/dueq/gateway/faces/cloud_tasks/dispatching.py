@@ -8,6 +8,7 @@
                                           ▼
                           2xx: acked │ else: given back with the queue's delay, or dead
 
+Leases are detached: a receiver works on, however long the gateway is silent, and while it ends.
 The topic's leader limits how many tasks are under way at once, and how many a second. So any number of gateways share a
 queue, and need not agree.
 """
@@ -151,7 +152,7 @@ class _Worker:
         await asyncio.wait([self._running])
 
     async def _run(self) -> None:
-        consumer = self._client.consumer(self._name.topic, _LEASE_S, _CREDIT)
+        consumer = self._client.consumer(self._name.topic, _LEASE_S, _CREDIT, detached=True)
         try:
             # No more than the credit is ever here, so these tasks are bounded.
             async for message in consumer:

@@ -1,0 +1,47 @@
+"""A consumer with detached leases: neither silence nor its own goodbye takes them from it."""
+
+from __future__ import annotations
+
+from dueq.client.core.ports import events
+from dueq.client.core.ports.effects import LeaseLost
+from dueq_codecs.messages import ChangeRequest, ConsumerAction, ConsumerFrame
+from dueq_codecs.records import Outcome, RecordKind
+from tests.unit.client.core.consuming.test_consumer import attached, delivered
+from tests.unit.client.stage import CONSUMER, Stage, confirm, of, ok, sent
+
+
+def test_detached_leases_outlive_the_silence_of_a_leader() -> None:
+    stage = Stage()
+    (frame,) = attached(stage, detached=True).values()
+    assert frame.detached
+    [delivery] = delivered(stage, "a", b"x", left_ms=60_000)
+    delivery.handed = True
+    assert not of(stage.run_until(59_900), LeaseLost)
+    assert [lost.deliveries for lost in of(stage.run_until(60_100), LeaseLost)] == [[delivery]]
+
+
+def test_what_is_held_of_a_silent_leader_takes_credit_while_it_is_detached() -> None:
+    stage = Stage(("a", "b"), {1: "a", 2: "b"})
+    attached(stage, detached=True, credit=8)
+    delivered(stage, "a", b"x", b"y", b"z", left_ms=60_000)
+    stated = []
+    while stage.ms < 15_000:
+        for frame in sent(stage.run_until(stage.ms + 500), ConsumerFrame):
+            if frame.leader == "b":
+                stated.append(frame.credit)
+                stage.receive("b", confirm(frame, waiting=100))
+    assert max(stated) == 5
+
+
+def test_the_goodbye_of_who_has_detached_leases_lists_what_is_not_settled() -> None:
+    stage = Stage()
+    attached(stage, detached=True)
+    (sent_off, unhandled) = delivered(stage, "a", b"x", b"y", left_ms=60_000)
+    closing = stage.step(events.CloseConsumer(5, stage.at_us(5_000), CONSUMER, [unhandled]))
+    (request,) = sent(closing + stage.run_until(stage.ms + 2), ChangeRequest)
+    assert request.kind is RecordKind.RELEASE
+    (goodbye,) = sent(
+        stage.receive("a", ok(request, 99, outcomes=[Outcome.DONE])) + stage.run_until(stage.ms + 2),
+        ConsumerFrame,
+    )
+    assert (goodbye.action, goodbye.held_token.tolist()) == (ConsumerAction.GOODBYE, [sent_off.token])

@@ -1,0 +1,124 @@
+"""Detached leases of consumers: silence, a goodbye and a change of leader do not end them."""
+
+from __future__ import annotations
+
+from dueq.core.ports.events import Route
+from dueq_codecs.messages import Code, ConsumerAction
+from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
+from tests.unit.core.led import ALICE, BOB, Led, Stage, at, keys_in, kinds
+
+
+def detached(count: int = 1, lease_ms: int = 60_000, level: int = LEVEL_OF_KINDS) -> tuple[Stage, list[int]]:
+    """A consumer with detached leases of `count` pushed messages, due at 10 ms."""
+    stage = Stage()
+    stage.leds[1].timeline.level = level
+    keys = stage.insert([10] * count)
+    stage.attach(0, lease_ms=lease_ms, detached=True)
+    stage.run(0)
+    stage.run(10)
+    return stage, keys
+
+
+def successor(stage: Stage, ms: float) -> Stage:
+    other = Stage(partitions=0)
+    led = Led(1, epoch=2, timeline=stage.leds[1].timeline)
+    led.payloads = stage.leds[1].payloads
+    other.leds[1] = led
+    other.dispatcher.lead(led, at(ms))
+    return other
+
+
+def test_silence_ends_the_session_and_not_the_leases() -> None:
+    stage, keys = detached()
+    stage.attach(10_500, BOB)
+    stage.run(10_500)
+    assert [each.consumer_id for each in stage.dispatcher.sessions(at(10_500))] == [BOB.hex()]
+    assert kinds(stage) == [RecordKind.LEASE]
+    for ms in range(20_000, 60_000, 10_000):
+        stage.beat(ms - 5_000, BOB, number=ms)
+        stage.beat(ms, BOB, number=ms + 1)
+        assert stage.run(ms) == []
+    stage.beat(60_005, BOB, number=70_000)
+    assert stage.run(60_009) == []
+    (push,) = stage.run(60_010)
+    assert (keys_in(push), push.attempt.tolist()) == (keys, [2])
+    assert kinds(stage)[1] == RecordKind.EXPIRE
+
+
+def test_what_was_not_pushed_before_the_silence_goes_to_others_uncounted() -> None:
+    stage = Stage()
+    stage.leds[1].timeline.level = LEVEL_OF_KINDS
+    (key,) = stage.insert([10_020])
+    stage.attach(0, lease_ms=60_000, detached=True)
+    stage.beat(6_000, number=2, lease_ms=60_000)
+    stage.run(9_990)
+    stage.dispatcher.route_lost(Route(ALICE), stage.sent[-1][1], at(9_991))
+    stage.attach(16_500, BOB)
+    (push,) = stage.run(16_500)
+    assert (keys_in(push), push.attempt.tolist()) == ([key], [1])
+
+
+def test_who_comes_back_has_its_leases_again_and_gets_what_it_lacks_under_the_same_token() -> None:
+    stage, keys = detached(count=2)
+    stage.run(12_000)
+    assert stage.dispatcher.sessions(at(12_000)) == []
+    stage.attach(20_000, attach=2, lease_ms=60_000, held=[(1, keys[0], 2)], detached=True)
+    (push,) = stage.run(20_000)
+    assert (keys_in(push), push.token.tolist(), push.attempt.tolist()) == (keys[1:], [2], [1])
+    (status,) = stage.dispatcher.sessions(at(20_000))
+    assert status.leases == 2
+    stage.ack(push, 20_001)
+    (status,) = stage.dispatcher.sessions(at(20_001))
+    assert status.leases == 1
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.ACK]
+
+
+def test_a_goodbye_returns_what_it_does_not_list() -> None:
+    stage, keys = detached(count=2)
+    stage.frame(ConsumerAction.GOODBYE, 20, number=9, held=[(1, keys[0], 2)], detached=True)
+    stage.attach(20, BOB)
+    (push,) = stage.run(20)
+    assert (keys_in(push), push.attempt.tolist()) == (keys[1:], [1])
+    assert kinds(stage)[1] == RecordKind.RELEASE
+    stage.beat(9_000, BOB, number=2)
+    assert stage.run(15_000) == []
+
+
+def test_a_new_leader_asks_who_is_attached_what_it_holds() -> None:
+    old, keys = detached(count=2)
+    new = Stage(partitions=0)
+    new.attach(50, lease_ms=60_000, detached=True)
+    led = Led(1, epoch=2, timeline=old.leds[1].timeline)
+    led.payloads = old.leds[1].payloads
+    new.leds[1] = led
+    new.dispatcher.lead(led, at(100))
+    new.attach(110, attach=2, lease_ms=60_000, held=[(1, keys[0], 2)], detached=True)
+    (push,) = new.run(110)
+    assert (keys_in(push), push.token.tolist()) == (keys[1:], [2])
+
+
+def test_a_new_leader_keeps_them_for_who_attaches_after_a_long_silence() -> None:
+    old, keys = detached()
+    new = successor(old, 3_000)
+    new.run(20_000)
+    assert kinds(new) == []
+    new.attach(21_000, lease_ms=60_000, held=[(1, keys[0], 2)], detached=True)
+    assert new.run(21_000) == []
+    (status,) = new.dispatcher.sessions(at(21_000))
+    assert status.leases == 1
+
+
+def test_where_a_replica_knows_no_detached_leases_they_are_as_others() -> None:
+    stage, _ = detached(level=LEVEL_OF_KINDS - 1)
+    stage.run(10_500)
+    assert kinds(stage) == [RecordKind.LEASE, RecordKind.EXPIRE]
+
+
+def test_a_consumer_with_a_name_has_none() -> None:
+    stage = Stage()
+    reply = stage.attach(0, life=7, detached=True)
+    assert reply is not None
+    assert (reply.code, reply.text) == (
+        Code.INVALID_REQUEST,
+        "leases of a consumer with a name are not detached",
+    )
