@@ -13,12 +13,13 @@ from dueq.client import calls
 from dueq.client.arguments import Ending
 from dueq.client.core import Delivery
 from dueq.client.core.ports import effects
+from dueq_chaos.sim.consuming import ConsumingUser
 from dueq_chaos.sim.history import History, MessageKey, name_of
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.naming import Named, finished_name, wrong_name
+from dueq_chaos.sim.producing import ProducingUser
 from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.readers import BrowsingUser
-from dueq_chaos.sim.users import ConsumingUser, ProducingUser
 from dueq_chaos.sim.world import World
 from dueq_codecs.messages import ConsumerAction
 from dueq_codecs.records import Outcome, RecordKind

@@ -12,10 +12,10 @@ from dueq.client import calls, topic_changes
 from dueq.client.calls import Call
 from dueq.client.core.ports import effects
 from dueq.errors import InvalidRequest
+from dueq_chaos.sim.consuming import ConsumingUser
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.sdk import SimClient
-from dueq_chaos.sim.users import ConsumingUser
 
 _CALL_US = 15_000_000
 _AGAIN_US = 300_000

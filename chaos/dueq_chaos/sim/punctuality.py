@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
+from dueq_chaos.sim.consuming import ConsumingUser
 from dueq_chaos.sim.history import name_of
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.mesh import SimMesh
-from dueq_chaos.sim.users import ConsumingUser
 from dueq_chaos.sim.workload import TOPIC, Workload
 
 _ARRIVES_MS = 3_000

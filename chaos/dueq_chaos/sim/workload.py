@@ -14,6 +14,7 @@ from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.conditions import Conditions
 from dueq_chaos.sim.configuring import ConfiguringUser
+from dueq_chaos.sim.consuming import ConsumingUser
 from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.history import MessageKey
 from dueq_chaos.sim.jobs import LoadingUser
@@ -21,12 +22,12 @@ from dueq_chaos.sim.keyed import DUPLICATES, KEYS, draw_keys, look
 from dueq_chaos.sim.mesh import SimMesh
 from dueq_chaos.sim.mortals import Mortals
 from dueq_chaos.sim.plan import CARELESS, Options, Step, draw_habits
+from dueq_chaos.sim.producing import ProducingUser
 from dueq_chaos.sim.pullers import Pullers
 from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.recurring import RecurringUser
 from dueq_chaos.sim.sharing import Sharing
 from dueq_chaos.sim.surgeons import Surgeons
-from dueq_chaos.sim.users import ConsumingUser, ProducingUser
 
 TOPIC = "storm"
 _MORE_CONSUMER = (64, 5_000)
