@@ -10,7 +10,8 @@ import numpy as np
 
 from dueq.client.core import ClientCore
 from dueq.client.core.ports import events
-from dueq.client.core.ports.effects import Effect, OpenLink, Send
+from dueq.client.core.ports.delivery import Delivery
+from dueq.client.core.ports.effects import Deliver, Effect, OpenLink, Send
 from dueq.instant import Now
 from dueq_codecs.messages import (
     BrokerInfo,
@@ -29,6 +30,7 @@ from dueq_codecs.messages import (
     TopicInfo,
 )
 from dueq_codecs.pushes import push_rows
+from dueq_codecs.records import RecordKind
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -261,6 +263,42 @@ def push(
         mono_us=mono_us,
     )
     return message, b"".join(payloads)
+
+
+def attached(stage: Stage, **options: int) -> dict[str, ConsumerFrame]:
+    """Open a consumer and have every leader confirm; returns the attach per leader."""
+    stage.connect()
+    frames = {frame.leader: frame for frame in sent(stage.consume(**options), ConsumerFrame)}
+    for leader, frame in frames.items():
+        stage.receive(leader, confirm(frame))
+    return frames
+
+
+def delivered(
+    stage: Stage, leader: str, *payloads: bytes, attach: int = 1, number: int = 1, **fields: int
+) -> list[Delivery]:
+    """Have a leader push and return what the user gets."""
+    message, body = push(leader, attach, number, payloads, **fields)  # type: ignore[arg-type]
+    return [d for effect in of(stage.receive(leader, message, body), Deliver) for d in effect.deliveries]
+
+
+def settle(
+    stage: Stage, kind: RecordKind, *deliveries: Delivery, call: int = 0, amount_ms: int = 0
+) -> list[ChangeRequest]:
+    """The user decides; returns the requests once the linger is over."""
+    stage.step(events.Settle(CONSUMER, kind, deliveries, amount_ms, call, stage.at_us(stage.ms + 4_000)))
+    return sent(stage.run_until(stage.ms + 2), ChangeRequest)
+
+
+def confirm_all(stage: Stage, until_ms: float, broker: str = "a") -> list[object]:
+    """Answer every beat until then."""
+    effects: list[object] = []
+    while stage.ms < until_ms:
+        step = stage.run_until(min(stage.ms + 500, until_ms))
+        effects += step
+        for frame in sent(step, ConsumerFrame):
+            effects += stage.receive(broker, confirm(frame))
+    return effects
 
 
 def sent(effects: Sequence[Effect], kind: type[M]) -> list[M]:
