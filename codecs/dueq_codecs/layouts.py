@@ -1,7 +1,7 @@
 """The table of every message: its number on the wire, its fields in the order of `codecs/schema/dueq.fbs`.
 
 A field is only ever added at the end of its table; an old reader skips it, and an old writer leaves it out,
-which reads as 0 or empty. The order of the attributes in `messages.py` means nothing here.
+which reads as 0 or empty. The order of the attributes in `messages` means nothing here.
 """
 
 from __future__ import annotations

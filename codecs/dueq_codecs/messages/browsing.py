@@ -1,4 +1,4 @@
-"""Reading what waits, page by page: plain types, as in `messages`, which is where others import them from."""
+"""Reading what waits, page by page."""
 
 from __future__ import annotations
 

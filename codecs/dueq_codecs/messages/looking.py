@@ -1,4 +1,4 @@
-"""Looking at messages without touching them: plain types, as in `messages`, which is where others import them from."""
+"""Looking at messages without touching them."""
 
 from __future__ import annotations
 
