@@ -11,6 +11,7 @@ from tests.scenarios import test_leases as leases
 from tests.scenarios import test_logs as logs
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
+from tests.unit.client.core.consuming import test_settling as settling
 from tests.unit.core.delivery import test_renewals as renewals
 from tests.unit.core.replication import test_replication as replicas
 
@@ -26,7 +27,7 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     ),
     "cache-drops-what-the-disk-lacks": logs.test_what_a_replica_has_not_written_stays_in_its_memory,
     "credit-for-what-is-over": consumers.test_a_leader_that_gives_more_than_we_count_gets_no_credit_for_it,
-    "ack-waits-for-earlier-answers": consumers.test_an_ack_waits_for_earlier_answers_no_longer_than_for_company,
+    "ack-waits-for-earlier-answers": settling.test_an_ack_waits_for_earlier_answers_no_longer_than_for_company,
     "successor-untold": partial(
         leases.test_a_hand_over_in_fine_weather_makes_nothing_wait_for_a_consumers_next_question, 1_000
     ),
