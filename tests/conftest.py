@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 SEED_VARIABLE = "STORM_SEED"
 """Not DUEQ_…: brokers, which inherit it too, take those for settings."""
+_TURNS = 3
+_WITH_SPARK = "tests/integration/test_spark", "tests/integration/test_campaign"
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A quarter less processor time for the tests with Spark: its JVMs end before the second compiler has paid off."""
 
@@ -22,10 +27,43 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-storm", action="store_true", help="run all the storms that are run by turns")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "by_turns: one in three of these runs; all with --every-storm, -k or a test's name"
+    )
     # Here, since processes that run a part of the tests inherit it and must all find the same.
     os.environ.setdefault("JDK_JAVA_OPTIONS", JAVA)
     os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10_000, 1 << 40)))
+
+
+class _OneSpark(LoadFileScheduling):
+    """Gives the files that share a Spark to one process, since a second JVM costs more than it brings."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(_WITH_SPARK) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    return _OneSpark(config, log) if config.option.dist == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave two in three of the storms that are run by turns to other runs: which, the first seed says."""
+    named = config.option.keyword or any("::" in argument for argument in config.args)
+    if named or config.option.every_storm:
+        return
+    turns = count(int(os.environ[SEED_VARIABLE]))
+    others = [
+        item for item in items if item.get_closest_marker("by_turns") is not None and next(turns) % _TURNS
+    ]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left = set(others)
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

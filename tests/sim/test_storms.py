@@ -92,6 +92,7 @@ def survives(seed: int) -> None:
     assert not outcome.verdicts, "\n".join(tell(outcome, draw(seed)))
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_a_seed_that_has_found_something_finds_nothing_any_more(seed: int) -> None:
     survives(seed)
