@@ -96,7 +96,7 @@ class MessageLeased(Refused):
 
 
 class VersionDiffers(Refused):
-    """The message has another version than the one that was expected; nothing was changed.
+    """The message, endpoint or topic has another version than the one that was expected; nothing was changed.
 
     Attributes:
         present: the version that it has, asked for after the refusal.

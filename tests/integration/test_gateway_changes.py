@@ -62,6 +62,20 @@ def test_a_message_is_changed_only_if_it_is_as_it_was_seen(gateway: Caller, http
     assert gateway("DELETE", path, None, {})[0] == 204
 
 
+def test_a_topic_is_changed_only_if_it_is_as_it_was_seen(gateway: Caller, http_topic: str) -> None:
+    name = http_topic.rpartition("/")[2]
+    seen = {"if-match": gateway.headers("GET", http_topic)["etag"], "content-type": "application/json"}
+    status, shown = gateway("PATCH", http_topic, {"labels": {"owner": "a"}}, seen)
+    assert (status, shown["labels"]) == (200, {"owner": "a"})
+    status, problem = gateway("PATCH", http_topic, {"labels": {"owner": "b"}}, seen)
+    version = shown["settings_version"]
+    assert (status, problem["error"], problem["present"]) == (412, "VersionDiffers", str(version))
+    assert f"have version {version}, and version {version - 1} was expected" in problem["detail"]
+    wrong = seen | {"if-match": '"other.1"'}
+    assert gateway("PATCH", http_topic, {"labels": {}}, wrong)[0] == 400
+    assert gateway.headers("GET", http_topic)["etag"] == f'"{name}.{version}"'
+
+
 def test_many_are_cancelled_moved_and_triggered_by_id(gateway: Caller, http_topic: str) -> None:
     first, second, third = scheduled(gateway, http_topic, {}, {}, {})
     version = gateway("GET", f"{http_topic}/messages/{first}")[1]["version"]

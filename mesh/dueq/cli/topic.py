@@ -116,7 +116,7 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
     horizon = f", at most {info.horizon} ahead" if info.horizon else ""
     title = (
         f"{info.name}: {info.kind}, replicas: {info.replicas}, at least {info.min_isr} in sync, "
-        f"payloads up to {info.payload_bytes_max:,} bytes{horizon}"
+        f"payloads up to {info.payload_bytes_max:,} bytes{horizon}, settings of version {info.settings_version}"
     )
     console = Console()
     console.print(title, highlight=False)
@@ -160,6 +160,9 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 @click.option("--partitions", "-p", type=int, help="How many it is to have; never fewer.")
 @click.option("--rate", type=int, help="Messages a second that are delivered at most; 0: no limit.")
 @click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
+@click.option(
+    "--if-version", type=int, help="Only if its settings have this version, see `dueq topic describe`."
+)
 @settings_options
 @mesh_options
 def update(
@@ -167,13 +170,16 @@ def update(
     partitions: int | None,
     rate: int | None,
     burst: int | None,
+    if_version: int | None,
     endpoint: tuple[str, ...],
     timeout: float,
     **settings: Any,
 ) -> None:
     """Change the topic NAME; returns when all its partitions apply the change."""
     with connect(endpoint, timeout) as client:
-        client.update_topic(name, partitions=partitions, rate=rate, burst=burst, **settings)
+        client.update_topic(
+            name, partitions=partitions, rate=rate, burst=burst, if_version=if_version, **settings
+        )
     click.echo(f"updated {name}")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from dueq import limits
 from dueq.client import arguments
@@ -18,11 +18,21 @@ from dueq.client.backoff import Backoff
 from dueq.client.calls import Call, Steps
 from dueq.client.core import PartsCall
 from dueq.client.core.ports import events
-from dueq.errors import InvalidRequest, NotYetApplied, OutcomeUnknown, PartialFailure, Unavailable
+from dueq.errors import (
+    InvalidRequest,
+    NotYetApplied,
+    OutcomeUnknown,
+    PartialFailure,
+    Unavailable,
+    VersionDiffers,
+)
 from dueq_codecs.records import ATTEMPTS_MAX
 from dueq_codecs.topic_settings import KEYS, RATE_MAX, REMEMBER_MS_MAX, fault_of_labels
 
 Document = dict[str, Any]
+
+VERSION_MAX: Final = (1 << 63) - 1
+"""Highest version of settings that can be named."""
 
 
 def settings(
@@ -117,9 +127,21 @@ RESUMED: Document = {"paused": False, "paused_until_ms": 0}
 """The changes that end a pause."""
 
 
-def change(topic: str, changes: Document, partitions: int = 0) -> Steps[None]:
-    """Change a topic; done once every partition applies the change, added ones included."""
-    standing: Document = yield store(topic, os.urandom(16), changes, partitions)
+def change(topic: str, changes: Document, partitions: int = 0, if_version: int | None = None) -> Steps[None]:
+    """Change a topic; done once every partition applies the change, added ones included.
+
+    Raises:
+        VersionDiffers: its settings are of another version than `if_version`; nothing was changed.
+    """
+    update_id = os.urandom(16)
+    expected = None if if_version is None else arguments.count(if_version, "if_version", 0, VERSION_MAX)
+    standing: Document = yield store(topic, update_id, changes, partitions, expected)
+    if expected is not None and standing["update"] != update_id.hex():
+        present = int(standing["version"])
+        raise VersionDiffers(
+            f"the settings of topic {topic!r} have version {present}, and version {expected} was expected",
+            present,
+        )
     yield from await_version(topic, standing)
 
 

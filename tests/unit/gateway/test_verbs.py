@@ -116,7 +116,7 @@ def test_every_verb_of_the_sdk_has_a_route_or_a_reason() -> None:
 
 BODIES: list[tuple[Callable[..., Any], type[BaseModel], set[str]]] = [
     (AsyncClient.create_topic, topics.NewTopic, set()),
-    (AsyncClient.update_topic, topics.TopicChanges, set()),
+    (AsyncClient.update_topic, topics.TopicChanges, {"if_version"}),
     (AsyncClient.set_group, groups.GroupChanges, {"group"}),
     (AsyncClient.create_recurrence, recurrences.Terms, {"name"}),
     (AsyncClient.update_recurrence, recurrences.Terms, {"name"}),

@@ -42,6 +42,7 @@ class AsyncTopicChanges:
         expired: str | None = None,
         dead_retention: Seconds | None = None,
         labels: Mapping[str, str] | None = None,
+        if_version: int | None = None,
         timeout: float | None = None,
     ) -> None:
         """Change a topic; what is None stays as it is. Messages that are there already stay where they are.
@@ -63,13 +64,17 @@ class AsyncTopicChanges:
             dead_retention: how long a dead message stays, seconds or timedelta.
             labels: what its owner has to say of the topic, for people and programs: at most 32 texts by name, of 2 KiB
                 together. They take the place of those that it had.
+            if_version: only if its settings have this version (`TopicInfo.settings_version`).
             timeout: seconds for each request.
+
+        Raises:
+            VersionDiffers: the settings have not `if_version`, but the `present` one; nothing was changed.
         """
         changes = topic_changes.settings(payload_bytes_max, horizon, rate, burst, labels)
         changes |= topic_changes.of_keys(None, remember)
         changes |= topic_changes.endings(max_attempts, backoff, expired, dead_retention)
         count = topic_changes.partition_count(partitions, changes)
-        await self.connection.follow(topic_changes.change(topic, changes, count), timeout)
+        await self.connection.follow(topic_changes.change(topic, changes, count, if_version), timeout)
 
     async def pause(self, topic: str, until: Due | None = None, *, timeout: float | None = None) -> None:
         """Stop the delivery of a topic's messages. Messages are taken as before.

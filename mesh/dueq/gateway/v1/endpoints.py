@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Response, status
 from pydantic import Field
@@ -13,13 +12,12 @@ from dueq.client.endpoints import DEFAULT_IN_FLIGHT, DEFAULT_TIMEOUT_S, GRACE_S
 from dueq.gateway import instants
 from dueq.gateway.access import TheService, TheWebhooks
 from dueq.gateway.bodies import JsonRoute
-from dueq.gateway.problems import Refusal
 from dueq.gateway.v1.model import Answer, Asked, Duration, Instant, Said
+from dueq.gateway.v1.preconditions import version_seen
 from dueq.gateway.webhooks.counters import Counters
 
 router = APIRouter(prefix="/v1/endpoints", tags=["endpoints"], route_class=JsonRoute)
 
-_ETAG: Final = re.compile(r'"([A-Za-z0-9._-]{1,255})\.([0-9]{1,15})"')
 Name = Annotated[str, Path(description="The endpoint's name.", examples=["billing"])]
 
 
@@ -127,19 +125,8 @@ async def _seen(
         ),
     ] = None,
 ) -> int | None:
-    """What `If-Match` names; None: any.
-
-    Raises:
-        Refusal: it is no ETag of this endpoint.
-    """
-    if if_match is None or if_match.strip() == "*":
-        return None
-    found = _ETAG.fullmatch(if_match.strip())
-    if found is None or found[1] != name:
-        raise Refusal(
-            400, f"if-match is the ETag of endpoint {name!r:.80}, or *, not {if_match!r:.80}", if_match
-        )
-    return int(found[2])
+    """What `If-Match` names; None: any."""
+    return version_seen(if_match, name, "endpoint")
 
 
 IfMatch = Annotated[int | None, Depends(_seen)]

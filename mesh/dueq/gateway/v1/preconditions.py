@@ -1,4 +1,4 @@
-"""`If-Match`: a message is changed only if it is as it was seen."""
+"""`If-Match`: a message, an endpoint or a topic is changed only if it is as it was seen."""
 
 from __future__ import annotations
 
@@ -61,3 +61,25 @@ def version_of(seen: Seen | None, message_id: str) -> int | None:
 def etag(message_id: str, version: int) -> str:
     """Return the ETag of a message."""
     return f'"{message_id}.{version}"'
+
+
+_NAMED: Final = re.compile(r'"([A-Za-z0-9._-]{1,255})\.([0-9]{1,15})"')
+
+
+def version_seen(if_match: str | None, name: str, what: str) -> int | None:
+    """Return the version in the ETag of what has a name; None: any.
+
+    Args:
+        what: it is, for the refusal.
+
+    Raises:
+        Refusal: it is no ETag of this one.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _NAMED.fullmatch(if_match.strip())
+    if found is None or found[1] != name:
+        raise Refusal(
+            400, f"if-match is the ETag of {what} {name!r:.80}, or *, not {if_match!r:.80}", if_match
+        )
+    return int(found[2])

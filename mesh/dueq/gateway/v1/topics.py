@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response, status
+from fastapi import APIRouter, Depends, Header, Query, Response, status
 from pydantic import Field
 
 from dueq import Backoff, TopicInfo
@@ -13,6 +13,7 @@ from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute
 from dueq.gateway.problems import Unfit
 from dueq.gateway.v1.model import Answer, Asked, Count, Cursor, Duration, Instant, Said, Topic
+from dueq.gateway.v1.preconditions import version_seen
 from dueq_codecs.backoff import DOUBLINGS_MAX, FACTOR_MAX
 
 router = APIRouter(prefix="/v1/topics", tags=["topics"], route_class=JsonRoute)
@@ -180,15 +181,39 @@ async def listed(service: TheService, limit: Count = 1000, cursor: Cursor = "") 
     return TopicList(topics=shown, cursor=shown[-1].name if len(found) > limit else None)
 
 
+async def _seen(
+    topic: Topic,
+    if_match: Annotated[
+        str | None,
+        Header(
+            description="The ETag that the topic must have, else it is left as it is (412).",
+            examples=['"mail.3"'],
+        ),
+    ] = None,
+) -> int | None:
+    """What `If-Match` names; None: any."""
+    return version_seen(if_match, topic, "topic")
+
+
 @router.get("/{topic}", summary="Show a topic, with counts")
-async def described(topic: Topic, service: TheService) -> TopicAnswer:
-    return answer(await service.client.describe(topic))
+async def described(topic: Topic, service: TheService, response: Response) -> TopicAnswer:
+    """The ETag is its name and the version of its settings."""
+    return _tagged(answer(await service.client.describe(topic)), response)
 
 
 @router.patch("/{topic}", summary="Change a topic")
-async def changed(topic: Topic, asked: TopicChanges, service: TheService) -> TopicAnswer:
-    await service.client.update_topic(topic, partitions=asked.partitions, **_settings(asked))
-    return answer(await service.client.describe(topic))
+async def changed(
+    topic: Topic,
+    asked: TopicChanges,
+    service: TheService,
+    response: Response,
+    version: Annotated[int | None, Depends(_seen)],
+) -> TopicAnswer:
+    """The ETag is its name and the version of its settings."""
+    await service.client.update_topic(
+        topic, partitions=asked.partitions, if_version=version, **_settings(asked)
+    )
+    return _tagged(answer(await service.client.describe(topic)), response)
 
 
 @router.delete("/{topic}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a topic and its messages")
@@ -245,6 +270,11 @@ async def forecast(
         raise Unfit(f"query.step is a whole number of seconds, not {step!r:.80}", step, 1, "query.step")
     counts = await service.forecast(topic, begin, end, step_ms)
     return Forecast(seconds=[Second(at=instants.text(at), messages=count) for at, count in counts])
+
+
+def _tagged(found: TopicAnswer, response: Response) -> TopicAnswer:
+    response.headers["etag"] = f'"{found.name}.{found.settings_version}"'
+    return found
 
 
 def answer(info: TopicInfo, placement: bool = True) -> TopicAnswer:

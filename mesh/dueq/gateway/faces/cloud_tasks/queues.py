@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
 
 from dueq import TopicInfo, limits
-from dueq.errors import TopicExists, TopicNotFound
+from dueq.errors import TopicExists, TopicNotFound, VersionDiffers
 from dueq.gateway.access import TheService
 from dueq.gateway.faces.cloud_tasks import queue, wire
 from dueq.gateway.faces.cloud_tasks.names import Location, QueueName
@@ -24,6 +24,8 @@ Document = dict[str, Any]
 _PAGE_MAX: Final = 9800
 REMEMBER_S: Final = 3600.0
 """How long the name of a task is not to be had again after the task is done or deleted."""
+_TRIES: Final = 16
+"""How often a change of a queue is made again that others have overtaken."""
 _MISSING: Final = "there is no queue {}"
 
 
@@ -73,13 +75,13 @@ async def updated(
     mask = request.query_params.get("updateMask") or request.query_params.get("update_mask") or ""
     paths = [_snake(path) for path in mask.split(",") if path] or queue.ALL
     try:
-        info = await topic_of(service, name)
+        await topic_of(service, name)
     except RpcError as missing:
         if missing.code is not Code.NOT_FOUND:
             raise
         await _create(service, name, Configuration().changed(given, paths))
     else:
-        await _configure(service, name, Configuration.of(info).changed(given, paths))
+        await change_queue(service, name, lambda found: found.changed(given, paths))
     return await _shown(service, name, request)
 
 
@@ -117,10 +119,10 @@ async def purged(
 ) -> Document:
     """Tasks that are being sent are not taken back."""
     name = QueueName.checked(project, location, queue_id)
-    found = Configuration.of(await topic_of(service, name))
+    Configuration.of(await topic_of(service, name))
     await service.client.purge(name.topic, wait=False)
     purged_ms = await service.now_us() // 1000
-    await service.client.update_topic(name.topic, labels={LABEL: found.purged(purged_ms).label()})
+    await change_queue(service, name, lambda found: found.purged(max(purged_ms, found.purged_ms)))
     return await _shown(service, name, request)
 
 
@@ -188,11 +190,36 @@ async def _create(service: Service, name: QueueName, wanted: Configuration) -> N
     await service.client.set_group(name.topic, GROUP, max_unacked=wanted.concurrent)
 
 
-async def _configure(service: Service, name: QueueName, wanted: Configuration) -> None:
-    await service.client.set_group(name.topic, GROUP, max_unacked=wanted.concurrent)
-    await service.client.update_topic(
-        name.topic, rate=wanted.per_second, burst=wanted.burst, labels={LABEL: wanted.label()}
+async def change_queue(
+    service: Service, name: QueueName, edit: Callable[[Configuration], Configuration]
+) -> None:
+    """Change what a queue is set to, on top of what other gateways set meanwhile."""
+    for _ in range(_TRIES):
+        info = await topic_of(service, name)
+        wanted = edit(Configuration.of(info))
+        labels = {**info.labels, LABEL: wanted.label()}
+        try:
+            await service.client.update_topic(
+                name.topic, rate=wanted.per_second, burst=wanted.burst, labels=labels,
+                if_version=info.settings_version,
+            )  # fmt: skip
+        except VersionDiffers:
+            continue
+        await _limit(service, name, wanted.concurrent)
+        return
+    raise RpcError(
+        Code.ABORTED, f"the queue {name} is being changed by others: {_TRIES} tries were overtaken"
     )
+
+
+async def _limit(service: Service, name: QueueName, concurrent: int) -> None:
+    """Limit the group of the tasks, as whoever was last has set the queue."""
+    for _ in range(_TRIES):
+        await service.client.set_group(name.topic, GROUP, max_unacked=concurrent)
+        present = Configuration.of(await topic_of(service, name)).concurrent
+        if present == concurrent:
+            return
+        concurrent = present
 
 
 async def _shown(service: Service, name: QueueName, request: Request) -> Document:
