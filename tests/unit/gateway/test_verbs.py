@@ -36,6 +36,7 @@ ROUTES = {
     "AsyncClient.get": f"GET {TOPIC}/messages/{{message_id}}",
     "AsyncClient.browse": f"GET {TOPIC}/messages",
     "AsyncClient.browse_pages": f"GET {TOPIC}/messages",
+    "AsyncClient.leased": f"GET {TOPIC}/messages",
     "AsyncClient.trigger": f"POST {TOPIC}/messages/{{message_id}}/trigger",
     "AsyncClient.trigger_many": f"POST {TOPIC}/messages/trigger",
     "AsyncClient.begin_job": f"POST {TOPIC}/messages",
