@@ -26,7 +26,7 @@ MEMORY: Final = (
         "answers-never-age",
         "Answers of past requests stay until there are too many of them.",
         "Kafka KAFKA-14844: producer ids that never expired filled brokers' memory",
-        (change("core.state.dedup:Deduplication.expire", "while answers and", "while False and"),),
+        (change("core.state.dedup:Deduplication.expire", "while len(answers) and", "while False and"),),
         seeds=60,
         finders=(59,),
     ),
@@ -36,7 +36,7 @@ MEMORY: Final = (
         "Kafka KIP-360: state of producers that is forgotten before they give up",
         (
             change(
-                "core.state.dedup:Deduplication.expire", "- self.limits.age_ms", "- self.limits.age_ms // 400"
+                "core.state.dedup:Deduplication.expire", "= self.limits.age_ms", "= self.limits.age_ms // 400"
             ),
         ),
         seeds=60,

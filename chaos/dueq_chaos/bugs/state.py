@@ -36,6 +36,7 @@ STATE: Final = (
             change(
                 "core.partition.partition:Partition._pump",
                 "        try:\n",
+                "        timeline.dedup._quiet_until_ms = -1\n"
                 "        timeline.dedup.expire(now.wall_us // 1000)\n        try:\n",
             ),
         ),

@@ -202,15 +202,24 @@ def block_starts(sizes: npt.NDArray[np.uint32], block_bytes: int) -> npt.NDArray
         sizes: inline payload bytes per row (0 for rows with an upload).
         block_bytes: the limit.
     """
-    if len(sizes) == 0:
+    count = len(sizes)
+    if count == 0:
         return np.empty(0, np.intp)
-    ends = np.cumsum(sizes, dtype=np.int64)
+    size = alike(sizes)
+    if size is not None:
+        return np.arange(0, count, max(block_bytes // size, 1) if size else count, dtype=np.intp)
+    ends = sizes.cumsum(dtype=np.int64)
     starts = [0]
     base = 0
     while True:
-        row = int(np.searchsorted(ends, base + block_bytes, side="right"))
-        row = max(row, starts[-1] + 1)
-        if row >= len(sizes):
+        row = max(int(ends.searchsorted(base + block_bytes, side="right")), starts[-1] + 1)
+        if row >= count:
             return np.array(starts, np.intp)
         starts.append(row)
         base = int(ends[row - 1])
+
+
+def alike(sizes: npt.NDArray[np.uint32]) -> int | None:
+    """Return how long each of some payloads is; None where they are not all of one length."""
+    size = int(sizes[0])
+    return size if np.count_nonzero(sizes == size) == len(sizes) else None

@@ -107,6 +107,7 @@ class Deduplication:
         self._numbers: list[int] = []  # that are free
         self._empty: list[tuple[int, bytes]] = []  # heap of (floor_age_ms, client) without answers
         self._changed: dict[tuple[bytes, int], None] = {}
+        self._quiet_until_ms = -1  # nothing is too old before this age: what comes later is younger
 
     def recover(self, rows: list[TableRow]) -> None:
         """Begin with what the last checkpoint left.
@@ -219,12 +220,16 @@ class Deduplication:
 
     def expire(self, age_ms: int, stamp: int = 0) -> None:
         """Forget what is too old at this age of the partition."""
-        before = age_ms - self.limits.age_ms
-        answers = self._answers
-        while answers and answers.age_ms(answers.oldest) < before:
+        if age_ms <= self._quiet_until_ms:
+            return
+        kept_ms, answers, oldest_ms = self.limits.age_ms, self._answers, age_ms
+        while len(answers) and (oldest_ms := answers.age_ms(answers.oldest)) + kept_ms < age_ms:
             self._drop_answer(answers.oldest)
-        while self._empty and self._empty[0][0] < before:
+        while self._empty and self._empty[0][0] + kept_ms < age_ms:
             self._forget(*heapq.heappop(self._empty))
+        if self._empty:
+            oldest_ms = min(oldest_ms, self._empty[0][0])
+        self._quiet_until_ms = oldest_ms + kept_ms
 
     def _client(self, client_id: bytes) -> _Client:
         client = self._clients.get(client_id)

@@ -19,6 +19,9 @@ HOUR_SECONDS = 3600
 DAY_HOURS = 24
 FAR_MS = 400 * DAY_HOURS * HOUR_MS
 
+_HOUR = np.uint64(HOUR_MS)
+_HOURS_COUNTED = 1024
+"""So many hours that follow each other are counted in an array; of more, those that occur are looked for."""
 _NOT_FAR = np.uint8(0xFF ^ FLAG_FAR)
 
 
@@ -95,16 +98,22 @@ class Forecast:
         if low == high:
             self._count_hour(low, sign * len(wait_at))
             return
-        hours, counts = np.unique(wait_at // np.uint64(HOUR_MS), return_counts=True)
-        for hour, count in zip(hours.tolist(), counts.tolist(), strict=True):
-            self._count_hour(hour, sign * count)
+        if high - low < _HOURS_COUNTED:
+            counts = np.bincount((wait_at // _HOUR).astype(np.int64) - low)
+            found = zip(range(low, high + 1), counts.tolist(), strict=True)
+        else:
+            hours, counts = np.unique(wait_at // _HOUR, return_counts=True)
+            found = zip(hours.tolist(), counts.tolist(), strict=True)
+        for hour, count in found:
+            if count:
+                self._count_hour(hour, sign * count)
 
     def _count_hour(self, hour: int, change: int) -> None:
         count = self.hours.get(hour, 0) + change
-        invariant(count >= 0, "fewer messages wait for an hour than none", hour=hour, count=count)
-        if count:
+        if count > 0:
             self.hours[hour] = count
         else:
+            invariant(count == 0, "fewer messages wait for an hour than none", hour=hour, count=count)
             del self.hours[hour]
         self._changed_days.add(hour // DAY_HOURS)
 

@@ -63,15 +63,17 @@ def _place(record: Record, rows: Entries) -> None:
         return
     sizes = inline_bytes(record)
     starts = block_starts(sizes, BLOCK_BYTES)
-    begins = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, dtype=np.int64, out=begins[1:])
-    lengths = np.diff(starts, append=count)
-    offsets = begins[:-1] - np.repeat(begins[starts], lengths)
-    rows["place"] = (np.repeat(starts, lengths) << 32) | offsets
+    lengths = np.empty(len(starts), np.intp)
+    np.subtract(starts[1:], starts[:-1], out=lengths[:-1])
+    lengths[-1] = count - starts[-1]
+    begins = sizes.cumsum(dtype=np.int64)
+    begins -= sizes
+    # Of each row of a block: where the block begins, as row and, taken off, as byte.
+    rows["place"] = begins + ((starts << 32) - begins[starts]).repeat(lengths)
     if uploaded is None:
-        rows["block_rows"] = np.repeat(lengths, lengths)
+        rows["block_rows"] = lengths.repeat(lengths)
         return
     inline = np.add.reduceat(~uploaded, starts, dtype=np.intp)
-    rows["block_rows"] = np.where(uploaded, 1, np.repeat(inline, lengths))
+    rows["block_rows"] = np.where(uploaded, 1, inline.repeat(lengths))
     rows["place"][uploaded] = record.upload[uploaded]
     rows["flags"][uploaded] = FLAG_UPLOAD

@@ -468,6 +468,6 @@ def blocks_of(entry: LogEntry) -> Iterable[tuple[int, int, int]]:
     """Yield (first row, start, end) of each payload block in an insert's body."""
     sizes = inline_bytes(entry.record)
     starts = block_starts(sizes, BLOCK_BYTES)
-    ends = np.cumsum(sizes, dtype=np.int64)
-    offsets = [0, *(int(ends[row - 1]) for row in starts[1:].tolist()), int(ends[-1])]
+    ends = sizes.cumsum(dtype=np.int64)
+    offsets = [0, *ends[starts[1:] - 1].tolist(), int(ends[-1])]
     return zip(starts.tolist(), offsets, offsets[1:], strict=False)
