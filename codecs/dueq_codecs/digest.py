@@ -43,6 +43,9 @@ def request_digest(request: ChangeRequest) -> int:
     if len(request.key_high):
         hashes = request.key_high.tobytes() + request.key_low.tobytes()
         parts.append(b"keys" + bytes((request.on_duplicate,)) + hashes)
+    if len(request.once_high):
+        names = request.once_high.tobytes() + request.once_low.tobytes() + request.once_digest.tobytes()
+        parts.append(b"once" + bytes((request.claim,)) + names)
     if len(request.window):
         parts.append(b"window" + request.window.tobytes())
     if request.shared:

@@ -171,6 +171,10 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("expected", "Q"),
         Octets("shared"),
         Scalar("shared_size", "I"),
+        Column("once_high", "Q"),
+        Column("once_low", "Q"),
+        Column("once_digest", "Q"),
+        Scalar("claim", "?"),
     ),
     Kind.CHANGE_REPLY: Layout(
         m.ChangeReply,

@@ -77,6 +77,10 @@ RECORD: Final = Layout(
     Column("expected", "Q"),
     Octets("shared"),
     Scalar("shared_size", "I"),
+    Column("once_high", "Q"),
+    Column("once_low", "Q"),
+    Column("once_digest", "Q"),
+    Scalar("claim", "?"),
     vectors=_vectors_of,
 )
 

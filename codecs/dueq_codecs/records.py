@@ -10,6 +10,7 @@ Which columns a kind has (n rows; every other column is empty):
               window*                         (ms that `due` is later than was asked for)
               group*, expires*, attempts_max*  + groups (their names)
               key_high*, key_low*             (both or neither: hashes of unique keys; 0, 0: the row has none)
+              once_high*, once_low*, once_digest*   (all or none: idempotency keys; 0, 0: the row has none)
     LEASE     first, sequence, row, consumer  + consumers, lease_ms, detached* (one per consumer)
               token*                          (the lease that it renews; 0: the message waits)
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
@@ -44,6 +45,10 @@ An INSERT may name a `job`: its rows belong together with all others that name i
 With `job_until` they stay hidden until the job is committed, which it must be before that instant. `keyed`, also of
 a FIRE: what each payload begins with (see `meta`). An INSERT with hashes of keys says what is to be done about a key
 that names a message already (`on_duplicate`), and whether its rows may be there already (`retry`).
+
+A row with an idempotency key takes effect once in `ONCE_MS`: a later one with the same key and the same `once_digest`
+is answered with the id of the first one's message (KEPT), one with another digest is refused (DIFFERS). An INSERT that
+is a `claim` makes no messages: it only takes its keys, so that they hold where the messages do not lie.
 """
 
 from __future__ import annotations
@@ -170,6 +175,8 @@ class Outcome(IntEnum):
     """The message is dead: it can be redriven or discarded, and nothing else."""
     CHANGED = 11
     """The message has another version than the one that was expected."""
+    DIFFERS = 12
+    """The idempotency key came with another request before."""
 
 
 class OnDuplicate(IntEnum):
@@ -297,6 +304,13 @@ class Record:
     """BODY, INSERT: the SHA-256 of the shared body; empty: there is none."""
     shared_size: int = 0
     """Its bytes."""
+    once_high: U64 = field(default_factory=lambda: NO_U64)
+    """INSERT: the hash of each row's idempotency key, as those of unique keys are; 0, 0: it has none."""
+    once_low: U64 = field(default_factory=lambda: NO_U64)
+    once_digest: U64 = field(default_factory=lambda: NO_U64)
+    """INSERT: 64 bits over what the caller asked for with that key."""
+    claim: bool = False
+    """INSERT with idempotency keys: its rows are no messages, they only take these keys."""
     encoded: bytes | None = None
     """The record's bytes, once some codec has made or read them: what the log holds and peers send on."""
 

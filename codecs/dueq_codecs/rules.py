@@ -50,19 +50,21 @@ class _Change(Protocol):
     on_duplicate: OnDuplicate
     retry: bool
     shared: bytes
+    once_high: U64
+    claim: bool
 
 
 def batch_key(change: _Change) -> tuple[object, ...]:
     """Return what changes must have in common to share a request, and requests to share a record."""
-    unique = change.on_duplicate, change.retry
-    return change.kind, change.keyed, change.job, change.job_until, change.job_action, unique, change.shared
+    names = change.on_duplicate, change.retry, len(change.once_high) > 0, change.claim
+    return change.kind, change.keyed, change.job, change.job_until, change.job_action, names, change.shared
 
 
 def level_of(change: ChangeRequest) -> int:
     """Return the feature level that a partition must have reached for a request."""
     columns = (
         change.rank, change.group, change.key_high, change.expires, change.attempts_max, change.reason,
-        change.window, change.expected,
+        change.window, change.expected, change.once_high,
     )  # fmt: skip
     newer = (
         change.kind in _NEW_KINDS
@@ -115,6 +117,16 @@ def key_hashes(keys: Iterable[bytes], levels: Iterable[str] = ()) -> tuple[U64, 
     )
     columns = np.frombuffer(found, ">u8").reshape(-1, 2).astype(np.uint64)
     return np.ascontiguousarray(columns[:, 0]), np.ascontiguousarray(columns[:, 1])
+
+
+def once_hashes(names: Iterable[bytes]) -> tuple[U64, U64]:
+    """Return the hashes of idempotency keys, as `key_hashes`; no unique key has one of these.
+
+    Args:
+        names: in UTF-8; an empty one is that of a row without a key.
+    """
+    # No text in UTF-8 begins like this.
+    return key_hashes([b"\xff" + name if name else name for name in names])
 
 
 def homes_of_keys(key_high: U64, partitions: int) -> U64:

@@ -50,15 +50,20 @@ REQUEST_COLUMNS: Final = (
     "fate",
     "reason",
     "expected",
+    "once_high",
+    "once_low",
+    "once_digest",
 )
 FIRST_COLUMNS: Final = (*REQUEST_COLUMNS[: REQUEST_COLUMNS.index("rank")], "consumer")
 """Of a record, those that come first on the wire."""
 _LAST_COLUMNS: Final = (
     "recurrence", "tick", "following", "key_high", "key_low", "window", "expires", "attempts_max", "fate", "reason",
 )  # fmt: skip
-RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", *_LAST_COLUMNS, "expected")
+_ONCE_COLUMNS: Final = ("once_high", "once_low", "once_digest")
+RECORD_COLUMNS: Final = (*FIRST_COLUMNS, "rank", "group", *_LAST_COLUMNS, "expected", *_ONCE_COLUMNS)
 LAST_VECTORS: Final = (
     "rank", "group", "groups", "name", "document", *_LAST_COLUMNS, "reasons", "detached", "expected", "shared",
+    *_ONCE_COLUMNS,
 )  # fmt: skip
 """Of a record, those that come last on the wire."""
 
@@ -110,6 +115,7 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
         "window",
         "expires",
         "attempts_max",
+        *_ONCE_COLUMNS,
     ),
     RecordKind.FIRE: ("rank", "group"),
     RecordKind.MOVE: ("expected",),
@@ -159,7 +165,9 @@ def _lengths_right(
             continue
         for rows in (1,) if kind in ONE_ROW else range(1, _FEW + 1):
             choices = {_Rule.EMPTY: (0,), _Rule.ROWS: (rows,), _Rule.EITHER: (0, rows), _Rule.FREE: (0,)}
-            for lengths in product(*(choices[rule] for rule in columns)):
+            usual = [choices[rule] for rule in columns]
+            usual[-len(_ONCE_COLUMNS) :] = [(0,)] * len(_ONCE_COLUMNS)  # others are looked at one by one
+            for lengths in product(*usual):
                 right[kind, lengths] = rows
     return right
 
@@ -181,7 +189,7 @@ def fault_of_request(request: ChangeRequest) -> str | None:
     if fault is None:
         fault = _fault_of_names(request) or _fault_of_job(request) or _fault_of_texts(request)
     if fault is None:
-        fault = _fault_of_keys(request) or _fault_of_shared(request)
+        fault = _fault_of_keys(request) or _fault_of_once(request) or _fault_of_shared(request)
     if fault is None and request.kind == RecordKind.BODY and not request.shared:
         fault = "a BODY names no body"
     if fault is None and request.kind == RecordKind.JOB and request.job_action not in _JOB_ACTIONS:
@@ -201,7 +209,7 @@ def fault_of_record(record: Record) -> str | None:
     if fault is None:
         fault = _fault_of_names(record) or _fault_of_job(record) or _fault_of_texts(record)
     if fault is None:
-        fault = _fault_of_keys(record) or _fault_of_shared(record)
+        fault = _fault_of_keys(record) or _fault_of_once(record) or _fault_of_shared(record)
     if fault is not None:
         return fault
     if record.requests and sum([request.rows for request in record.requests]) != rows:
@@ -267,6 +275,18 @@ def _fault_of_keys(change: ChangeRequest | Record) -> str | None:
         return f"an INSERT of {high} hashes of keys says {change.on_duplicate.name} of duplicates"
     if not change.keyed:
         return f"an INSERT has {high} hashes of keys, and no keys"
+    return None
+
+
+def _fault_of_once(change: ChangeRequest | Record) -> str | None:
+    """Say what is wrong with the hashes of idempotency keys, and with a claim."""
+    high, low, digests = len(change.once_high), len(change.once_low), len(change.once_digest)
+    if not high == low == digests:
+        return f"{high} and {low} halves of hashes of idempotency keys have {digests} digests"
+    if not change.claim:
+        return None
+    if not high or change.size.any() or change.keyed or change.shared or change.job:
+        return f"a {change.kind.name} claims {high} idempotency keys, and says more than that"
     return None
 
 

@@ -85,6 +85,21 @@ def keys() -> dict[str, Any]:
     }
 
 
+def once() -> dict[str, Any]:
+    """Idempotency keys of three rows."""
+    return {
+        "once_high": u64(0x0123456789ABCDEF, 0, 5),
+        "once_low": u64(0xFEDCBA9876543210, 0, 6),
+        "once_digest": u64((1 << 64) - 1, 0, 7),
+    }
+
+
+def claim() -> dict[str, Any]:
+    """A row that is no message, and only takes its key."""
+    keys = {name: column[:1] for name, column in once().items()}
+    return {"due": u64(AT), "size": u32(0), "crc": u32(0), "claim": True, **keys}
+
+
 def record(kind: RecordKind, rows: int = 0, **columns: Any) -> Record:
     """A record; with rows: of one request."""
     requests = (RequestRef(CLIENT, 3, 0xFEDCBA9876543210, rows),) if rows else ()

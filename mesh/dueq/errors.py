@@ -8,6 +8,7 @@ DueqError
 │   ├── TopicExists
 │   ├── MessageNotFound       done, cancelled, expired, or never was
 │   ├── KeyTaken              a unique key names another message; `.present` is its id, `.due` when it is due
+│   ├── RequestDiffers        an idempotency key came with another request before
 │   ├── MessageLeased         too late: a consumer holds it
 │   ├── VersionDiffers        it was moved or changed since; `.present` is its version
 │   ├── StaleLease            the lease ended, or another one followed
@@ -89,6 +90,10 @@ class KeyTaken(Refused):
     def __init__(self, text: str, present: str | None = None, due: int = 0) -> None:
         super().__init__(text)
         self.present, self.due = present, due
+
+
+class RequestDiffers(Refused):
+    """The idempotency key came with another request before."""
 
 
 class MessageLeased(Refused):

@@ -48,6 +48,10 @@ GROUPS_MAX: Final = 250_000
 """Groups of one partition that have messages or settings: all of them are in memory."""
 NAMES_MAX: Final = 200_000_000
 """Unique keys of one partition, borne or remembered: they lie on the disk. Beyond that new ones get Busy."""
+IDEMPOTENCY_KEY_BYTES_MAX: Final = 255
+"""Longest idempotency key, UTF-8."""
+ONCE_MS: Final = 24 * 60 * 60 * 1000
+"""Time for which a repeated idempotency key gets the first answer, in the age of the partition."""
 KEY_FILTER_BYTES_MAX: Final = 64 << 20
 """Most memory for what says which unique keys of a partition are not on the disk; beyond that the disk is asked."""
 SWEEP_ROWS: Final = 16_384

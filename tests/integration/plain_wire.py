@@ -119,6 +119,9 @@ def digest(request: Message, rows: int) -> int:
     if request.get("key_high"):
         hashes = struct.pack(f"<{rows}Q{rows}Q", *request["key_high"], *request["key_low"])
         data += b"keys" + bytes((request["on_duplicate"],)) + hashes
+    if request.get("once_high"):
+        columns = [*request["once_high"], *request["once_low"], *request["once_digest"]]
+        data += b"once" + bytes((request.get("claim", False),)) + struct.pack(f"<{3 * rows}Q", *columns)
     if request.get("window"):
         data += b"window" + struct.pack(f"<{rows}I", *request["window"])
     if request.get("shared"):

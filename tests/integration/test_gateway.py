@@ -200,7 +200,6 @@ def test_bad_leases_are_problems(gateway: Caller, http_mesh: LocalMesh, verb: st
         (b"[" * 900_000, JSON, 400, "InvalidRequest"),
         (b" " * 1_100_000, JSON, 413, "PayloadTooLarge"),
         (b"raw", {"dueq-dealy": "1h"}, 400, "InvalidRequest"),
-        (b"raw", {"idempotency-key": "1"}, 501, "NotImplemented"),
         (b"raw", {"content-encoding": "gzip"}, 415, "UnsupportedMediaType"),
         (b"raw", {"origin": "http://evil.example"}, 403, "NotAllowed"),
     ],

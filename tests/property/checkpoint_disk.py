@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries, State, joined, keys_of
-from dueq.core.ports.names import Name, Remembered, expiry_key, unpack_name
+from dueq.core.ports.names import Lasting, Name, expiry_key, unpack_name
 from dueq.core.ports.persistence import RecoveredPartition, SaveCheckpoint
 from dueq.core.ports.tables import TableRow
 
@@ -94,7 +94,7 @@ class Disk:
 
     def read_names(self, hashes: list[bytes]) -> tuple[dict[bytes, Name], Entries]:
         found = {digest: unpack_name(self.names[digest]) for digest in hashes if digest in self.names}
-        owners = [name for name in found.values() if not isinstance(name, Remembered)]
+        owners = [name for name in found.values() if not isinstance(name, Lasting)]
         ids = np.array([(first, key >> 16, key & 0xFFFF) for first, key in owners], np.uint64).reshape(-1, 3)
         return found, self.read((ids[:, 0], ids[:, 1], ids[:, 2]))
 
@@ -125,4 +125,4 @@ class Disk:
 
 def _expiry_of(named: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
     name = unpack_name(named[1])
-    return named[0], expiry_key(name.until, named[0]) if isinstance(name, Remembered) else b""
+    return named[0], expiry_key(name.until, named[0]) if isinstance(name, Lasting) else b""

@@ -131,6 +131,8 @@ def operations(draw: st.DrawFn, kind: RecordKind) -> tuple[dict[str, Any], bytes
             "retry": draw(st.booleans()),
             "keyed": Meta.KEY,
         }
+    if length and draw(st.booleans()):
+        values |= draw(columns(dict.fromkeys(("once_high", "once_low", "once_digest"), "u8"), length))
     if "upload" not in values and draw(st.booleans()):
         values |= {"shared": draw(hashes), "shared_size": 7}
         values["size"] = values["size"] + np.uint32(7)

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.property.checkpoint_disk import UID, Disk
+from tests.property.idempotency import name_requests
 
 from dueq.core.ports.entry import FLAG_FAR, State, keys_of
-from dueq.core.ports.names import Remembered, unpack_name
+from dueq.core.ports.names import Lasting, unpack_name
 from dueq.core.ports.persistence import SaveCheckpoint
 from dueq.core.state.applied import Applied
 from dueq.core.state.cold import ColdIds
@@ -72,6 +73,7 @@ class World:
         self.recurs = seed % 3 == 0
         self.strange = strange  # how often jobs, forged ids and repeated requests come, of the usual
         self.weights: list[float] = []  # of the kinds of records, if not the usual
+        self.once_rng = random.Random(seed + 1)
         self.key_rng, self.keyed = random.Random(seed), 0.1  # how often records have unique keys
         self.remember = [0, 300, 2000, 60_000]  # ms, for which keys are remembered
         self.disk = Disk()
@@ -142,6 +144,8 @@ class World:
                 self.share(record)
             if self.level >= LEVEL_OF_KINDS and self.key_rng.random() < self.keyed * self.strange:
                 self.name_keys(record, rows)
+            if self.level >= LEVEL_OF_KINDS and self.once_rng.random() < 0.2 * self.strange:
+                name_requests(self.once_rng, record, rows)
             for row in range(rows):
                 key = record.sequence << 16 | row
                 self.known.append((max(int(record.due[row]), self.stamp, record.job_until), key))
@@ -575,7 +579,7 @@ class World:
         """Memory and disk together have every key that is borne or remembered, and those that are to be swept."""
         for digest, row in self.disk.names.items():
             name = unpack_name(row)
-            if not isinstance(name, Remembered) or name.until >= self.timeline.age_ms:
+            if not isinstance(name, Lasting) or name.until >= self.timeline.age_ms:
                 names.setdefault(digest.hex(), row.hex())
         assert sorted((digest, row) for digest, row in names.items() if row is not None) == names_of(
             self.twin

@@ -37,7 +37,7 @@ KEYS: Final = (
         "a time to live that outlives the value",
         (
             change(
-                "core.state.names:Names.take", "self._expiry[expiry_key(old.until, digest)] = None", "pass"
+                "core.state.names:Names._set", "self._expiry[expiry_key(old.until, digest)] = None", "pass"
             ),
         ),
         seeds=60,
@@ -64,5 +64,27 @@ KEYS: Final = (
         ),
         seeds=60,
         finders=(55,),
+    ),
+    Bug(
+        "idempotency-key-decides-no-partition",
+        "A request with an idempotency key goes to any partition, so a repetition finds nothing there.",
+        "a sharded table of idempotency keys, and a router that does not know of it",
+        (
+            change(
+                "client.core.asking.keyed:homes",
+                "for high, low in ((event.once_high, event.once_low), (event.key_high, event.key_low)):",
+                "for high, low in ((event.key_high, event.key_low),):",
+            ),
+        ),
+        seeds=400,
+        finders=(267, 299, 331, 363),
+    ),
+    Bug(
+        "idempotency-key-with-another-request",
+        "An idempotency key that comes with another request gets the answer to the first one.",
+        "an idempotency layer that never compares requests",
+        (change("core.state.keyed:_Rows._again", "or name.digest != self._digests[at]", "or False"),),
+        seeds=400,
+        finders=(267, 299),
     ),
 )

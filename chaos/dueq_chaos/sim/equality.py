@@ -7,7 +7,7 @@ from typing import Any
 from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, joined, keys_of
-from dueq.core.ports.names import Remembered, unpack_name
+from dueq.core.ports.names import Lasting, unpack_name
 from dueq.core.ports.persistence import (
     ChunkRead,
     IndexScanned,
@@ -112,7 +112,7 @@ def completed(state: dict[str, Any], waiting: Entries, names: Names) -> dict[str
 def _holds(row: str, age_ms: int) -> bool:
     """Whether a key is borne, or remembered still."""
     name = unpack_name(bytes.fromhex(row))
-    return not isinstance(name, Remembered) or name.until >= age_ms
+    return not isinstance(name, Lasting) or name.until >= age_ms
 
 
 _ROW = 11

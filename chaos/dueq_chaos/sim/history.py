@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dueq import ids
 from dueq_chaos.sim.fates import Fate
+from dueq_chaos.sim.repeating import Requests
 
 MessageKey = tuple[int, int, int]
 """(partition uid, log sequence, row)."""
@@ -125,6 +126,7 @@ class History:
         refused: payloads of inserts that were refused: they must never be seen.
         headed: payloads that were scheduled with headers (see `headings`).
         keys: the unique keys of payloads.
+        requests: their idempotency keys.
         shared: the shared bodies of messages whose key is what is noted here as their payload.
         strangers: deliveries of messages of which no client has been told (yet).
         fate_of: gives what the log says of a message, for who knows the log.
@@ -140,6 +142,7 @@ class History:
         self.headed: dict[bytes, None] = {}
         self.shared: dict[bytes, bytes] = {}
         self.keys: dict[bytes, str] = {}
+        self.requests = Requests()
         self.strangers: dict[MessageKey, list[Delivery]] = {}
         self.fate_of: Callable[[MessageKey], Fate] = lambda key: Fate()
         self.due_of: Callable[[MessageKey], int] = lambda key: 0
@@ -315,6 +318,8 @@ class History:
         known = self._names.setdefault(payload, key)
         if known != key:
             self._wrong.append(f"{name_of(key)}: inserted twice, also as {name_of(known)}")
+        if wrong := self.requests.seen(payload):
+            self._wrong.append(f"{name_of(key)}: {wrong}")
 
     def _judge(self, key: MessageKey, message: Message, delivery: Delivery) -> None:
         wrong: list[str] = []

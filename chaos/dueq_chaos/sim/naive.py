@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from dueq import limits
-from dueq.core.ports.entry import FLAG_DETACHED, FLAG_FAR, FLAG_KEYED, FLAG_META, FLAG_UPLOAD, State
+from dueq.core.ports.entry import FLAG_DETACHED, FLAG_FAR, FLAG_UPLOAD, State, meta_flags
 from dueq.core.state import dedup
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
@@ -22,13 +22,12 @@ from dueq_chaos.sim.naive_bodies import NaiveBodies
 from dueq_chaos.sim.naive_entry import NaiveEntry, Told
 from dueq_chaos.sim.naive_groups import NaiveGroups
 from dueq_chaos.sim.naive_jobs import ENDED, NaiveJobs
-from dueq_chaos.sim.naive_keys import NaiveKeys
+from dueq_chaos.sim.naive_keys import NaiveKeys, key_of
 from dueq_chaos.sim.naive_memory import NaiveMemory, Verdict
 from dueq_chaos.sim.naive_passes import NaivePasses
 from dueq_chaos.sim.naive_places import places_of
 from dueq_chaos.sim.naive_recurrences import NaiveRecurrences
 from dueq_codecs.messages import Code
-from dueq_codecs.meta import Meta
 from dueq_codecs.records import (
     LEVEL_OF_KINDS,
     WITH_PAYLOADS,
@@ -239,15 +238,17 @@ class Naive:
             number = self.jobs.of(record, state, self.age).number
         due, key = int(record.due[at]), record.sequence << 16 | at
         body = self.bodies.use(record, self.age) if record.shared else 0
-        digest = (int(record.key_high[at]), int(record.key_low[at])) if len(record.key_high) else (0, 0)
+        digest = key_of(record, at)
+        if (again := self.keys.again(record, at, self.age)) is not None:
+            self.ended.append(key)
+            return again
         if digest != (0, 0):
             outcome = self._meet(record, at, digest, number, told)
             if outcome != Outcome.DONE:
                 self.ended.append(key)
-                return outcome
-        flags = {Meta.NONE: 0, Meta.KEY: FLAG_KEYED, Meta.HEADERS: FLAG_META}[record.keyed]
-        if len(record.upload) and record.upload[at]:
-            flags |= FLAG_UPLOAD
+                return self.keys.refused(record, at, self.age, outcome)
+        uploaded = len(record.upload) > 0 and record.upload[at] > 0
+        flags = meta_flags(record.keyed) | FLAG_UPLOAD * uploaded
         self.live[key] = NaiveEntry(
             max(due, record.stamp, record.job_until), due, record.sequence, at, int(record.size[at]),
             int(record.crc[at]), *place, flags, number, rank=int(record.rank[at]) if len(record.rank) else 0,
@@ -258,8 +259,7 @@ class Naive:
             body=body,
             key_high=digest[0], key_low=digest[1],
         )  # fmt: skip
-        if digest != (0, 0):
-            self.keys.take(digest, self.live[key].first, key)
+        self.keys.begin(record, at, self.age, (self.live[key].first, key, due))
         self._wait(key, due, told)
         return Outcome.DONE
 

@@ -6,13 +6,14 @@ from collections import Counter
 from typing import Any
 
 from dueq.core.ports.entry import FLAG_FAR, FULL, Entries, State, keys_of, widened
-from dueq.core.ports.names import Remembered, pack_name
+from dueq.core.ports.names import Answered, Name, Remembered, pack_name
 from dueq.core.state.applied import Applied
 from dueq.core.state.forecast import HOUR_MS
 from dueq.core.state.timeline import Timeline
 from dueq.recurring.terms import unpacked
 from dueq_chaos.sim.naive import Naive
 from dueq_chaos.sim.naive_entry import Told
+from dueq_chaos.sim.naive_keys import NaiveName
 from dueq_chaos.sim.naive_recurrences import DEFAULTS
 from dueq_codecs.records import Record
 
@@ -145,15 +146,17 @@ def _keys_are_wrong(naive: Naive) -> str:
 
 def names_of(naive: Naive) -> list[tuple[str, str]]:
     """Return the unique keys as `Timeline.export` has them: (hash, row) in hex."""
-    rows = {
-        f"{high:016x}{low:016x}": (
-            Remembered(name.first, name.key, *name.last, name.until)
-            if name.until is not None
-            else (name.first, name.key)
-        )
-        for (high, low), name in naive.keys.names.items()
-    }
+    rows = {f"{high:016x}{low:016x}": _row_of(name) for (high, low), name in naive.keys.names.items()}
     return sorted((digest, pack_name(name).hex()) for digest, name in rows.items())
+
+
+def _row_of(name: NaiveName) -> Name:
+    if name.until is None:
+        return name.first, name.key
+    if name.answered is not None:
+        digest, due = name.answered
+        return Answered(name.first, name.key, due, digest, name.until)
+    return Remembered(name.first, name.key, *name.last, name.until)
 
 
 def _passes(naive: Naive) -> list[tuple[str, dict[str, Any]]]:

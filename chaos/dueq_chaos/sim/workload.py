@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dueq import limits
 from dueq.client.core.ports import events
-from dueq_chaos.sim import deeds
+from dueq_chaos.sim import deeds, repeating
 from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.conditions import Conditions
@@ -36,7 +36,7 @@ _CALL_US = 20_000_000
 _YEAR_AFTER_NEXT_MS = 401 * 86_400_000
 _PRODUCING = (
     "schedule", "schedule far", "schedule long", "schedule headed", "schedule shared", "close body", "schedule keyed",
-    "look by key",
+    "look by key", *repeating.KINDS,
     "impatient schedule", "alter", "time-outs", "backlog",
 )  # fmt: skip
 
@@ -120,6 +120,8 @@ class Workload:
             "schedule shared": self._schedule_shared,
             "schedule keyed": self._schedule_keyed,
             "look by key": self._look_by_key,
+            "schedule once": self._schedule_once,
+            "claim and schedule": self._claim_and_schedule,
             "close body": lambda random: self.producer.close_body(self._topic(random), body_of(random)),
             "impatient schedule": self._schedule_impatiently,
             "alter": self._alter,
@@ -331,6 +333,31 @@ class Workload:
             self._topic(random), payloads, dues, random.choice([_CALL_US, _CALL_US, 300_000]),
             unique=draw_keys(random, len(payloads)), on_duplicate=random.choice(DUPLICATES),
         )  # fmt: skip
+
+    def _schedule_once(self, random: Random) -> None:
+        """Schedule messages with idempotency keys, of which there are few."""
+        names = repeating.draw_names(random, random.choice([1, 1, 2, random.randint(1, 9)]))
+        self._schedule_named(random, self._topic(random), names)
+
+    def _claim_and_schedule(self, random: Random) -> None:
+        """The same with one key for all."""
+        topic, then = self._topic(random), Random(random.getrandbits(32))
+        repeating.claim(
+            self.producer.client,
+            random,
+            topic,
+            random.randint(1, 9),
+            partial(self._schedule_named, then, topic),
+        )
+
+    def _schedule_named(self, random: Random, topic: str, names: repeating.Asked) -> None:
+        if self.producer.client.core is None:
+            return
+        now_ms, payloads = self.mesh.world.wall_us // 1000, self._payloads(len(names))
+        dues = [now_ms + random.randint(-200, 4_000) for _ in payloads]
+        self.mesh.history.requests.ask(topic, payloads, names, now_ms)
+        timeout_us = random.choice([_CALL_US, _CALL_US, 300_000])
+        self.producer.schedule(topic, payloads, dues, timeout_us, more={"once": names})
 
     def _look_by_key(self, random: Random) -> None:
         """Ask what a key names, and cancel or move it."""

@@ -772,8 +772,96 @@ class ChangeRequest(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # ChangeRequest
+    def OnceHigh(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeRequest
+    def OnceHighAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeRequest
+    def OnceHighLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def OnceHighIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(84))
+        return o == 0
+
+    # ChangeRequest
+    def OnceLow(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeRequest
+    def OnceLowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeRequest
+    def OnceLowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def OnceLowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(86))
+        return o == 0
+
+    # ChangeRequest
+    def OnceDigest(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # ChangeRequest
+    def OnceDigestAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # ChangeRequest
+    def OnceDigestLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # ChangeRequest
+    def OnceDigestIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(88))
+        return o == 0
+
+    # ChangeRequest
+    def Claim(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(90))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def ChangeRequestStart(builder):
-    builder.StartObject(40)
+    builder.StartObject(44)
 
 def Start(builder):
     ChangeRequestStart(builder)
@@ -1162,6 +1250,48 @@ def ChangeRequestAddSharedSize(builder, sharedSize):
 def AddSharedSize(builder, sharedSize):
     ChangeRequestAddSharedSize(builder, sharedSize)
 
+def ChangeRequestAddOnceHigh(builder, onceHigh):
+    builder.PrependUOffsetTRelativeSlot(40, flatbuffers.number_types.UOffsetTFlags.py_type(onceHigh), 0)
+
+def AddOnceHigh(builder, onceHigh):
+    ChangeRequestAddOnceHigh(builder, onceHigh)
+
+def ChangeRequestStartOnceHighVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartOnceHighVector(builder, numElems):
+    return ChangeRequestStartOnceHighVector(builder, numElems)
+
+def ChangeRequestAddOnceLow(builder, onceLow):
+    builder.PrependUOffsetTRelativeSlot(41, flatbuffers.number_types.UOffsetTFlags.py_type(onceLow), 0)
+
+def AddOnceLow(builder, onceLow):
+    ChangeRequestAddOnceLow(builder, onceLow)
+
+def ChangeRequestStartOnceLowVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartOnceLowVector(builder, numElems):
+    return ChangeRequestStartOnceLowVector(builder, numElems)
+
+def ChangeRequestAddOnceDigest(builder, onceDigest):
+    builder.PrependUOffsetTRelativeSlot(42, flatbuffers.number_types.UOffsetTFlags.py_type(onceDigest), 0)
+
+def AddOnceDigest(builder, onceDigest):
+    ChangeRequestAddOnceDigest(builder, onceDigest)
+
+def ChangeRequestStartOnceDigestVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartOnceDigestVector(builder, numElems):
+    return ChangeRequestStartOnceDigestVector(builder, numElems)
+
+def ChangeRequestAddClaim(builder, claim):
+    builder.PrependBoolSlot(43, claim, 0)
+
+def AddClaim(builder, claim):
+    ChangeRequestAddClaim(builder, claim)
+
 def ChangeRequestEnd(builder):
     return builder.EndObject()
 
@@ -1218,6 +1348,10 @@ class ChangeRequestT(object):
         expected = None,
         shared = None,
         sharedSize = 0,
+        onceHigh = None,
+        onceLow = None,
+        onceDigest = None,
+        claim = False,
     ):
         self.requestId = requestId  # type: int
         self.kind = kind  # type: int
@@ -1259,6 +1393,10 @@ class ChangeRequestT(object):
         self.expected = expected  # type: Optional[List[int]]
         self.shared = shared  # type: Optional[List[int]]
         self.sharedSize = sharedSize  # type: int
+        self.onceHigh = onceHigh  # type: Optional[List[int]]
+        self.onceLow = onceLow  # type: Optional[List[int]]
+        self.onceDigest = onceDigest  # type: Optional[List[int]]
+        self.claim = claim  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1459,6 +1597,28 @@ class ChangeRequestT(object):
             else:
                 self.shared = changeRequest.SharedAsNumpy()
         self.sharedSize = changeRequest.SharedSize()
+        if not changeRequest.OnceHighIsNone():
+            if np is None:
+                self.onceHigh = []
+                for i in range(changeRequest.OnceHighLength()):
+                    self.onceHigh.append(changeRequest.OnceHigh(i))
+            else:
+                self.onceHigh = changeRequest.OnceHighAsNumpy()
+        if not changeRequest.OnceLowIsNone():
+            if np is None:
+                self.onceLow = []
+                for i in range(changeRequest.OnceLowLength()):
+                    self.onceLow.append(changeRequest.OnceLow(i))
+            else:
+                self.onceLow = changeRequest.OnceLowAsNumpy()
+        if not changeRequest.OnceDigestIsNone():
+            if np is None:
+                self.onceDigest = []
+                for i in range(changeRequest.OnceDigestLength()):
+                    self.onceDigest.append(changeRequest.OnceDigest(i))
+            else:
+                self.onceDigest = changeRequest.OnceDigestAsNumpy()
+        self.claim = changeRequest.Claim()
 
     # ChangeRequestT
     def Pack(self, builder):
@@ -1660,6 +1820,30 @@ class ChangeRequestT(object):
                 for i in reversed(range(len(self.shared))):
                     builder.PrependUint8(self.shared[i])
                 shared = builder.EndVector()
+        if self.onceHigh is not None:
+            if np is not None and type(self.onceHigh) is np.ndarray:
+                onceHigh = builder.CreateNumpyVector(self.onceHigh)
+            else:
+                ChangeRequestStartOnceHighVector(builder, len(self.onceHigh))
+                for i in reversed(range(len(self.onceHigh))):
+                    builder.PrependUint64(self.onceHigh[i])
+                onceHigh = builder.EndVector()
+        if self.onceLow is not None:
+            if np is not None and type(self.onceLow) is np.ndarray:
+                onceLow = builder.CreateNumpyVector(self.onceLow)
+            else:
+                ChangeRequestStartOnceLowVector(builder, len(self.onceLow))
+                for i in reversed(range(len(self.onceLow))):
+                    builder.PrependUint64(self.onceLow[i])
+                onceLow = builder.EndVector()
+        if self.onceDigest is not None:
+            if np is not None and type(self.onceDigest) is np.ndarray:
+                onceDigest = builder.CreateNumpyVector(self.onceDigest)
+            else:
+                ChangeRequestStartOnceDigestVector(builder, len(self.onceDigest))
+                for i in reversed(range(len(self.onceDigest))):
+                    builder.PrependUint64(self.onceDigest[i])
+                onceDigest = builder.EndVector()
         ChangeRequestStart(builder)
         ChangeRequestAddRequestId(builder, self.requestId)
         ChangeRequestAddKind(builder, self.kind)
@@ -1728,5 +1912,12 @@ class ChangeRequestT(object):
         if self.shared is not None:
             ChangeRequestAddShared(builder, shared)
         ChangeRequestAddSharedSize(builder, self.sharedSize)
+        if self.onceHigh is not None:
+            ChangeRequestAddOnceHigh(builder, onceHigh)
+        if self.onceLow is not None:
+            ChangeRequestAddOnceLow(builder, onceLow)
+        if self.onceDigest is not None:
+            ChangeRequestAddOnceDigest(builder, onceDigest)
+        ChangeRequestAddClaim(builder, self.claim)
         changeRequest = ChangeRequestEnd(builder)
         return changeRequest

@@ -1027,8 +1027,96 @@ class Record(object):
             return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
         return 0
 
+    # Record
+    def OnceHigh(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def OnceHighAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def OnceHighLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def OnceHighIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(100))
+        return o == 0
+
+    # Record
+    def OnceLow(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def OnceLowAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def OnceLowLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def OnceLowIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(102))
+        return o == 0
+
+    # Record
+    def OnceDigest(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint64Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 8))
+        return 0
+
+    # Record
+    def OnceDigestAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint64Flags, o)
+        return 0
+
+    # Record
+    def OnceDigestLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Record
+    def OnceDigestIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(104))
+        return o == 0
+
+    # Record
+    def Claim(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(106))
+        if o != 0:
+            return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
+        return False
+
 def RecordStart(builder):
-    builder.StartObject(48)
+    builder.StartObject(52)
 
 def Start(builder):
     RecordStart(builder)
@@ -1525,6 +1613,48 @@ def RecordAddSharedSize(builder, sharedSize):
 def AddSharedSize(builder, sharedSize):
     RecordAddSharedSize(builder, sharedSize)
 
+def RecordAddOnceHigh(builder, onceHigh):
+    builder.PrependUOffsetTRelativeSlot(48, flatbuffers.number_types.UOffsetTFlags.py_type(onceHigh), 0)
+
+def AddOnceHigh(builder, onceHigh):
+    RecordAddOnceHigh(builder, onceHigh)
+
+def RecordStartOnceHighVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartOnceHighVector(builder, numElems):
+    return RecordStartOnceHighVector(builder, numElems)
+
+def RecordAddOnceLow(builder, onceLow):
+    builder.PrependUOffsetTRelativeSlot(49, flatbuffers.number_types.UOffsetTFlags.py_type(onceLow), 0)
+
+def AddOnceLow(builder, onceLow):
+    RecordAddOnceLow(builder, onceLow)
+
+def RecordStartOnceLowVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartOnceLowVector(builder, numElems):
+    return RecordStartOnceLowVector(builder, numElems)
+
+def RecordAddOnceDigest(builder, onceDigest):
+    builder.PrependUOffsetTRelativeSlot(50, flatbuffers.number_types.UOffsetTFlags.py_type(onceDigest), 0)
+
+def AddOnceDigest(builder, onceDigest):
+    RecordAddOnceDigest(builder, onceDigest)
+
+def RecordStartOnceDigestVector(builder, numElems):
+    return builder.StartVector(8, numElems, 8)
+
+def StartOnceDigestVector(builder, numElems):
+    return RecordStartOnceDigestVector(builder, numElems)
+
+def RecordAddClaim(builder, claim):
+    builder.PrependBoolSlot(51, claim, 0)
+
+def AddClaim(builder, claim):
+    RecordAddClaim(builder, claim)
+
 def RecordEnd(builder):
     return builder.EndObject()
 
@@ -1589,6 +1719,10 @@ class RecordT(object):
         expected = None,
         shared = None,
         sharedSize = 0,
+        onceHigh = None,
+        onceLow = None,
+        onceDigest = None,
+        claim = False,
     ):
         self.kind = kind  # type: int
         self.uid = uid  # type: int
@@ -1638,6 +1772,10 @@ class RecordT(object):
         self.expected = expected  # type: Optional[List[int]]
         self.shared = shared  # type: Optional[List[int]]
         self.sharedSize = sharedSize  # type: int
+        self.onceHigh = onceHigh  # type: Optional[List[int]]
+        self.onceLow = onceLow  # type: Optional[List[int]]
+        self.onceDigest = onceDigest  # type: Optional[List[int]]
+        self.claim = claim  # type: bool
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1906,6 +2044,28 @@ class RecordT(object):
             else:
                 self.shared = record.SharedAsNumpy()
         self.sharedSize = record.SharedSize()
+        if not record.OnceHighIsNone():
+            if np is None:
+                self.onceHigh = []
+                for i in range(record.OnceHighLength()):
+                    self.onceHigh.append(record.OnceHigh(i))
+            else:
+                self.onceHigh = record.OnceHighAsNumpy()
+        if not record.OnceLowIsNone():
+            if np is None:
+                self.onceLow = []
+                for i in range(record.OnceLowLength()):
+                    self.onceLow.append(record.OnceLow(i))
+            else:
+                self.onceLow = record.OnceLowAsNumpy()
+        if not record.OnceDigestIsNone():
+            if np is None:
+                self.onceDigest = []
+                for i in range(record.OnceDigestLength()):
+                    self.onceDigest.append(record.OnceDigest(i))
+            else:
+                self.onceDigest = record.OnceDigestAsNumpy()
+        self.claim = record.Claim()
 
     # RecordT
     def Pack(self, builder):
@@ -2185,6 +2345,30 @@ class RecordT(object):
                 for i in reversed(range(len(self.shared))):
                     builder.PrependUint8(self.shared[i])
                 shared = builder.EndVector()
+        if self.onceHigh is not None:
+            if np is not None and type(self.onceHigh) is np.ndarray:
+                onceHigh = builder.CreateNumpyVector(self.onceHigh)
+            else:
+                RecordStartOnceHighVector(builder, len(self.onceHigh))
+                for i in reversed(range(len(self.onceHigh))):
+                    builder.PrependUint64(self.onceHigh[i])
+                onceHigh = builder.EndVector()
+        if self.onceLow is not None:
+            if np is not None and type(self.onceLow) is np.ndarray:
+                onceLow = builder.CreateNumpyVector(self.onceLow)
+            else:
+                RecordStartOnceLowVector(builder, len(self.onceLow))
+                for i in reversed(range(len(self.onceLow))):
+                    builder.PrependUint64(self.onceLow[i])
+                onceLow = builder.EndVector()
+        if self.onceDigest is not None:
+            if np is not None and type(self.onceDigest) is np.ndarray:
+                onceDigest = builder.CreateNumpyVector(self.onceDigest)
+            else:
+                RecordStartOnceDigestVector(builder, len(self.onceDigest))
+                for i in reversed(range(len(self.onceDigest))):
+                    builder.PrependUint64(self.onceDigest[i])
+                onceDigest = builder.EndVector()
         RecordStart(builder)
         RecordAddKind(builder, self.kind)
         RecordAddUid(builder, self.uid)
@@ -2270,5 +2454,12 @@ class RecordT(object):
         if self.shared is not None:
             RecordAddShared(builder, shared)
         RecordAddSharedSize(builder, self.sharedSize)
+        if self.onceHigh is not None:
+            RecordAddOnceHigh(builder, onceHigh)
+        if self.onceLow is not None:
+            RecordAddOnceLow(builder, onceLow)
+        if self.onceDigest is not None:
+            RecordAddOnceDigest(builder, onceDigest)
+        RecordAddClaim(builder, self.claim)
         record = RecordEnd(builder)
         return record

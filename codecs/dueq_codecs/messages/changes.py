@@ -82,6 +82,10 @@ class ChangeRequest:
     """BODY, INSERT: the SHA-256 of the shared body; empty: there is none."""
     shared_size: int = 0
     """Its bytes."""
+    once_high: U64 = field(default_factory=lambda: NO_U64)
+    once_low: U64 = field(default_factory=lambda: NO_U64)
+    once_digest: U64 = field(default_factory=lambda: NO_U64)
+    claim: bool = False
 
     @property
     def rows(self) -> int:

@@ -9,7 +9,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from dueq import limits
 from dueq.client import arguments, reading
@@ -37,13 +39,24 @@ from dueq.errors import (
     VersionDiffers,
 )
 from dueq_codecs.meta import Meta
-from dueq_codecs.records import NO_U16, U16, U64, Outcome, RecordKind
+from dueq_codecs.records import NO_U16, NO_U64, U16, U64, Outcome, RecordKind
+from dueq_codecs.rules import once_hashes
 
 T = TypeVar("T")
 
 Versions = int | Iterable[int | None] | None
 
 NO_JOB: Final = (b"", 0)
+
+
+class Once(NamedTuple):
+    """An idempotency key of a row, and 64 bits over what is asked for with it."""
+
+    name: bytes
+    digest: int
+
+
+_NEVER_ASKED: Final = Once(b"", 0)
 
 
 @dataclass(slots=True)
@@ -270,8 +283,9 @@ def schedule_many(
     max_attempts: int | Sequence[int | None] | None = None,
     on_duplicate: str | None = None,
     job: tuple[bytes, int] = NO_JOB,
+    once: Sequence[Once | None] | None = None,
 ) -> Call[list[str]]:
-    """Many rows; `job` is its key and until when it is hidden."""
+    """Many rows; `job` is its key and until when it is hidden, `once` has their idempotency keys."""
     if isinstance(payloads, bytes | bytearray | memoryview | str):
         raise InvalidRequest(f"payloads is a sequence of payloads, not one {type(payloads).__name__}")
     listed = payloads if isinstance(payloads, Sequence) else list(payloads)
@@ -285,16 +299,41 @@ def schedule_many(
     windows = arguments.window_column(window, due)
     ends = arguments.end_columns(expires, max_attempts, len(columns.payloads), mesh_us)
     does = duplicates(on_duplicate, hidden=bool(job[1]))
+    high, low, digests = _once_columns(once or ())
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Insert(
             number, deadline_us, topic, columns.payloads, due, columns.size, columns.crc, client_id, partition,
             keyed=prefixes.mode, job=job[0], job_until=job[1], rank=rank, group=group, groups=names,
             window=windows, expires=ends.expires, attempts_max=ends.attempts_max, shared=columns.shared,
-            on_duplicate=does,
+            on_duplicate=does, once_high=high, once_low=low, once_digest=digests,
         )  # fmt: skip
 
     return Call(build, PartsCall.ids)
+
+
+def claim(topic: str, once: Sequence[Once], mesh_us: Callable[[], int]) -> Call[list[str | DueqError]]:
+    """Take idempotency keys for requests whose rows lie elsewhere; an error for each that came with another request."""
+    count = len(once)
+    due = arguments.due_column(mesh_us() // 1000, count, mesh_us)
+    nothing = np.zeros(count, np.uint32)
+    high, low, digests = _once_columns(once)
+
+    def build(number: int, deadline_us: int) -> events.Event:
+        return events.Insert(
+            number, deadline_us, topic, [b""] * count, due, nothing, nothing, once_high=high, once_low=low,
+            once_digest=digests, claim=True,
+        )  # fmt: skip
+
+    return Call(build, PartsCall.found)
+
+
+def _once_columns(once: Sequence[Once | None]) -> tuple[U64, U64, U64]:
+    asked = [each or _NEVER_ASKED for each in once]
+    if not any(each.name for each in asked):
+        return NO_U64, NO_U64, NO_U64
+    high, low = once_hashes([each.name for each in asked])
+    return high, low, np.array([each.digest for each in asked], np.uint64)
 
 
 def schedule_columns(

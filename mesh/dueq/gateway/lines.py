@@ -53,7 +53,7 @@ class Loading:
     Args:
         service: of the gateway.
         topic: its name.
-        read: makes a message of a line's JSON; the second argument is mesh time, Unix µs.
+        read: makes a message of a line's JSON; the other arguments are mesh time, Unix µs, and the line as it came.
         load: what holds of all messages.
     """
 
@@ -61,7 +61,7 @@ class Loading:
         self,
         service: Service,
         topic: str,
-        read: Callable[[Any, int], NewMessage],
+        read: Callable[[Any, int, bytes], NewMessage],
         load: Load = NO_LOAD,
     ) -> None:
         self._service, self._topic, self._read, self._load = service, topic, read, load
@@ -134,7 +134,7 @@ class Loading:
         try:
             if len(text) > most:
                 raise Refusal(413, f"line {number} is longer than {most} bytes", len(text), most)
-            return _Line(number, self._read(bodies.parsed(text), now_us))
+            return _Line(number, self._read(bodies.parsed(text), now_us, text))
         except ValidationError as error:
             return _Line(number, None, problems.of_validation(error.errors()))
         except HTTPException as error:

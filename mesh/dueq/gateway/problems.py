@@ -37,6 +37,7 @@ _STATUS: Final[dict[type[DueqError], int]] = {
     errors.NotAllowed: 403,
     errors.ClientClosed: 503,
     errors.VersionDiffers: 412,
+    errors.RequestDiffers: 422,
     errors.Refused: 409,
     errors.Busy: 429,
     errors.DiskFull: 507,

@@ -13,11 +13,12 @@ from typing import Protocol, TypeVar
 
 from dueq import AsyncClient, GroupInfo, JobInfo, Outcome, RecurrenceInfo, limits
 from dueq.client import arguments, calls, groups, recurrences
-from dueq.client.calls import Steps
+from dueq.client.calls import Call, Once, Steps
+from dueq.client.core.ports.parts import PartsCall, Placed, whole
 from dueq.client.jobs import Job, naming
 from dueq.client.passes import Progress
 from dueq.client.pulls import Lease
-from dueq.errors import DueqError, JobNotFound
+from dueq.errors import DueqError, InvalidRequest, JobNotFound
 from dueq.gateway.flows import Flows
 from dueq.gateway.instants import Duration, Instant, chosen_ms
 from dueq.gateway.problems import PassUnknown, Unfit
@@ -38,7 +39,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to be scheduled; `due_ms` is Unix ms."""
+    """A message to be scheduled; `due_ms` is Unix ms.
+
+    Attributes:
+        once: its idempotency key.
+        claim: an idempotency key that is to be taken before it is scheduled.
+    """
 
     payload: bytes
     due_ms: int
@@ -49,6 +55,8 @@ class NewMessage:
     window: timedelta | None = None
     expires_ms: int | None = None
     max_attempts: int | None = None
+    once: Once | None = None
+    claim: Once | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Service:
         return chosen_ms(due, delay, await self.now_us(), where)
 
     async def schedule(self, topic: str, messages: Sequence[NewMessage], load: Load = NO_LOAD) -> list[str]:
-        """Schedule messages: all or none of them, if they are at most 1,000 of together 1 MiB and have no unique keys.
+        """Schedule messages: all or none of them, if they are at most 1,000 of together 1 MiB and have no keys.
 
         Args:
             topic: its name.
@@ -116,26 +124,42 @@ class Service:
 
         Raises:
             KeyTaken: the only message has a key that names another.
-            PartialFailure: some have; its outcomes have an id or an error each.
+            RequestDiffers: its idempotency key came with another request before.
+            PartialFailure: some of many rows are refused so; its outcomes have an id or an error each.
         """
-        if len(messages) == 1 and load.job is None:
-            # Requests of many callers travel together.
-            (one,) = messages
-            return [
-                await self.client.producer(topic).schedule(
-                    one.payload, one.due_ms, key=one.key, rank=one.rank, group=one.group, headers=one.headers,
-                    window=one.window, expires=one.expires_ms, max_attempts=one.max_attempts,
-                    on_duplicate=load.on_duplicate,
-                )
-            ]  # fmt: skip
+        placed = await self.place(topic, messages, load)
+        return whole([each.id if isinstance(each, Placed) else each for each in placed])
+
+    async def place(
+        self, topic: str, messages: Sequence[NewMessage], load: Load = NO_LOAD
+    ) -> list[Placed | DueqError]:
+        """Schedule messages; an id and a due instant for each, or why its key refuses it."""
+        claims = {message.claim: None for message in messages if message.claim is not None}
+        if not claims:
+            return await self._place(topic, messages, load)
+        call = calls.claim(arguments.topic_name(topic), list(claims), await self._clock())
+        answers = await self.client.connection.run(call, None)
+        refused = {
+            claim: answer
+            for claim, answer in zip(claims, answers, strict=True)
+            if isinstance(answer, DueqError)
+        }
+        sound = [message for message in messages if message.claim not in refused]
+        left = iter(await self._place(topic, sound, load) if sound else ())
+        return [refused[message.claim] if message.claim in refused else next(left) for message in messages]
+
+    async def _place(
+        self, topic: str, messages: Sequence[NewMessage], load: Load
+    ) -> list[Placed | DueqError]:
+        if len(messages) == 1 and messages[0].key is None and load.on_duplicate is not None:
+            raise InvalidRequest(f"on_duplicate is {load.on_duplicate!r:.80}, and the message has no key")
         name = arguments.topic_name(topic)
-        clock = await self.client.connection.clock(False, None)
         ranked = any(message.rank is not None for message in messages)
         call = calls.schedule_many(
             name,
             [message.payload for message in messages],
             [message.due_ms for message in messages],
-            clock,
+            await self._clock(),
             keys=[message.key for message in messages],
             ranks=[message.rank or 0 for message in messages] if ranked else None,
             groups=[message.group for message in messages],
@@ -145,8 +169,12 @@ class Service:
             max_attempts=_column([message.max_attempts for message in messages]),
             job=naming(load.job, name),
             on_duplicate=load.on_duplicate,
+            once=[message.once for message in messages],
         )
-        return await self.client.connection.run(call, None)
+        return await self.client.connection.run(Call(call.build, PartsCall.placed), None)
+
+    async def _clock(self) -> Callable[[], int]:
+        return await self.client.connection.clock(False, None)
 
     async def settle(
         self,

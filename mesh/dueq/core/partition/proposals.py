@@ -201,7 +201,7 @@ class Proposals:
             return Refusal(
                 Code.BUSY, f"partition {self._uid} has {full} groups, and may have {limits.GROUPS_MAX}", 1000
             )
-        if len(request.key_high) and (kept := self._partition.full_of_names):
+        if (len(request.key_high) or len(request.once_high)) and (kept := self._partition.full_of_names):
             return Refusal(
                 Code.BUSY,
                 f"partition {self._uid} keeps {kept} unique keys, and may keep {limits.NAMES_MAX}",
@@ -319,6 +319,11 @@ class Proposals:
                 record.key_high = _joined([r.key_high for r in requests])
                 record.key_low = _joined([r.key_low for r in requests])
                 record.on_duplicate, record.retry = requests[0].on_duplicate, requests[0].retry
+            if len(requests[0].once_high):
+                record.once_high = _joined([r.once_high for r in requests])
+                record.once_low = _joined([r.once_low for r in requests])
+                record.once_digest = _joined([r.once_digest for r in requests])
+                record.claim = requests[0].claim
             if any(len(r.window) for r in requests):
                 self._choose(record, requests, now)
             return group[0].body if len(group) == 1 else b"".join(item.body for item in group)
@@ -406,7 +411,7 @@ class Proposals:
     def _count_senders(self, record: Record, applied: Applied) -> None:
         statistics = self._ctx.metrics.statistics
         for request, result in zip(record.requests, applied.results, strict=True):
-            if result.code == Code.OK and not result.repeated:
+            if result.code == Code.OK and not result.repeated and not record.claim:
                 rows = request.rows - len(result.present)
                 statistics.scheduled(self._topic.name, request.client_id, rows, record.stamp)
 

@@ -1,4 +1,5 @@
-"""The row of a unique key: which message it names, or has named until lately.
+"""The row of a unique key: which message it names, or has named until lately; that of an idempotency key: what its
+request was answered.
 
 A key is known by its hash, 16 bytes (`dueq_codecs.rules.key_hashes`). What else there is to say of the message that
 bears it, its entry says. When that message is finished, and the topic remembers keys for a while, the row says it.
@@ -24,6 +25,8 @@ _OWNERS: Final = np.dtype([("kind", "u1"), ("first", "<u8"), ("key", "<u8")])
 """The same as an array."""
 _REMEMBERED: Final = struct.Struct("<BQQQIIQ")
 _REMEMBERED_KIND: Final = 2
+_ANSWERED: Final = struct.Struct("<BQQQQQ")
+_ANSWERED_KIND: Final = 3
 
 Owner = tuple[int, int]
 """(first, key) of the live message that bears a key."""
@@ -42,13 +45,30 @@ class Remembered(NamedTuple):
     """Age of the partition up to which the key stays taken, ms."""
 
 
-Name = Owner | Remembered
+class Answered(NamedTuple):
+    """What the first request with an idempotency key was answered."""
+
+    first: int
+    """Of the message; 0, 0, 0: it was a claim."""
+    key: int
+    due: int
+    digest: int
+    """Of what was asked for."""
+    until: int
+    """Age of the partition up to which the answer holds, ms."""
+
+
+Lasting = Remembered | Answered
+"""Rows that hold up to an age of the partition."""
+Name = Owner | Lasting
 
 
 def pack_name(name: Name) -> bytes:
     """Return the row of a key, as the disk has it."""
     if len(name) == 2:
         return _BORNE.pack(_BORNE_KIND, *name)
+    if isinstance(name, Answered):
+        return _ANSWERED.pack(_ANSWERED_KIND, *name)
     return _REMEMBERED.pack(_REMEMBERED_KIND, *name)
 
 
@@ -71,7 +91,9 @@ def unpack_name(row: bytes) -> Name:
         return first, key
     if row[0] == _REMEMBERED_KIND:
         return Remembered(*_REMEMBERED.unpack(row)[1:])
-    raise UnknownVersion(f"the row of a unique key is of kind {row[0]}; this build knows 1 and 2")
+    if row[0] == _ANSWERED_KIND:
+        return Answered(*_ANSWERED.unpack(row)[1:])
+    raise UnknownVersion(f"the row of a unique key is of kind {row[0]}; this build knows 1 to 3")
 
 
 def hashes_of(high: npt.NDArray[np.uint64], low: npt.NDArray[np.uint64]) -> list[bytes]:

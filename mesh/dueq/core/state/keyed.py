@@ -1,4 +1,4 @@
-"""INSERTs into a topic whose keys are unique: which rows take effect, and what is answered to the others.
+"""INSERTs with unique keys or idempotency keys: which rows take effect, and what is answered to the others.
 
     the key names        refuse     keep     replace
     nothing              inserted   inserted inserted
@@ -10,6 +10,9 @@
 
 With `retry` a message of the same due instant, size and CRC is the row's own: KEPT. Rows of one record take effect one
 after the other, whichever requests they belong to.
+
+An idempotency key comes first. If a request with it was answered in the last `ONCE_MS`, the row is answered so again
+(KEPT), or has another digest (DIFFERS). If not, it is kept what the row is answered, unless that is a refusal.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from dueq.core.ports.entry import State
-from dueq.core.ports.names import NO_HASH, Owner, Remembered, hashes_of, pack_owners
+from dueq.core.ports.names import NO_HASH, Answered, Lasting, Owner, Remembered, hashes_of, pack_owners
 from dueq.core.state.applied import PRESENT, Met
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.names import Names
 from dueq.core.state.table import Table
 from dueq.errors import invariant
-from dueq.limits import WINDOW_MS_MAX
+from dueq.limits import ONCE_MS, WINDOW_MS_MAX
 from dueq_codecs.records import JobState, OnDuplicate, Outcome, Record
 from dueq_codecs.rules import first_instants
 
@@ -71,7 +74,7 @@ class Deciding(Protocol):
 
 
 def decide(record: Record, chosen: Slots | None, job: int, live: Deciding) -> Decided:
-    """Decide which rows of an INSERT with hashes of keys take effect, and give them their keys.
+    """Decide which rows of an INSERT with hashes of keys of either kind take effect, and give them their keys.
 
     Args:
         record: whose keys, and the messages that bear them, are in memory.
@@ -79,10 +82,10 @@ def decide(record: Record, chosen: Slots | None, job: int, live: Deciding) -> De
         job: number of the record's job; 0: none.
         live: the messages.
     """
-    hashes = hashes_of(record.key_high, record.key_low)
+    hashes = hashes_of(record.key_high, record.key_low) or [NO_HASH] * record.rows
     names = live.names
     firsts = first_instants(record.due, record.stamp, record.job_until)
-    if chosen is None and names.are_free(hashes):
+    if chosen is None and not len(record.once_high) and names.are_free(hashes):
         owners = pack_owners(
             firsts, np.arange(len(hashes), dtype=np.uint64) + np.uint64(record.sequence << 16)
         )
@@ -102,13 +105,21 @@ class _Rows:
         self._record, self._job, self._live = record, job, live
         self._begun = np.zeros(record.rows, np.bool_)
         self._gone: list[int] = []
+        self._once = hashes_of(record.once_high, record.once_low) or [NO_HASH] * record.rows
+        self._digests = record.once_digest.tolist()
 
     def decide(self, rows: list[int], hashes: list[bytes], firsts: list[int]) -> Decided:
         record, names = self._record, self._live.names
         outcomes = np.zeros(record.rows, np.uint8)
         present = np.zeros(record.rows, PRESENT)
         for at in rows:
-            digest = hashes[at]
+            digest, once = hashes[at], self._once[at]
+            if once != NO_HASH and (answered := names.get(once)) is not None:
+                outcomes[at], present[at] = self._again(at, answered)
+                continue
+            if record.claim:
+                self._answer(at, 0, 0, 0)
+                continue
             if digest != NO_HASH:
                 bearer = self._bearer(digest)
                 outcome = self._meets(at, bearer) if bearer is not None else Outcome.DONE
@@ -116,19 +127,36 @@ class _Rows:
                     outcomes[at] = outcome
                     if bearer is not None and outcome != Outcome.HIDDEN:
                         present[at] = bearer.first, bearer.key >> 16, bearer.key & 0xFFFF, bearer.due
+                    if bearer is not None and outcome == Outcome.KEPT:
+                        self._answer(at, bearer.first, bearer.key, bearer.due)
                     continue
                 if bearer is not None:
                     self._ends(bearer)
                 names.take(digest, (firsts[at], record.sequence << 16 | at))
             self._begun[at] = True
+            self._answer(at, firsts[at], record.sequence << 16 | at, int(record.due[at]))
         met = Met(outcomes, present) if outcomes.any() else None
         chosen = None if self._begun.all() else np.flatnonzero(self._begun)
         return Decided(chosen, self._gone, met)
+
+    def _again(self, at: int, name: Owner | Lasting) -> tuple[Outcome, tuple[int, int, int, int]]:
+        """Return what becomes of a row whose idempotency key has come before."""
+        if not isinstance(name, Answered) or name.digest != self._digests[at]:
+            return Outcome.DIFFERS, (0, 0, 0, 0)
+        return Outcome.KEPT, (name.first, name.key >> 16, name.key & 0xFFFF, name.due)
+
+    def _answer(self, at: int, first: int, key: int, due: int) -> None:
+        """Keep what a row is answered, if it has an idempotency key."""
+        names, once = self._live.names, self._once[at]
+        if once != NO_HASH:
+            names.answer(once, Answered(first, key, due, self._digests[at], names.age_ms + ONCE_MS))
 
     def _bearer(self, digest: bytes) -> _Bearer | None:
         name = self._live.names.get(digest)
         if name is None:
             return None
+        if isinstance(name, Answered):
+            return _Bearer(name.first, name.key, name.due, 0, 0, State.ABSENT, 0)
         if isinstance(name, Remembered):
             return _Bearer(name.first, name.key, name.due, name.size, name.crc, State.ABSENT, 0)
         return self._owner(name)

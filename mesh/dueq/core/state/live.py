@@ -138,7 +138,7 @@ class LiveMessages:
         Payloads of rows not `chosen` are garbage at once.
         """
         groups = self._group_numbers(record, chosen)
-        if len(record.key_high):
+        if len(record.key_high) or len(record.once_high):
             chosen, gone, applied.met = decide(record, chosen, job, self)
             if gone:
                 self._lose_keys(np.array(gone, np.intp))

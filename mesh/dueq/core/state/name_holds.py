@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from dueq.core.ports.entry import Entries, State, is_full
-from dueq.core.ports.names import Name, Owner, Remembered, hashes_of
+from dueq.core.ports.names import Lasting, Name, Owner, hashes_of
 from dueq.core.state.cold import ColdIds, ColdReads, Hold
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.names import Names
@@ -72,10 +72,11 @@ class NameHolds:
 
     def cold(self, record: Record) -> NamesWanted | None:
         """Hold an INSERT: pin its keys; return what to read of them before it can be applied."""
-        if not len(record.key_high):
+        if not len(record.key_high) and not len(record.once_high):
             return None
         self.unpin(record)
-        hold, wanted = self.hold(hashes_of(record.key_high, record.key_low))
+        hashes = hashes_of(record.key_high, record.key_low)
+        hold, wanted = self.hold(hashes + hashes_of(record.once_high, record.once_low))
         self._held[record.sequence] = hold
         return wanted
 
@@ -94,7 +95,7 @@ class NameHolds:
         owners = [
             name
             for digest in dict.fromkeys(hold.hashes)
-            if (name := names.get(digest)) is not None and not isinstance(name, Remembered)
+            if (name := names.get(digest)) is not None and not isinstance(name, Lasting)
         ]
         if not owners:
             return None, None
@@ -182,7 +183,7 @@ class NameHolds:
     def owner_of(self, digest: bytes) -> Owner | None:
         """Return the (first, key) of the live message that bears a key that is held and read; None: there is none."""
         name = self._names.get(digest)
-        return None if isinstance(name, Remembered) else name
+        return None if isinstance(name, Lasting) else name
 
     def forget(self) -> None:
         """Forget what the disk has just so, unless an older read is under way."""

@@ -9,6 +9,9 @@ is not asked (`key_filter`).
 
 A live message's end needs no read: it bore its key, so its row is known without looking.
 
+Idempotency keys lie among them, by hashes that no unique key has. Their rows hold for `ONCE_MS`, whatever becomes of
+the messages.
+
 A remembered key is free from its `until` on, by the age of the partition: apply needs no record for that. The rows of
 such keys are garbage. Each replica sweeps them off its own disk in its own time, some with each checkpoint.
 """
@@ -23,6 +26,8 @@ from typing import Final
 from dueq.core.ports.entry import Entries, keys_of
 from dueq.core.ports.names import (
     NO_HASH,
+    Answered,
+    Lasting,
     Name,
     Owner,
     Remembered,
@@ -119,7 +124,7 @@ class Names:
         if row is None:
             return None
         name = unpack_name(row)
-        return None if isinstance(name, Remembered) and name.until < self.age_ms else name
+        return None if isinstance(name, Lasting) and name.until < self.age_ms else name
 
     def are_free(self, hashes: list[bytes]) -> bool:
         """Whether no row is known of any of these, and each is there once: the usual case, to be told quickly."""
@@ -127,15 +132,24 @@ class Names:
 
     def take(self, digest: bytes, owner: Owner) -> None:
         """Let a live message bear a key that is free, or whose owner loses it by this."""
+        self._set(digest, owner)
+
+    def answer(self, digest: bytes, answered: Answered) -> None:
+        """Keep what a request with an idempotency key that is free is answered."""
+        self._set(digest, answered)
+        self._oldest_until = min(self._oldest_until, answered.until)
+        self._expiry[expiry_key(answered.until, digest)] = b""
+
+    def _set(self, digest: bytes, name: Name) -> None:
         row = self.known[digest]
         old = unpack_name(row) if row is not None else None
         if old is None:
             self.count += 1
             if digest not in self._changed:
                 self._fresh.add(digest)
-        elif isinstance(old, Remembered):
+        elif isinstance(old, Lasting):
             self._expiry[expiry_key(old.until, digest)] = None
-        self.known[digest] = pack_name(owner)
+        self.known[digest] = pack_name(name)
         self._changed[digest] = None
 
     def take_all(self, hashes: list[bytes], rows: list[bytes]) -> None:
@@ -198,7 +212,7 @@ class Names:
             if digest in self.known:
                 row = self.known[digest]
                 name = unpack_name(row) if row is not None else None
-                if not isinstance(name, Remembered) or name.until != until:
+                if not isinstance(name, Lasting) or name.until != until:
                     continue
             self.known[digest] = None
             self._changed[digest] = None

@@ -208,6 +208,7 @@ class SmallRecords:
             or len(record.attempts_max)
             or record.shared
             or len(record.key_high)
+            or len(record.once_high)
             or (count > 1 and sum(sizes) > BLOCK_BYTES)
         ):
             return None

@@ -9,8 +9,10 @@ from fastapi.responses import JSONResponse
 from pydantic import Field, TypeAdapter
 
 from dueq import Job, MessageState, ScheduledMessage, limits
-from dueq.errors import DueqError, PartialFailure, Refused
-from dueq.gateway import instants, problems
+from dueq.client.calls import Once
+from dueq.client.core.ports.parts import Placed
+from dueq.errors import DueqError, RequestDiffers
+from dueq.gateway import instants, once, problems
 from dueq.gateway.access import TheService
 from dueq.gateway.bodies import JsonRoute, content_type, parsed, whole
 from dueq.gateway.lines import Answers, Loading
@@ -63,6 +65,14 @@ class AskedMessage(Content):
         default=None, ge=1, le=ATTEMPTS_MAX, description="Deliveries before it is dead; as the topic says."
     )
     target: targets.AskedTarget | None = None
+
+
+class AskedLine(AskedMessage):
+    """A line of NDJSON."""
+
+    idempotency_key: str | None = Field(
+        default=None, description="As the header Idempotency-Key, of this line; at most 255 bytes."
+    )
 
 
 class Scheduled(Answer):
@@ -190,6 +200,16 @@ _BODY: Final[dict[str, Any]] = {
             "description": f"Of raw bytes: {text}",
         }
         for name, text in _OF_RAW.items()
+    ]
+    + [
+        {
+            "in": "header",
+            "name": "idempotency-key",
+            "required": False,
+            "schema": {"type": "string", "maxLength": limits.IDEMPOTENCY_KEY_BYTES_MAX, "minLength": 1},
+            "description": "Of any text: for 24 hours a repetition of the request gets the first answer, and another "
+            "request with the same key is refused (422). Lines of NDJSON have keys of their own: `idempotency_key`.",
+        }
     ],
 }
 
@@ -250,7 +270,7 @@ async def schedule(
         loading = Loading(
             service,
             topic,
-            lambda line, now_us: message_of(_MESSAGE.validate_python(line), now_us, "line"),
+            _of_line,
             loads,
         )
         if answers == "each":
@@ -258,12 +278,15 @@ async def schedule(
         return await _summary(loading, request)
     if kind == JSON:
         async with whole(request, limits.GATEWAY_JSON_BYTES_MAX) as body:
-            return await _scheduled_json(topic, parsed(body), loads, service, request)
+            asked = _idempotency(request, body)
+            return await _scheduled_json(topic, parsed(body), loads, service, request, asked)
     async with whole(request, limits.PAYLOAD_BYTES_MAX) as body:
-        return await _scheduled_raw(topic, body, loads, service, request)
+        asked = _idempotency(request, body)
+        return await _scheduled_raw(topic, body, loads, service, request, asked)
 
 
 _MESSAGE: Final = TypeAdapter(AskedMessage)
+_LINE: Final = TypeAdapter(AskedLine)
 
 
 @router.get("", summary="List waiting, leased or dead messages, without touching them")
@@ -398,13 +421,9 @@ def message_of(asked: AskedMessage, now_us: int, where: str) -> NewMessage:
 
 def _refuse_unknown(request: Request) -> None:
     """A header that is misspelt, or not there yet, must not be ignored: it may have said when."""
-    if "idempotency-key" in request.headers:
-        given = request.headers["idempotency-key"]
-        text = (
-            "idempotency-key is not supported: a repetition would be a second message; in a topic with unique keys, "
-            "give the message a key, and say ?on_duplicate=keep"
-        )
-        raise Refusal(501, text, given)
+    if once.HEADER in request.headers and content_type(request) == NDJSON:
+        text = f"{once.HEADER} is not for NDJSON, of any length: give lines an idempotency_key each"
+        raise Refusal(400, text, request.headers[once.HEADER])
     own = [name for name in request.headers if name.startswith(_HEADER)]
     if own and content_type(request) in (JSON, NDJSON):
         text = f"{own[0]} goes with raw bytes, such as application/octet-stream; JSON has fields instead"
@@ -414,22 +433,37 @@ def _refuse_unknown(request: Request) -> None:
         raise Refusal(400, f"there is no header {unknown[0]}; there are {_KNOWN}", unknown[0], _KNOWN)
 
 
-async def _scheduled_json(topic: str, body: Any, load: Load, service: Service, request: Request) -> Response:
+def _idempotency(request: Request, body: bytes) -> Once | None:
+    key = _header(request, once.HEADER)
+    return None if key is None else once.of_request(request, once.checked(key, once.HEADER), body)
+
+
+def _of_line(line: Any, now_us: int, text: bytes) -> NewMessage:
+    asked = _LINE.validate_python(line)
+    message = message_of(asked, now_us, "line")
+    if asked.idempotency_key is None:
+        return message
+    name = once.checked(asked.idempotency_key, "line.idempotency_key")
+    (message,) = once.named([message], once.of_line(name, text))
+    return message
+
+
+async def _scheduled_json(
+    topic: str, body: Any, load: Load, service: Service, request: Request, asked_once: Once | None
+) -> Response:
     now_us = await service.now_us()
     if isinstance(body, list):
         asked = _MESSAGES.validate_python(body)
         messages = [message_of(each, now_us, f"body.{row}") for row, each in enumerate(asked)]
-        try:
-            ids = await service.schedule(topic, messages, load)
-        except PartialFailure as failure:
-            return _some(messages, failure)
-        shown = [_scheduled(found, each) for found, each in zip(ids, messages, strict=True)]
-        return JSONResponse({"messages": shown}, 201)
+        messages = once.named(messages, asked_once) if asked_once is not None else messages
+        return _many(messages, await service.place(topic, messages, load))
     message = message_of(_MESSAGE.validate_python(body), now_us, "body")
-    return await _one(topic, message, load, service, request)
+    return await _one(topic, message, load, service, request, asked_once)
 
 
-async def _scheduled_raw(topic: str, body: bytes, load: Load, service: Service, request: Request) -> Response:
+async def _scheduled_raw(
+    topic: str, body: bytes, load: Load, service: Service, request: Request, asked_once: Once | None
+) -> Response:
     given = {name: _header(request, _HEADER + name) for name in _OF_RAW}
     now_us = await service.now_us()
     due_ms = instants.chosen_ms(given["due"], given["delay"], now_us, "dueq")
@@ -440,21 +474,22 @@ async def _scheduled_raw(topic: str, body: bytes, load: Load, service: Service, 
         expires_ms=None if expires is None else instants.instant_ms(expires, now_us, "dueq-expires"),
         max_attempts=_number(given, "max-attempts", 1, ATTEMPTS_MAX),
     )  # fmt: skip
-    return await _one(topic, message, load, service, request)
+    return await _one(topic, message, load, service, request, asked_once)
 
 
-def _some(messages: list[NewMessage], failure: PartialFailure) -> Response:
-    """The answer if keys of some rows are taken; raises the failure if there is another reason."""
-    outcomes = failure.outcomes
-    if len(outcomes) != len(messages) or not all(isinstance(each, str | Refused) for each in outcomes):
-        raise failure
+def _many(messages: list[NewMessage], placed: list[Placed | DueqError]) -> Response:
+    """The answer about an array; raises the only refusal, or that of the array's idempotency key."""
+    refused = [each for each in placed if isinstance(each, DueqError)]
+    for error in refused:
+        if len(placed) == 1 or isinstance(error, RequestDiffers):
+            raise error
     shown = [
-        {"key": message.key, "problem": problems.of_error(found)}
-        if isinstance(found, DueqError)
-        else _scheduled(found, message)
-        for found, message in zip(outcomes, messages, strict=True)
+        _scheduled(found, message)
+        if isinstance(found, Placed)
+        else {"key": message.key, "problem": problems.of_error(found)}
+        for found, message in zip(placed, messages, strict=True)
     ]
-    return JSONResponse({"messages": shown}, 200)
+    return JSONResponse({"messages": shown}, 200 if refused else 201)
 
 
 def _number(given: dict[str, str | None], name: str, low: int, high: int) -> int | None:
@@ -489,10 +524,16 @@ def _header(request: Request, name: str) -> str | None:
         raise Unfit(f"{name} is not UTF-8: {error.reason}", value, None, name) from None
 
 
-async def _one(topic: str, message: NewMessage, load: Load, service: Service, request: Request) -> Response:
-    (message_id,) = await service.schedule(topic, [message], load)
-    location = {"location": f"{request.url.path}/{message_id}"}
-    return JSONResponse(_scheduled(message_id, message), 201, location)
+async def _one(
+    topic: str, message: NewMessage, load: Load, service: Service, request: Request, asked_once: Once | None
+) -> Response:
+    if asked_once is not None:
+        (message,) = once.named([message], asked_once)
+    (placed,) = await service.place(topic, [message], load)
+    if isinstance(placed, DueqError):
+        raise placed
+    location = {"location": f"{request.url.path}/{placed.id}"}
+    return JSONResponse(_scheduled(placed, message), 201, location)
 
 
 async def _summary(loading: Loading, request: Request) -> Response:
@@ -500,5 +541,5 @@ async def _summary(loading: Loading, request: Request) -> Response:
     return JSONResponse(document, 200)
 
 
-def _scheduled(message_id: str, message: NewMessage) -> dict[str, Any]:
-    return {"id": message_id, "due": instants.text(message.due_ms), "key": message.key}
+def _scheduled(placed: Placed, message: NewMessage) -> dict[str, Any]:
+    return {"id": placed.id, "due": instants.text(placed.due_ms), "key": message.key}

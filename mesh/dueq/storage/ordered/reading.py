@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from dueq.core.ports.entry import NO_ENTRIES, Entries, is_full, unpacked
-from dueq.core.ports.names import Remembered, unpack_name
+from dueq.core.ports.names import Lasting, unpack_name
 from dueq.core.ports.persistence import (
     ChunkRead,
     EntriesRead,
@@ -93,7 +93,7 @@ class Reading:
             found = {
                 digest: unpack_name(row) for digest, row in zip(hashes, rows, strict=True) if row is not None
             }
-            owners = [name for name in found.values() if not isinstance(name, Remembered)]
+            owners = [name for name in found.values() if not isinstance(name, Lasting)]
             first, key = (np.array([owner[at] for owner in owners], np.uint64) for at in (0, 1))
             entries = _find_all(snapshot, request.uid, first, key) if owners else NO_ENTRIES
         finally:

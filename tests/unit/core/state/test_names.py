@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from dueq.core.ports.entry import NO_ENTRIES
-from dueq.core.ports.names import Remembered, hashes_of, unpack_name
+from dueq.core.ports.names import Answered, Remembered, hashes_of, unpack_name
+from dueq.core.state import keyed
 from dueq.core.state.timeline import Timeline
 from dueq_codecs.meta import Meta
 from dueq_codecs.records import OnDuplicate, Outcome, Record, RecordKind, RequestRef
-from dueq_codecs.rules import key_hashes
+from dueq_codecs.rules import key_hashes, once_hashes
 from dueq_codecs.topic_settings import TopicSettings
 
 UID = 7
@@ -41,6 +42,27 @@ class Kept:
         record.size = record.crc = np.full(len(keys), 3, np.uint32)
         record.key_high, record.key_low = key_hashes(keys)
         record.on_duplicate, record.retry = does, retry
+        record.requests = (RequestRef(b"c" * 16, self.sequence, 1, len(keys)),)
+        [result] = self.timeline.apply(record).results
+        return result.outcomes.tolist(), result.present.tolist()
+
+    def once(
+        self,
+        *keys: bytes,
+        digest: int = 1,
+        claim: bool = False,
+        unique: bytes = b"",
+        does: OnDuplicate = OnDuplicate.REFUSE,
+    ) -> tuple[list[int], list[tuple[int, ...]]]:
+        """The same of rows with idempotency keys."""
+        record = self._next(RecordKind.INSERT)
+        record.due = np.full(len(keys), DUE, np.uint64)
+        record.size = record.crc = np.zeros(len(keys), np.uint32)
+        record.once_high, record.once_low = once_hashes(keys)
+        record.once_digest, record.claim = np.full(len(keys), digest, np.uint64), claim
+        if unique:
+            record.key_high, record.key_low = key_hashes([unique] * len(keys))
+            record.keyed, record.on_duplicate = Meta.KEY, does
         record.requests = (RequestRef(b"c" * 16, self.sequence, 1, len(keys)),)
         [result] = self.timeline.apply(record).results
         return result.outcomes.tolist(), result.present.tolist()
@@ -201,3 +223,74 @@ def _insert_of(kept: Kept, key: bytes) -> Record:
     record.key_high, record.key_low = key_hashes([key])
     record.on_duplicate = OnDuplicate.REFUSE
     return record
+
+
+# ---------------------------------------------------------------- idempotency keys
+
+
+def test_a_repeated_idempotency_key_gets_the_first_answer_and_another_request_is_refused() -> None:
+    kept = Kept()
+    assert kept.once(b"k", b"", b"") == ([], [])
+    assert kept.once(b"k", b"m") == ([Outcome.KEPT, Outcome.DONE], [(DUE, 1, 0, DUE)])
+    assert kept.once(b"k", digest=2) == ([Outcome.DIFFERS], [(0, 0, 0, 0)])
+    assert kept.once(b"n", b"n") == ([Outcome.DONE, Outcome.KEPT], [(DUE, 4, 0, DUE)])
+    assert kept.timeline.scheduled_count == 5
+
+
+def test_the_answer_stays_when_the_message_is_gone_and_ends_with_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keyed, "ONCE_MS", 5_000)
+    kept = Kept()
+    kept.once(b"k")
+    kept.end(RecordKind.CANCEL, 1)
+    assert kept.timeline.scheduled_count == 0
+    kept.stamp += 5_000
+    assert kept.once(b"k")[0] == [Outcome.KEPT]
+    kept.stamp += 1
+    assert kept.once(b"k") == ([], [])
+    assert kept.timeline.scheduled_count == 1
+    [row] = kept.save().values()
+    assert isinstance(unpack_name(row), Answered)
+
+
+def test_a_claim_makes_no_message() -> None:
+    kept = Kept()
+    assert kept.once(b"k", claim=True) == ([], [])
+    assert kept.timeline.scheduled_count == 0
+    assert kept.once(b"k", claim=True) == ([Outcome.KEPT], [(0, 0, 0, 0)])
+    assert kept.once(b"k", claim=True, digest=2) == ([Outcome.DIFFERS], [(0, 0, 0, 0)])
+
+
+def test_beside_a_unique_key_the_answer_is_kept_and_a_refusal_is_not() -> None:
+    kept = Kept()
+    kept.insert(b"a")
+    met = (DUE, 1, 0, DUE)
+    assert kept.once(b"k", unique=b"a") == ([Outcome.TAKEN], [met])
+    assert kept.once(b"k", unique=b"a", does=OnDuplicate.KEEP, digest=2) == ([Outcome.KEPT], [met])
+    kept.end(RecordKind.CANCEL, 1)
+    assert kept.once(b"k", unique=b"a", digest=2) == ([Outcome.KEPT], [met])
+    assert kept.once(b"m", unique=b"a") == ([], [])
+    assert kept.insert(b"a")[0] == [Outcome.TAKEN]
+
+
+def test_no_unique_key_is_an_idempotency_key_and_forged_hashes_break_nothing() -> None:
+    assert hashes_of(*once_hashes([b"a"])) != [A]
+    kept = Kept()
+    kept.once(b"k")
+    record = kept._next(RecordKind.INSERT)
+    record.due, record.keyed = np.full(1, DUE, np.uint64), Meta.KEY
+    record.size = record.crc = np.full(1, 3, np.uint32)
+    record.key_high, record.key_low = once_hashes([b"k"])
+    record.on_duplicate = OnDuplicate.REPLACE
+    record.requests = (RequestRef(b"c" * 16, 2, 1, 1),)
+    [result] = kept.timeline.apply(record).results
+    assert result.outcomes.tolist() == [Outcome.TAKEN]
+    kept.insert(b"a")
+    record = kept._next(RecordKind.INSERT)
+    record.due, record.size, record.crc = np.full(1, DUE, np.uint64), *np.zeros((2, 1), np.uint32)
+    record.once_high, record.once_low = key_hashes([b"a"])
+    record.once_digest = np.ones(1, np.uint64)
+    record.requests = (RequestRef(b"c" * 16, 4, 1, 1),)
+    [result] = kept.timeline.apply(record).results
+    assert result.outcomes.tolist() == [Outcome.DIFFERS]

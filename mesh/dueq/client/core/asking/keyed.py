@@ -1,4 +1,4 @@
-"""Unique keys: the hashes of rows, and the partitions that are at home for them."""
+"""Unique keys and idempotency keys: the hashes of rows, and the partitions that are at home for them."""
 
 from __future__ import annotations
 
@@ -69,14 +69,17 @@ def with_hashes(event: Insert, topic: Topic) -> Insert:
 def homes(event: Insert, topic: Topic) -> npt.NDArray[np.intp]:
     """Return the place in the topic of each row's home, −1 where the row may go anywhere.
 
-    Groups decide where there are groups, and else the hashes of keys.
+    Groups decide where there are groups, and else the hashes of unique keys, and else those of idempotency keys.
     """
     if event.groups:
         found = np.array([home_of_group(name, topic.home_partitions) for name in event.groups], np.intp)
         return found[event.group]
-    keyed = (event.key_high | event.key_low) != 0
-    at_home = homes_of_keys(event.key_high, topic.home_partitions).astype(np.intp)
-    return np.where(keyed, at_home, -1)
+    found = np.full(len(event.due), -1, np.intp)
+    for high, low in ((event.once_high, event.once_low), (event.key_high, event.key_low)):
+        if len(high):
+            at_home = homes_of_keys(high, topic.home_partitions).astype(np.intp)
+            found = np.where((high | low) != 0, at_home, found)
+    return found
 
 
 def home_of_key(key: str, group: str | None, topic: Topic) -> tuple[int, str]:

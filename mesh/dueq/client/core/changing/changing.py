@@ -43,6 +43,7 @@ Event = Insert | Alter | ActOnJob | ActOnRecurrence | AwaitSettings | ActOnPass 
 
 _OF_ROWS: Final = (
     "due", "size", "crc", "rank", "group", "window", "expires", "attempts_max", "key_high", "key_low",
+    "once_high", "once_low", "once_digest",
 )  # fmt: skip
 """Columns of an Insert, one item per row or none."""
 
@@ -146,7 +147,7 @@ class Changing:
             if error is not None and known:
                 self._look_up(event, call)  # the topic may have been changed
                 return
-            homely = event.groups or len(event.key_high)
+            homely = event.groups or len(event.key_high) or len(event.once_high)
             cut = self._cut_by_home if homely and len(topic.uids) > 1 else self._cut_insert
             parts = [] if error else cut(event, call, topic)
         elif isinstance(event, ActOnJob):
@@ -233,7 +234,7 @@ class Changing:
         return None
 
     def _cut_by_home(self, event: Insert, call: PartsCall, topic: Topic) -> list[Part]:
-        """The rows of each group, or of unique keys, go to the partition that is their home."""
+        """The rows of each group, or of keys, go to the partition that is their home."""
         at_home = homes(event, topic)
         parts: list[Part] = []
         call.places = []
@@ -317,6 +318,10 @@ class Changing:
                     shared=event.shared.name if event.shared is not None else b"",
                     shared_size=_shared_bytes(event),
                     body=event.shared,
+                    once_high=event.once_high[start:end],
+                    once_low=event.once_low[start:end],
+                    once_digest=event.once_digest[start:end],
+                    claim=event.claim,
                 )
             )
         return parts

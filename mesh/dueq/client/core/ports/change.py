@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dueq import ids, limits
 from dueq.client.core.ports.shared_body import SharedBody
 from dueq.client.core.ports.timers import Timer
-from dueq.errors import DueqError, KeyTaken, MessageLeased
+from dueq.errors import DueqError, KeyTaken, MessageLeased, RequestDiffers
 from dueq_codecs.digest import request_digest
 from dueq_codecs.groups import joined_groups
 from dueq_codecs.messages import ChangeReply, ChangeRequest
@@ -47,7 +47,7 @@ GATHER_FROM: Final = 2
 NEVER_US: Final = 1 << 62
 """`send_by_us` of a part that waits for the answers to earlier requests however long they take."""
 _COLUMNS = ("first", "target_sequence", "target_row", "token", "due", "size", "crc", "upload", "amount_ms",
-            "key_high", "key_low")  # fmt: skip
+            "key_high", "key_low", "once_high", "once_low", "once_digest")  # fmt: skip
 _TEXTS_TOGETHER = 8
 _ENDING_LEASES = (RecordKind.ACK, RecordKind.NACK, RecordKind.RELEASE)
 
@@ -105,6 +105,7 @@ class Part:
         send_by_us: when it goes though earlier requests are unanswered (monotonic).
         job, job_until, job_action, name, document, home_partitions: as in the request.
         key_high, key_low, on_duplicate, retry: likewise; they go with the hashes of unique keys.
+        once_high, once_low, once_digest, claim: likewise; they go with idempotency keys.
         change: the request that it is part of, once one was made and until it has succeeded.
         offset: its first row in that request.
         reply: the answer, once it has succeeded.
@@ -120,6 +121,7 @@ class Part:
         "body",
         "bytes",
         "change",
+        "claim",
         "client_id",
         "crc",
         "document",
@@ -145,6 +147,9 @@ class Part:
         "name",
         "offset",
         "on_duplicate",
+        "once_digest",
+        "once_high",
+        "once_low",
         "patient",
         "rank",
         "reasons",
@@ -209,6 +214,10 @@ class Part:
         shared: bytes = b"",
         shared_size: int = 0,
         body: SharedBody | None = None,
+        once_high: U64 = NO_U64,
+        once_low: U64 = NO_U64,
+        once_digest: U64 = NO_U64,
+        claim: bool = False,
     ) -> None:
         self.kind, self.topic, self.uid, self.client_id = kind, topic, uid, client_id
         self.rows, self.done = rows, done
@@ -227,6 +236,7 @@ class Part:
         self.window, self.fate, self.reasons = window, fate, reasons
         self.shared, self.shared_size, self.body = shared, shared_size, body
         self.expires, self.attempts_max = expires, attempts_max
+        self.once_high, self.once_low, self.once_digest, self.claim = once_high, once_low, once_digest, claim
         self.bytes = sum(map(len, inline))
         self.upload: U64 = NO_U64
         self.alone = bool(long) or kind in ONE_ROW
@@ -291,13 +301,28 @@ class Part:
                 place += 1
         return found
 
+    def dues(self) -> list[int]:
+        """When each row of an INSERT is due, or the message that its key names; Unix ms."""
+        dues: list[int] = self._chosen().tolist()
+        reply = self.reply
+        if reply is not None and self.met:
+            place = int(np.count_nonzero(reply.outcomes[: self.offset]))
+            for row in np.flatnonzero(reply.outcomes[self.offset : self.offset + self.rows]).tolist():
+                dues[row] = int(reply.present_due[place])
+                place += 1
+        return dues
+
+    def _chosen(self) -> U64:
+        """When each row is due: within its window, if it has one, as the leader says."""
+        assert self.reply is not None
+        chosen = self.reply.window[self.offset : self.offset + self.rows]
+        return self.due + chosen if len(chosen) else self.due
+
     def id_run(self) -> IdRun:
         """An INSERT's new ids, as numbers."""
         reply = self.reply
         assert reply is not None
-        chosen = reply.window[self.offset : self.offset + self.rows]
-        due = self.due + chosen if len(chosen) else self.due
-        first = first_instants(due, reply.stamp, self.job_until)
+        first = first_instants(self._chosen(), reply.stamp, self.job_until)
         return IdRun(first, self.uid, reply.sequence, reply.row + self.offset)
 
     def outcomes(self) -> list[Outcome]:
@@ -359,7 +384,7 @@ class Change:
             group=group, groups=groups, name=head.name, document=head.document,
             home_partitions=head.home_partitions, on_duplicate=head.on_duplicate, retry=head.retry,
             expires=_expiries(parts), attempts_max=_attempts(parts), fate=_fates(parts), reason=reason, reasons=reasons,
-            shared=head.shared, shared_size=head.shared_size,
+            shared=head.shared, shared_size=head.shared_size, claim=head.claim,
         )  # fmt: skip
         self.request.digest = request_digest(self.request)
         self.bodies = _bodies(parts)
@@ -490,11 +515,13 @@ class RequestWindow:
 
 
 def _what_was_met(outcome: Outcome, present: ids.MessageId, due: int) -> str | DueqError:
-    if outcome is Outcome.HIDDEN or not present.sequence:
-        return KeyTaken("its key names a message of a job that is not committed yet")
+    if outcome is Outcome.DIFFERS:
+        return RequestDiffers("its idempotency key came with another request before")
     text = ids.to_text(present)
     if outcome is Outcome.KEPT:
         return text
+    if outcome is Outcome.HIDDEN or not present.sequence:
+        return KeyTaken("its key names a message of a job that is not committed yet")
     if outcome is Outcome.LEASED:
         return MessageLeased(f"its key names message {text}, which is with a consumer: it is not replaced")
     return KeyTaken(f"its key names message {text} already, which is due at {due}", text, due)

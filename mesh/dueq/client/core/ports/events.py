@@ -246,6 +246,9 @@ class Insert:
         shared: each payload goes on with it; `payloads` have what comes before, `size` and `crc` are of the whole.
         on_duplicate: what is done about unique keys that name messages already; NONE: the usual.
         key_high, key_low: filled in by the machine.
+        once_high, once_low, once_digest: hashes of idempotency keys, and digests of what is asked for; empty: there are
+            none. Where nothing else says where rows go, these do.
+        claim: the rows are no messages, they only take these keys.
     """
 
     call: int
@@ -270,6 +273,10 @@ class Insert:
     on_duplicate: OnDuplicate = OnDuplicate.NONE
     key_high: U64 = field(default_factory=lambda: NO_U64)
     key_low: U64 = field(default_factory=lambda: NO_U64)
+    once_high: U64 = field(default_factory=lambda: NO_U64)
+    once_low: U64 = field(default_factory=lambda: NO_U64)
+    once_digest: U64 = field(default_factory=lambda: NO_U64)
+    claim: bool = False
 
 
 @dataclass(slots=True)

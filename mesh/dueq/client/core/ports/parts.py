@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,13 @@ from dueq.errors import DueqError, OutcomeUnknown, PartialFailure
 from dueq_codecs.records import Outcome, RecordKind
 
 T = TypeVar("T")
+
+
+class Placed(NamedTuple):
+    """A message that a row of an Insert has made, or that its key names."""
+
+    id: str
+    due_ms: int
 
 
 class PartsCall:
@@ -56,6 +63,14 @@ class PartsCall:
     def found(self) -> list[str | DueqError]:
         """One entry per row of an Insert that was answered: an id, or why the row was refused."""
         return self._spread([part.found() for part in self.parts])
+
+    def placed(self) -> list[Placed | DueqError]:
+        """The same, each id with the due instant of its message."""
+        dues = self._spread([part.dues() for part in self.parts])
+        return [
+            Placed(found, due) if isinstance(found, str) else found
+            for found, due in zip(self.found(), dues, strict=True)
+        ]
 
     def outcomes(self) -> list[Outcome]:
         """One Outcome per row of an Alter that succeeded."""
