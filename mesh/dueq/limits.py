@@ -349,6 +349,8 @@ GATEWAY_COMMANDS_MAX: Final = 16
 """Commands of one WebSocket that are worked on at once; while there are so many, no others are read."""
 
 # The dashboard
+ENDPOINTS_DISABLED_TOLD: Final = 100
+"""Disabled endpoints that a broker's summary names."""
 DASHBOARD_TABS_MAX: Final = 256
 """Most open pages that one gateway keeps up to date."""
 DASHBOARD_PAUSE_MS: Final = 1000

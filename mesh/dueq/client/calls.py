@@ -171,9 +171,9 @@ def statistics(from_hour: int) -> Call[StatisticsPart]:
     )
 
 
-def status() -> Call[dict[str, Any]]:
-    """The status of all brokers."""
-    return Call(lambda number, at: events.Inspect(number, at, "status"), reading.status)
+def status(topic: str = "") -> Call[dict[str, Any]]:
+    """The status of all brokers; of one topic, if one is named."""
+    return Call(lambda number, at: events.Inspect(number, at, "status", topic), reading.status)
 
 
 def create_topic(

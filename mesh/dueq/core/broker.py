@@ -24,6 +24,7 @@ from dueq.core.front.overviews import Overviews
 from dueq.core.front.peer_messages import PeerMessages
 from dueq.core.front.routing import Routing
 from dueq.core.front.status import Status
+from dueq.core.front.summaries import Summaries
 from dueq.core.front.topics import Topics
 from dueq.core.partition.partition import Partition
 from dueq.core.ports.effects import ConnectPeer, Effect, Exit, Read, SendPeer
@@ -104,6 +105,9 @@ class BrokerCore:
             self._ctx, self._clock, self._topics, self._partitions, self._dispatchers, self._deletions, now
         )
         self._overviews = Overviews(self._ctx, self._status, self._partitions)
+        self._summaries = Summaries(
+            self._ctx, self._clock, self._status, self._topics, self._partitions, self._dispatchers
+        )
         self._browsing = Browsing(self._ctx)
         self._looking = Looking(self._ctx)
         self._clients = Clients(
@@ -117,6 +121,7 @@ class BrokerCore:
             self._browsing,
             self._looking,
             self._overviews,
+            self._summaries,
             gate or Gate(),
         )
         self._peer_messages = PeerMessages(
@@ -205,6 +210,7 @@ class BrokerCore:
             partition.end_turn(now)
         self._looking.work(now)
         self._overviews.work(now)
+        self._summaries.work(now)
         self._send_frames(now)
         ctx.close_writes()
         self._armed_us = self._deadline_us(now)

@@ -20,6 +20,7 @@ from dueq.core.front.looking import Looking
 from dueq.core.front.overviews import Overviews
 from dueq.core.front.routing import Routing
 from dueq.core.front.status import Status
+from dueq.core.front.summaries import Summaries
 from dueq.core.front.topics import Topics
 from dueq.core.partition.requests import Refusal, invalid
 from dueq.core.ports.events import ClientFrameReceived, Route, RouteLost
@@ -90,12 +91,13 @@ class Clients:
         browsing: Browsing,
         looking: Looking,
         overviews: Overviews,
+        summaries: Summaries,
         gate: Gate,
     ) -> None:
         self._ctx, self._clock, self._routing, self._topics = ctx, clock, routing, topics
         self._partitions, self._dispatchers, self._status = partitions, dispatchers, status
         self._browsing, self._looking = browsing, looking
-        self._overviews, self._gate = overviews, gate
+        self._overviews, self._summaries, self._gate = overviews, summaries, gate
         self._stirred: dict[str, None] = {}
         self._handlers: dict[type, Callable[[Any, ClientFrameReceived, Now], None]] = {
             Hello: self._on_hello,
@@ -240,7 +242,10 @@ class Clients:
             self._ctx.reply(route, Reply(request.request_id, missing.code, missing.text))
             return
         if request.what == "status":
-            self._overviews.ask(route, request.request_id)
+            self._overviews.ask(route, request.request_id, request.topic)
+            return
+        if request.what == "summary":
+            self._summaries.ask(route, request.request_id)
             return
         if request.what == "forecast" and not 1 <= request.seconds <= limits.FORECAST_SECONDS_MAX:
             text = f"a forecast is of 1 to {limits.FORECAST_SECONDS_MAX} seconds, not {request.seconds}"
@@ -253,9 +258,7 @@ class Clients:
             return
         document = self._status.document(request, now)
         if document is None:
-            names = (
-                "status, describe, forecast, hours, statistics, jobs, pass, recurrences, groups, endpoints"
-            )
+            names = "status, summary, describe, forecast, hours, statistics, jobs, pass, recurrences, groups, endpoints"
             text = f"{request.what!r} cannot be inspected; there are {names}"
             self._ctx.reply(route, Reply(request.request_id, Code.INVALID_REQUEST, text))
         else:

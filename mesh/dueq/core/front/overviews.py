@@ -53,16 +53,16 @@ class Overviews:
 
     def __init__(self, ctx: Context, status: Status, partitions: dict[int, Partition]) -> None:
         self._ctx, self._status, self._partitions = ctx, status, partitions
-        self._waiting: list[tuple[Route, int]] = []
+        self._waiting: list[tuple[Route, int, str]] = []
         self._making: _Overview | None = None
 
-    def ask(self, route: Route, request_id: int) -> None:
-        """Answer with the status of this broker, made after the question came."""
+    def ask(self, route: Route, request_id: int, topic: str = "") -> None:
+        """Answer with the status of this broker, or of one topic here, made after the question came."""
         if len(self._waiting) >= _WAITING_MAX:
             text = f"{len(self._waiting)} questions for the status wait already"
             self._ctx.reply(route, Reply(request_id, Code.BUSY, text, retry_after_ms=1000))
             return
-        self._waiting.append((route, request_id))
+        self._waiting.append((route, request_id, topic))
 
     def work(self, now: Now) -> None:
         """Do this turn's share; asks for another turn at once while something is left."""
@@ -83,9 +83,12 @@ class Overviews:
         self._ctx.again = self._ctx.again or self._making is not None or bool(self._waiting)
 
     def _begin(self, now: Now) -> _Overview:
-        uids = sorted(self._partitions, key=lambda uid: (self._partitions[uid].replica.is_leader, -uid))
-        asked, self._waiting = self._waiting, []
-        head = json.dumps(self._status.head(now), separators=(",", ":"))
+        topic = self._waiting[0][2]
+        asked = [(route, request_id) for route, request_id, about in self._waiting if about == topic]
+        self._waiting = [each for each in self._waiting if each[2] != topic]
+        wanted = self._status.uids_of(topic) if topic else self._partitions
+        uids = sorted(wanted, key=lambda uid: (self._partitions[uid].replica.is_leader, -uid))
+        head = json.dumps(self._status.head(now, topic), separators=(",", ":"))
         return _Overview(asked, head, uids, size=len(head))
 
     @staticmethod

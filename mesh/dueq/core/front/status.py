@@ -94,8 +94,43 @@ class Status:
         """ "zookeeper" while the coordinator is away, else ""."""
         return "" if self._ctx.coordinator is CoordinatorState.CONNECTED else "zookeeper"
 
-    def head(self, now: Now) -> dict[str, Any]:
-        """Everything about this broker but its `partitions` (see `Overviews`)."""
+    def head(self, now: Now, named: str = "") -> dict[str, Any]:
+        """Everything about this broker but its `partitions` (see `Overviews`); of one topic, if one is named."""
+        return {
+            **self.broker(now),
+            "topics": {
+                name: {"kind": topic.kind, "replicas": topic.replicas, "min_isr": topic.min_isr}
+                for name, topic in sorted(self._topics.by_name.items())
+                if named in ("", name)
+            },
+            "consumers": [
+                {
+                    "topic": name,
+                    "consumer": session.consumer_id,
+                    "broker": self._ctx.settings.broker_id,
+                    "attached": session.attached,
+                    "credit": session.credit,
+                    "leased": session.leases,
+                    "leased_bytes": session.leased_bytes,
+                    "heard_ms": session.heard_ms_ago,
+                }
+                for name, dispatcher in self._dispatchers.items()
+                if named in ("", name)
+                for session in dispatcher.sessions(now)
+            ],
+        }
+
+    def uids_of(self, topic: str) -> list[int]:
+        """The partitions of a topic that are held here."""
+        found = self._topics.by_name.get(topic)
+        return (
+            [each.uid for each in found.partitions if each.uid in self._partitions]
+            if found is not None
+            else []
+        )
+
+    def broker(self, now: Now) -> dict[str, Any]:
+        """What there is to say of this broker, and where the others are."""
         settings = self._ctx.settings
         return {
             "broker": {
@@ -123,24 +158,6 @@ class Status:
                 }
                 for broker_id, seen in sorted(self._topics.registrations.items())
             },
-            "topics": {
-                name: {"kind": topic.kind, "replicas": topic.replicas, "min_isr": topic.min_isr}
-                for name, topic in sorted(self._topics.by_name.items())
-            },
-            "consumers": [
-                {
-                    "topic": name,
-                    "consumer": session.consumer_id,
-                    "broker": settings.broker_id,
-                    "attached": session.attached,
-                    "credit": session.credit,
-                    "leased": session.leases,
-                    "leased_bytes": session.leased_bytes,
-                    "heard_ms": session.heard_ms_ago,
-                }
-                for name, dispatcher in self._dispatchers.items()
-                for session in dispatcher.sessions(now)
-            ],
         }
 
     def _clock_document(self, now: Now) -> dict[str, Any]:

@@ -59,12 +59,14 @@ class Topics:
         by_name: every topic.
         tombstones: uids of deleted partitions.
         registrations: every living broker, this one included.
+        version: another one whenever `by_name` is another one, in this life of the broker.
         read: whether the coordinator has been asked yet; before, `by_name` says nothing.
     """
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self.read = False
+        self.version = 0
         self.by_name: dict[str, Topic] = {}
         self.tombstones: frozenset[int] = frozenset()
         self.registrations: dict[str, Registration] = {}
@@ -80,7 +82,9 @@ class Topics:
         known, self.by_name = self.by_name, dict(topics)
         self.tombstones = tombstones
         self._counted = False
-        return [topic for name, topic in topics.items() if known.get(name) is not topic]
+        changed = [topic for name, topic in topics.items() if known.get(name) is not topic]
+        self.version += bool(changed) or len(known) != len(topics)
+        return changed
 
     # -------------------------------------------------------------- creating
 

@@ -664,6 +664,11 @@ class Partition:
         return self.timeline.forecast(from_ms, seconds)
 
     @property
+    def messages(self) -> int:
+        """How many it has, dead ones included."""
+        return self.timeline.live_count
+
+    @property
     def known_until_ms(self) -> int | None:
         """Up to when a forecast's seconds are exact (see `Timeline`)."""
         return self.timeline.known_until_ms

@@ -242,6 +242,10 @@ class Table:
         """Return the slots of all rows in a state (not ABSENT), ascending."""
         return np.flatnonzero(self.state == state)
 
+    def slots_until(self, end_ms: int) -> Slots:
+        """Return the slots of all rows that wait until before an instant."""
+        return np.flatnonzero((self.state == State.WAITING) & (self.wait_at < end_ms))
+
     def slots_after(self, state: State, key: int, most: int) -> Slots:
         """Return the slots of the next rows in a state by key behind this one, `most` at most."""
         slots = self.slots_in(state)

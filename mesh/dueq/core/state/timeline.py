@@ -584,13 +584,11 @@ class Timeline:
 
     def waiting_hot(self) -> Entries:
         """Return all waiting entries in memory inside the hot window, by (wait_at, key)."""
-        waiting = self._table.take(self._table.slots_in(State.WAITING))
-        return in_order(self._window.inside(waiting))
+        return in_order(self._window.inside(self._table.take(self._table.slots_in(State.WAITING))))
 
     def deliverable_hot(self) -> Entries:
         """Return all waiting entries inside the hot window that may be delivered, by (wait_at, key)."""
-        waiting = self._table.take(self._table.slots_in(State.WAITING))
-        return in_order(self._window.deliverable(waiting))
+        return in_order(self._window.deliverable(self._table.take(self._table.slots_in(State.WAITING))))
 
     @property
     def waiting_by_hour(self) -> Mapping[int, int]:
@@ -603,8 +601,10 @@ class Timeline:
         Exact up to `known_until_ms`. Beyond that only counts by hour are known: they are spread evenly over the seconds
         that are left of each hour; what waits more than 400 days ahead is left out.
         """
-        waiting = self._table.take(self._table.slots_in(State.WAITING))
-        return self._forecast.by_second(self._window.inside(waiting), self.known_until_ms, from_ms, seconds)
+        known, end_ms = self.known_until_ms, from_ms + seconds * 1000
+        exact = known is None or known >= end_ms
+        hot = self._window.inside(self._table.take(self._table.slots_until(end_ms if exact else 1 << 63)))
+        return self._forecast.by_second(hot, None if exact else known, from_ms, seconds)
 
     @property
     def known_until_ms(self) -> int | None:

@@ -5,11 +5,13 @@ Pure: made of what one look has seen and of since when it has been so.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from dueq import limits
+from dueq.client.summaries import ReplicaCounts
 from dueq.gateway.dashboard.history import History
 from dueq.gateway.dashboard.snapshot import Sight, TopicSight
 
@@ -22,7 +24,9 @@ _LATE_AFTER_MS: Final = 3000
 """What waits for less is on its way."""
 _BEHIND_AFTER_MS: Final = 10_000
 _LATE_MS: Final = 1000.0
-_SOON_S: Final = 60
+_GROWING_MS: Final = 600_000
+"""For how long dead messages that came are a warning."""
+_DEAD_EVERY_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Alarm:
         next: what to do about it, a sentence.
         topic: whose page says more; "": none.
         dead: its dead messages say more.
+        weight: messages that it is about; of two that are alike, the one about more comes first.
+        until_ms: when it ends by itself, Unix ms; None: it does not, or nobody knows.
         since_ms: since when it has been so, Unix ms, as far as somebody looked.
         after_ms: it is shown once it has been so for as long.
     """
@@ -46,20 +52,18 @@ class Alarm:
     next: str
     topic: str = ""
     dead: bool = False
+    weight: int = 0
+    until_ms: int | None = None
     since_ms: int = 0
     after_ms: int = 0
 
 
 @dataclass(slots=True)
 class Alarms:
-    """What is wrong, look by look.
-
-    Attributes:
-        dead_at_first: dead messages by topic when somebody began to look.
-    """
+    """What is wrong, look by look."""
 
     _since: dict[str, int] = field(default_factory=dict)
-    dead_at_first: dict[str, int] = field(default_factory=dict)
+    _dead: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
 
     def take(self, sight: Sight, history: History) -> list[Alarm]:
         """Return what is wrong now, the worst first."""
@@ -67,28 +71,25 @@ class Alarms:
         since = {alarm.key: self._since.get(alarm.key, sight.at_ms) for alarm in found}
         self._since = since
         shown = [
-            Alarm(
-                each.key,
-                each.level,
-                each.what,
-                each.next,
-                each.topic,
-                each.dead,
-                since[each.key],
-                each.after_ms,
-            )
+            replace(each, since_ms=since[each.key])
             for each in found
             if sight.at_ms - since[each.key] >= each.after_ms
         ]
-        return sorted(shown, key=lambda alarm: _ORDER[alarm.level])
+        return sorted(shown, key=lambda alarm: (_ORDER[alarm.level], -alarm.weight))
 
     def _all(self, sight: Sight, history: History) -> Iterator[Alarm]:
         yield from _of_brokers(sight)
+        disabled = {topic: (endpoint, why) for topic, endpoint, why in sight.disabled}
+        for name in sorted(disabled.keys() & sight.topics.keys()):
+            yield _disabled(sight.topics[name], *disabled[name])
+        delivered = history.delivered()
+        self._dead = {name: known for name, known in self._dead.items() if name in sight.topics}
         for name, topic in sight.topics.items():
-            first = self.dead_at_first.setdefault(name, topic.dead)
-            if topic.dead < first:
-                self.dead_at_first[name] = first = topic.dead
-            yield from _of_topic(name, topic, history.delivered(name), topic.dead - first)
+            if topic.quiet:
+                self._dead.pop(name, None)
+                continue
+            grown = self._grown(name, topic.dead, sight.at_ms)
+            yield from _of_topic(name, topic, delivered[name], grown, name in disabled)
         late = history.lateness()
         if late.count and (late.most_ms is None or late.most_ms > _LATE_MS):
             yield Alarm(
@@ -101,9 +102,35 @@ class Alarms:
             yield Alarm(
                 "left out",
                 "note",
-                f"{sight.unseen:,} partitions do not fit into the brokers' answers; what is said here leaves them out.",
+                f"{sight.unseen:,} topics do not fit into the brokers' answers; what is said here leaves them out.",
                 "The metrics of each broker count all of them.",
             )
+
+    def _grown(self, name: str, dead: int, at_ms: int) -> tuple[int, int]:
+        """How many messages of a topic have died meanwhile, and in how long a time, ms: ten minutes at most."""
+        known = self._dead.setdefault(name, deque())
+        while known and (known[-1][1] > dead or known[0][0] < at_ms - _GROWING_MS):
+            if known[-1][1] > dead:  # some were redriven or discarded: what is left is counted anew
+                known.clear()
+            else:
+                known.popleft()
+        if not known or known[-1][0] <= at_ms - _DEAD_EVERY_MS:
+            known.append((at_ms, dead))
+        begun_ms, first = known[0]
+        return dead - first, at_ms - begun_ms
+
+
+def _disabled(topic: TopicSight, endpoint: str, why: str) -> Alarm:
+    info, waiting = topic.info, topic.ready
+    held = f"{_count(waiting, 'message of', 'messages of')} {info.name} {'is' if waiting == 1 else 'are'} due and wait"
+    return Alarm(
+        f"disabled {info.name}",
+        "bad",
+        f"The endpoint {endpoint} of {info.name} is disabled: {why}. {held if waiting else 'Nothing is due yet'}.",
+        "Mend its receiver, or give it another URL; then resume the endpoint: what is due is sent at once.",
+        info.name,
+        weight=waiting,
+    )
 
 
 def _blind(sight: Sight) -> Alarm:
@@ -135,13 +162,15 @@ def _of_brokers(sight: Sight) -> Iterator[Alarm]:
 
 
 def _away(sight: Sight, broker_id: str) -> Alarm:
-    held = copies = leaderless = 0
-    for topic in sight.topics.values():
-        for partition in topic.partitions:
-            if broker_id in partition.get("replicas", ()):
-                held += 1
-                copies += len(partition.get("isr", ())) <= topic.info.min_isr
-                leaderless += not partition.get("serving")
+    counts = sight.replicas.get(broker_id, ReplicaCounts())
+    copies = counts.at_risk
+    # Of a partition without a leader no leader tells.
+    leaderless = sum(
+        min(topic.leaderless, sum(broker_id in each.replicas for each in topic.info.placement))
+        for topic in sight.topics.values()
+        if topic.leaderless
+    )
+    held = counts.held + leaderless
     if leaderless:
         consequence = f"{_count(leaderless, 'of its partitions has', 'of its partitions have')} no leader"
     elif held:
@@ -226,7 +255,9 @@ def _sized(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _of_topic(name: str, topic: TopicSight, delivered: int, more_dead: int) -> Iterator[Alarm]:
+def _of_topic(
+    name: str, topic: TopicSight, delivered: int, grown: tuple[int, int], disabled: bool
+) -> Iterator[Alarm]:
     info = topic.info
     if topic.leaderless:
         yield Alarm(
@@ -238,8 +269,9 @@ def _of_topic(name: str, topic: TopicSight, delivered: int, more_dead: int) -> I
             name,
             after_ms=_LEADERLESS_AFTER_MS,
         )
-    if info.paused:
-        until = " until the instant that the pause names" if info.paused_until else ""
+    if disabled:
+        pass  # that is said already, and why it is paused
+    elif info.paused:
         due = (
             f"{_count(topic.ready, 'message is', 'messages are')} due and wait"
             if topic.ready
@@ -248,22 +280,28 @@ def _of_topic(name: str, topic: TopicSight, delivered: int, more_dead: int) -> I
         yield Alarm(
             f"paused {name}",
             "warn" if topic.ready else "note",
-            f"{name} is paused{until}; {due}.",
+            f"{name} is paused{'' if info.paused_until else ' until it is resumed'}; {due}.",
             "Resume it: what is due is then delivered at once.",
             name,
+            weight=topic.ready,
+            until_ms=int(info.paused_until.timestamp() * 1000) if info.paused_until else None,
         )
     else:
         yield from _of_consumers(name, topic, delivered)
     if topic.dead:
-        growing = f", {more_dead:,} more since you look" if more_dead else ""
+        more_dead, in_ms = grown
+        growing = f", {more_dead:,} more in the last {_lately(in_ms)}" if more_dead else ""
         yield Alarm(
             f"dead {name}",
             "warn" if more_dead else "note",
             f"{_count(topic.dead, 'message', 'messages')} of {name} "
             f"{'is' if topic.dead == 1 else 'are'} dead{growing}: no consumer gets them any more.",
-            "Read why, then redrive or discard them.",
+            "Read why, stop what kills them, then redrive them."
+            if more_dead
+            else "Read why, then redrive or discard them.",
             name,
             dead=True,
+            weight=topic.dead,
         )
     if topic.behind:
         yield Alarm(
@@ -279,20 +317,20 @@ def _of_topic(name: str, topic: TopicSight, delivered: int, more_dead: int) -> I
 
 def _of_consumers(name: str, topic: TopicSight, delivered: int) -> Iterator[Alarm]:
     busy = bool(topic.leased or delivered)
-    soon = sum(topic.next_minute[:_SOON_S])
-    if topic.ready and not topic.consumers and not busy:
+    soon = topic.next_minute
+    if topic.ready and not topic.sessions and not busy:
         yield Alarm(
             f"alone {name}",
             "bad",
             f"{_count(topic.ready, 'message', 'messages')} of {name} "
             f"{'is' if topic.ready == 1 else 'are'} due, and no consumer is there to take them.",
-            "Start a consumer.",
+            "Start a consumer of this topic: it gets them at once.",
             name,
+            weight=topic.ready,
             after_ms=_LEADERLESS_AFTER_MS,
         )
     elif topic.ready:
-        credit = sum(int(each.get("credit", 0)) for each in topic.consumers)
-        full = topic.consumers and sum(int(each.get("leased", 0)) for each in topic.consumers) >= credit
+        full = topic.sessions and topic.held >= topic.credit
         yield Alarm(
             f"late {name}",
             "warn",
@@ -304,16 +342,22 @@ def _of_consumers(name: str, topic: TopicSight, delivered: int) -> Iterator[Alar
             if topic.info.rate
             else "See whether its consumers are at work; more of them take more at once.",
             name,
+            weight=topic.ready,
             after_ms=_LATE_AFTER_MS,
         )
-    elif soon and not topic.consumers and not busy:
+    elif soon and not topic.sessions and not busy:
         yield Alarm(
             f"missing {name}",
             "warn",
             f"No consumer of {name} is there, and {_count(soon, 'message falls', 'messages fall')} due in a minute.",
             "Start a consumer before that.",
             name,
+            weight=soon,
         )
+
+
+def _lately(ms: int) -> str:
+    return "minute" if ms < 90_000 else f"{round(ms / 60_000)} minutes"
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -14,7 +14,7 @@ from dueq import limits
 from dueq.errors import Busy, DueqError
 from dueq.gateway.dashboard.alarms import Alarm, Alarms
 from dueq.gateway.dashboard.history import History
-from dueq.gateway.dashboard.snapshot import Ahead, Sight, Wanted, fullest, look
+from dueq.gateway.dashboard.snapshot import Ahead, Catalogue, Sight, Wanted, fullest, look
 from dueq.gateway.service import Service
 
 _PATIENCE_S: Final = 1.6
@@ -65,7 +65,7 @@ class Feed:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._history, self._alarms = History(), Alarms()
+        self._history, self._alarms, self._catalogue = History(), Alarms(), Catalogue()
         self._watching = 0
         self._topics: Counter[Wanted] = Counter()
         self._forecasts: dict[Wanted, Ahead] = {}
@@ -156,7 +156,8 @@ class Feed:
             self._forecasts = {key: each for key, each in self._forecasts.items() if key in full}
             wanted |= full
         try:
-            sight = await look(self._service, number, wanted, patience_s)
+            watched = {topic for topic, _ in self._topics}
+            sight = await look(self._service, number, self._catalogue, watched, wanted, patience_s)
         except DueqError as error:
             return _blind(before, number, str(error), self._now_ms(before))
         self._forecasts |= sight.forecasts

@@ -119,13 +119,13 @@ class History:
             return Lateness()
         return Lateness(total, self._bound(counts, 0.5), self._bound(counts, 0.99), self._bound(counts, 1.0))
 
-    def delivered(self, topic: str) -> int:
-        """Return how many messages of a topic were delivered in the last minute."""
-        return sum(
-            sample.delivered.get(topic, 0)
-            for sample in self._samples
-            if sample.end_ms > self._at_ms - _LATE_OVER_MS
-        )
+    def delivered(self) -> Counter[str]:
+        """Return how many messages of each topic were delivered in the last minute."""
+        found: Counter[str] = Counter()
+        for sample in self._samples:
+            if sample.end_ms > self._at_ms - _LATE_OVER_MS:
+                found.update(sample.delivered)
+        return found
 
     def _add(self, at_ms: int, delivered: Counter[str], lateness: dict[str, list[int]]) -> None:
         if 0 < at_ms - self._at_ms <= _GAP_MS:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, Final
 
 from dueq import TopicInfo, limits
-from dueq.client import calls
+from dueq.client import calls, summaries
 from dueq.client.statistics import StatisticsRow
+from dueq.client.summaries import MeshSummary, ReplicaCounts, TopicCounts
 from dueq.errors import DueqError
 from dueq.gateway.service import Service
 
@@ -19,6 +22,7 @@ Wanted = tuple[str, int]
 """A forecast: of which topic, and how far ahead, seconds."""
 
 _HOUR_MS: Final = 3_600_000
+_NOTHING: Final = TopicCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +47,11 @@ class TopicSight:
         scheduled, ready, leased, dead: messages, over the partitions that are led.
         leaderless: partitions that nobody leads.
         behind: partitions with fewer in-sync replicas than replicas.
-        next_minute: messages due in each of the next 60 seconds; empty: none.
-        partitions: documents of the partitions that some broker told of.
-        consumers: documents of the sessions of its consumers.
+        next_minute: messages due within a minute.
+        sessions: consumers.
+        credit, held: messages that they may have, and have.
+        partitions: documents of the partitions that some broker told of, while somebody looks at the topic.
+        consumers: documents of the sessions of its consumers, likewise.
     """
 
     info: TopicInfo
@@ -55,7 +61,10 @@ class TopicSight:
     dead: int = 0
     leaderless: int = 0
     behind: int = 0
-    next_minute: list[int] = field(default_factory=list)
+    next_minute: int = 0
+    sessions: int = 0
+    credit: int = 0
+    held: int = 0
     partitions: list[Document] = field(default_factory=list)
     consumers: list[Document] = field(default_factory=list)
 
@@ -63,6 +72,11 @@ class TopicSight:
     def total(self) -> int:
         """Messages that it holds."""
         return self.scheduled + self.ready + self.leased + self.dead
+
+    @property
+    def quiet(self) -> bool:
+        """Whether there is nothing to say of it."""
+        return not (self.total or self.leaderless or self.behind or self.info.paused)
 
 
 @dataclass(slots=True)
@@ -74,19 +88,25 @@ class Sight:
         at_ms: mesh time, Unix ms.
         took_s: how long it took.
         brokers: documents by id, as the brokers tell them.
+        replicas: by broker, as the leaders tell of them.
         topics: by name, sorted.
+        next_minute: messages due in each second of the next minute.
+        disabled: (topic, name, reason) of endpoints that are disabled.
         statistics: the brokers' counts of the present hour.
         forecasts: by topic and seconds ahead, where they were asked for.
         fault: why nothing was seen; the rest is then of the look before.
         seen_ms: when something was seen last, Unix ms; 0: never.
-        unseen: partitions that nobody told of because they did not fit into the brokers' answers.
+        unseen: topics that did not fit into the brokers' answers.
     """
 
     number: int
     at_ms: int
     took_s: float = 0.0
     brokers: dict[str, Document] = field(default_factory=dict)
+    replicas: dict[str, ReplicaCounts] = field(default_factory=dict)
     topics: dict[str, TopicSight] = field(default_factory=dict)
+    next_minute: list[int] = field(default_factory=list)
+    disabled: list[tuple[str, str, str]] = field(default_factory=list)
     statistics: list[StatisticsRow] = field(default_factory=list)
     forecasts: dict[Wanted, Ahead] = field(default_factory=dict)
     fault: str = ""
@@ -94,12 +114,43 @@ class Sight:
     unseen: int = 0
 
 
-async def look(service: Service, number: int, wanted: Collection[Wanted], patience_s: float) -> Sight:
-    """Look at the mesh: three questions to each broker, and one more for each topic whose forecast is wanted.
+class Catalogue:
+    """All topics with their settings, asked for again only when a broker says that they are others.
+
+    Attributes:
+        infos: as they were told last.
+        brokers: that should hold replicas.
+    """
+
+    def __init__(self) -> None:
+        self.infos: list[TopicInfo] = []
+        self.brokers: set[str] = set()
+        self._marks: dict[str, tuple[int, int]] = {}
+
+    async def refresh(self, service: Service, found: MeshSummary, patience_s: float) -> None:
+        """Have them as they were when the brokers answered, or newer."""
+        if found.catalogues.items() <= self._marks.items():
+            return
+        self.infos = await service.client.topics(timeout=patience_s)
+        self.brokers = {name for info in self.infos for part in info.placement for name in part.replicas}
+        self._marks |= found.catalogues
+
+
+async def look(
+    service: Service,
+    number: int,
+    catalogue: Catalogue,
+    watched: Collection[str],
+    wanted: Collection[Wanted],
+    patience_s: float,
+) -> Sight:
+    """Look at the mesh: two questions to each broker, and one more for each topic and each forecast that is wanted.
 
     Args:
         service: the gateway's access to it.
         number: of the look.
+        catalogue: of the topics.
+        watched: topics whose partitions and consumers are wanted.
         wanted: forecasts.
         patience_s: brokers that have not answered by three quarters of it count as away.
 
@@ -107,67 +158,56 @@ async def look(service: Service, number: int, wanted: Collection[Wanted], patien
         DueqError: no broker answered.
     """
     begun = time.monotonic()
-    client = service.client
+    run = service.client.connection.run
     at_ms = await service.now_us() // 1000
     hour = at_ms // _HOUR_MS
     # Just after the hour, the last counts of the one before are still wanted.
     first = hour - 1 if at_ms % _HOUR_MS < 2 * limits.DASHBOARD_PAUSE_MS_MAX else hour
-    status, infos, part = await asyncio.gather(
-        client.status(timeout=patience_s),
-        client.topics(timeout=patience_s),
-        client.connection.run(calls.statistics(first), patience_s),
+    found, part = await asyncio.gather(
+        run(summaries.summary(), patience_s), run(calls.statistics(first), patience_s)
     )
-    sight = Sight(number, at_ms, brokers=status["brokers"], statistics=part.rows, seen_ms=at_ms)
-    sight.topics = _topics(infos, status)
-    missing = sum(topic.info.partitions - len(topic.partitions) for topic in sight.topics.values())
-    if any(broker.get("partitions_left_out") for broker in sight.brokers.values()):
-        sight.unseen = max(missing, 0)
-    elif missing > 0:
-        _count_missing(sight)
+    await catalogue.refresh(service, found, patience_s)
+    missing = {name: {"alive": False, "endpoint": ""} for name in sorted(catalogue.brokers)}
+    sight = Sight(
+        number, at_ms, brokers=missing | found.brokers, replicas=found.replicas, disabled=found.disabled
+    )
+    sight.next_minute = found.next_minute
+    sight.statistics, sight.seen_ms, sight.unseen = part.rows, at_ms, found.left_out
+    sight.topics = {info.name: _topic(info, found) for info in catalogue.infos}
+    known = [name for name in watched if name in sight.topics]
+    details = asyncio.gather(*(_look_into(sight.topics[name], service, patience_s) for name in known))
     sight.forecasts = await _forecasts(service, sight, wanted, patience_s)
+    await details
     sight.took_s = time.monotonic() - begun
     return sight
 
 
+def _topic(info: TopicInfo, found: MeshSummary) -> TopicSight:
+    counts = found.topics.get(info.name, _NOTHING)
+    # Of a topic that did not fit into an answer nothing is known.
+    leaderless = 0 if found.left_out else max(info.partitions - counts.served, 0)
+    return TopicSight(
+        info, counts.scheduled, counts.ready, counts.leased, counts.dead, leaderless, counts.behind,
+        counts.next_minute, counts.consumers, counts.credit, counts.held,
+    )  # fmt: skip
+
+
+async def _look_into(topic: TopicSight, service: Service, patience_s: float) -> None:
+    """Add what only the page about a topic shows."""
+    name = topic.info.name
+    with suppress(DueqError):  # it was deleted meanwhile
+        status = await service.client.connection.run(calls.status(name), patience_s)
+        topic.partitions = status["topics"].get(name, {}).get("partitions", [])
+        topic.consumers = status["consumers"]
+        topic.sessions = len({each["consumer"] for each in topic.consumers})
+
+
 def fullest(topics: Collection[TopicSight]) -> list[TopicSight]:
     """Return the topics with most messages ahead, those only that get a forecast of their own."""
-    waiting = [topic for topic in topics if topic.scheduled]
-    waiting.sort(key=lambda topic: (-topic.scheduled, topic.info.name))
-    return waiting[: limits.DASHBOARD_FORECASTS_MAX]
-
-
-def _topics(infos: list[TopicInfo], status: Document) -> dict[str, TopicSight]:
-    topics = {info.name: TopicSight(info) for info in infos}
-    for name, told in status["topics"].items():
-        topic = topics.get(name)
-        if topic is not None:
-            _add_partitions(topic, told["partitions"])
-    for session in status["consumers"]:
-        topic = topics.get(session["topic"])
-        if topic is not None:
-            topic.consumers.append(session)
-    return topics
-
-
-def _count_missing(sight: Sight) -> None:
-    """Partitions whose brokers are all away: nobody tells of them."""
-    for topic in sight.topics.values():
-        topic.leaderless += max(topic.info.partitions - len(topic.partitions), 0)
-
-
-def _add_partitions(topic: TopicSight, partitions: list[Document]) -> None:
-    topic.partitions = partitions
-    for each in partitions:
-        topic.scheduled += int(each.get("scheduled", 0))
-        topic.ready += int(each.get("ready", 0))
-        topic.leased += int(each.get("leased", 0))
-        topic.dead += int(each.get("dead", 0))
-        topic.leaderless += not each.get("serving")
-        topic.behind += len(each.get("isr", ())) < len(each.get("replicas", ()))
-        due = each.get("due_next_minute")
-        if due:
-            sums = topic.next_minute or [0] * len(due)
-            topic.next_minute = [one + more for one, more in zip(sums, due, strict=True)]
+    waiting = (topic for topic in topics if topic.scheduled)
+    return nsmallest(
+        limits.DASHBOARD_FORECASTS_MAX, waiting, lambda topic: (-topic.scheduled, topic.info.name)
+    )
 
 
 async def _forecasts(

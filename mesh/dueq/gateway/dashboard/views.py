@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dueq import limits
+from dueq.client.summaries import ReplicaCounts
 from dueq.gateway.dashboard import alarms
 from dueq.gateway.dashboard.alarms import Alarm
 from dueq.gateway.dashboard.feed import State
@@ -61,7 +62,7 @@ def _mesh(view: View, state: State, acts: Iterable[Document]) -> Document:
             "partitions": sum(topic.info.partitions for topic in topics),
             "brokers": len(sight.brokers),
             "alive": sum(bool(broker["alive"]) for broker in sight.brokers.values()),
-            "consumers": len({each["consumer"] for topic in topics for each in topic.consumers}),
+            "consumers": sum(topic.sessions for topic in topics),
             **_counts(topics),
         },
         "chart": _chart(state, None, _ahead(sight)),
@@ -129,18 +130,20 @@ def _row(topic: TopicSight) -> Document:
         "paused": info.paused,
         "leaderless": topic.leaderless,
         "behind": topic.behind,
-        "consumers": len({each["consumer"] for each in topic.consumers}),
-        "next_minute": sum(topic.next_minute),
+        "consumers": topic.sessions,
+        "next_minute": topic.next_minute,
         **_counts([topic]),
     }
 
 
 def _counts(topics: Iterable[TopicSight]) -> Document:
-    totals = dict.fromkeys(("scheduled", "ready", "leased", "dead"), 0)
+    scheduled = ready = leased = dead = 0
     for topic in topics:
-        for state in totals:
-            totals[state] += getattr(topic, state)
-    return totals
+        scheduled += topic.scheduled
+        ready += topic.ready
+        leased += topic.leased
+        dead += topic.dead
+    return {"scheduled": scheduled, "ready": ready, "leased": leased, "dead": dead}
 
 
 def _chart(state: State, topic: str | None, ahead: list[tuple[int, int]]) -> Document:
@@ -155,9 +158,8 @@ def _ahead(sight: Sight) -> list[tuple[int, int]]:
     """What is due in the whole mesh: the next minute of all topics, and after that what the fullest ones say."""
     begin = sight.at_ms // 1000
     totals: Counter[int] = Counter()
-    for topic in sight.topics.values():
-        for place, count in enumerate(topic.next_minute):
-            totals[begin + place] += count
+    for place, count in enumerate(sight.next_minute):
+        totals[begin + place] += count
     for name in (topic.info.name for topic in fullest(sight.topics.values())):
         for second_ms, count in sight.forecasts.get((name, limits.DASHBOARD_AHEAD_S), Ahead()).counts:
             if second_ms // 1000 >= begin + 60:
@@ -181,6 +183,7 @@ def _alarms(found: list[Alarm], more: int) -> Document:
                 "topic": alarm.topic,
                 "dead": alarm.dead,
                 "since": alarm.since_ms,
+                "until": alarm.until_ms,
             }
             for alarm in found
         ],
@@ -191,18 +194,13 @@ def _alarms(found: list[Alarm], more: int) -> Document:
 def _broker(broker_id: str, sight: Sight) -> Document:
     broker = sight.brokers[broker_id]
     clock = broker.get("clock") or {}
-    held = behind = 0
-    for topic in sight.topics.values():
-        for partition in topic.partitions:
-            held += broker_id in partition.get("held", ())
-            behind += broker_id in partition.get("replicas", ()) and broker_id not in partition.get("isr", ())
     return {
         "id": broker_id,
         "alive": bool(broker["alive"]),
         "endpoint": broker.get("endpoint", ""),
         "leads": broker.get("leaderships"),
-        "holds": held,
-        "behind": behind,
+        "holds": broker.get("held"),
+        "behind": sight.replicas.get(broker_id, ReplicaCounts()).behind,
         "offset_ms": clock.get("offset_ms"),
         "uptime_s": broker.get("uptime_s"),
         "level": broker.get("feature_level"),

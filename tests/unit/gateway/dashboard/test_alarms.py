@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -78,21 +79,23 @@ def test_two_builds_side_by_side_are_noted() -> None:
 
 
 def test_a_paused_topic_is_worth_a_note_and_more_when_messages_wait_for_it() -> None:
-    assert said(sight(topic(paused=True))) == [("note", "mail is paused; nothing is due yet.")]
+    assert said(sight(topic(paused=True))) == [
+        ("note", "mail is paused until it is resumed; nothing is due yet.")
+    ]
     assert said(sight(topic(paused=True, ready=2))) == [
-        ("warn", "mail is paused; 2 messages are due and wait.")
+        ("warn", "mail is paused until it is resumed; 2 messages are due and wait.")
     ]
 
 
 def test_nobody_who_takes_what_is_due_is_broken_and_before_that_a_warning() -> None:
     due = sight(topic(ready=3))
     assert said(due, due) == [("bad", "3 messages of mail are due, and no consumer is there to take them.")]
-    soon = sight(topic(scheduled=1, next_minute=[0, 1]))
+    soon = sight(topic(scheduled=1, next_minute=1))
     assert said(soon) == [("warn", "No consumer of mail is there, and 1 message falls due in a minute.")]
 
 
 def test_what_others_receive_by_http_needs_no_session() -> None:
-    assert said(sight(topic(scheduled=1, next_minute=[0, 1], leased=4))) == []
+    assert said(sight(topic(scheduled=1, next_minute=1, leased=4))) == []
 
 
 def test_late_messages_are_said_with_what_holds_them_up() -> None:
@@ -106,9 +109,35 @@ def test_dead_messages_are_noted_and_growing_ones_are_a_warning() -> None:
     first, more, fewer = sight(topic(dead=3)), sight(topic(dead=5)), sight(topic(dead=1))
     assert [level for level, _ in said(first)] == ["note"]
     ((level, what),) = said(first, more)
-    assert (level, "2 more since you look" in what) == ("warn", True)
+    assert (level, "2 more in the last minute" in what) == ("warn", True)
+    assert "stop what kills them" in after(first, more)[0].next
     assert [level for level, _ in said(first, more, fewer)] == ["note"]
     assert [level for level, _ in said(first, more, fewer, more)] == ["warn"]
+    assert "more in the last 9 minutes" in said(first, *[more] * 9)[0][1]
+    assert [level for level, _ in said(first, *[more] * 12)] == ["note"]
+
+
+def test_an_endpoint_that_is_disabled_is_broken_and_says_why_and_what_waits() -> None:
+    look = sight(topic(paused=True, ready=2), topic("post", dead=1))
+    look.disabled = [("mail", "hook", "410 Gone"), ("gone", "old", "410 Gone")]
+    found = after(look)
+    assert [(each.level, each.key) for each in found] == [("bad", "disabled mail"), ("note", "dead post")]
+    assert found[0].what == (
+        "The endpoint hook of mail is disabled: 410 Gone. 2 messages of mail are due and wait."
+    )
+    assert "resume the endpoint" in found[0].next
+
+
+def test_of_two_that_are_alike_the_one_about_more_messages_comes_first() -> None:
+    look = sight(topic("a", ready=3), topic("b", ready=500), topic("c", ready=40))
+    assert [each.topic for each in after(look, look)] == ["b", "c", "a"]
+
+
+def test_a_pause_that_ends_by_itself_says_when() -> None:
+    paused = topic(paused=True)
+    paused.info = replace(paused.info, paused_until=datetime(2026, 1, 1, tzinfo=UTC))
+    [alarm] = after(sight(paused))
+    assert alarm.until_ms == int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
 
 
 def test_the_worst_comes_first_and_since_when_it_has_been_so() -> None:

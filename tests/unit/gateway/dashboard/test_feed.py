@@ -14,6 +14,7 @@ from dueq import TopicInfo, limits
 from dueq.client.calls import Call
 from dueq.client.core.ports.events import Inspect
 from dueq.client.statistics import StatisticsPart
+from dueq.client.summaries import MeshSummary
 from dueq.errors import Busy, Disconnected
 from dueq.gateway.dashboard import feed as feeding
 from dueq.gateway.dashboard.feed import Feed
@@ -26,26 +27,28 @@ class Mesh:
     def __init__(self) -> None:
         self.client = self.connection = self
         self.away = False
-        self.looks = 0
+        self.looks = self.listed = self.catalogue = 0
         self.forecasts: list[tuple[str, int]] = []
 
     async def now_us(self) -> int:
         return (1_000_000 + self.looks) * 1_000_000
 
-    async def status(self, *, timeout: float) -> dict[str, Any]:
-        self.looks += 1
-        if self.away:
-            raise Disconnected("no broker was reached")
-        return {"brokers": {"b1": {"alive": True}}, "topics": {}, "consumers": []}
-
     async def topics(self, *, timeout: float) -> list[TopicInfo]:
+        self.listed += 1
         return [TopicInfo("mail", "timeline", 0, 1, 1, 1 << 20)]
 
     async def run(self, call: Call[Any], timeout: float) -> Any:
         asked = call.build(1, 1)
         assert isinstance(asked, Inspect)
-        if asked.what != "forecast":
+        if asked.what == "summary":
+            self.looks += 1
+            if self.away:
+                raise Disconnected("no broker was reached")
+            return MeshSummary({"b1": {"alive": True}}, {"b1": (1, self.catalogue)})
+        if asked.what == "statistics":
             return StatisticsPart([], 0)
+        if asked.what == "status":
+            return {"topics": {"mail": {"partitions": [{"index": 0}]}}, "consumers": []}
         self.forecasts.append((asked.topic, asked.seconds))
         return [(1_000_000_000, 5)], 1_000_060_000
 
@@ -99,6 +102,40 @@ def test_a_topic_is_asked_for_its_forecast_while_somebody_looks_at_it() -> None:
             [("mail", 600)],
             {("mail", 600): Ahead([(1_000_000_000, 5)], 1_000_060_000)},
         )
+        await feed.close()
+
+    run(work())
+
+
+def test_topics_are_asked_for_again_only_when_they_are_others() -> None:
+    async def work() -> None:
+        mesh = Mesh()
+        feed = fed(mesh)
+        number, listed = 0, []
+        with feed.watching():
+            for catalogue in (0, 0, 1, 1):
+                mesh.catalogue = catalogue
+                feed.acted({"act": "look", "topic": "", "status": 200, "by": ""})
+                state = await feed.newer(number, 60)
+                assert state is not None
+                number = state.sight.number
+                listed.append(mesh.listed)
+        assert listed == [1, 1, 2, 2]
+        await feed.close()
+
+    run(work())
+
+
+def test_only_topics_that_somebody_looks_at_have_partitions() -> None:
+    async def work() -> None:
+        feed = fed(Mesh())
+        with feed.watching():
+            first = await feed.newer(0, 60)
+            assert first is not None
+            with feed.watching("mail", 600):
+                second = await feed.newer(first.sight.number, 60)
+        assert second is not None
+        assert [len(each.sight.topics["mail"].partitions) for each in (first, second)] == [0, 1]
         await feed.close()
 
     run(work())

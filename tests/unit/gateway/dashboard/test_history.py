@@ -32,7 +32,7 @@ def test_what_came_between_two_looks_is_spread_over_their_seconds() -> None:
     history.take(12_000, [row(520)])
     assert history.seconds() == [(10, 10.0), (11, 10.0)]
     assert history.seconds("other") == []
-    assert history.delivered("mail") == 20
+    assert history.delivered()["mail"] == 20
 
 
 def test_after_a_long_pause_nothing_is_said_of_single_seconds() -> None:
@@ -66,14 +66,14 @@ def test_a_broker_that_was_away_for_a_while_goes_on_where_it_was() -> None:
     history.take(10_000, [row(50)])
     history.take(11_000, [])
     history.take(12_000, [row(53)])
-    assert history.delivered("mail") == 3
+    assert history.delivered()["mail"] == 3
 
 
 def test_a_new_hour_begins_at_nothing() -> None:
     history = History()
     history.take(HOUR - 1000, [row(50)])
     history.take(HOUR + 1000, [row(52), row(4, hour=1)])
-    assert history.delivered("mail") == 6
+    assert history.delivered()["mail"] == 6
 
 
 def test_lateness_is_that_of_the_last_minute() -> None:

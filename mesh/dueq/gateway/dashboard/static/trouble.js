@@ -1,7 +1,7 @@
 // What is wrong, first and in words, with the next step.
 
 import { h, put, say } from "./dom.js";
-import { count } from "./words.js";
+import { count, timeElement } from "./words.js";
 
 const WORDS = { bad: "Broken", warn: "Watch", note: "Note" };
 const NUMBERS = ["No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine"];
@@ -48,9 +48,10 @@ export function trouble() {
 function made() {
   const level = h("span", { class: "level" });
   const what = h("p", { class: "what" });
+  const end = h("span");
   const next = h("span");
   const link = h("a", {});
-  const element = h("li", {}, level, h("div", {}, what, h("p", { class: "next" }, next, " ", link)));
+  const element = h("li", {}, level, h("div", {}, what, h("p", { class: "next" }, end, next, " ", link)));
   return {
     element,
     set(alarm) {
@@ -58,6 +59,10 @@ function made() {
       say(level, WORDS[alarm.level]);
       say(what, alarm.what);
       say(next, alarm.next);
+      if (end.dataset.until !== String(alarm.until)) {
+        end.dataset.until = alarm.until;
+        put(end, alarm.until ? ["It ends by itself at ", timeElement(alarm.until, "clock"), ". "] : []);
+      }
       const own = new URLSearchParams({ topic: alarm.topic });
       link.hidden = !alarm.topic || (location.pathname === "/topic" && !alarm.dead);
       const href = alarm.dead ? `/messages?${own}&state=dead` : `/topic?${own}`;
