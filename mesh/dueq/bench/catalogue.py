@@ -19,6 +19,7 @@ from dueq.bench import (
     pushing,
     scheduling,
     spark_loading,
+    tabs,
     webhooks,
 )
 from dueq.bench.figures import Figure
@@ -66,6 +67,7 @@ MEASUREMENTS = (
     Measurement("far-ahead", far_ahead.measure, quick=False, needs=("bare",)),
     Measurement("spark", spark_loading.measure, quick=False, full=False, needs=("bare",)),
     Measurement("webhooks", webhooks.measure, quick=False, full=False),
+    Measurement("tabs", tabs.measure, quick=False, full=False),
     Measurement("topics", many_topics.measure, quick=False, full=False),
     Measurement("partitions", many_partitions.measure, quick=False, full=False, needs=("bare", "push")),
     Measurement("consumers", many_consumers.consumers, quick=False, full=False, needs=("bare", "push")),
