@@ -24,6 +24,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import compress
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -81,6 +82,8 @@ class Layout:
         self.fields = fields
         self._scalars = sorted((f for f in fields if isinstance(f, Scalar)), key=lambda f: -f.inline_bytes)
         self._vectors = [field for field in fields if isinstance(field, Vector)]
+        self._bits = [(field, 1 << index) for index, field in enumerate(self._vectors)]
+        self._always = [index for index, field in enumerate(self._vectors) if field.absent is None]
         self._get_scalars = _getter([field.name for field in self._scalars])
         self._get_vectors = vectors or _getter([field.name for field in self._vectors])
         self._absent = {field.name: field.absent for field in fields}
@@ -100,17 +103,18 @@ class Layout:
         offsets: list[int] = []
         present = 0
         at = 4
-        bit = 1
-        for field, value in zip(self._vectors, self._get_vectors(message), strict=True):
-            if len(value) or field.absent is None:
-                count, data = field.pack(value)
-                zeros = _ZEROS[8 - len(data) % 8]
-                parts += (_VECTOR_HEAD.pack(count), data, zeros)
-                offsets.append(at)
-                present |= bit
-                # The next offset stands 4 bytes further on in the table, hence the difference.
-                at += 4 + len(data) + len(zeros)
-            bit += bit
+        values = self._get_vectors(message)
+        written = list(map(len, values))  # most vectors of most messages are empty
+        for index in self._always:
+            written[index] = 1
+        for (field, bit), value in compress(zip(self._bits, values, strict=True), written):
+            count, data = field.pack(value)
+            zeros = _ZEROS[8 - len(data) % 8]
+            parts += (_VECTOR_HEAD.pack(count), data, zeros)
+            offsets.append(at)
+            present |= bit
+            # The next offset stands 4 bytes further on in the table, hence the difference.
+            at += 4 + len(data) + len(zeros)
         parts[0], inline, reach = self._shape(present)
         try:
             parts[1] = inline.pack(*self._get_scalars(message), *[reach + offset for offset in offsets])

@@ -177,6 +177,33 @@ _RIGHT_RECORDS: Final = _lengths_right(_RECORD_RULES)
 _RIGHT_REQUESTS: Final = _lengths_right(_REQUEST_RULES)
 
 
+def _columns_right(
+    right: dict[tuple[RecordKind, tuple[int, ...]], int],
+) -> frozenset[tuple[RecordKind, tuple[bool, ...]]]:
+    """Return which columns may be there together where there are several rows."""
+    return frozenset(
+        (kind, tuple(map(bool, lengths))) for (kind, lengths), rows in right.items() if rows == _FEW
+    )
+
+
+_COLUMNS_OF_RECORDS: Final = _columns_right(_RIGHT_RECORDS)
+_COLUMNS_OF_REQUESTS: Final = _columns_right(_RIGHT_REQUESTS)
+
+
+def _fault_of_many(
+    change: ChangeRequest | Record,
+    lengths: tuple[int, ...],
+    right: frozenset[tuple[RecordKind, tuple[bool, ...]]],
+    names: tuple[str, ...],
+    rules: tuple[_Rule, ...],
+) -> str | None:
+    """Say what is wrong with the lengths of columns: those that are right are seldom looked at one by one."""
+    kind, rows = change.kind, change.rows
+    if rows > _FEW and set(lengths) <= {0, rows} and (kind, tuple(map(bool, lengths))) in right:
+        return None
+    return _fault(kind, names, rules, lengths, rows)
+
+
 def fault_of_request(request: ChangeRequest) -> str | None:
     """Say what is wrong with a request's columns, or None."""
     rules = _REQUEST_RULES.get(request.kind)
@@ -185,7 +212,7 @@ def fault_of_request(request: ChangeRequest) -> str | None:
     lengths = tuple(map(len, _request_columns(request)))
     fault = None
     if (request.kind, lengths) not in _RIGHT_REQUESTS:
-        fault = _fault(request.kind, REQUEST_COLUMNS, rules, lengths, request.rows)
+        fault = _fault_of_many(request, lengths, _COLUMNS_OF_REQUESTS, REQUEST_COLUMNS, rules)
     if fault is None:
         fault = _fault_of_names(request) or _fault_of_job(request) or _fault_of_texts(request)
     if fault is None:
@@ -204,8 +231,8 @@ def fault_of_record(record: Record) -> str | None:
     lengths = tuple(map(len, _record_columns(record)))
     rows, fault = _RIGHT_RECORDS.get((record.kind, lengths), -1), None
     if rows < 0:
-        rows = record.rows
-        fault = _fault(record.kind, RECORD_COLUMNS, _RECORD_RULES[record.kind], lengths, rows)
+        rows, rules = record.rows, _RECORD_RULES[record.kind]
+        fault = _fault_of_many(record, lengths, _COLUMNS_OF_RECORDS, RECORD_COLUMNS, rules)
     if fault is None:
         fault = _fault_of_names(record) or _fault_of_job(record) or _fault_of_texts(record)
     if fault is None:

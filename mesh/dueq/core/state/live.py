@@ -42,6 +42,7 @@ from dueq.core.ports.entry import (
     Entries,
     State,
     is_full,
+    is_wide,
     joined,
     keys_of,
     narrowed,
@@ -556,8 +557,11 @@ class LiveMessages:
 
     def _count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
         """Tell the side tables of messages that begin (1) or stop (-1) to wait, to be leased, or to be dead."""
-        for count in self._counting:
-            count(rows, waiting, leased, dead)
+        if is_wide(rows):
+            for count in self._counting:
+                count(rows, waiting, leased, dead)
+        else:
+            self.jobs.count(rows, waiting, leased, dead)
 
     def _let_keys_go(self, rows: Entries) -> None:
         """Let go of the keys of messages that end. They are remembered, but for those of jobs that have ended."""

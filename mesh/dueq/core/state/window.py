@@ -251,6 +251,9 @@ def in_order(rows: Entries) -> Entries:
 
 
 def _picked(rows: Entries, mask: Mask | None) -> Entries:
-    if mask is None or np.count_nonzero(mask) == len(mask):
+    if mask is None:
         return rows
-    return rows.take(np.flatnonzero(mask))
+    picked = np.count_nonzero(mask)
+    if picked == len(rows):
+        return rows
+    return rows.take(np.flatnonzero(mask)) if picked else rows[:0]
