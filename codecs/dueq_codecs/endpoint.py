@@ -34,6 +34,12 @@ IN_FLIGHT_MAX: Final = 1024
 DISABLED_MAX: Final = 200
 """Longest reason why an endpoint is disabled, characters."""
 
+_SEALED: Final = re.compile(
+    r"sealed\.([0-9a-f]{8})\.([0-9a-f]{12}|whpk_[A-Za-z0-9+/]{43}=|)\.([A-Za-z0-9+/]{24,2048}={0,2})\Z"
+)
+"""A text that is sealed: by which key, the id of a secret (of a header none), and the bytes, which are 16 more."""
+_SEAL_BYTES: Final = 16
+
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,255}\Z")
 _FIELD: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _VALUE: Final = re.compile(r"[\x20-\x7e]*\Z")
@@ -94,9 +100,29 @@ def shown(endpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 def secret_id(secret: str) -> str:
     """Return a name of a secret that does not tell it: 12 hex digits, or the public key of a private one."""
+    if is_sealed(secret):
+        return sealed_parts(secret)[1]
     if secret.startswith(PRIVATE):
         return "whpk_" + b64encode(key_of(secret)[_SEED_BYTES:]).decode()
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
+
+
+def is_sealed(text: str) -> bool:
+    """Return whether a secret, or the value of a header, is sealed: only who has the key can read it."""
+    return _SEALED.match(text) is not None
+
+
+def sealed_text(key: str, name: str, data: bytes) -> str:
+    """Return a sealed text: by this key, of the secret of this id ("": of a header)."""
+    return f"sealed.{key}.{name}.{b64encode(data).decode()}"
+
+
+def sealed_parts(text: str) -> tuple[str, str, bytes]:
+    """Take a sealed text apart: what `sealed_text` was given."""
+    found = _SEALED.match(text)
+    if found is None:
+        raise ValueError("this is no sealed text")
+    return found[1], found[2], b64decode(found[3])
 
 
 def key_of(secret: str) -> bytes:
@@ -152,8 +178,13 @@ def fault_of_headers(headers: object, most: int = HEADERS_BYTES_MAX) -> str | No
             return f"the header {name} is not to be set: the gateway sets it itself"
         if not isinstance(value, str) or not _VALUE.match(value):
             return f"the value of the header {name} is not printable ASCII text"
-    size = sum(len(name) + len(value) for name, value in headers.items())
+    size = sum(len(name) + _length(value) for name, value in headers.items())
     return f"headers have at most {most} bytes, not {size}" if size > most else None
+
+
+def _length(value: str) -> int:
+    """How long the value of a header is, opened."""
+    return len(sealed_parts(value)[2]) - _SEAL_BYTES if is_sealed(value) else len(value)
 
 
 def reserved(header: str) -> bool:
@@ -172,6 +203,8 @@ def _fault_of_secrets(secrets: object) -> str | None:
     for pair in secrets:
         if not isinstance(pair, list) or len(pair) != 2 or type(pair[1]) is not int or pair[1] < 0:
             return "a secret of an endpoint is itself, and until when it is used (Unix ms; 0: for good)"
+        if isinstance(pair[0], str) and is_sealed(pair[0]):
+            continue
         try:
             key_of(pair[0])
         except ValueError as error:

@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -53,6 +53,9 @@ class BrokerConfig:
         store: the kind of store that keeps everything: leveldb, memory, or one that another package brings. In `memory`
             nothing survives the process: a broker that starts again catches up from the others.
         store_memory_bytes: how much a store in memory may hold, as it counts; from 16 MiB.
+        secrets_key: keys that seal the secrets of endpoints for the coordinator, with commas between them: the base64
+            of 32 bytes each, the newest first. Empty: they are kept as they are.
+        secrets_key_file: a file with such keys, one a line.
     """
 
     id: str
@@ -67,6 +70,8 @@ class BrokerConfig:
     hot_rows_total: int = limits.HOT_ROWS_TOTAL
     store: str = DEFAULT
     store_memory_bytes: int = limits.STORE_MEMORY_BYTES
+    secrets_key: str = field(default="", repr=False)
+    secrets_key_file: Path | None = None
 
     def __post_init__(self) -> None:
         """Check every value.
@@ -108,12 +113,12 @@ class BrokerConfig:
         settings = {} if file is None else _read(file)
         settings |= _from_environment(os.environ if environment is None else environment)
         settings |= {name: value for name, value in flags.items() if value is not None}
-        known = {field.name: field for field in fields(cls)}
+        known = {each.name: each for each in fields(cls)}
         for name in settings:
             if name not in known:
                 raise InvalidRequest(f"there is no setting {name!r}; there are {', '.join(known)}")
-        for name, field in known.items():
-            if name not in settings and field.default is MISSING:
+        for name, each in known.items():
+            if name not in settings and each.default is MISSING:
                 raise InvalidRequest(f"the setting {name!r} is missing")
         return cls(**{name: _typed(name, str(known[name].type), value) for name, value in settings.items()})
 

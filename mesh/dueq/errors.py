@@ -283,6 +283,10 @@ class PartialFailure(DueqError):
         return self._retry(timeout)
 
 
+class SecretsSealed(DueqError):
+    """The secrets of an endpoint are sealed, and the key that opens them is not here."""
+
+
 class Broken(DueqError):
     """Corruption or a bug: the affected part stops, and the evidence is kept."""
 

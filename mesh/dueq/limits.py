@@ -80,6 +80,10 @@ METADATA_PARTITIONS: Final = 500
 """Partitions after which such an answer takes no further topic."""
 SETTINGS_BYTES_MAX: Final = 4096
 """Longest document of a change of a topic."""
+SECRETS_KEYS_MAX: Final = 16
+"""Keys of one broker or gateway that seal and open the secrets of endpoints."""
+SECRETS_KEY_FILE_BYTES_MAX: Final = 4096
+"""Longest file of such keys."""
 ENDPOINTS_MAX: Final = 1024
 """Topics whose messages gateways send to a URL; each is a consumer of every gateway."""
 

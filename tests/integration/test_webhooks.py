@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,8 +23,10 @@ from standardwebhooks import Webhook
 
 from dueq import Backoff, Client, MessageNotFound, ScheduledMessage, limits
 from dueq.cli.main import dueq
+from dueq.client import endpoints
 from dueq.local import LocalMesh
 from dueq.local.gateway import GatewayChild
+from dueq_codecs.endpoint import is_sealed
 from tests.receiver import Received, Receiver, Say
 
 pytestmark = pytest.mark.integration
@@ -35,6 +38,13 @@ ALLOWED = ("--webhook-allow", "127.0.0.1/32")
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[LocalMesh]:
+    """A broker that seals secrets; gateways that are started here have its key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DUEQ_SECRETS_KEY", b64encode(bytes(32)).decode())
+        yield from _local()
+
+
+def _local() -> Iterator[LocalMesh]:
     with LocalMesh(brokers=1, zookeeper=False, store="memory") as found:
         yield found
 
@@ -135,6 +145,8 @@ def test_a_message_is_sent_when_it_is_due_and_signed(client: Client, gateway: Ga
         status, shown = asked(gateway, "GET", "/v1/endpoints/signed")
         assert (status, shown["here"]["delivered"], shown["here"]["last_error"]) == (200, 1, "")
         assert secret not in json.dumps(shown)
+        kept = client.connection.follow(endpoints.find("signed"), None).document
+        assert all(map(is_sealed, [kept["secrets"][0][0], kept["headers"]["authorization"]]))
         assert "Bearer" not in json.dumps(shown)
 
 

@@ -12,6 +12,7 @@ import secrets
 import socket
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -35,11 +36,12 @@ from dueq.cluster.zookeeper import ZooKeeperCoordinator
 from dueq.config import BrokerConfig
 from dueq.core.broker import BrokerCore
 from dueq.core.ports.effects import Persist
-from dueq.core.ports.membership import CoordinatorOrder, Registration
+from dueq.core.ports.membership import CoordinatorOrder, Registration, UpdateTopic
 from dueq.core.ports.persistence import StoreRead
 from dueq.core.turn.settings import CoreSettings
 from dueq.errors import DueqError, InvalidRequest
 from dueq.instant import Now
+from dueq.sealing import Keys
 from dueq.storage.kinds import Opening, is_durable, kind_of, open_store
 from dueq.storage.port import Store, StoreFailed
 from dueq_codecs.records import FEATURE_LEVEL
@@ -57,8 +59,9 @@ _WILDCARDS = ("*", "0.0.0.0", "[::]")
 class _Orders:
     """Hands slow work to the threads that do it."""
 
-    def __init__(self, writer: Writer, reader: Reader, coordinator: Coordinator) -> None:
+    def __init__(self, writer: Writer, reader: Reader, coordinator: Coordinator, keys: Keys | None) -> None:
         self._writer, self._reader, self._coordinator = writer, reader, coordinator
+        self._keys = keys
 
     def persist(self, order: Persist) -> None:
         self._writer.order(order)
@@ -67,6 +70,9 @@ class _Orders:
         self._reader.order(request)
 
     def coordinate(self, order: CoordinatorOrder) -> None:
+        if self._keys is not None and isinstance(order, UpdateTopic) and order.settings.endpoint is not None:
+            settings = replace(order.settings, endpoint=self._keys.sealed(order.settings.endpoint))
+            order = replace(order, settings=settings)
         self._coordinator.submit(order)
 
 
@@ -126,6 +132,7 @@ class _Broker:
             DueqError: the store is another cluster's, or the coordinator cannot be reached or refuses.
         """
         config, store, close = self._config, self._store, self.resources.callback
+        self._keys = Keys.load(config.secrets_key, config.secrets_key_file)
         self._inbox, self._waiter, self._page = Inbox(), Waiter(), MetricsPage()
         close(self._inbox.close)
         close(self._waiter.close)
@@ -160,7 +167,7 @@ class _Broker:
     def _assemble(self) -> None:
         self._writer = Writer(self._store, self._inbox)
         self._reader = Reader(self._store, self._inbox)
-        orders = _Orders(self._writer, self._reader, self._coordinator)
+        orders = _Orders(self._writer, self._reader, self._coordinator, self._keys)
         self.loop = Loop(
             self._core, self._sockets, self._inbox, self._waiter, orders, self._log, self._publish
         )

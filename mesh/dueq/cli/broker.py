@@ -46,6 +46,11 @@ from dueq.errors import InvalidRequest
 )
 @click.option("--hot-rows-total", type=int, help="Waiting messages kept in memory.  [default: 131072]")
 @click.option(
+    "--secrets-key-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keys that seal the secrets of endpoints, the newest first.  [default: they are not sealed]",
+)
+@click.option(
     "--config",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -16,6 +16,7 @@ from dueq.cli.headers import header_option
 from dueq.cli.instants import parse_duration, parse_instant
 from dueq.cli.options import connect, json_option, mesh_options
 from dueq.cli.tables import new_table
+from dueq.client import endpoints
 
 
 @click.group(cls=SuggestingGroup)
@@ -156,6 +157,15 @@ def rotate(name: str, grace: str, endpoint: tuple[str, ...], timeout: float) -> 
     """Make a new secret for the endpoint NAME, and print it: it is never shown again."""
     with connect(endpoint, timeout) as client:
         click.echo(client.rotate_endpoint(name, grace=parse_duration(grace, "--grace")))
+
+
+@endpoint.command("seal")
+@mesh_options
+def seal(endpoint: tuple[str, ...], timeout: float) -> None:
+    """Store all endpoints again: brokers with a key seal their secrets by the newest one."""
+    with connect(endpoint, timeout) as client:
+        for name in client.connection.follow(endpoints.seal(), timeout):
+            click.echo(f"stored {name}")
 
 
 @endpoint.command("delete")

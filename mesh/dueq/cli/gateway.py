@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final, Literal
 
 import click
 
 from dueq.cli.options import endpoints
 from dueq.errors import DueqError
+from dueq.sealing import Keys
 
 EXTRA: Final = "pip install 'dueq[gateway]'"
 
@@ -36,6 +39,10 @@ class GatewayMissing(DueqError):
     help="A network to which webhooks may go, beside public addresses; may be given several times.",
 )  # fmt: skip
 @click.option(
+    "--secrets-key-file", type=click.Path(dir_okay=False, path_type=Path), envvar="DUEQ_SECRETS_KEY_FILE",
+    help="The brokers' keys that open the secrets of endpoints; or DUEQ_SECRETS_KEY.",
+)  # fmt: skip
+@click.option(
     "--doq-errors", type=click.Choice(["legacy", "new"]), default="legacy", show_default=True,
     help="Statuses of errors in doq's API: 400 and 409 as up to July 2026, or 404 and 422 as later.",
 )  # fmt: skip
@@ -52,6 +59,7 @@ def gateway(
     hosts: tuple[str, ...],
     read_only: bool,
     allowed: tuple[str, ...],
+    secrets_key_file: Path | None,
     doq_errors: Literal["legacy", "new"],
     doq_grpc: str,
     log_level: str,
@@ -71,5 +79,5 @@ def gateway(
     listener = serving.listening(listen)
     return serving.run(
         listener, chosen, hosts, allowed, log_level, lambda url: click.echo(f"ready {url}"), read_only,
-        doq_errors, doq_grpc,
+        doq_errors, doq_grpc, Keys.load(os.environ.get("DUEQ_SECRETS_KEY", ""), secrets_key_file),
     )  # fmt: skip

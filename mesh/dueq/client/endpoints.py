@@ -11,7 +11,7 @@ import os
 import secrets as chance
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from dueq_codecs.endpoint import (
     TIMEOUT_MS,
     fault_of_endpoint,
     key_of,
+    secret_id,
     shown,
 )
 from dueq_codecs.topic_settings import AS_CREATED, TopicSettings, decode_settings
@@ -94,7 +95,7 @@ class StoredEndpoint:
     settings_version: int
     paused: bool
     paused_until_ms: int
-    document: Document
+    document: Document = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -227,7 +228,7 @@ def put(
         "filter": _filter(matching),
         "targets": targets,
     }
-    given = None if secrets is None else [[secret, 0] for secret in secrets]
+    given = None if secrets is None else [[_own(secret), 0] for secret in secrets]
     made = ""
     changes: dict[str, Any] = {} if backoff is None else {"backoff": backoff.document()}
     _check({**wanted, "version": 1, "disabled": "", "secrets": given or [[new_secret(), 0]]})
@@ -260,15 +261,15 @@ def put(
 def rotate(name: str, secret: str | None, grace: Seconds, now_ms: int) -> Steps[str]:
     """Sign with a new secret, and for a while with the present ones too; returns the new one."""
     grace_ms = arguments.duration_ms(grace, "grace", 0, 366 * 24 * 3600 * 1000)
-    made = new_secret() if secret is None else secret
-    try:
-        key_of(made)
-    except ValueError as error:
-        raise InvalidRequest(str(error)) from None
+    made = new_secret() if secret is None else _own(secret)
 
     def edit(document: Document) -> dict[str, Any]:
         until = now_ms + grace_ms
-        old = [[each, min(end or until, until)] for each, end in document["secrets"] if each != made]
+        old = [
+            [each, min(end or until, until)]
+            for each, end in document["secrets"]
+            if secret_id(each) != secret_id(made)
+        ]
         used = [[each, end] for each, end in old if end > now_ms]
         return {"secrets": [[made, 0], *used[: SECRETS_MAX - 1]]}
 
@@ -324,6 +325,27 @@ def hold(topic: str, until_ms: int) -> Steps[int]:
         standing = yield topic_changes.store(topic, update_id, changes, if_version=settings.version)
         if standing["update"] == update_id.hex():
             return until_ms
+
+
+def seal() -> Steps[list[str]]:
+    """Store all endpoints again, so that brokers seal their secrets by the newest key; returns the names."""
+    found = yield from every()
+    for each in found:
+        yield from _changed(each.name, lambda document: {})
+    return [each.name for each in found]
+
+
+def _own(secret: str) -> str:
+    """Return a secret that a caller gives.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    try:
+        key_of(secret)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    return secret
 
 
 def new_secret() -> str:

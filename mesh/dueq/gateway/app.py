@@ -45,6 +45,7 @@ from dueq.gateway.v1 import (
 from dueq.gateway.v1.messages import ScheduledSome, Summary
 from dueq.gateway.v1.model import PROBLEM
 from dueq.gateway.webhooks.watching import Webhooks
+from dueq.sealing import Keys
 
 _ROUTERS: Final[tuple[APIRouter, ...]] = (
     topics.router,
@@ -78,6 +79,7 @@ def create_app(
     read_only: bool = False,
     doq_errors: Statuses = "legacy",
     doq_grpc: str = "",
+    keys: Keys | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -88,6 +90,7 @@ def create_app(
         read_only: nothing is changed or delivered by it.
         doq_errors: statuses of which of doq's versions its API has.
         doq_grpc: HOST:PORT of doq's gRPC API; "": it is not served.
+        keys: open the secrets of endpoints.
     """
     networks = tuple(allowed)
 
@@ -96,7 +99,7 @@ def create_app(
         async with connect() as client:
             service = app.state.service = Service(client)
             feed = app.state.feed = Feed(service)
-            webhooks = app.state.webhooks = Webhooks(client, networks)
+            webhooks = app.state.webhooks = Webhooks(client, networks, keys)
             tasks = Dispatcher(service, networks)
             if not read_only:
                 webhooks.start()

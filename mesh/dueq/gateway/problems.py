@@ -42,6 +42,7 @@ _STATUS: Final[dict[type[DueqError], int]] = {
     errors.Busy: 429,
     errors.DiskFull: 507,
     errors.Unavailable: 503,
+    errors.SecretsSealed: 503,
     errors.OutcomeUnknown: 504,
     errors.NotYetApplied: 504,
     errors.PartialFailure: 503,

@@ -22,6 +22,7 @@ from dueq.gateway.faces.doq.failures import Statuses
 from dueq.gateway.logs import configure, log
 from dueq.gateway.service import Service
 from dueq.gateway.webhooks.addresses import Addresses
+from dueq.sealing import Keys
 
 _FILES: Final = limits.GATEWAY_CONNECTIONS_MAX + 4096
 """Open files: connections of clients, those of webhooks, and a few more."""
@@ -75,6 +76,7 @@ def run(
     read_only: bool = False,
     doq_errors: Statuses = "legacy",
     doq_grpc: str = "",
+    keys: Keys | None = None,
 ) -> int:
     """Serve until SIGINT or SIGTERM; return the exit code.
 
@@ -88,6 +90,7 @@ def run(
         read_only: nothing is changed or delivered by it.
         doq_errors: statuses of which of doq's versions its API has.
         doq_grpc: HOST:PORT of doq's gRPC API, on the loopback; "": it is not served.
+        keys: open the secrets of endpoints.
 
     Raises:
         InvalidRequest: one of `allowed` is no network, or the gRPC API cannot be served there.
@@ -102,7 +105,7 @@ def run(
         with listening(doq_grpc) as free:
             host, port = free.getsockname()[:2]
         doq_grpc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only, doq_errors, doq_grpc)
+    app = create_app(lambda: AsyncClient(endpoints), hosts, networks, read_only, doq_errors, doq_grpc, keys)
     config = uvicorn.Config(
         app, http=HttpConnection, ws=SocketConnection, loop="asyncio", lifespan="on", log_config=None,
         access_log=False, proxy_headers=False, server_header=False,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dueq import AsyncClient, limits
 from dueq.client import endpoints
 from dueq.client.endpoints import StoredEndpoint
-from dueq.errors import DueqError, EndpointNotFound
+from dueq.errors import DueqError, EndpointNotFound, SecretsSealed
 from dueq.gateway.logs import log
 from dueq.gateway.webhooks.addresses import Addresses
 from dueq.gateway.webhooks.answers import Answer
@@ -19,6 +19,7 @@ from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.outgoing import request_of
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.worker import Worker
+from dueq.sealing import Keys, opened
 
 _POLL_S: Final = limits.WEBHOOK_POLL_MS / 1000
 _ASKED_S: Final = 10.0
@@ -46,10 +47,12 @@ class Webhooks:
     Args:
         client: the SDK.
         allowed: networks that receivers may be in, beside public addresses.
+        keys: open the secrets of endpoints.
     """
 
-    def __init__(self, client: AsyncClient, allowed: Iterable[str] = ()) -> None:
-        self._client = client
+    def __init__(self, client: AsyncClient, allowed: Iterable[str] = (), keys: Keys | None = None) -> None:
+        self._client, self._keys = client, keys
+        self._locked: dict[str, int] = {}  # versions of endpoints whose secrets cannot be opened here
         self._addresses = Addresses(allowed)
         self._workers: dict[str, Worker] = {}
         self._counters: dict[str, Counters] = {}
@@ -90,13 +93,15 @@ class Webhooks:
 
         Raises:
             EndpointNotFound: there is none of this name.
+            SecretsSealed: this gateway cannot open its secrets.
         """
         found = await self._client.connection.follow(endpoints.find(name), None)
         if self._sender is None:
             raise EndpointNotFound(f"this gateway does not serve endpoints: not {name!r:.80}")
         now_ms = (await self._client.connection.clock(True, None))() // 1000
         message = _Test(found.topic, f"test-{now_ms}", now_ms, now_ms)
-        return await request_of(message, found.document, now_ms).sent_by(self._sender)
+        document = opened(found.document, self._keys)
+        return await request_of(message, document, now_ms).sent_by(self._sender)
 
     # -------------------------------------------------------------- inside
 
@@ -134,7 +139,7 @@ class Webhooks:
 
     def _seen(self, found: list[StoredEndpoint]) -> None:
         """Serve what is in use, as it is now."""
-        wanted = {each.name: each for each in found if not each.document["disabled"]}
+        wanted = {each.name: each for each in map(self._opened, found) if each is not None}
         for name, worker in list(self._workers.items()):
             new = wanted.get(name)
             same = new is not None and (new.topic, new.version) == (
@@ -147,12 +152,29 @@ class Webhooks:
                 worker.seen(new)
         for name in self._counters.keys() - {each.name for each in found}:
             del self._counters[name]
+            self._locked.pop(name, None)
         assert self._sender is not None
         for name in wanted.keys() - self._workers.keys():
             counters = self._counters.setdefault(name, Counters())
             self._workers[name] = Worker(
                 self._client, self._sender, wanted[name], lambda: self._now_us(), counters
             )
+
+    def _opened(self, found: StoredEndpoint) -> StoredEndpoint | None:
+        """Return an endpoint with secrets that can be used; None: it is not in use, or they cannot be opened here."""
+        if found.document["disabled"]:
+            return None
+        try:
+            document = opened(found.document, self._keys)
+        except SecretsSealed as error:
+            counters = self._counters.setdefault(found.name, Counters())
+            counters.last_failure_ms, counters.last_failure = self._now_us() // 1000, str(error)
+            if self._locked.get(found.name) != found.version:
+                log.error("endpoint.sealed", endpoint=found.name, error=str(error))
+            self._locked[found.name] = found.version
+            return None
+        self._locked.pop(found.name, None)
+        return replace(found, document=document)
 
     def _leave(self, name: str, drain_s: float) -> None:
         task = asyncio.create_task(self._workers.pop(name).stop(drain_s))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +13,10 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from dueq.client.endpoints import StoredEndpoint, new_secret
-from dueq.errors import Disconnected, EndpointNotFound
+from dueq.errors import Disconnected, EndpointNotFound, SecretsSealed
 from dueq.gateway.webhooks import watching
 from dueq.gateway.webhooks.watching import Webhooks
+from dueq.sealing import Keys
 
 
 class Mesh:
@@ -87,6 +90,31 @@ def test_what_is_in_use_is_served_as_it_is_now() -> None:
         assert await mesh.closed.get() == "a"
         await webhooks.close()
         assert mesh.opened.empty()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_sealed_endpoints_are_served_by_who_has_the_key_and_others_say_so() -> None:
+    async def story() -> None:
+        keys = Keys([b64encode(bytes(32)).decode()])
+        plain = stored("a")
+        sealed = replace(plain, document=keys.sealed(plain.document))
+        mesh = Mesh([sealed, stored("b")])
+        webhooks = Webhooks(mesh)  # type: ignore[arg-type]
+        webhooks.start()
+        assert await mesh.opened.get() == "b"
+        counters = webhooks.counters("of-a")
+        assert counters is not None
+        assert "and this gateway has none: give it the brokers' DUEQ_SECRETS_KEY" in counters.last_failure
+        mesh.found = [sealed]
+        with pytest.raises(SecretsSealed):
+            await webhooks.test("of-a")
+        await webhooks.close()
+        mesh = Mesh([sealed])
+        webhooks = Webhooks(mesh, keys=keys)  # type: ignore[arg-type]
+        webhooks.start()
+        assert await mesh.opened.get() == "a"
+        await webhooks.close()
 
     asyncio.run(asyncio.wait_for(story(), 60))
 
