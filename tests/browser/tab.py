@@ -13,6 +13,7 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -24,23 +25,46 @@ _SWITCHES: Final = (
     "--disable-background-networking", "--disable-component-update", "--no-first-run", "--lang=en-GB",
 )  # fmt: skip
 
+_SEEING: Final = """
+const text = (each) => (each.innerText ?? each.textContent).trim();
+const seen = (selector, inside) => [...inside.querySelectorAll(selector)].filter((each) =>
+  each.checkVisibility({visibilityProperty: true, opacityProperty: true}) && each.getClientRects().length);
+const scope = () => seen("dialog", document).at(-1) ?? document.body;
+"""
+_FIELD: Final = """
+const wanted = arguments[0];
+const labels = seen("label", scope());
+const found = labels.find((each) => text(each) === wanted) ?? labels.find((each) => text(each).startsWith(wanted));
+return found ? document.getElementById(found.htmlFor) : null;
+"""
+_BUTTON: Final = """
+const wanted = arguments[0];
+return seen("button, a", scope()).find((each) => text(each) === wanted) ?? null;
+"""
 
-@contextmanager
-def opened(url: str, zone: str) -> Iterator[Tab]:
-    """Start a browser.
 
-    Args:
-        url: of the gateway.
-        zone: the viewer's time zone.
-    """
+def started(zone: str) -> webdriver.Chrome:
+    """Start a browser whose viewer is in a time zone."""
     options = Options()
     options.binary_location = shutil.which("chromium") or ""
     for switch in _SWITCHES:
         options.add_argument(switch)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": zone})
+    return driver
+
+
+@contextmanager
+def opened(url: str, zone: str) -> Iterator[Tab]:
+    """Have a browser for a while.
+
+    Args:
+        url: of the gateway.
+        zone: the viewer's time zone.
+    """
+    driver = started(zone)
     try:
-        driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": zone})
         yield Tab(driver, url)
     finally:
         driver.quit()
@@ -88,7 +112,15 @@ class Tab:
 
     def all(self, selector: str) -> list[WebElement]:
         """All elements that can be seen."""
-        return [each for each in self.driver.find_elements(By.CSS_SELECTOR, selector) if each.is_displayed()]
+        return self._run("return seen(arguments[0], document)", selector)
+
+    def texts(self, selector: str) -> list[str]:
+        """What all elements say that can be seen."""
+        return self._run("return seen(arguments[0], document).map(text)", selector)
+
+    def _run(self, script: str, *arguments: str) -> Any:
+        """Look at the page as a person does, in one question to the browser."""
+        return self.driver.execute_script(_SEEING + script, *arguments)
 
     def until(self, condition: Callable[[], Any]) -> Any:
         """Wait for a condition, and return what it returned; it may fail while the page changes."""
@@ -103,29 +135,15 @@ class Tab:
 
     def says(self, text: str, selector: str = "body") -> None:
         """Wait until the page says something."""
-        self.until(lambda: any(text in each.text for each in self.all(selector)))
+        self.until(lambda: any(text in each for each in self.texts(selector)))
 
     def says_no_more(self, text: str, selector: str = "body") -> None:
         """Wait until the page does not say something any more."""
-        self.until(lambda: not any(text in each.text for each in self.all(selector)))
-
-    def scope(self) -> WebElement:
-        """The dialog that is on top, else the page."""
-        return (self.all("dialog") or [self.find("body")])[-1]
+        self.until(lambda: not any(text in each for each in self.texts(selector)))
 
     def field(self, label: str) -> WebElement:
         """The field whose label is this, or begins so."""
-
-        def labelled() -> WebElement | None:
-            labels = [
-                each for each in self.scope().find_elements(By.TAG_NAME, "label") if each.is_displayed()
-            ]
-            for each in sorted(labels, key=lambda found: found.text != label):
-                if each.text.startswith(label):
-                    return self.driver.find_element(By.ID, each.get_attribute("for") or "")
-            return None
-
-        found: WebElement = self.until(labelled)
+        found: WebElement = self.until(lambda: self._run(_FIELD, label))
         return found
 
     def write(self, label: str, text: str) -> None:
@@ -135,15 +153,8 @@ class Tab:
         found.send_keys(text)
 
     def button(self, text: str) -> WebElement:
-        """The button or link of this text."""
-
-        def written() -> WebElement | None:
-            for each in self.scope().find_elements(By.CSS_SELECTOR, "button, a"):
-                if each.text == text and each.is_displayed():
-                    return each
-            return None
-
-        found: WebElement = self.until(written)
+        """The button or link of this text, in the dialog that is on top, or else on the page."""
+        found: WebElement = self.until(lambda: self._run(_BUTTON, text))
         return found
 
     def press(self, text: str) -> None:
@@ -157,14 +168,17 @@ class Tab:
 
     def keys(self, *keys: str) -> None:
         """Press keys, wherever the focus is."""
-        for key in keys:
-            self.driver.switch_to.active_element.send_keys(key)
+        ActionChains(self.driver, 0).send_keys(*keys).perform()
+
+    def focused(self) -> str:
+        """What the element says that has the focus."""
+        return str(self._run("return text(document.activeElement)"))
 
     def tab_to(self, text: str) -> None:
         """Go by the tabulator to what says something."""
         for _ in range(200):
             self.keys(Keys.TAB)
-            if self.driver.switch_to.active_element.text == text:
+            if self.focused() == text:
                 return
         raise AssertionError(f"the tabulator does not come to {text!r}")
 

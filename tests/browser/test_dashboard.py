@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
@@ -13,8 +14,6 @@ from selenium.webdriver.common.keys import Keys
 
 from dueq import Client
 from dueq.local import LocalMesh
-from dueq.local.gateway import GatewayChild
-from dueq.ports import free_ports
 from tests.browser.tab import Tab
 
 pytestmark = pytest.mark.integration
@@ -231,7 +230,7 @@ def test_the_keyboard_alone_suffices(tab: Tab, mail: str) -> None:
     tab.go("/")
     tab.says(mail, "tbody")
     tab.keys(Keys.TAB)
-    assert tab.driver.switch_to.active_element.text == "Skip to the page"
+    assert tab.focused() == "Skip to the page"
     tab.keys(Keys.ENTER)
     tab.tab_to(mail)
     tab.keys(Keys.ENTER)
@@ -246,7 +245,7 @@ def test_the_keyboard_alone_suffices(tab: Tab, mail: str) -> None:
     tab.until(lambda: tab.all("dialog pre"))
     tab.keys(Keys.ESCAPE)
     tab.until(lambda: not tab.all("dialog"))
-    assert tab.driver.switch_to.active_element.text == first
+    assert tab.focused() == first
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -272,21 +271,17 @@ def test_a_small_screen_has_room_for_it(tab: Tab, mail: str, path: str) -> None:
     assert tab.driver.execute_script("return document.documentElement.scrollWidth") <= 390
 
 
-def test_a_gateway_that_is_read_only_offers_no_acts(tab: Tab, mail: str, mesh: LocalMesh) -> None:
-    (port,) = free_ports(1)
-    child = GatewayChild(f"127.0.0.1:{port}", mesh.folder / "logs" / "read-only.log", ("--read-only",))
-    own, tab.url = tab.url, child.url
+def test_a_gateway_that_is_read_only_offers_no_acts(tab: Tab, mail: str, read_only: Future[str]) -> None:
+    own, tab.url = tab.url, read_only.result()
     try:
-        assert child.start(mesh.endpoints, 60)
         tab.go(f"/messages?topic={mail}")
         tab.until(lambda: tab.all("tbody tr"))
-        assert [each.text for each in tab.all("main button")][:3] == ["Show", "Find", "Clear"]
+        assert tab.texts("main button")[:3] == ["Show", "Find", "Clear"]
         assert tab.all(".writes, tbody input") == []
         tab.driver.get("about:blank")
         assert tab.asked_elsewhere() == []
     finally:
         tab.url = own
-        child.stop(10)
 
 
 def test_a_broker_that_dies_is_missed_and_welcomed_back_while_somebody_looks(
