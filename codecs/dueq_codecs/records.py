@@ -16,6 +16,7 @@ Which columns a kind has (n rows; every other column is empty):
     MOVE      first, sequence, row, due, token   (token: revoke this unpushed lease, 0 = none)
     CANCEL    first, sequence, row, token        (likewise)
     CHANGE    first, sequence, row, rank, token  (likewise)
+    TRIGGER   first, sequence, row, token        (likewise; it is due now, and no pause or rate holds it)
     ACK       first, sequence, row, token
     NACK      first, sequence, row, token, amount_ms   (delay from the stamp), fate*, reason*   + reasons
     EXTEND    first, sequence, row, token, amount_ms   (new lease length)
@@ -108,6 +109,7 @@ class RecordKind(IntEnum):
     DISCARD = 20
     REDRIVE = 21
     BODY = 22
+    TRIGGER = 23
 
 
 WITH_PAYLOADS: Final = frozenset((RecordKind.INSERT, RecordKind.FIRE))

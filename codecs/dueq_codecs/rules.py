@@ -34,6 +34,7 @@ _NEW_KINDS: Final = frozenset(
         RecordKind.DISCARD,
         RecordKind.REDRIVE,
         RecordKind.BODY,
+        RecordKind.TRIGGER,
     )
 )
 """Kinds of requests that older builds do not know."""

@@ -75,6 +75,7 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.MOVE: (*_TARGETS, "due"),
     RecordKind.CANCEL: _TARGETS,
     RecordKind.CHANGE: (*_TARGETS, "rank"),
+    RecordKind.TRIGGER: _TARGETS,
     RecordKind.ACK: _TARGETS,
     RecordKind.NACK: (*_TARGETS, "amount_ms"),
     RecordKind.EXTEND: (*_TARGETS, "amount_ms"),
@@ -92,7 +93,7 @@ _ROWS: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.DISCARD: _TARGETS[:-1],
     RecordKind.REDRIVE: (*_TARGETS[:-1], "due"),
 }
-REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE)
+REVOKING: Final = (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE, RecordKind.TRIGGER)
 """Kinds that take a granted lease back that is not pushed; the leader fills in its token."""
 _BY_BROKERS_ONLY: Final = (
     RecordKind.BARRIER,
@@ -121,6 +122,7 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.MOVE: ("expected",),
     RecordKind.CANCEL: ("expected",),
     RecordKind.CHANGE: ("expected",),
+    RecordKind.TRIGGER: ("expected",),
     RecordKind.NACK: ("fate", "reason"),
     RecordKind.RELEASE: ("amount_ms",),
     RecordKind.EXPIRE: ("amount_ms", "reason"),
@@ -128,7 +130,7 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.BODY: ("size", "crc", "amount_ms"),
 }
 """Columns that are empty, or have one item per row."""
-_BY_PASSES: Final = (*REVOKING, RecordKind.DISCARD, RecordKind.REDRIVE)
+_BY_PASSES: Final = (*REVOKING[:-1], RecordKind.DISCARD, RecordKind.REDRIVE)
 """Kinds of what the leader does for a pass, whose name such a record has."""
 _WITH_DOCUMENT: Final = (RecordKind.SETTINGS, RecordKind.PASS, RecordKind.RECURRENCE, RecordKind.GROUP)
 

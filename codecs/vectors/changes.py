@@ -43,6 +43,7 @@ def changes() -> dict[str, tuple[m.Message, list[bytes]]]:
         ),
         "change_group": (change(kind.GROUP, name="acme", document='{"paused":true}'), []),
         "change_cancel": (change(kind.CANCEL, **targets(0)), []),
+        "change_trigger": (dataclasses.replace(change(kind.TRIGGER, **targets()), token=u64()), []),
         "change_ack": (change(kind.ACK, **targets()), []),
         "change_ack_patient": (change(kind.ACK, **targets(), patient=True), []),
         "change_nack": (change(kind.NACK, **targets(), amount_ms=u64(0, 5000)), []),

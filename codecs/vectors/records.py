@@ -149,6 +149,7 @@ def records() -> dict[str, Record]:
             following=u64(0),
         ),
         "record_cancel": record(kind.CANCEL, 2, **targets(0)),
+        "record_trigger": dataclasses.replace(record(kind.TRIGGER, 2, **targets(0)), version=2),
         "record_ack": record(kind.ACK, 2, **targets()),
         "record_nack": record(kind.NACK, 2, **targets(), amount_ms=u64(0, 5000)),
         "record_extend": record(kind.EXTEND, 2, **targets(), amount_ms=u64(30_000, 60_000)),

@@ -105,6 +105,10 @@ CLIENT_OUT_BYTES_MAX: Final = 24 << 20
 STREAM_REQUESTS_MAX: Final = 64
 """Most requests of one stream that may be in flight."""
 
+# Triggered messages (in one partition)
+TRIGGERED_MAX: Final = 4096
+"""Most triggered messages that may wait for consumers at once; beyond that further triggers get Busy."""
+
 # Shared bodies (in one partition)
 BODIES_MAX: Final = 1024
 """Most shared bodies that a partition keeps; beyond that new ones get Busy."""

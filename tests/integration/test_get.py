@@ -89,6 +89,17 @@ def test_a_triggered_message_is_delivered_at_once(
         assert "dead" in capsys.readouterr().out
 
 
+def test_a_triggered_message_of_a_paused_topic_is_delivered_and_no_other(client: Client, topic: str) -> None:
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        client.pause(topic)
+        ids = producer.schedule_many([b"a", b"b", b"c"], [0, now_ms() + _FAR_MS, 0])
+        client.trigger(topic, ids[1])
+        assert [message.id for message in consumer.receive(3, timeout=PATIENCE_S)] == ids[1:2]
+        client.trigger(topic, ids[2])
+        assert [message.id for message in consumer.receive(3, timeout=PATIENCE_S)] == ids[2:]
+        assert client.get(topic, ids[0]).state == "waiting"
+
+
 def test_a_change_that_expects_another_version_changes_nothing(client: Client, topic: str) -> None:
     due = now_ms() + _FAR_MS
     with client.producer(topic) as producer:

@@ -28,6 +28,7 @@ from dueq_codecs.records import (
     RecordKind,
     RequestRef,
 )
+from dueq_codecs.shape import REVOKING
 
 plain = runpy.run_path(str(Path(__file__).resolve().parents[2] / "codecs/vectors/samples.py"))["plain"]
 
@@ -40,6 +41,7 @@ COLUMNS: dict[RecordKind, dict[str, str]] = {
     RecordKind.MOVE: {**TARGETS, "due": "u8"},
     RecordKind.CANCEL: TARGETS,
     RecordKind.CHANGE: {**TARGETS, "rank": "u2"},
+    RecordKind.TRIGGER: TARGETS,
     RecordKind.ACK: TARGETS,
     RecordKind.NACK: {**TARGETS, "amount_ms": "u8"},
     RecordKind.EXTEND: {**TARGETS, "amount_ms": "u8"},
@@ -161,7 +163,7 @@ def ends(draw: st.DrawFn, kind: RecordKind, length: int) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if kind in (RecordKind.RELEASE, RecordKind.EXPIRE) and draw(st.booleans()):
         values["amount_ms"] = draw(column("u8", length))
-    if kind in (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE) and draw(st.booleans()):
+    if kind in REVOKING and draw(st.booleans()):
         values["expected"] = draw(column("u8", length))
     if kind == RecordKind.NACK and draw(st.booleans()):
         values["fate"] = draw(column("u1", length))

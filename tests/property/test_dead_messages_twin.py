@@ -9,7 +9,7 @@ from tests.property.test_timeline_twin import World
 
 from dueq.core.state.dedup import DedupLimits
 from dueq_chaos.bugs.bug import Bug, change
-from dueq_codecs.records import LEVEL_OF_KINDS, RecordKind
+from dueq_codecs.records import LEVEL_OF_KINDS, Outcome, RecordKind
 
 _LIVE = "core.state.live:LiveMessages"
 
@@ -70,3 +70,26 @@ def _run_sixty() -> None:
         world.keyed, world.level = 0, LEVEL_OF_KINDS
         world.weights = [_WEIGHTS.get(kind, 0) for kind in RecordKind]
         world.run(400)
+
+
+def test_messages_die_are_redriven_and_discarded() -> None:
+    """The twins are compared on all of it: whoever changes the weights keeps it so."""
+    kinds: set[RecordKind] = set()
+    ended = died = remarked = 0
+    for seed in range(32):
+        world = World(seed, 5, DedupLimits())
+        world.run(600)
+        died += world.died
+        ended += sum(
+            outcome == Outcome.DONE
+            for record, told in zip(world.log, world.told, strict=True)
+            if record.kind in (RecordKind.DISCARD, RecordKind.REDRIVE)
+            for result in told.results
+            for outcome in result[6]
+            if not result[7]
+        )
+        remarked += len(world.disk.remarks)
+        kinds |= {record.kind for record, told in zip(world.log, world.told, strict=True) if told.gone}
+    assert RecordKind.LAPSE in kinds
+    assert min(died, ended) > 2
+    assert remarked

@@ -110,7 +110,7 @@ PRIORITY: Final = (
         "small-messages-pass-a-large-one",
         "What does not fit into the bytes of anybody's credit is passed over, as in a timeline topic.",
         "a limit of bytes must not break a strict order",
-        (change("core.delivery.leasing:Leasing._propose", "strict=self._turns.strict", "strict=False"),),
+        (change("core.delivery.leasing:Leasing._propose", "strict=strict)", "strict=False)"),),
         seeds=214,
         finders=(57,),
     ),

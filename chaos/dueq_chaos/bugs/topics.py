@@ -12,11 +12,50 @@ TOPICS: Final = (
         "A pause stops new leases only: what was granted before is pushed when it falls due.",
         "RabbitMQ, Pub/Sub and others: messages that were prefetched go on arriving after a queue was paused",
         (
-            change("core.delivery.pushing:Pushing.push", " or lane.is_silent(mesh_ms):", ":"),
+            change(
+                "core.delivery.pushing:Pushing._push_leased",
+                "if slots is not None and lane.is_silent(mesh_ms):",
+                "if False:",
+            ),
+            change("core.delivery.pushing:Pushing._push_prepared", " or lane.is_silent(mesh_ms) for", " for"),
+            change("core.delivery.pushing:Pushing.push", " and not lane.leases_triggered:", " and False:"),
             change("core.delivery.lane:Lane.silenced", "self.return_granted(", "len, ("),
         ),
         seeds=178,
         finders=(177, 129),
+    ),
+    Bug(
+        "trigger-waits-for-the-end-of-the-pause",
+        "A triggered message is due at once, and a pause of its topic holds it as it holds any other.",
+        "a run-now button that only changes the date",
+        (
+            change(
+                "core.delivery.leasing:Leasing._lease_triggered",
+                "if not lane.partition.timeline.triggered:",
+                "if not lane.partition.timeline.triggered or lane.is_silent(mesh_ms):",
+            ),
+        ),
+        seeds=268,
+        finders=(257,),
+    ),
+    Bug(
+        "triggered-message-left-on-the-disk",
+        "A new leader does not look for triggered messages that are only on its disk.",
+        "an index in memory that is not made anew after a restart",
+        (
+            change(
+                "core.partition.triggers:TriggerCare.begin",
+                "self._partition.look_up(ids, read, now)",
+                "pass",
+            ),
+            change(
+                "core.state.residency:Residency._forget",
+                "gone |= waits & ~inside & ~are_triggered(rows)",
+                "gone |= waits & ~inside",
+            ),
+        ),
+        seeds=268,
+        finders=(257,),
     ),
     Bug(
         "settings-not-saved",

@@ -54,6 +54,10 @@ class ConfiguringUser:
         if random.random() < 0.15:
             self._die(random)
 
+    def hold(self, topic: str) -> None:
+        """Pause until `calm` resumes it."""
+        self._change(topic, topic_changes.paused(0), partial(self.mesh.silences.begin, topic, None))
+
     def pause_for_a_while(self, topic: str, random: Random) -> None:
         """Pause until an instant; nobody resumes."""
         until_ms = self.mesh.world.wall_us // 1000 + random.randint(500, 6_000)

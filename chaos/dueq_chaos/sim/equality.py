@@ -6,7 +6,7 @@ from typing import Any
 
 from dueq.core.partition.index_walk import IndexWalk
 from dueq.core.partition.partition import Partition
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, joined, keys_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, canonical, joined, keys_of
 from dueq.core.ports.names import Lasting, unpack_name
 from dueq.core.ports.persistence import (
     ChunkRead,
@@ -20,7 +20,7 @@ from dueq.core.ports.persistence import (
     RemarkRead,
 )
 from dueq.core.state.order import Order
-from dueq.core.state.timeline import Timeline, canonical
+from dueq.core.state.timeline import Timeline
 from dueq.limits import CHUNK_BYTES
 from dueq.storage.ordered import layout
 from dueq.storage.ordered.store import OrderedStore

@@ -321,7 +321,8 @@ class Invariants:
             or not self._rates.is_news(partition.uid, record)
         ):
             return ""
-        return self._rates.exceeded(partition.uid, record, settings, self.mesh.world.now_us)
+        naive = self.ledger.naive(partition.uid)
+        return self._rates.exceeded(naive, record, settings, self.mesh.world.now_us)
 
     def _node_changed(self, uid: int) -> None:
         """A new member of the ISR holds all that was ever committed, and there are min_isr members."""
@@ -345,7 +346,8 @@ class Invariants:
             if due * 1000 > wall_us:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
             if push.leader == name:  # the others pass on what they were sent
-                if self.mesh.silences.holds(push.topic, self.mesh.world.wall_us):
+                is_silent = self.mesh.silences.holds(push.topic, self.mesh.world.wall_us)
+                if is_silent and not self.ledger.naive(uid).was_triggered(token, sequence << 16 | row):
                     self._fail(f"{what}: its topic was paused, and nobody has asked to resume it")
                 self._not_expired((uid, sequence, row), what)
                 self._not_replaced(name, uid, what)

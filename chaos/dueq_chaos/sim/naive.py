@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from dueq import limits
-from dueq.core.ports.entry import FLAG_DETACHED, FLAG_FAR, FLAG_UPLOAD, State, meta_flags
+from dueq.core.ports.entry import FLAG_DETACHED, FLAG_FAR, FLAG_TRIGGERED, FLAG_UPLOAD, State, meta_flags
 from dueq.core.state import dedup
 from dueq.core.state.dedup import DedupLimits
 from dueq.core.state.forecast import FAR_MS
@@ -39,6 +39,7 @@ from dueq_codecs.records import (
     RecordKind,
     RequestRef,
 )
+from dueq_codecs.shape import REVOKING
 
 CANCELLING: Final = (RecordKind.CANCEL, RecordKind.RECURRENCE)
 ATTEMPT_MAX: Final = (1 << 16) - 1
@@ -64,6 +65,7 @@ class Naive:
         recurrences: what is known of recurrences.
         bodies: what is known of shared bodies.
         keys: what unique keys name.
+        triggered_leases: (token, key) of each lease of a triggered message.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -81,6 +83,15 @@ class Naive:
         self.settings = ""
         self.passes = NaivePasses()
         self.remarks: dict[int, str] = {}
+        self.triggered_leases: set[tuple[int, int]] = set()
+
+    def is_triggered(self, key: int) -> bool:
+        """Whether no pause and no rate holds a message."""
+        return key in self.live and self.live[key].flags & FLAG_TRIGGERED != 0
+
+    def was_triggered(self, token: int, key: int) -> bool:
+        """Whether that was so when this lease of it was granted."""
+        return (token, key) in self.triggered_leases
 
     # ---------------------------------------------------------------- records
 
@@ -227,7 +238,7 @@ class Naive:
             return self._lapse(record, at, key, entry if same else None, told)
         if kind in (RecordKind.DISCARD, RecordKind.REDRIVE):
             return self._end_death(record, at, key, entry if same else None, told)
-        if kind in (RecordKind.MOVE, RecordKind.CANCEL, RecordKind.CHANGE):
+        if kind in REVOKING:
             return self._withdraw(record, at, key, entry if same else None, told)
         return self._settle(record, at, key, entry if same else None, told)
 
@@ -347,6 +358,8 @@ class Naive:
         if len(record.detached) and record.detached[consumer]:
             entry.flags |= FLAG_DETACHED
         self.leased.add(key)
+        if entry.flags & FLAG_TRIGGERED:
+            self.triggered_leases.add((record.sequence, key))
         told.leased.append(key)
         return Outcome.DONE
 
@@ -387,8 +400,13 @@ class Naive:
         if record.kind == RecordKind.CHANGE:
             entry.rank = int(record.rank[at])
             self._wait(key, None, told)
+        elif record.kind == RecordKind.TRIGGER:
+            entry.due = record.stamp
+            entry.flags |= FLAG_TRIGGERED
+            self._wait(key, entry.due, told)
         else:
             entry.due = int(record.due[at])
+            entry.flags &= ~FLAG_TRIGGERED
             self._wait(key, entry.due, told)
         return Outcome.DONE
 
@@ -409,6 +427,8 @@ class Naive:
         if kind == RecordKind.RELEASE:
             counts = bool(amount) and entry.first + limits.RELEASE_AGE_MS_MAX < record.stamp
             entry.attempt = entry.attempt if counts else max(entry.attempt - 1, 0)
+        else:
+            entry.flags &= ~FLAG_TRIGGERED
         self._remark(record, at, key, entry)
         if record.version >= LEVEL_OF_KINDS:
             most = entry.attempts_max or self._setting("max_attempts", 0)
@@ -441,7 +461,7 @@ class Naive:
         self._let_key_go(entry)
         entry.state, entry.died_at = State.DEAD, self.stamp
         entry.token, entry.lease_ms, entry.consumer = 0, 0, bytes(16)
-        entry.flags &= ~FLAG_DETACHED
+        entry.flags &= ~(FLAG_DETACHED | FLAG_TRIGGERED)
         self.leased.discard(key)
 
     def _lapse(self, record: Record, at: int, key: int, entry: NaiveEntry | None, told: Told) -> Outcome:

@@ -39,7 +39,7 @@ class Paces:
         if not naive.groups.settings:
             return ""
         names = naive.groups.names
-        given = Counter(level for key in keys_of(record) for level in levels_of(naive, names, key))
+        given = Counter(level for key in _counted(naive, record) for level in levels_of(naive, names, key))
         for level, count in sorted(given.items()):
             settings, at = naive.groups.settings.get(level, {}), (record.uid, level)
             rate = settings.get("rate", 0)
@@ -58,3 +58,8 @@ class Paces:
                     f" and its rate is {rate}, its burst {burst}"
                 )
         return ""
+
+
+def _counted(naive: Naive, record: Record) -> list[int]:
+    """Return the messages that cost a token: all but those that were triggered."""
+    return [key for key in keys_of(record) if not naive.is_triggered(key)]

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from dueq import limits
-from dueq_chaos.sim import deeds, extremes, repeating, scale
+from dueq_chaos.sim import deeds, extremes, repeating, scale, triggering
 from dueq_chaos.sim.habits import Habits
 from dueq_chaos.sim.topologies import Topology, draw_topology, is_drawn
 
@@ -247,6 +247,7 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     if deeds.is_among(seed):
         steps += [Step(*found) for found in deeds.draw(seed, at_us)]
     steps += [Step(*found) for found in repeating.draw(seed, at_us)]
+    steps += [Step(*found) for found in triggering.draw(seed, at_us)]
     careless = Random(seed * 0x2545F491 + 11)
     if careless.random() < _CARELESS and not directed:
         options = replace(options, habits=tuple(map(partial(_shortening, careless), options.habits)))

@@ -1,7 +1,8 @@
 """The guarantee of a kind's order, looked at from outside.
 
 When a LEASE is proposed, no message that is ready and free in that partition, in the state applied then, comes before
-one that it names; in a fair topic none of the same group. Ready is what waits until the record's stamp or sooner. Free
+one that it names and that was not triggered; in a fair topic none of the same group. Ready is what waits until the
+record's stamp or sooner. Free
 is what waits, may be delivered, and is named by no record that is in the log and not applied. The state is the naive
 reference's, which has no window.
 """
@@ -97,7 +98,10 @@ def _passed_over(
     leased = [
         _place(naive, key)
         for key in named
-        if key in naive.live and key not in taken and group in (None, naive.live[key].group)
+        if key in naive.live
+        and key not in taken
+        and group in (None, naive.live[key].group)
+        and not naive.is_triggered(key)
     ]
     if not leased:
         return ""

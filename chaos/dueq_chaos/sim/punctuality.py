@@ -86,6 +86,18 @@ def late(mesh: SimMesh, workload: Workload) -> list[str]:
     return wrong
 
 
+def held_back(mesh: SimMesh, workload: Workload) -> list[str]:
+    """Trigger messages of a paused topic in fine weather, and return those that do not come.
+
+    Nothing is done unless some consumer has credit for all of them and holds nothing.
+    """
+    has_credit = any(
+        user.open and user.credit >= _CREDIT and user.is_free and user.topic == TOPIC
+        for user in workload.consumers
+    )
+    return workload.held_back() if has_credit else []
+
+
 def _led(mesh: SimMesh) -> dict[int, tuple[str, int]]:
     """Return who leads each partition, and in which epoch."""
     return {uid: (node.leader, node.epoch) for uid, (_, node) in mesh.coordinator.nodes.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dueq_chaos.sim.naive import Naive
+from dueq_chaos.sim.shares import keys_of
 from dueq_codecs.records import Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
 
@@ -24,21 +26,21 @@ class Rates:
         self._last[uid] = record.sequence
         return True
 
-    def exceeded(self, uid: int, record: Record, settings: TopicSettings, now_us: int) -> str:
+    def exceeded(self, naive: Naive, record: Record, settings: TopicSettings, now_us: int) -> str:
         """Count a committed record; return what is wrong with it, "" when nothing is.
 
         Args:
-            uid: the partition.
+            naive: the state of the partition.
             record: committed.
             settings: in force in that partition.
             now_us: true time.
         """
         if record.kind != RecordKind.LEASE or not settings.rate:
             return ""
-        under = record.epoch, settings.version
+        uid, under = record.uid, (record.epoch, settings.version)
         if self._since.get(uid, ((0, 0), 0))[0] != under:
             self._since[uid], self._count[uid] = (under, now_us), 0
-        self._count[uid] += record.rows
+        self._count[uid] += sum(not naive.was_triggered(record.sequence, key) for key in keys_of(record))
         elapsed_us = now_us - self._since[uid][1] + _SLACK_US
         most = (settings.burst or settings.rate) + settings.rate * elapsed_us // 1_000_000
         if self._count[uid] <= most:

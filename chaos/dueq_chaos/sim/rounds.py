@@ -81,7 +81,7 @@ class Rounds:
         for record in fresh:
             if record.kind not in (RecordKind.LEASE, RecordKind.LAPSE):
                 continue
-            fresh_keys = newly_leased(record)
+            fresh_keys = {key for key in newly_leased(record) if not naive.is_triggered(key)}
             given = [
                 child for key in _in_order(record) if key in fresh_keys for child in _children(naive, key)
             ]

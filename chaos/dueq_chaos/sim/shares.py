@@ -1,7 +1,8 @@
 """What is set for groups holds, looked at from outside.
 
-A LEASE names no message of a paused group, and gives no group more than its `max_unacked`; what is set for `a` holds
-for `a.b`, too. Counted are the messages that are leased in the state applied then, and those that LEASE records name
+A LEASE names no message of a paused group, and gives no group more than its `max_unacked`, but for triggered messages;
+what is set for `a` holds for `a.b`, too. Counted are the messages that are leased in the state applied then, and those
+that LEASE records name
 which are in the log and not applied. The state is the naive reference's.
 """
 
@@ -29,7 +30,7 @@ def broken_share(naive: Naive, earlier: Iterable[Record], record: Record) -> str
     for each in earlier:
         if each.kind == RecordKind.LEASE:
             out |= keys_of(each)
-    given = newly_leased(record)
+    given = {key for key in newly_leased(record) if not naive.is_triggered(key)}
     held = Counter(level for key in out | given for level in levels_of(naive, names, key))
     named = {level for key in given for level in levels_of(naive, names, key)}
     for level in sorted(named):

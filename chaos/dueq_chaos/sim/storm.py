@@ -214,6 +214,9 @@ class Storm:
             verdicts = jobs.verdicts(mesh, self.invariants.ledger)
         if not verdicts:
             verdicts = punctuality.late(mesh, workload)
+        if not verdicts and workload.triggers:
+            verdicts = punctuality.held_back(mesh, workload)
+            mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
         if not verdicts:
             # Time for the last commit positions and checkpoints to arrive; a lease may just have run out.
             mesh.world.run(5_000_000)

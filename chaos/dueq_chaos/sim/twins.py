@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from dueq.core.ports.entry import FLAG_FAR, FULL, Entries, State, keys_of, widened
+from dueq.core.ports.entry import FLAG_FAR, FLAG_TRIGGERED, FULL, Entries, State, keys_of, widened
 from dueq.core.ports.names import Answered, Name, Remembered, pack_name
 from dueq.core.state.applied import Applied
 from dueq.core.state.forecast import HOUR_MS
@@ -111,6 +111,7 @@ def state_differs(timeline: Timeline, naive: Naive) -> str:
         or _jobs_differ(timeline, naive)
         or recurrences_differ(timeline, naive)
         or bodies_differ(timeline, naive)
+        or triggered_differ(timeline, naive)
     )
 
 
@@ -210,6 +211,18 @@ def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
     if found == expected:
         return ""
     return f"after record {naive.applied}: recurrences are {found}, should be {expected}"
+
+
+def triggered_differ(timeline: Timeline, naive: Naive) -> str:
+    """Compare which triggered messages wait; returns what differs, "" when nothing does."""
+    expected = {
+        key: entry.first
+        for key, entry in naive.live.items()
+        if entry.state == State.WAITING and entry.flags & FLAG_TRIGGERED
+    }
+    if expected == timeline.triggered:
+        return ""
+    return f"after record {naive.applied}: triggered are {timeline.triggered}, should be {expected}"
 
 
 def bodies_differ(timeline: Timeline, naive: Naive) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dueq import limits
 from dueq.client.core.ports import events
-from dueq_chaos.sim import deeds, repeating
+from dueq_chaos.sim import deeds, repeating, triggering
 from dueq_chaos.sim.bodies import body_of
 from dueq_chaos.sim.careless import CarelessUsers
 from dueq_chaos.sim.conditions import Conditions
@@ -28,6 +28,7 @@ from dueq_chaos.sim.ranks import Ranks
 from dueq_chaos.sim.recurring import RecurringUser
 from dueq_chaos.sim.sharing import Sharing
 from dueq_chaos.sim.surgeons import Surgeons
+from dueq_chaos.sim.triggering import Triggering
 
 TOPIC = "storm"
 _MORE_CONSUMER = (64, 5_000)
@@ -111,6 +112,7 @@ class Workload:
         self._recurring: RecurringUser | None = None
         self._careless: CarelessUsers | None = None
         self._configuring: ConfiguringUser | None = None
+        self._triggering: Triggering | None = None
         self._doers: dict[str, Mortals | Surgeons | Conditions | Pullers] = {}
         self._kinds: dict[str, Callable[[Random], None]] = {
             "schedule": lambda random: self._schedule(random, -200, 4_000),
@@ -137,6 +139,7 @@ class Workload:
             "add partitions": lambda random: self._configurer().grow(self._topic(random), random),
             "limit rate": lambda random: self._configurer().limit(self._topic(random), random),
             "purge": lambda random: self._configurer().purge(self._topic(random), random),
+            triggering.TRIGGER: lambda random: self._operator().do(self._topic(random), random),
             "recur": self._recur,
             "time-outs": self._time_outs,
             "schedule steadily": self._schedule_steadily,
@@ -220,6 +223,20 @@ class Workload:
         if self._configuring is None:
             self._configuring = ConfiguringUser(self.mesh, self.producer.client.wire)
         return self._configuring
+
+    def _operator(self) -> Triggering:
+        if self._triggering is None:
+            self._triggering = Triggering(self.mesh, self.producer.client.wire, self.schedule)
+        return self._triggering
+
+    @property
+    def triggers(self) -> bool:
+        """Whether messages are triggered in this storm."""
+        return self._triggering is not None
+
+    def held_back(self) -> list[str]:
+        """Trigger messages of a paused topic; return which do not come."""
+        return self._operator().held_back(TOPIC, self._configurer().hold, self._configurer().calm)
 
     def _pause(self, random: Random, pause: Callable[[str, Random], None]) -> None:
         """While messages fall due all the time."""

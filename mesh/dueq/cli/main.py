@@ -26,7 +26,7 @@ _COMMANDS = {
     "pull": ("dueq.cli.pull:pull", "Take messages once, and print them."),
     "settle": ("dueq.cli.pull:settle", "Finish, give back or extend a message that was taken."),
     "move": ("dueq.cli.move:move", "Give messages another due instant."),
-    "trigger": ("dueq.cli.trigger:trigger", "Make messages due now."),
+    "trigger": ("dueq.cli.trigger:trigger", "Have messages delivered now."),
     "change": ("dueq.cli.change:change", "Give messages of a priority topic another rank."),
     "cancel": ("dueq.cli.cancel:cancel", "Cancel messages."),
     "get": ("dueq.cli.get:get", "Show one message as it is now."),

@@ -16,7 +16,7 @@ from dueq.cli.outcomes import report
 def trigger(
     topic: str, ids: tuple[str, ...], as_json: bool, endpoint: tuple[str, ...], timeout: float
 ) -> int:
-    """Make messages of TOPIC due now. Exit code 1 if one of them could not be."""
+    """Have messages of TOPIC delivered now, past a pause or rate. Exit code 1 if one of them could not be."""
     with connect(endpoint, timeout) as client:
         outcomes = client.trigger_many(topic, list(ids))
     return report(ids, outcomes, "due now", as_json)

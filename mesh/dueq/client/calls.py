@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -394,11 +393,10 @@ def move(
     return _alter(topic, RecordKind.MOVE, columns, if_versions, due=due)
 
 
-def trigger(
-    topic: str, message_ids: Iterable[str], mesh_us: Callable[[], int], if_versions: Versions = None
-) -> Call[list[Outcome]]:
-    """Make messages due now; one outcome per id."""
-    return move(topic, message_ids, timedelta(0), mesh_us, if_versions)
+def trigger(topic: str, message_ids: Iterable[str], if_versions: Versions = None) -> Call[list[Outcome]]:
+    """Have messages delivered now; one outcome per id."""
+    columns = arguments.id_columns(message_ids)
+    return _alter(topic, RecordKind.TRIGGER, columns, if_versions)
 
 
 def change(

@@ -126,7 +126,7 @@ def test_columns_of_an_operation(row: Row) -> None:
         kind.INSERT: {"upload", "rank", "group", "window", "expires", "attempts_max"},
         kind.NACK: {"fate", "reason"},
         kind.RELEASE: {"amount_ms"},
-        **{each: {"expected"} for each in (kind.MOVE, kind.CANCEL, kind.CHANGE)},
+        **{each: {"expected"} for each in (kind.MOVE, kind.CANCEL, kind.CHANGE, kind.TRIGGER)},
     }.get(kind, set())
     assert fault(*said) is None
     assert fault(*[name for name in said if name not in optional]) is None

@@ -1,5 +1,5 @@
 # Made of aio/trigger_calls.py by scripts/generate-faces: write there.
-"""The part of a client that makes messages due at once."""
+"""The part of a client that has messages delivered at once."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from dueq_codecs.records import Outcome
 
 
 class TriggerCalls:
-    """A client's calls that make messages due at once."""
+    """A client's calls that have messages delivered at once."""
 
     connection: Connection
 
     def trigger(
         self, topic: str, message_id: str, *, if_version: int | None = None, timeout: float | None = None
     ) -> None:
-        """Make a message due now, whatever it waits for; its id stays, and it has a new version.
+        """Have a message delivered now, whatever it waits for; its id stays, and it has a new version.
 
-        It is a `move` to the mesh's present instant: a pause of the topic, its rate, and what is ready before it hold
-        it as they hold any message.
+        It is due from now on, and goes before everything else: no pause and no rate of its topic or group holds it, and
+        no group's `max_unacked`. Only a consumer with credit is needed. That counts until it is delivered once: given
+        back after that, it waits like any other message.
 
         Args:
             topic: name.
@@ -33,12 +34,12 @@ class TriggerCalls:
         Raises:
             MessageLeased: a consumer has it already.
             MessageNotFound: done, cancelled or expired, or never was; or it is dead (`redrive_where` lets it wait).
+            Busy: 4,096 triggered messages of a partition wait for consumers.
             VersionDiffers: it has not `if_version`, but the `present` one.
             InvalidRequest: no message id, or not one of this topic.
             TopicNotFound
         """
-        clock = self.connection.clock(True, timeout)
-        many = calls.trigger(topic, calls.one_id(message_id), clock, if_version)
+        many = calls.trigger(topic, calls.one_id(message_id), if_version)
         self.connection.follow(message_state.done(many, topic, message_id), timeout)
 
     def trigger_many(
@@ -49,16 +50,16 @@ class TriggerCalls:
         if_versions: Versions = None,
         timeout: float | None = None,
     ) -> list[Outcome]:
-        """Make many messages due now.
+        """Have many messages delivered now, as `trigger` does.
 
         Returns:
             One `Outcome` per id: DONE, LEASED (a consumer has it), DEAD, CHANGED (not of its version in `if_versions`),
             NOT_FOUND or UNKNOWN.
 
         Raises:
+            Busy: 4,096 triggered messages of a partition wait for consumers.
             PartialFailure: some of several requests (one per partition) failed.
             InvalidRequest: an id is none, or not one of this topic; nothing was changed.
             TopicNotFound
         """
-        clock = self.connection.clock(True, timeout)
-        return self.connection.run(calls.trigger(topic, message_ids, clock, if_versions), timeout)
+        return self.connection.run(calls.trigger(topic, message_ids, if_versions), timeout)

@@ -194,6 +194,10 @@ class TopicDispatcher:
         self._dirty = True
         self._changes.applied(lane, record, applied, now)
 
+    def wake(self) -> None:
+        """Triggered messages were brought to memory."""
+        self._dirty = True
+
     def became_hot(self, uid: int, entries: Entries) -> None:
         """The timeline has loaded waiting entries into its hot window."""
         lane = self._lanes.get(uid)
@@ -313,6 +317,7 @@ class TopicDispatcher:
             best_us = min(best_us, lane.act_us)
             if self._paused:
                 continue
+            best_us = min(best_us, now.mono_us + self._triggered_us(lane, mesh_us, have_credit, now))
             if lane.is_silent(mesh_ms):
                 soonest_ms = min(soonest_ms, lane.partition.settings.silent_until_ms)
                 continue
@@ -350,6 +355,19 @@ class TopicDispatcher:
             return RETRY_US
         return SAFETY_US
 
+    def _triggered_us(self, lane: Lane, mesh_us: int, have_credit: bool, now: Now) -> int:
+        """Return how long triggered messages of a lane wait for another look, though its topic may be paused."""
+        late = lane.has_late and lane.is_silent(mesh_us // 1000) and lane.leases_triggered
+        if late and not lane.partition.confirmed(now):
+            return RETRY_US
+        head_us = lane.triggered_ms * 1000
+        if head_us > mesh_us:
+            ahead_us = head_us - mesh_us
+            return min(ahead_us, SAFETY_US) if late else ahead_us
+        if have_credit:
+            return SAFETY_US if lane.partition.in_touch(now) else RETRY_US
+        return SAFETY_US if late else NEVER_US
+
     # -------------------------------------------------------------- outputs and counts
 
     def _send(self, route: Route, message: BrokerMessage) -> None:
@@ -377,7 +395,8 @@ class TopicDispatcher:
         """Whether due messages wait that may be delivered, and nobody has credit for them."""
         mesh_ms = self._clock.mesh_ms(now)
         if not any(
-            lane.queue.head_ms <= mesh_ms and not lane.is_silent(mesh_ms) and lane.allowed(now)
+            (lane.queue.head_ms <= mesh_ms and not lane.is_silent(mesh_ms) and lane.allowed(now))
+            or lane.triggered_ms <= mesh_ms
             for lane in self._lanes.values()
         ):
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, ha
 from dueq.core.delivery.prepared import Piece, Prepared
 from dueq.core.delivery.token_bucket import TokenBucket
 from dueq.core.delivery.turns import Turns
-from dueq.core.ports.entry import Entries, State, is_full
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, are_triggered, is_full
 from dueq.core.state.body_table import BodyTable
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.job import Job
@@ -38,6 +39,11 @@ class LedTimeline(HotMessages, Protocol):
 
     def deliverable_hot(self) -> Entries:
         """Return every waiting entry of the hot window that may be delivered."""
+        ...
+
+    @property
+    def triggered(self) -> Mapping[int, int]:
+        """The messages that wait and that no pause and no rate hold: `first` by key."""
         ...
 
     @property
@@ -337,8 +343,9 @@ class Lane:
         self.end_now(slots[self.leases.phase[slots] == Phase.GRANTED], now)
 
     def silenced(self, now: Now) -> None:
-        """The topic is paused: have every lease ended that was not pushed."""
-        self.return_granted(np.fromiter(self.leases.slot_of.values(), np.intp, len(self.leases)), now)
+        """The topic is paused: have every lease ended that was not pushed, but for triggered messages."""
+        slots = np.fromiter(self.leases.slot_of.values(), np.intp, len(self.leases))
+        self.return_granted(slots[~are_triggered(self.leases.entry.take(slots))], now)
 
     def end_leases(self, now: Now, look_us: int, retry_us: int) -> None:
         """Propose EXPIRE for leases that ran out at their consumer, RELEASE for those that never got there.
@@ -404,6 +411,38 @@ class Lane:
         entries = self.queue.pop(until_ms, limit, self.leases.slot_of.keys(), again=again)
         barred = self.partition.barred(entries)
         return entries if barred is None else entries[~barred]
+
+    # -------------------------------------------------------------- triggered messages
+
+    def triggered(self) -> Entries:
+        """Return the triggered messages that wait and may be delivered when their instant has come."""
+        waiting = self.partition.timeline.triggered
+        keys = [key for key in waiting if key not in self.leases.slot_of]
+        if not keys:
+            return NO_ENTRIES
+        rows = self.partition.timeline.rows(np.array(keys, np.uint64))
+        free = rows["state"] == State.WAITING
+        barred = self.partition.barred(rows)
+        return rows.take(np.flatnonzero(free if barred is None else free & ~barred))
+
+    @property
+    def triggered_ms(self) -> int:
+        """Instant at which the first of them falls due; NEVER_MS when none waits."""
+        if not self.partition.timeline.triggered:
+            return NEVER_MS
+        return int(self.triggered()["wait_at"].min(initial=NEVER_MS))
+
+    @property
+    def leases_triggered(self) -> bool:
+        """Whether triggered messages may be leased."""
+        return bool(are_triggered(self.leases.entry[: self.leases.high]).any())
+
+    def only_triggered(self, slots: Slots) -> Slots:
+        """Return the leases of triggered messages among these; the others are held up."""
+        mine = are_triggered(self.leases.entry.take(slots))
+        self.hold_up(slots[~mine])
+        found: Slots = slots[mine]
+        return found
 
     # -------------------------------------------------------------- jobs
 

@@ -20,15 +20,16 @@ from dueq.core.delivery.lane import Lane
 from dueq.core.delivery.leases import I64, Phase
 from dueq.core.delivery.staging import Stager
 from dueq.core.delivery.tick_clock import TickClock
-from dueq.core.ports.entry import Entries, keys_of
+from dueq.core.ports.entry import Entries, are_triggered, keys_of
 from dueq.core.state.applied import Applied
 from dueq.core.turn.metrics import CoreMetrics
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
+from dueq_codecs.shape import REVOKING
 
 LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS) * 1000
 """Nothing is leased further ahead of its instant."""
-_WITHHOLDING: Final = (RecordKind.CANCEL, RecordKind.MOVE, RecordKind.CHANGE, RecordKind.RECURRENCE)
+_WITHHOLDING: Final = (*REVOKING, RecordKind.RECURRENCE)
 
 
 class LeaseChanges:
@@ -105,7 +106,7 @@ class LeaseChanges:
         half_us = mono_us + entries["lease_ms"].astype(np.int64) * 500
         far_us = now.mono_us + LEASED_AHEAD_US
         if lane.is_silent(self._clock.mesh_ms(now)):
-            half_us[:] = now.mono_us  # proposed before the pause
+            half_us[~are_triggered(entries)] = now.mono_us  # proposed before the pause
         elif mono_us.max() > far_us:
             # Moved between proposal and grant: the new instant is too far off to hold a lease for.
             half_us[mono_us > far_us] = now.mono_us

@@ -56,6 +56,7 @@ class Leasing:
         Where a record is made in any case, also if something is soon after that.
         """
         self.is_cut = False
+        self._lease_triggered(now, mesh_ms)
         ahead_ms = mesh_ms + look_ahead_ms
         gather_ms = ahead_ms + limits.LEASE_GATHER_MS
         wanted_ms = ahead_ms + limits.LEASE_GATHER_MS // 2 if recording else ahead_ms
@@ -83,6 +84,21 @@ class Leasing:
             leased = self._propose(lane, picks.of(uid), runs, mesh_ms, now)
             self.is_cut |= leased == limits.RECORD_ROWS_MAX and lane.queue.head_ms <= ahead_ms
 
+    def _lease_triggered(self, now: Now, mesh_ms: int) -> None:
+        """Lease triggered messages before all others: no pause and no rate holds them, only their consumers' credit."""
+        for lane in self._lanes.values():
+            if not lane.partition.timeline.triggered:
+                continue
+            room = min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(lane.leases))
+            free = self._consumers.free_rows(now, max(room, 0))
+            if not free:
+                continue
+            entries = lane.triggered()
+            entries = entries[entries["wait_at"] <= np.uint64(mesh_ms)][:free]
+            if len(entries) and lane.partition.in_touch(now):
+                self._room_bytes = limits.LOOK_AHEAD_BYTES_MAX - self._staged_bytes()
+                self._propose(lane, entries, {}, mesh_ms, now, queued=False)
+
     def _staged_bytes(self) -> int:
         return sum(lane.leases.staged_bytes for lane in self._lanes.values())
 
@@ -91,8 +107,18 @@ class Leasing:
         lane = self._lanes[uid]
         return min(limits.RECORD_ROWS_MAX, limits.PARTITION_LEASES_MAX - len(lane.leases), lane.allowed(now))
 
-    def _propose(self, lane: Lane, entries: Entries, runs: Runs, mesh_ms: int, now: Now) -> int:
+    def _propose(
+        self, lane: Lane, entries: Entries, runs: Runs, mesh_ms: int, now: Now, *, queued: bool = True
+    ) -> int:
         """Append one LEASE record for messages of one lane; what cannot be leased goes back to its queue.
+
+        Args:
+            lane: whose they are.
+            entries: the messages.
+            runs: what was dealt in this turn before.
+            mesh_ms: now, by mesh time.
+            now: the instant.
+            queued: they were taken out of the queue; else they were triggered, and cost no token.
 
         Returns:
             How many were leased.
@@ -103,22 +129,21 @@ class Leasing:
             if lane.lapse(gone, now):
                 self.is_cut = True
             else:
-                lane.queue.put_back(gone)
+                _put_back(lane, gone, queued=queued)
                 self.retry_us = now.mono_us + RETRY_US
             if not len(entries):
                 return 0
         count = fit_bytes(entries, self._room_bytes, self._room_bytes == limits.LOOK_AHEAD_BYTES_MAX)
         if count < len(entries):
-            lane.queue.put_back(entries[count:])
+            _put_back(lane, entries[count:], queued=queued)
             entries = entries[:count]
         waits = np.maximum(entries["wait_at"], np.uint64(mesh_ms))
-        rows, owners, column = self._consumers.deal(
-            entries["size"], waits, runs, now, strict=self._turns.strict
-        )
+        strict = queued and self._turns.strict
+        rows, owners, column = self._consumers.deal(entries["size"], waits, runs, now, strict=strict)
         if rows is not None:
             left = np.ones(len(entries), np.bool_)
             left[rows] = False
-            lane.queue.put_back(entries[left])
+            _put_back(lane, entries[left], queued=queued)
             entries = entries.take(rows)
         if not len(entries):
             return 0
@@ -127,10 +152,11 @@ class Leasing:
         token = lane.partition.propose(_lease_record(lane.uid, entries, owners, column, knows_detached), now)
         if not token:
             self._consumers.give_back(numbers, entries["size"], now)
-            lane.queue.put_back(entries)
+            _put_back(lane, entries, queued=queued)
             self.retry_us = now.mono_us + RETRY_US
             return 0
-        lane.spend(entries)
+        if queued:
+            lane.spend(entries)
         slots = lane.leases.add(entries, numbers, token, Phase.PROPOSED, NEVER_US)
         before = lane.leases.staged_bytes
         self._stager.stage(lane, slots, entries)
@@ -159,6 +185,11 @@ class Leasing:
                 self._stager.stage(lane, slots, entries)
                 self._stager.send_ahead(lane, slots, entries)
                 lane.schedule(slots, np.ascontiguousarray(entries["wait_at"]))
+
+
+def _put_back(lane: Lane, entries: Entries, *, queued: bool) -> None:
+    if queued:
+        lane.queue.put_back(entries)
 
 
 def _lease_record(

@@ -55,7 +55,9 @@ class Pushing:
         mesh_ms = mesh_us // 1000
         due: list[Lane] = []
         for lane in self._lanes.values():
-            if (lane.next_push_ms > mesh_ms and not lane.has_late) or lane.is_silent(mesh_ms):
+            if lane.next_push_ms > mesh_ms and not lane.has_late:
+                continue
+            if lane.is_silent(mesh_ms) and not lane.leases_triggered:
                 continue
             if lane.partition.confirmed(now):
                 due.append(lane)
@@ -68,7 +70,9 @@ class Pushing:
 
     def _push_prepared(self, due: list[Lane], mesh_ms: int, mesh_us: int, now: Now) -> bool:
         """Push what was laid out, if that is all that is due; returns whether it was."""
-        if any(lane.has_late or lane.next_unprepared_ms <= mesh_ms for lane in due):
+        if any(
+            lane.has_late or lane.next_unprepared_ms <= mesh_ms or lane.is_silent(mesh_ms) for lane in due
+        ):
             return False
         taken = [(lane, lane.prepared.take_due(mesh_ms)) for lane in due]
         by_owner: dict[int, _Mine] = {}
@@ -127,6 +131,8 @@ class Pushing:
         parts = []
         for lane in due:
             slots = lane.take_due(mesh_ms, now)
+            if slots is not None and lane.is_silent(mesh_ms):
+                slots = lane.only_triggered(slots)
             if slots is not None and len(slots):
                 parts.append((lane, slots))
         if not parts:

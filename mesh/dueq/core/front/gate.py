@@ -97,6 +97,7 @@ _CHANGES = {
     RecordKind.MOVE: Operation.CHANGE,
     RecordKind.CANCEL: Operation.CHANGE,
     RecordKind.CHANGE: Operation.CHANGE,
+    RecordKind.TRIGGER: Operation.CHANGE,
     RecordKind.GROUP: Operation.SET_GROUP,
     RecordKind.JOB: Operation.LOAD,
     RecordKind.SETTINGS: Operation.UPDATE_TOPIC,

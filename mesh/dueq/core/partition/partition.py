@@ -40,6 +40,7 @@ from dueq.core.partition.requests import (
     check_topic,
 )
 from dueq.core.partition.settings import SettingsCare
+from dueq.core.partition.triggers import TriggerCare
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries, State, keys_of
 from dueq.core.ports.events import Route
@@ -117,7 +118,7 @@ class Partition:
         self._passes = Passes(ctx, self)
         self._cares: tuple[Care, ...] = (
             self.jobs, self._settings, self._passes, self.recurrences, DeadLetters(ctx, self),
-            BodyCare(ctx, self),
+            BodyCare(ctx, self), TriggerCare(self),
         )  # fmt: skip
         self.levels = Levels(ctx, self)
         self.uploads = Uploads(ctx, self.replica, self._orphans(usable), now)
@@ -279,6 +280,11 @@ class Partition:
         """How many unique keys are kept here where one more would be too many; 0 while there is room."""
         count = self.timeline.names_count
         return count if count >= limits.NAMES_MAX else 0
+
+    def full_of_triggered(self, more: int) -> int:
+        """Return how many triggered messages wait here where so many more would be too many; 0 while there is room."""
+        count = len(self.timeline.triggered)
+        return count if count + more > limits.TRIGGERED_MAX else 0
 
     def full_of_jobs(self, job: bytes) -> int:
         """Return how many jobs are known here where this one would be one too many; 0 while there is room."""

@@ -42,6 +42,7 @@ _OPERATIONS = {
     RecordKind.MOVE: "move",
     RecordKind.CANCEL: "cancel",
     RecordKind.CHANGE: "change",
+    RecordKind.TRIGGER: "trigger",
     RecordKind.ACK: "ack",
     RecordKind.NACK: "nack",
     RecordKind.EXTEND: "extend",
@@ -107,6 +108,10 @@ class ProposingPartition(EndOfTurn, Waiting, Protocol):
     @property
     def full_of_names(self) -> int:
         """How many unique keys are kept where one more would be too many; 0 while there is room."""
+        ...
+
+    def full_of_triggered(self, more: int) -> int:
+        """Return how many triggered messages wait where so many more would be too many; 0 while there is room."""
         ...
 
     def full_of_jobs(self, job: bytes) -> int:
@@ -209,6 +214,13 @@ class Proposals:
             )
         if request.job and (known := self._partition.full_of_jobs(request.job)):
             return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)
+        if request.kind == RecordKind.TRIGGER and (full := self._partition.full_of_triggered(request.rows)):
+            return Refusal(
+                Code.BUSY,
+                f"{full} triggered messages of partition {self._uid} wait for consumers, and"
+                f" {limits.TRIGGERED_MAX} may: {request.rows} are too many",
+                1000,
+            )
         if request.kind == RecordKind.PASS and self._partition.full_of_passes(request.name):
             return Refusal(
                 Code.BUSY, f"partition {self._uid} knows {limits.PASSES_MAX} passes, no more", 1000

@@ -31,6 +31,7 @@ CHANGES = frozenset(
         RecordKind.MOVE,
         RecordKind.CANCEL,
         RecordKind.CHANGE,
+        RecordKind.TRIGGER,
         RecordKind.ACK,
         RecordKind.NACK,
         RecordKind.EXTEND,

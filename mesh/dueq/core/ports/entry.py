@@ -39,6 +39,8 @@ FLAG_KEYED: Final = 4
 FLAG_META: Final = 8
 """The payload begins with its key and its headers (`dueq_codecs.meta`)."""
 _META_SHIFT: Final = 2
+FLAG_TRIGGERED: Final = 16
+"""No pause and no rate hold it: until it is delivered, or waits for something else."""
 FLAG_DETACHED: Final = 128
 """Its lease does not end with a consumer's session; 0 while waiting."""
 
@@ -168,6 +170,12 @@ def is_known(size: int) -> bool:
     return ENTRY.itemsize <= size <= FULL.itemsize and size % 8 == 0
 
 
+def are_triggered(entries: Entries) -> npt.NDArray[np.bool_]:
+    """Return which entries no pause and no rate hold."""
+    found: npt.NDArray[np.bool_] = (entries["flags"] & np.uint8(FLAG_TRIGGERED)) != 0
+    return found
+
+
 def meta_flags(mode: Meta) -> int:
     """Return the flags of payloads that begin with this."""
     return mode << _META_SHIFT
@@ -190,6 +198,13 @@ def keys_of(entries: Entries) -> npt.NDArray[np.uint64]:
     """Return `sequence << 16 | row` of each entry."""
     keys: npt.NDArray[np.uint64] = (entries["sequence"] << np.uint64(16)) | entries["row"]
     return keys
+
+
+def canonical(entries: Entries) -> list[tuple[int, ...]]:
+    """Return entries as sorted plain tuples, of all fields, however wide they are."""
+    entries = widened(entries, FULL.itemsize)
+    columns = [entries[name].tolist() for name in entries.dtype.names or ()]
+    return sorted(zip(*columns, strict=True))
 
 
 def block_starts(sizes: npt.NDArray[np.uint32], block_bytes: int) -> npt.NDArray[np.intp]:

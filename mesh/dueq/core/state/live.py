@@ -6,7 +6,8 @@
     LEASED   LEASE               the same, if the row names its token: a renewal
     WAITING  MOVE / CANCEL       WAITING at the new due / finished
     WAITING  CHANGE              WAITING since when it did, with another rank
-    LEASED   MOVE / CANCEL / CHANGE   the same, its lease taken back, if the row's token revokes it; else "leased"
+    WAITING  TRIGGER             WAITING from now on, and nothing but its consumers' credit holds it
+    LEASED   MOVE / CANCEL / …   the same, its lease taken back, if the row's token revokes it; else "leased"
     LEASED   ACK                 finished
     LEASED   NACK                WAITING at max(due, stamp + delay)
     LEASED   EXTEND              LEASED with another length
@@ -38,6 +39,7 @@ import numpy.typing as npt
 from dueq.core.ports.entry import (
     ENTRY,
     FLAG_DETACHED,
+    FLAG_TRIGGERED,
     FULL,
     Entries,
     State,
@@ -119,6 +121,7 @@ class LiveMessages:
             RecordKind.MOVE: self._withdraw,
             RecordKind.CANCEL: self._withdraw,
             RecordKind.CHANGE: self._withdraw,
+            RecordKind.TRIGGER: self._withdraw,
             RecordKind.RECURRENCE: self._withdraw,
             RecordKind.ACK: self._settle,
             RecordKind.NACK: self._settle,
@@ -284,7 +287,7 @@ class LiveMessages:
             self._finish(slots[ended], gone)
 
     def _withdraw(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
-        """MOVE, CANCEL or CHANGE; RECURRENCE, which cancels what was never delivered."""
+        """MOVE, CANCEL, CHANGE or TRIGGER; RECURRENCE, which cancels what was never delivered."""
         state = rows["state"]
         same = rows["first"] == record.first[at]
         if record.kind not in _CANCELLING and (ended := self.jobs.ended(rows)) is not None:
@@ -331,7 +334,12 @@ class LiveMessages:
             rows["rank"] = record.rank[at]
             self._wait(record, slots, rows, None, applied)
             return
-        rows["due"] = record.due[at]
+        if record.kind == RecordKind.TRIGGER:
+            rows["due"] = max(record.stamp, 0)
+            rows["flags"] |= np.uint8(FLAG_TRIGGERED)
+        else:
+            rows["due"] = record.due[at]
+            rows["flags"] &= ~np.uint8(FLAG_TRIGGERED)
         self._wait(record, slots, rows, rows["due"], applied)
 
     def _settle(self, record: Record, at: Index, slots: Slots, rows: Entries, applied: Applied) -> U8:
@@ -368,6 +376,8 @@ class LiveMessages:
                 old = rows["first"] + np.uint64(RELEASE_AGE_MS_MAX) < np.uint64(max(record.stamp, 0))
                 counts = (record.amount_ms[at] > 0) & old
             rows["attempt"] -= ~counts & (rows["attempt"] > 0)
+        if record.kind != RecordKind.RELEASE:
+            rows["flags"] &= ~np.uint8(FLAG_TRIGGERED)
         rows = self._remarked(record, at, rows)
         dies = self._dying(record, at, rows, counts)
         if dies.any():
@@ -530,7 +540,7 @@ class LiveMessages:
         rows = widened(rows, FULL.itemsize)
         self._let_keys_go(rows)
         rows["state"] = State.DEAD
-        rows["flags"] &= ~np.uint8(FLAG_DETACHED)
+        rows["flags"] &= ~np.uint8(FLAG_DETACHED | FLAG_TRIGGERED)
         rows["died_at"] = max(record.stamp, 0)
         for name in ("token", "consumer_high", "consumer_low", "lease_ms"):
             rows[name] = 0

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from dueq.core.ports.entry import NO_ENTRIES, Entries, State, keys_of
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, are_triggered, keys_of
 from dueq.core.ports.persistence import ClassLooked
 from dueq.core.state.cold import ColdIds, ColdReads, Hold
 from dueq.core.state.entry_rows import Slots
@@ -39,6 +39,7 @@ NAMES_WAITING: Final = frozenset(
         RecordKind.MOVE,
         RecordKind.CANCEL,
         RecordKind.CHANGE,
+        RecordKind.TRIGGER,
         RecordKind.REVEAL,
         RecordKind.RECURRENCE,
         RecordKind.LAPSE,
@@ -449,7 +450,7 @@ class Residency:
         rows = table.take(slots)
         inside = self.window.mask(rows)
         if inside is not None:
-            gone |= waits & ~inside
+            gone |= waits & ~inside & ~are_triggered(rows)
         if self.window.left_out:
             gone |= waits & np.isin(rows["job"], list(self.window.left_out))
         table.free(slots[gone])

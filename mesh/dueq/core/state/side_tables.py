@@ -24,6 +24,7 @@ from dueq.core.state.recurrence_table import RecurrenceTable
 from dueq.core.state.settings_table import SettingsTable
 from dueq.core.state.side_table import Count, RecordTable, SideTable
 from dueq.core.state.summary import Summary
+from dueq.core.state.triggered_table import TriggeredTable
 from dueq.errors import UnknownVersion
 from dueq_codecs.records import RecordKind
 
@@ -67,11 +68,13 @@ class SideTables:
         self.recurrences = self._enter("recurrences", b"r", RecurrenceTable())
         self.bodies = self._enter("bodies", b"y", BodyTable())
         self.of_kind[RecordKind.BODY] = self.bodies
+        self.triggered = self._enter("triggered", b"m", TriggeredTable())
         self.counting: tuple[Count, ...] = (
             self.jobs.count,
             self.groups.count,
             self.recurrences.count,
             self.bodies.count,
+            self.triggered.count,
         )
         if self._rows:
             unknown = ", ".join(repr(tag.decode("latin-1")) for tag in sorted(self._rows))

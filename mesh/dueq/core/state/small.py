@@ -5,8 +5,9 @@ unpacked into a list, changed as Python changes things, and packed again. At a f
 records have one row, so this is what a broker mostly does; the rules are those of `live`, and a test holds the two
 together: the same histories, each applied by both.
 
-What is out of the ordinary (jobs, groups, recurrences, unique keys, dead messages, uploads, several payload blocks, a
-message named twice, or one that is not in memory) is left to `live`: `apply` says so before it has changed anything.
+What is out of the ordinary (jobs, groups, triggered messages, recurrences, unique keys, dead messages, uploads, several
+payload blocks, a message named twice, or one that is not in memory) is left to `live`: `apply` says so before it has
+changed anything.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dueq.core.ports.entry import (
     ENTRY,
     FLAG_DETACHED,
     FLAG_FAR,
+    FLAG_TRIGGERED,
     FULL,
     WIDE,
     Entries,
@@ -132,7 +134,7 @@ class SmallRecords:
         rows: list[Row] = [list(_ROW.unpack_from(self._cells, slot * self._width)) for slot in slots]
         if (
             not rows
-            or any(row[_JOB] or row[_STATE] == State.DEAD for row in rows)
+            or any(row[_JOB] or row[_STATE] == State.DEAD or row[_FLAGS] & FLAG_TRIGGERED for row in rows)
             or self._are_counted(slots)
         ):
             return None

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dueq.core.ports.entry import FULL, Entries, State, joined, keys_of, widened
+from dueq.core.ports.entry import Entries, State, canonical, joined, keys_of
 from dueq.core.ports.names import Name
 from dueq.core.ports.persistence import ClassLooked, RecoveredPartition, SaveCheckpoint
 from dueq.core.state import dedup, name_holds
@@ -226,6 +226,11 @@ class Timeline:
     def bodies(self) -> BodyTable:
         """The shared bodies of messages; for reading only."""
         return self._tables.bodies
+
+    @property
+    def triggered(self) -> Mapping[int, int]:
+        """The messages that wait and that no pause and no rate hold: `first` by key."""
+        return self._tables.triggered.first_of
 
     @property
     def groups(self) -> GroupTable:
@@ -691,10 +696,3 @@ class Timeline:
             "jobs_given": self.jobs.given,
             **self._tables.export(),
         }
-
-
-def canonical(entries: Entries) -> list[tuple[int, ...]]:
-    """Return entries as sorted plain tuples, of all fields, however wide they are."""
-    entries = widened(entries, FULL.itemsize)
-    columns = [entries[name].tolist() for name in entries.dtype.names or ()]
-    return sorted(zip(*columns, strict=True))

@@ -119,7 +119,7 @@ async def many_changed(topic: Topic, asked: ChangeMany, service: TheService) -> 
     return _outcomes(ids, outcomes)
 
 
-@router.post("/trigger", summary="Make messages due now")
+@router.post("/trigger", summary="Have messages delivered now, past a pause or rate")
 async def many_triggered(topic: Topic, asked: Chosen, service: TheService) -> ChangedList:
     ids, versions = _apart(asked.messages)
     outcomes = await service.client.trigger_many(topic, ids, if_versions=versions)
@@ -164,9 +164,12 @@ async def changed(topic: Topic, message_id: str, asked: Change, service: TheServ
 
 
 @router.post(
-    "/{message_id}/trigger", status_code=status.HTTP_204_NO_CONTENT, summary="Make a message due now"
+    "/{message_id}/trigger",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Have a message delivered now, past a pause or rate",
 )
 async def triggered(topic: Topic, message_id: str, service: TheService, seen: IfMatch) -> None:
+    """Only a consumer with credit is needed. Given back, it waits like any other message."""
     await service.client.trigger(topic, message_id, if_version=version_of(seen, message_id))
 
 

@@ -163,7 +163,7 @@ def test_the_gate_is_told_how_many_messages_and_what_kind_of_change() -> None:
                 "JOB": Operation.LOAD, "SETTINGS": Operation.UPDATE_TOPIC, "PASS": Operation.PURGE,
                 "RECURRENCE": Operation.RECUR, "CHANGE": Operation.CHANGE, "GROUP": Operation.SET_GROUP,
                 "DISCARD": Operation.DEAD_LETTERS, "REDRIVE": Operation.DEAD_LETTERS,
-                    "BODY": Operation.SCHEDULE,
+                    "BODY": Operation.SCHEDULE, "TRIGGER": Operation.CHANGE,
             }.get(message.kind.name, Operation.CONSUME)  # fmt: skip
             assert gate.asked == [
                 ("", Passage(wanted, message.topic, message.rows, sum(map(len, bodies))))

@@ -1,0 +1,115 @@
+"""Triggered messages: no pause and no rate holds them, only the credit of consumers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dueq.core.state.timeline import Timeline
+from dueq_codecs.records import Record, RecordKind
+from dueq_codecs.topic_settings import AS_CREATED, TopicSettings
+from tests.unit.core.delivery.test_pausing import configure, paused
+from tests.unit.core.led import Stage, at, keys_in, kinds
+
+FAR_MS = 3_600_000
+
+
+def trigger(stage: Stage, ms: float, keys: list[int]) -> None:
+    record = Record(RecordKind.TRIGGER, 1, 0, 0, 0, version=2)
+    named = np.array(keys, np.uint64)
+    record.target_sequence = named >> np.uint64(16)
+    record.target_row = (named & np.uint64(0xFFFF)).astype(np.uint16)
+    record.first = np.ascontiguousarray(stage.leds[1].timeline.rows(named)["first"])
+    record.token = stage.dispatcher.withhold(1, named)
+    stage.leds[1].append(record, at(ms))
+    stage.commit(ms)
+
+
+def limited(rate: int) -> TopicSettings:
+    return AS_CREATED.changed({"rate": rate, "burst": rate}, "a" * 32)
+
+
+def timeline_of(stage: Stage) -> Timeline:
+    return stage.leds[1].timeline
+
+
+def test_a_pause_holds_all_but_the_triggered_message() -> None:
+    stage = Stage()
+    stage.attach(0)
+    configure(stage, 0, paused())
+    keys = stage.insert([10, FAR_MS, 20], 1)
+    assert stage.run(50) == []
+    trigger(stage, 60, keys[1:2])
+    [push] = stage.run(61)
+    assert keys_in(push) == keys[1:2]
+    assert timeline_of(stage).triggered == {}
+    assert stage.run(500) == []
+
+
+def test_a_paused_leader_gives_it_to_whoever_has_credit_next() -> None:
+    stage = Stage()
+    stage.attach(0, credit=0)
+    configure(stage, 0, paused())
+    keys = stage.insert([10, FAR_MS], 1)
+    trigger(stage, 60, keys[1:])
+    assert stage.run(61) == []
+    assert stage.dispatcher.has_waiting(at(61))
+    stage.attach(70, credit=1, attach=2, number=2)
+    [push] = stage.run(71)
+    assert keys_in(push) == keys[1:]
+
+
+def test_a_rate_holds_all_but_the_triggered_message_which_costs_no_token() -> None:
+    stage = Stage()
+    stage.attach(0)
+    configure(stage, 0, limited(1))
+    keys = stage.insert([1, 1, 1, FAR_MS], 1)
+    assert [keys_in(push) for push in stage.run(5)] == [keys[:1]]
+    trigger(stage, 10, keys[3:])
+    assert [keys_in(push) for push in stage.run(11)] == [keys[3:]]
+    assert [keys_in(push) for push in stage.run(1_005)] == [keys[1:2]]
+
+
+def test_it_goes_once_and_waits_like_any_other_after_it_was_given_back() -> None:
+    stage = Stage()
+    stage.attach(0)
+    configure(stage, 0, paused())
+    [key] = stage.insert([FAR_MS], 1)
+    trigger(stage, 60, [key])
+    [push] = stage.run(61)
+    stage.leds[1].change(RecordKind.NACK, [key], at(70), token=push.token.tolist(), amount_ms=[0])
+    stage.commit(70)
+    assert timeline_of(stage).triggered == {}
+    assert stage.run(500) == []
+
+
+def test_what_was_triggered_and_not_pushed_outlives_a_pause_and_a_release() -> None:
+    stage = Stage()
+    stage.leds[1].cached = False  # its payload is on its way
+    stage.attach(0)
+    [key] = stage.insert([FAR_MS], 1)
+    trigger(stage, 60, [key])
+    stage.run(61)
+    assert kinds(stage)[-1] == RecordKind.LEASE
+    configure(stage, 62, paused())
+    stage.run(63)
+    assert kinds(stage)[-1] == RecordKind.SETTINGS
+    [entry] = timeline_of(stage).leased()
+    stage.leds[1].change(RecordKind.RELEASE, [key], at(64), token=[int(entry["token"])])
+    stage.commit(64)
+    assert list(timeline_of(stage).triggered) == [key]
+    stage.leds[1].cached = True
+    [push] = stage.run(65)
+    assert (keys_in(push), push.attempt.tolist()) == ([key], [1])
+
+
+def test_a_move_takes_it_back() -> None:
+    stage = Stage()
+    stage.attach(0, credit=0)
+    configure(stage, 0, paused())
+    [key] = stage.insert([FAR_MS], 1)
+    trigger(stage, 60, [key])
+    stage.leds[1].change(RecordKind.MOVE, [key], at(61), due=[at(62).wall_ms])
+    stage.commit(61)
+    assert timeline_of(stage).triggered == {}
+    stage.attach(70, credit=5, attach=2, number=2)
+    assert stage.run(500) == []
