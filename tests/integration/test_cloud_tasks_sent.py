@@ -157,10 +157,16 @@ def test_no_more_are_under_way_than_the_queue_allows(cloud: Any) -> None:
         cloud, "few", lambda request: Say(wait=free), rate_limits={"max_concurrent_dispatches": 2}
     ) as (queue, receiver):
         for _ in range(5):
-            cloud.create_task(parent=queue, task={"http_request": {"url": receiver.url}})
+            cloud.create_task(parent=queue, task={"http_request": {"url": receiver.url, "body": b"b"}})
         for _ in range(2):
             receiver.requests.get(timeout=60)
-        assert len(list(cloud.list_tasks(parent=queue))) == 3
+        listed = [
+            list(cloud.list_tasks(request={"parent": queue, "page_size": size})) for size in (1, 2, 1000)
+        ]
+        assert [sorted(found.dispatch_count for found in tasks) for tasks in listed] == [[0, 0, 0, 1, 1]] * 3
+        assert len({found.name for found in listed[0]}) == 5
+        full = {"parent": queue, "response_view": tasks_v2.Task.View.FULL}
+        assert {found.http_request.body for found in cloud.list_tasks(request=full)} == {b"b"}
         assert receiver.requests.empty()
         free.set()
         for _ in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final
 
 from fastapi import APIRouter, Request
@@ -27,6 +28,10 @@ router = APIRouter(
 
 Document = dict[str, Any]
 _PAGE_MAX: Final = 1000
+_SENDING: Final = "sending:"
+"""How the token of a page begins that goes on with tasks that are being sent, behind the id that follows."""
+_SENDING_MAX: Final = 100
+"""Most of them in one page: each is asked for by itself."""
 
 
 class NewTask(Part):
@@ -72,18 +77,35 @@ async def create(
 async def listed(
     project: str, location: str, queue_id: str, service: TheService, request: Request
 ) -> Document:
-    """Tasks that wait, not those that are being sent; what became of their attempts is shown by `get` only."""
+    """First the tasks that are being sent, then those that wait: whose attempts are shown by `get` only.
+
+    A page is a look of its own. A task that is sent, or fails, between two pages may be in both, or in neither.
+    """
     name = QueueName.checked(project, location, queue_id)
     await topic_of(service, name)
     size, cursor = wire.page_of(request, _PAGE_MAX)
-    view = _view(request.query_params.get("responseView"))
-    page = await Wanted(name.topic, "waiting", None, None, "", True, size).page(service.client, cursor)
-    shape = Shape(request)
-    shown = []
-    for found in page.messages:
-        assert found.payload is not None
-        shown.append(task.document(name, found, _task(found.payload), Attempts(), view, shape))
+    view, shape = _view(request.query_params.get("responseView")), Shape(request)
+    shown: list[Document] = []
+    if not cursor or cursor.startswith(_SENDING):
+        limit = min(size, _SENDING_MAX)
+        sending = await service.client.leased(
+            name.topic, after=cursor.removeprefix(_SENDING) or None, limit=limit
+        )
+        for each in sending:
+            with contextlib.suppress(MessageNotFound):  # done meanwhile
+                found = await service.client.get(name.topic, each.id, payload=True)
+                shown.append(_document(name, found, view, shape))
+        cursor = f"{_SENDING}{sending[-1].id}" if len(sending) == limit else ""
     answer: Document = {"tasks": shown}
+    if cursor.startswith(_SENDING):
+        answer["nextPageToken"] = cursor
+        return answer
+    page = await Wanted(name.topic, "waiting", None, None, "", True, size - len(shown)).page(
+        service.client, cursor
+    )
+    for waiting in page.messages:
+        assert waiting.payload is not None
+        shown.append(task.document(name, waiting, _task(waiting.payload), Attempts(), view, shape))
     if page.cursor is not None:
         answer["nextPageToken"] = page.cursor
     return answer
@@ -154,8 +176,12 @@ async def _by_id(service: Service, name: QueueName, task_id: str) -> MessageStat
 
 
 def _shown(name: QueueName, found: MessageState, view: View, request: Request) -> Document:
+    return _document(name, found, view, Shape(request))
+
+
+def _document(name: QueueName, found: MessageState, view: View, shape: Shape) -> Document:
     assert found.payload is not None
-    return task.document(name, found, _task(found.payload), Attempts.of(found.reason), view, Shape(request))
+    return task.document(name, found, _task(found.payload), Attempts.of(found.reason), view, shape)
 
 
 def _task(payload: bytes) -> Task:
