@@ -343,6 +343,8 @@ WEBHOOK_CREDIT_BYTES: Final = 16 << 20
 """Payload bytes that one leader may have out to a gateway for one endpoint."""
 WEBHOOK_CONNECTIONS_MAX: Final = 4096
 """Most connections of one gateway to receivers."""
+WEBHOOK_LOOKUPS_MAX: Final = 64
+"""Names of receivers that one gateway looks up at a time."""
 WEBHOOK_DELAY_MS_MIN: Final = 1000
 WEBHOOK_DELAY_MS_MAX: Final = RELEASE_DELAY_MS_MAX
 """Shortest and longest pause that a receiver gets by `Retry-After`."""

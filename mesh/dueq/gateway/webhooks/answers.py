@@ -6,6 +6,7 @@ endpoint. Everything else, redirects and no answer included, is a failed attempt
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -16,6 +17,11 @@ from dueq import limits
 
 REASON_BYTES_MAX: Final = 1024
 """Longest reason that a message keeps."""
+
+
+_STEERING: Final = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 class Fate(Enum):
@@ -93,7 +99,7 @@ def retry_after_s(text: str, now_ms: int) -> float | None:
     else:
         try:
             at = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         # A date without a zone is one of UTC (RFC 9110, 5.6.7).
         wanted = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now_ms / 1000
@@ -101,6 +107,9 @@ def retry_after_s(text: str, now_ms: int) -> float | None:
 
 
 def reason_of(answer: Answer) -> str:
-    """Return why an attempt failed, as the message keeps it."""
+    """Return why an attempt failed, as the message keeps it.
+
+    Others read it, some on a terminal: characters that steer one, or turn the order of what follows, are replaced.
+    """
     said = f"HTTP {answer.status}: {answer.text}" if answer.status else answer.text
-    return said.rstrip(": \n").encode()[:REASON_BYTES_MAX].decode(errors="ignore")
+    return _STEERING.sub("\ufffd", said).rstrip(": \n").encode()[:REASON_BYTES_MAX].decode(errors="ignore")

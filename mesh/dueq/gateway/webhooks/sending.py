@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -25,14 +28,66 @@ _AT_ONCE_BYTES: Final = 1 << 20
 """Longest payload that is given to the connection in one piece."""
 
 
+_INTERIM_MAX: Final = 16
+"""Most answers of status 1xx before the one that counts: a flood of them would keep the gateway busy."""
+
+
+class _Lookups:
+    """Looks names up in threads of its own: a name whose servers do not answer holds up nothing else of the gateway."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(limits.WEBHOOK_LOOKUPS_MAX, "webhook lookup")
+
+    async def getaddrinfo(self, *given: Any, **more: Any) -> Any:
+        """As the loop's."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, partial(socket.getaddrinfo, *given, **more)
+        )
+
+    async def getnameinfo(self, *given: Any) -> Any:
+        """As the loop's."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, partial(socket.getnameinfo, *given)
+        )
+
+    def close(self) -> None:
+        """Begin no more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Response(aiohttp.ClientResponse):
+    """An answer before which only a few others of status 1xx come."""
+
+    async def start(self, connection: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        protocol: Any = connection.protocol
+        read, count = protocol.read, 0
+
+        async def counted() -> Any:
+            nonlocal count
+            count += 1
+            if count > _INTERIM_MAX + 1:
+                raise aiohttp.ClientConnectionError(f"more than {_INTERIM_MAX} answers of status 1xx")
+            return await read()
+
+        protocol.read = counted
+        try:
+            return await super().start(connection)
+        finally:
+            del protocol.read
+
+
 class Sender:
     """Sends requests, to addresses that are allowed and nowhere else. For the tasks of one loop; close it."""
 
     def __init__(self, addresses: Addresses) -> None:
         tracing = aiohttp.TraceConfig()
         tracing.on_connection_reuseconn.append(_reused)
+        self._lookups = _Lookups()
+        lookups: Any = self._lookups
         self._session = aiohttp.ClientSession(
+            response_class=_Response,
             connector=aiohttp.TCPConnector(
+                resolver=aiohttp.ThreadedResolver(lookups),
                 limit=limits.WEBHOOK_CONNECTIONS_MAX,
                 keepalive_timeout=_KEPT_ALIVE_S,
                 socket_factory=addresses.socket,
@@ -47,6 +102,7 @@ class Sender:
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
+        self._lookups.close()
 
     async def send(
         self, method: str, url: str, headers: CIMultiDict[str], body: bytes, timeout_s: float

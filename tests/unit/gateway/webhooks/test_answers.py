@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from dueq.gateway.webhooks.answers import Answer, Fate, retry_after_s, verdict
+from dueq.gateway.webhooks.answers import Answer, Fate, reason_of, retry_after_s, verdict
 
 NOW_MS = 1_700_000_000_000  # Tue, 14 Nov 2023 22:13:20 GMT
 
@@ -74,3 +74,18 @@ def test_the_reason_is_status_and_the_beginning_of_the_answer() -> None:
     assert verdict(Answer(0, "no answer within 2 s"), NOW_MS).reason == "no answer within 2 s"
     long = verdict(Answer(500, "é" * 2000), NOW_MS).reason
     assert len(long.encode()) in (1023, 1024)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Fri, 01 Jan 99999999999999999999 00:00:00 GMT", "-9999 Feb 0 12.00 99999999999999999999 00 +0000 ,"],
+)
+def test_a_date_that_no_clock_has_asks_for_nothing(text: str) -> None:
+    assert retry_after_s(text, 1_700_000_000_000) is None
+
+
+def test_a_reason_steers_no_terminal() -> None:
+    said = "\x1b]0;owned\x07\x1b[2J\x9b1m a\tb\nc \u202egnp.exe \u00e9"
+    assert reason_of(Answer(500, said)) == (
+        "HTTP 500: \ufffd]0;owned\ufffd\ufffd[2J\ufffd1m a\tb\nc \ufffdgnp.exe \u00e9"
+    )

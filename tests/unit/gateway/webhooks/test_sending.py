@@ -10,6 +10,7 @@ import subprocess
 import threading
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ pytest.importorskip("aiohttp")
 
 from multidict import CIMultiDict
 
+from dueq import limits
 from dueq.gateway.webhooks.addresses import Addresses
 from dueq.gateway.webhooks.answers import Answer
 from dueq.gateway.webhooks.sending import Sender
@@ -228,3 +230,68 @@ def test_an_answer_that_is_packed_is_not_unpacked() -> None:
         [answer] = post(receiver.url)
         assert answer.status == 500
         assert len(answer.text) <= 1024
+
+
+def test_a_flood_of_interim_answers_is_cut_off() -> None:
+    """It would keep the gateway busy for as long as the time-out lasts."""
+    ended = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        connection, _address = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65_536)
+            while True:
+                connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100)
+        ended.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        [answer] = post(f"http://127.0.0.1:{listener.getsockname()[1]}/", timeout_s=600.0)
+        assert ended.wait(60)
+    assert (answer.status, answer.text) == (
+        0,
+        "ClientConnectionError: more than 16 answers of status 1xx",
+    )
+
+
+def test_a_few_interim_answers_are_passed_over_each_time() -> None:
+    said = b"HTTP/1.1 102 Processing\r\n\r\n" * 16 + b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+
+    def serve(listener: socket.socket) -> None:
+        connection, _address = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            while connection.recv(65_536):
+                connection.sendall(said)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        assert [each.status for each in post(url, url, timeout_s=60.0)] == [200, 200]
+
+
+def test_names_that_nobody_answers_for_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that the rest of the gateway uses stay free."""
+    released, real = threading.Event(), socket.getaddrinfo
+
+    async def run() -> None:
+        loop, begun = asyncio.get_running_loop(), asyncio.Queue[str]()
+
+        def stuck(host: str, *given: Any, **more: Any) -> Any:
+            loop.call_soon_threadsafe(begun.put_nowait, host)
+            released.wait(60)
+            return real("127.0.0.1", *given, **more)
+
+        monkeypatch.setattr(socket, "getaddrinfo", stuck)
+        sender = Sender(LOOPBACK)
+        under_way = [
+            asyncio.create_task(sender.send("POST", f"http://h{number}.test:1/", CIMultiDict(), b"", 60.0))
+            for number in range(limits.WEBHOOK_LOOKUPS_MAX)
+        ]
+        for _ in under_way:
+            await begun.get()
+        assert await asyncio.to_thread(lambda: 7) == 7
+        released.set()
+        assert {(await each).status for each in under_way} == {0}
+        await sender.close()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
