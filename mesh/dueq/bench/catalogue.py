@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dueq.bench import (
     altering,
+    backlog,
     bare,
     delivering,
     failover,
@@ -65,6 +66,7 @@ MEASUREMENTS = (
     Measurement("altering", altering.measure),
     Measurement("failover", failover.measure),
     Measurement("far-ahead", far_ahead.measure, quick=False, needs=("bare",)),
+    Measurement("backlog", backlog.measure, quick=False, full=False),
     Measurement("spark", spark_loading.measure, quick=False, full=False, needs=("bare",)),
     Measurement("webhooks", webhooks.measure, quick=False, full=False),
     Measurement("tabs", tabs.measure, quick=False, full=False),

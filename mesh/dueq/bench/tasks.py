@@ -66,6 +66,7 @@ class Produce:
         at_ms: the instant at which the messages fall due; 0: `ahead_ms` after they are scheduled.
         ahead_ms: see there.
         span_ms: each is due up to this much later, at random.
+        rank: of each.
     """
 
     endpoints: Sequence[str]
@@ -78,6 +79,7 @@ class Produce:
     at_ms: int = 0
     ahead_ms: int = 0
     span_ms: int = 0
+    rank: int = 0
 
     def run(self, line: Line) -> Produced:
         """See Task."""
@@ -128,7 +130,7 @@ class Produce:
         else:
             dues = [at_ms] * count
         try:
-            producer.schedule_many(payloads, dues)
+            producer.schedule_many(payloads, dues, ranks=self.rank or None)
         except OutcomeUnknown as unknown:
             unknown.retry()
 
