@@ -321,15 +321,20 @@ class TopicDispatcher:
             if lane.is_silent(mesh_ms):
                 soonest_ms = min(soonest_ms, lane.partition.settings.silent_until_ms)
                 continue
-            if lane.queue.head_ms <= mesh_ms + self._look_ahead_ms:
+            head_ms, push_ms = lane.queue.head_ms, lane.next_push_ms
+            near = head_ms <= mesh_ms + self._look_ahead_ms
+            if near:
                 if not lane.allowed(now):
                     best_us = min(best_us, lane.tokens.next_us(now))
                 elif have_credit:
                     best_us = min(best_us, max(lane.group_rates.next_us, now.mono_us))
-            if mesh_ms < lane.next_push_ms < soonest_ms:
-                soonest_ms = lane.next_push_ms
-            best_us = min(best_us, now.mono_us + self._look_again_us(lane, mesh_ms, have_credit, now))
-            head_ms = lane.queue.head_ms
+            if mesh_ms < push_ms < soonest_ms:
+                soonest_ms = push_ms
+            pushes = push_ms <= mesh_ms or lane.has_late
+            if pushes or (near and have_credit):
+                best_us = min(
+                    best_us, now.mono_us + self._look_again_us(lane, pushes, near and have_credit, now)
+                )
             wake_ms = head_ms - self._look_ahead_ms if have_credit else head_ms
             # Without credit it begins to wait at that instant, and consumers are told.
             if mesh_ms < wake_ms < soonest_ms:
@@ -343,12 +348,10 @@ class TopicDispatcher:
         ends = [end for lane in self._lanes.values() if (end := lane.leases.next_end_us()) < NEVER_US]
         return min(ends, default=None)
 
-    def _look_again_us(self, lane: Lane, mesh_ms: int, have_credit: bool, now: Now) -> int:
+    def _look_again_us(self, lane: Lane, pushes: bool, wanted: bool, now: Now) -> int:
         """Return how long what is held up waits for another look: whatever frees it should bring a tick by
         itself, but nothing may be forgotten because it did not."""
-        near = lane.queue.head_ms <= mesh_ms + self._look_ahead_ms
-        ready = have_credit and near and lane.allowed(now) > 0
-        pushes = lane.next_push_ms <= mesh_ms or lane.has_late
+        ready = wanted and lane.allowed(now) > 0
         if not ready and not pushes:
             return NEVER_US
         if (pushes and not lane.partition.confirmed(now)) or (ready and not lane.partition.in_touch(now)):

@@ -1,8 +1,9 @@
 """The waiting messages of one partition in the order in which they become due.
 
-A heap of integers `wait_at << 56 | key`, so order is (wait_at, log sequence, row) and nothing else.
-Deletion is
-lazy: the place of a message that was moved or cancelled stays in the heap until it comes up, and is then
+A heap of integers `wait_at << 56 | key`, so order is (wait_at, log sequence, row) and nothing else. A short one is
+kept sorted, and a sorted list is a heap: what is due is then cut off in one piece.
+
+Deletion is lazy: the place of a message that was moved or cancelled stays in the heap until it comes up, and is then
 checked, many at a time, against the timeline's rows. Nothing is ever forgotten: what the timeline shows as
 waiting at this very instant comes out, once, and whoever takes it out puts it back or leases it.
 
@@ -13,6 +14,7 @@ one by one would.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, KeysView
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -26,6 +28,8 @@ NEVER_MS: Final = 1 << 62
 """Later than every instant."""
 SPARE_PLACES: Final = 256
 """Dead places that are always allowed, so that a small heap is not rebuilt again and again."""
+SORTED_PLACES: Final = 4096
+"""Up to so many places are kept sorted. Of more, a few that are added are pushed into the heap."""
 WAITING: Final = int(State.WAITING)
 KEY_BITS: Final = 56
 KEY_MASK: Final = (1 << KEY_BITS) - 1
@@ -38,11 +42,12 @@ class DueQueue:
         rows: returns the timeline's entry of each key, in order; state ABSENT where it holds none.
     """
 
-    __slots__ = ("_heap", "_rows")
+    __slots__ = ("_heap", "_rows", "_sorted")
 
     def __init__(self, rows: Callable[[U64], Entries]) -> None:
         self._rows = rows
         self._heap: list[int] = []
+        self._sorted = True
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -57,15 +62,24 @@ class DueQueue:
         waits = entries["wait_at"].tolist()
         if len(waits) == 1:
             key = int(entries["sequence"][0]) << 16 | int(entries["row"][0])
-            heappush(self._heap, waits[0] << KEY_BITS | key)
+            self._push([waits[0] << KEY_BITS | key])
             return
         keys = keys_of(entries).tolist()
-        heap = self._heap
-        if len(keys) * 4 < len(heap):
-            for wait_at, key in zip(waits, keys, strict=True):
-                heappush(heap, wait_at << KEY_BITS | key)
+        self._push([wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)])
+
+    def _push(self, places: list[int]) -> None:
+        heap, was_sorted = self._heap, self._sorted
+        self._sorted = len(heap) + len(places) <= (SORTED_PLACES if was_sorted else SORTED_PLACES // 2)
+        if self._sorted and was_sorted and len(places) == 1:
+            insort(heap, places[0])
+        elif self._sorted:
+            heap += places
+            heap.sort()  # runs that are sorted already are only merged
+        elif len(places) * 4 < len(heap):
+            for place in places:
+                heappush(heap, place)
         else:
-            heap += [wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
+            heap += places
             heapify(heap)
 
     def put_back(self, entries: Entries) -> None:
@@ -76,8 +90,8 @@ class DueQueue:
         """Forget all places but those of these waiting messages, which are all that may come out."""
         keys = keys_of(entries).tolist()
         waits = entries["wait_at"].tolist()
-        self._heap = [wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)]
-        heapify(self._heap)
+        self._heap = []
+        self._push([wait_at << KEY_BITS | key for wait_at, key in zip(waits, keys, strict=True)])
 
     def pop(self, until_ms: int, limit: int, taken: KeysView[int], *, again: bool = False) -> Entries:
         """Take out messages that wait until `until_ms` or sooner.
@@ -101,6 +115,8 @@ class DueQueue:
 
     def _pop_places(self, bound: int, limit: int) -> list[int]:
         heap = self._heap
+        if self._sorted:
+            return self._cut_places(bound, limit)
         places: list[int] = []
         last = -1
         while heap and heap[0] < bound and len(places) < limit:
@@ -111,6 +127,19 @@ class DueQueue:
         # A repeat of the last one must not come out with the next look, before anybody knows that it is taken.
         while heap and heap[0] == last:
             heappop(heap)
+        return places
+
+    def _cut_places(self, bound: int, limit: int) -> list[int]:
+        """The same of a sorted heap."""
+        heap = self._heap
+        end = bisect_left(heap, bound, 0, min(limit, len(heap)))
+        places = heap[:end]
+        if end:
+            while end < len(heap) and heap[end] == places[-1]:
+                end += 1
+            del heap[:end]
+            if len(set(places)) < len(places):
+                places = list(dict.fromkeys(places))
         return places
 
     def _valid(self, places: list[int], taken: KeysView[int]) -> Entries:

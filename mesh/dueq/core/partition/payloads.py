@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from dueq.core.ports.entry import Entries, is_full
 from dueq_codecs.records import LogEntry
@@ -21,20 +20,18 @@ def cached_payloads(
         entry_of: gives a record by its sequence.
         entries: of the timeline.
     """
-    starts: dict[int, tuple[memoryview, npt.NDArray[np.int64]] | None] = {}
     payloads: list[bytes | memoryview | None] = []
+    bodies: dict[int, tuple[memoryview, list[int]] | None] = {}
     rows = zip(entries["sequence"].tolist(), entries["row"].tolist(), strict=True)
     for sequence, row in rows:
-        if sequence not in starts:
-            starts[sequence] = _body_of(entry_of(sequence))
-        found = starts[sequence]
+        if sequence not in bodies:
+            bodies[sequence] = _body_of(entry_of(sequence))
+        found = bodies[sequence]
         if found is None:
             payloads.append(None)
-            continue
-        body, ends = found
-        end = int(ends[row])
-        begin = int(ends[row - 1]) if row else 0
-        payloads.append(body[begin:end])
+        else:
+            body, bounds = found
+            payloads.append(body[bounds[row] : bounds[row + 1]])
     return (
         _with_shared(entry_of, entries, payloads) if is_full(entries) and entries["body"].any() else payloads
     )
@@ -52,8 +49,8 @@ def _with_shared(
     return payloads
 
 
-def _body_of(entry: LogEntry | None) -> tuple[memoryview, npt.NDArray[np.int64]] | None:
-    """Return a record's body, and where each row's payload ends in it."""
+def _body_of(entry: LogEntry | None) -> tuple[memoryview, list[int]] | None:
+    """Return a record's body, and where the payloads of its rows begin and end in it."""
     if entry is None:
         return None
-    return memoryview(entry.body), np.cumsum(inline_bytes(entry.record), dtype=np.int64)
+    return memoryview(entry.body), [0, *inline_bytes(entry.record).cumsum(dtype=np.int64).tolist()]

@@ -57,6 +57,8 @@ def inserted_entries(record: Record, job: int = 0, groups: U32 = NO_U32, body: i
 def _place(record: Record, rows: Entries) -> None:
     """Say where each payload is: the block and the offset in it, or the upload."""
     count = len(rows)
+    if not count:
+        return
     uploaded = record.upload != 0 if len(record.upload) else None
     if uploaded is None and count == 1:
         rows["block_rows"] = 1

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+import random
 
+import numpy as np
+import pytest
+
+from dueq.core.delivery import due_queue
 from dueq.core.delivery.due_queue import DueQueue
 from dueq.core.ports.entry import ENTRY, Entries, State
 
@@ -31,3 +35,26 @@ def test_a_message_entered_twice_comes_out_once_even_at_the_limit_of_a_look() ->
     assert queue.pop(100, 1, {}.keys())["sequence"].tolist() == [1]
     assert queue.pop(100, 1, {}.keys())["sequence"].tolist() == [2]
     assert len(queue.pop(100, 9, {}.keys())) == 0
+
+
+@pytest.mark.parametrize("sorted_places", [0, 8, 4096])
+def test_messages_come_out_in_order_however_many_wait(
+    monkeypatch: pytest.MonkeyPatch, sorted_places: int
+) -> None:
+    monkeypatch.setattr(due_queue, "SORTED_PLACES", sorted_places)
+    chance = random.Random(sorted_places)
+    entries = waiting(*((chance.randint(1, 30), number) for number in range(200)))
+    queue, inside, left = queue_of(entries), set[tuple[int, int]](), list(range(200))
+    chance.shuffle(left)
+    while left or inside:
+        chosen, left = left[: chance.choice((1, 1, 5, 40))], left[40:]
+        if chosen:
+            queue.add(entries[chosen])
+            inside |= {(int(entry["wait_at"]), int(entry["sequence"])) for entry in entries[chosen]}
+        until_ms, limit = chance.randint(1, 30), chance.randint(1, 20)
+        expected = sorted(row for row in inside if row[0] <= until_ms)[:limit]
+        found = queue.pop(until_ms, limit, {}.keys())
+        assert list(zip(found["wait_at"].tolist(), found["sequence"].tolist(), strict=True)) == expected
+        inside -= set(expected)
+        assert len(queue) == len(inside)
+        assert queue.count_until(until_ms, 200) == sum(wait_at <= until_ms for wait_at, _ in inside)
