@@ -96,6 +96,37 @@ def test_a_shift_reaches_each_message_once_though_two_leaders_are_killed(
     ]
 
 
+def test_a_new_leader_knows_which_slots_of_groups_are_taken(
+    mesh: LocalMesh, client: Client, topic: str
+) -> None:
+    name, slots, each = f"{topic}-fair"[-80:], 2, 8
+    client.create_topic(name, kind="fair", replicas=3)
+    for group in "ab":
+        client.set_group(name, group, max_unacked=slots)
+    held: dict[str, list[Message]] = {"a": [], "b": []}
+    seen: set[bytes] = set()
+    with client.producer(name) as producer, client.consumer(name, credit=50, lease=60.0) as consumer:
+        for group in held:
+            producer.schedule_many([f"{group}{i}".encode() for i in range(each)], now_ms(), groups=group)
+
+        def take(count: int) -> None:
+            for message in [consumer.receive(1, timeout=PATIENCE_S)[0] for _ in range(count)]:
+                assert message.payload not in seen
+                seen.add(message.payload)
+                held[message.group].append(message)
+                assert len(held[message.group]) <= slots
+
+        take(2 * slots)
+        mesh.kill(leader_of(client, name, mesh))
+        while len(seen) < 2 * each:
+            for group in held:
+                held[group].pop().ack(wait=True, timeout=PATIENCE_S)
+            take(2)
+        for message in (*held["a"], *held["b"]):
+            message.ack(wait=True, timeout=PATIENCE_S)
+    assert client.describe(name).placement[0].scheduled == 0
+
+
 def test_a_follower_killed_under_traffic_costs_no_message(mesh: LocalMesh, client: Client) -> None:
     client.create_topic("led-by-one", partitions=1, replicas=3)
     with Traffic(mesh.endpoints, "led-by-one") as traffic:
