@@ -17,7 +17,7 @@ Which columns a kind has (n rows; every other column is empty):
     CANCEL    first, sequence, row, token        (likewise)
     CHANGE    first, sequence, row, rank, token  (likewise)
     TRIGGER   first, sequence, row, token        (likewise; it is due now, and no pause or rate holds it)
-    ACK       first, sequence, row, token
+    ACK       first, sequence, row, token, reason*   + reasons
     NACK      first, sequence, row, token, amount_ms   (delay from the stamp), fate*, reason*   + reasons
     EXTEND    first, sequence, row, token, amount_ms   (new lease length)
     RELEASE   first, sequence, row, token, amount_ms*  (given back unhandled: the attempt does not count)
@@ -77,6 +77,8 @@ ATTEMPTS_MAX: Final = (1 << 16) - 1
 """Largest number of deliveries that a topic or a message may allow."""
 REASON_BYTES_MAX: Final = 1024
 """Longest reason for which a message was given back, bytes of UTF-8."""
+FILTERED: Final = "filtered"
+"""Why a message was done that an endpoint does not want: it was not sent."""
 
 FEATURE_LEVEL: Final = 2
 """The feature level of this build: the largest version of a record that it can read and apply."""
@@ -295,7 +297,7 @@ class Record:
     fate: U8 = field(default_factory=lambda: NO_U8)
     """NACK: a `Fate` per row."""
     reason: U16 = field(default_factory=lambda: NO_U16)
-    """NACK, EXPIRE, LAPSE: index into `reasons` per row."""
+    """ACK, NACK, EXPIRE, LAPSE: index into `reasons` per row."""
     reasons: tuple[str, ...] = ()
     """Why messages were given back, each text once; the empty one says nothing."""
     detached: U8 = field(default_factory=lambda: NO_U8)

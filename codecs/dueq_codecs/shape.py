@@ -123,6 +123,7 @@ _EITHER: Final[dict[RecordKind, tuple[str, ...]]] = {
     RecordKind.CANCEL: ("expected",),
     RecordKind.CHANGE: ("expected",),
     RecordKind.TRIGGER: ("expected",),
+    RecordKind.ACK: ("reason",),
     RecordKind.NACK: ("fate", "reason"),
     RecordKind.RELEASE: ("amount_ms",),
     RecordKind.EXPIRE: ("amount_ms", "reason"),

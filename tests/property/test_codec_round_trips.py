@@ -167,7 +167,7 @@ def ends(draw: st.DrawFn, kind: RecordKind, length: int) -> dict[str, Any]:
         values["expected"] = draw(column("u8", length))
     if kind == RecordKind.NACK and draw(st.booleans()):
         values["fate"] = draw(column("u1", length))
-    if length and kind == RecordKind.NACK and draw(st.booleans()):
+    if length and kind in (RecordKind.ACK, RecordKind.NACK) and draw(st.booleans()):
         values["reasons"] = tuple(draw(st.lists(texts, min_size=1, max_size=length)))
         values["reason"] = draw(column("u2", length, largest=len(values["reasons"]) - 1))
     return values

@@ -555,12 +555,11 @@ class Ending(NamedTuple):
     reason: str = ""
 
 
-def nack(delay: Seconds | None, reason: str, dead: bool) -> Ending:
-    """Check how messages are given back.
+def ack(reason: str) -> Ending:
+    """Check how messages are done.
 
     Raises:
-        InvalidRequest: the delay is no number or outside its limits, the reason is no text or too long, or a dead
-            message has a delay.
+        InvalidRequest: the reason is no text, or too long.
     """
     if not isinstance(reason, str):
         raise InvalidRequest(f"a reason is a str, not {type(reason).__name__}: {reason!r:.80}")
@@ -570,6 +569,17 @@ def nack(delay: Seconds | None, reason: str, dead: bool) -> Ending:
         raise InvalidRequest(f"the reason {reason!r:.80} is not Unicode text: {error.reason}") from None
     if length > REASON_BYTES_MAX:
         raise InvalidRequest(f"a reason has at most {REASON_BYTES_MAX} bytes of UTF-8, not {length}")
+    return Ending(reason=reason)
+
+
+def nack(delay: Seconds | None, reason: str, dead: bool) -> Ending:
+    """Check how messages are given back.
+
+    Raises:
+        InvalidRequest: the delay is no number or outside its limits, the reason is no text or too long, or a dead
+            message has a delay.
+    """
+    ack(reason)
     if dead and delay is not None:
         raise InvalidRequest(f"a message that is dead has no delay, not {delay!r}")
     if dead:

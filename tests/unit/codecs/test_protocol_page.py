@@ -124,6 +124,7 @@ def test_columns_of_an_operation(row: Row) -> None:
     optional = {
         kind.BODY: {"size", "crc", "amount_ms"},
         kind.INSERT: {"upload", "rank", "group", "window", "expires", "attempts_max"},
+        kind.ACK: {"reason"},
         kind.NACK: {"fate", "reason"},
         kind.RELEASE: {"amount_ms"},
         **{each: {"expected"} for each in (kind.MOVE, kind.CANCEL, kind.CHANGE, kind.TRIGGER)},

@@ -43,10 +43,12 @@ class AsyncMessage(BaseMessage):
     __slots__ = ()
     _consumer: _Holder
 
-    async def ack(self, *, wait: bool = False, timeout: float | None = None) -> None:
+    async def ack(self, *, reason: str = "", wait: bool = False, timeout: float | None = None) -> None:
         """The message is done.
 
         Args:
+            reason: why it is done without being handled, up to 1,024 bytes of UTF-8. It stands in the log, as long as
+                that is kept; brokers count "filtered" (`dueq_messages_total` of the operation `filter`).
             wait: return only when committed on the in-sync replicas.
             timeout: seconds to wait; None for the client's default.
 
@@ -55,7 +57,7 @@ class AsyncMessage(BaseMessage):
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        await self._consumer._settle(RecordKind.ACK, (self._delivery,), Ending(), wait, timeout)
+        await self._consumer._settle(RecordKind.ACK, (self._delivery,), arguments.ack(reason), wait, timeout)
 
     async def nack(
         self,

@@ -44,10 +44,12 @@ class Message(BaseMessage):
     __slots__ = ()
     _consumer: _Holder
 
-    def ack(self, *, wait: bool = False, timeout: float | None = None) -> None:
+    def ack(self, *, reason: str = "", wait: bool = False, timeout: float | None = None) -> None:
         """The message is done.
 
         Args:
+            reason: why it is done without being handled, up to 1,024 bytes of UTF-8. It stands in the log, as long as
+                that is kept; brokers count "filtered" (`dueq_messages_total` of the operation `filter`).
             wait: return only when committed on the in-sync replicas.
             timeout: seconds to wait; None for the client's default.
 
@@ -56,7 +58,7 @@ class Message(BaseMessage):
             OutcomeUnknown: with `wait`: no answer in time; it goes on being repeated.
             ClientClosed: the consumer is closed.
         """
-        self._consumer._settle(RecordKind.ACK, (self._delivery,), Ending(), wait, timeout)
+        self._consumer._settle(RecordKind.ACK, (self._delivery,), arguments.ack(reason), wait, timeout)
 
     def nack(
         self,

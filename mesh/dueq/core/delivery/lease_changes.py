@@ -24,7 +24,7 @@ from dueq.core.ports.entry import Entries, are_triggered, keys_of
 from dueq.core.state.applied import Applied
 from dueq.core.turn.metrics import CoreMetrics
 from dueq.instant import Now
-from dueq_codecs.records import U64, Record, RecordKind
+from dueq_codecs.records import FILTERED, U64, Record, RecordKind
 from dueq_codecs.shape import REVOKING
 
 LEASED_AHEAD_US: Final = (limits.LOOK_AHEAD_MS_MAX + limits.LEASE_GATHER_MS) * 1000
@@ -68,6 +68,9 @@ class LeaseChanges:
             if record.kind == RecordKind.EXPIRE:
                 self._metrics.messages["expire", self._topic] += len(applied.ended)
                 self._ran_out(owners, now)
+            elif record.kind == RecordKind.ACK and FILTERED in record.reasons:
+                place = record.reasons.index(FILTERED)
+                self._metrics.messages["filter", self._topic] += int((record.reason == place).sum())
         if applied.died:
             self._metrics.messages["die", self._topic] += applied.died
         if len(applied.refused):

@@ -39,7 +39,7 @@ def decide(record: Record, requests: Sequence[ChangeRequest], settings: TopicSet
         settings: the topic's.
         rows: the messages that it names, as they are now.
     """
-    record.reasons, record.reason = _reasons(requests)
+    record.reasons, record.reason = reasons(requests)
     fates = [each.fate if len(each.fate) else np.zeros(each.rows, np.uint8) for each in requests]
     fate = np.concatenate(fates)
     backs_off = fate == Fate.BACK_OFF
@@ -49,7 +49,7 @@ def decide(record: Record, requests: Sequence[ChangeRequest], settings: TopicSet
         record.fate = np.where(backs_off, Fate.DELAY, fate).astype(np.uint8)
 
 
-def _reasons(requests: Sequence[ChangeRequest]) -> tuple[tuple[str, ...], U16]:
+def reasons(requests: Sequence[ChangeRequest]) -> tuple[tuple[str, ...], U16]:
     """Return all reasons, each once, and the place of each row's among them; empty: there are none."""
     if not any(len(each.reason) for each in requests):
         return (), NO_U16

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
-from dueq.core.partition.back_off import decide, delays
+from dueq.core.partition.back_off import decide, delays, reasons
 from dueq.core.partition.recurrences import Recurrences
 from dueq.core.partition.requests import Refusal, check_store, invalid
 from dueq.core.partition.uploads import Uploads
@@ -357,6 +357,8 @@ class Proposals:
             record.rank = _joined([r.rank for r in requests])
         if record.kind in (RecordKind.NACK, RecordKind.EXTEND):
             record.amount_ms = _joined([r.amount_ms for r in requests])
+        if record.kind == RecordKind.ACK:
+            record.reasons, record.reason = reasons(requests)
         if record.kind == RecordKind.NACK:
             decide(record, requests, self._partition.settings, self._partition.named(record))
         if record.kind == RecordKind.RELEASE and any(len(r.amount_ms) for r in requests):

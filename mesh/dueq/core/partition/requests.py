@@ -302,6 +302,8 @@ def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) ->
         )
     if request.kind in (RecordKind.MOVE, RecordKind.REDRIVE):
         return _check_due(request, settings, now)
+    if request.kind == RecordKind.ACK:
+        return _check_reasons(request)
     if request.kind == RecordKind.NACK:
         return _check_amount(request, 0, limits.DELAY_MS_MAX, "delay") or _check_reasons(request)
     if request.kind == RecordKind.RELEASE:

@@ -25,6 +25,7 @@ from dueq.gateway.webhooks.counters import Counters
 from dueq.gateway.webhooks.outgoing import passes, request_of
 from dueq.gateway.webhooks.sending import Sender
 from dueq.gateway.webhooks.window import Window
+from dueq_codecs.records import FILTERED
 from dueq_codecs.target import TargetRefused
 
 _SPARE_S: Final = limits.WEBHOOK_SPARE_MS / 1000
@@ -117,7 +118,7 @@ class Worker:
                     await self._give_back(message)
                 elif not passes(message, self.endpoint.document["filter"]):
                     self.counters.filtered += 1
-                    await message.ack()
+                    await message.ack(reason=FILTERED)
                 elif await self._has_slot(message):
                     self._begin(message)
                 else:

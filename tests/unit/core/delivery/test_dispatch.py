@@ -11,8 +11,8 @@ from dueq import limits
 from dueq.core.delivery.due_queue import DueQueue
 from dueq.core.ports.events import Route
 from dueq_codecs.messages import ConsumerReply, PushChunk
-from dueq_codecs.records import Outcome, RecordKind
-from tests.unit.core.led import ALICE, BOB, MONO_US, START_MS, Stage, at, keys_in, kinds
+from dueq_codecs.records import FILTERED, Outcome, RecordKind
+from tests.unit.core.led import ALICE, BOB, MONO_US, START_MS, Stage, at, keys_in, kinds, pushed
 
 # ------------------------------------------------------------------ from due to pushed
 
@@ -495,3 +495,11 @@ def test_payloads_of_several_partitions_share_the_room_for_what_is_looked_ahead(
     assert sum(record.rows for led in stage.leds.values() for record in led.open) == 2
     pushes = [*stage.run(100), *stage.run(101)]
     assert sum(len(push.uid) for push in pushes) == 6, "the others follow once there is room"
+
+
+def test_messages_that_were_done_unsent_are_counted() -> None:
+    stage, keys = pushed(count=3)
+    record = stage.leds[1].change(RecordKind.ACK, keys, at(20), token=[2, 2, 2])
+    record.reasons, record.reason = ("", FILTERED), np.array([0, 1, 1], np.uint16)
+    stage.commit(20)
+    assert stage.metrics.messages["filter", "t"] == 2

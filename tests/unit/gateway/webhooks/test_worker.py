@@ -28,8 +28,8 @@ class Message:
         self.id, self.lease, self._settled = f"m{number}", lease, settled
         self.headers: dict[str, str] = {}
 
-    async def ack(self) -> None:
-        self._settled.put_nowait((self.id, "ack"))
+    async def ack(self, *, reason: str = "") -> None:
+        self._settled.put_nowait((self.id, "ack", reason) if reason else (self.id, "ack"))
 
     async def nack(self, *, reason: str, dead: bool = False) -> None:
         self._settled.put_nowait((self.id, "dead" if dead else "nack", reason))
@@ -278,7 +278,7 @@ def test_what_the_filter_does_not_want_is_finished() -> None:
         stage = Stage(wanted={"kind": ["invoice"]})
         stage.come(0, kind="other")
         stage.come(1, kind="invoice")
-        assert await stage.settled.get() == ("m0", "ack")
+        assert await stage.settled.get() == ("m0", "ack", "filtered")
         assert await stage.begun.get() == "m1"
         assert stage.counters.filtered == 1
         await stage.worker.stop(0)

@@ -22,6 +22,7 @@ LINGER_US: Final = 2_000
 """Delay where somebody waits for the outcome, for the message, or for the credit."""
 PATIENT_US: Final = limits.ACK_LINGER_MS * 1000
 """A decision that has waited this long may wait at the leader, too; with shorter leases it waits less."""
+_WITH_REASON: Final = (RecordKind.ACK, RecordKind.NACK)
 _WITH_AMOUNT: Final = (RecordKind.NACK, RecordKind.RELEASE, RecordKind.EXTEND)
 
 
@@ -40,7 +41,8 @@ class Batch:
     Attributes:
         deliveries: in the order of the decisions.
         amounts_ms: of a NACK, RELEASE or EXTEND, one each; empty for other kinds.
-        fates, reasons: of a NACK, one each; empty for other kinds.
+        fates: of a NACK, one each; empty for other kinds.
+        reasons: of an ACK or a NACK, one each; empty for other kinds.
         until_us: of an EXTEND, the end that each lease may have from now on, one each; empty for other kinds.
         waiters: whom to tell about the row of this index: a waiter and its place there.
     """
@@ -121,6 +123,7 @@ class Settling:
                 batch.amounts_ms.append(event.amount_ms)
             if kind is RecordKind.NACK:
                 batch.fates.append(event.fate)
+            if kind in _WITH_REASON:
                 batch.reasons.append(event.reason)
             if not final:
                 until_us = self._context.mono_us + event.amount_ms * 1000
