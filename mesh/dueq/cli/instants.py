@@ -13,6 +13,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+")
+_DATE_CHARACTERS = len("2030-01-31")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
@@ -38,8 +39,9 @@ def parse_instant(text: str, option: str = "--at") -> int | datetime:
             f"{text!r} is neither ISO 8601 (2030-01-31T09:00:00Z) nor Unix milliseconds.", param_hint=option
         ) from None
     if instant.tzinfo is None:
+        timed = text if len(text) > _DATE_CHARACTERS else f"{text}T00:00:00"
         raise click.BadParameter(
-            f"{text!r} has no time zone: write {text}Z for UTC, or {text}+02:00.", param_hint=option
+            f"{text!r} has no time zone: write {timed}Z for UTC, or {timed}+02:00.", param_hint=option
         )
     return instant
 

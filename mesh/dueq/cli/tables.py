@@ -15,6 +15,7 @@ def new_table(title: str, *columns: str) -> Table:
         header_style="dim",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
+        collapse_padding=True,
     )
     for column in columns:
         justify = "right" if column.startswith(">") else "left"

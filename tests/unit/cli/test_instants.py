@@ -38,8 +38,10 @@ def test_an_instant_is_unix_milliseconds_or_iso_8601_with_a_zone() -> None:
 
 
 def test_a_date_without_a_zone_is_never_guessed() -> None:
-    with pytest.raises(click.BadParameter, match="no time zone"):
+    with pytest.raises(click.BadParameter, match="no time zone: write 2030-01-31T09:00:00Z for UTC"):
         parse_instant("2030-01-31T09:00:00")
+    with pytest.raises(click.BadParameter, match="no time zone: write 2030-01-31T00:00:00Z for UTC"):
+        parse_instant("2030-01-31")
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "1e12", "12:00"])
