@@ -212,7 +212,9 @@ def group_columns(groups: str | Iterable[str | None] | None, rows: int) -> tuple
     Raises:
         InvalidRequest: one is no str or no valid name; or a wrong count.
     """
-    listed = [groups] * rows if groups is None or isinstance(groups, str) else list(groups)
+    if groups is None:
+        return NO_U16, ()
+    listed = [groups] * rows if isinstance(groups, str) else list(groups)
     if len(listed) != rows:
         raise InvalidRequest(f"{rows} rows need {rows} groups, not {len(listed)}")
     places: dict[str, int] = {}
@@ -341,7 +343,7 @@ def held_ends(
 def is_relative(dues: Due | Sequence[Due | None] | None) -> bool:
     """Return whether any of them counts from now."""
     if isinstance(dues, Sequence) and not isinstance(dues, str):
-        return any(isinstance(due, timedelta) for due in dues)
+        return any(issubclass(kind, timedelta) for kind in set(map(type, dues)))
     return isinstance(dues, timedelta)
 
 

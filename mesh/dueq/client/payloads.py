@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from operator import add
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -16,6 +17,8 @@ from dueq.errors import InvalidRequest, PayloadTooLarge
 from dueq_codecs.meta import PREFIX_BYTES_MAX
 from dueq_codecs.records import U32
 from dueq_codecs.rules import crc_joined
+
+_BYTES_MAX: Final = 0xFFFFFFFF - max(PREFIX_BYTES_MAX)
 
 
 class PayloadColumns(NamedTuple):
@@ -43,21 +46,25 @@ def payload_columns(payloads: Sequence[Payload], prefixes: Prefixes = NO_PREFIXE
     """
     if len(payloads) and isinstance(payloads[0], SharedBody):
         return _shared_columns(payloads, prefixes)
-    taken: list[bytes] = []
-    for row, payload in enumerate(payloads):
-        if type(payload) is not bytes:
-            if not isinstance(payload, bytes | bytearray | memoryview):
-                raise InvalidRequest(
-                    f"row {row}: a payload is bytes, not {type(payload).__name__}: {payload!r:.80}"
-                )
-            payload = bytes(payload)
-        if len(payload) > 0xFFFFFFFF - max(PREFIX_BYTES_MAX):
-            raise InvalidRequest(
-                f"row {row}: a payload of {len(payload)} bytes is longer than any topic allows"
-            )
-        taken.append(prefixes.rows[row] + payload if prefixes.mode else payload)
-    size = np.array(list(map(len, taken)), np.uint32)
-    return PayloadColumns(taken, size, np.array(list(map(crc32, taken)), np.uint32))
+    taken: list[Any] = list(payloads)
+    if set(map(type, taken)) != {bytes}:
+        taken = [_as_bytes(row, payload) for row, payload in enumerate(taken)]
+    sizes = list(map(len, taken))
+    longest = max(sizes, default=0)
+    if longest > _BYTES_MAX:
+        raise InvalidRequest(
+            f"row {sizes.index(longest)}: a payload of {longest} bytes is longer than any topic allows"
+        )
+    if prefixes.mode:
+        taken = list(map(add, prefixes.rows, taken))
+        sizes = list(map(len, taken))
+    return PayloadColumns(taken, np.array(sizes, np.uint32), np.array(list(map(crc32, taken)), np.uint32))
+
+
+def _as_bytes(row: int, payload: object) -> bytes:
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise InvalidRequest(f"row {row}: a payload is bytes, not {type(payload).__name__}: {payload!r:.80}")
+    return bytes(payload)
 
 
 def _shared_columns(payloads: Sequence[Payload], prefixes: Prefixes) -> PayloadColumns:

@@ -63,8 +63,10 @@ class Arrivals:
         Returns:
             New deliveries; those whose payload is damaged; whether all rows were complete.
         """
-        view = memoryview(body)
-        ends, of_row = _shared_of(push, view), push.shared.tolist()
+        of_row = push.shared.tolist()
+        ends = _shared_of(push, memoryview(body)) if of_row else []
+        data = bytes(body)  # cut more quickly than a view
+        seen, before, held = self._seen, self._seen_before, self.held
         pushed = Pushed(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []
@@ -73,20 +75,17 @@ class Arrivals:
         for index, columns in enumerate(push.each_row()):
             first, sequence, due, token, uid, left_ms, size, crc, keyed, row, attempt = columns
             name = uid << 56 | sequence << 16 | row
-            at, end = start, ends[of_row[index]] if of_row else b""
-            if size <= limits.CHUNK_BYTES:
+            at, inline = start, size <= limits.CHUNK_BYTES
+            end = ends[of_row[index]] if of_row else b""
+            if inline:
                 start += size - len(end)
-            if self._is_seen(name, token):
+            if (name in seen or name in before or name in held) and self._is_seen(name, token):
                 continue
-            payload = (
-                bytes(view[at:start]) + end
-                if size <= limits.CHUNK_BYTES
-                else self._assembled(name, token, size)
-            )
+            payload = data[at:start] + end if inline else self._assembled(name, token, size)
             if payload is None:
                 complete = False
                 continue
-            self._seen[name] = token
+            seen[name] = token
             sound = crc32(payload) == crc
             key, headers = "", NO_HEADERS
             if keyed:
