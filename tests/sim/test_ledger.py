@@ -15,7 +15,7 @@ def test_a_partition_that_was_asked_about_before_it_was_there_gets_its_place_and
     ledger = Ledger()
     assert ledger.end(7) == 0
     ledger.opened(7, (3, 2), ORDERS["priority"])
-    assert ledger.naive(7).place == (3, 2)
+    assert ledger.naive(7).jobs._place == (3, 2)
     assert ledger.reference(7).order.kind == "priority"
 
 

@@ -80,6 +80,8 @@ REGRESSIONS = {
     1433: "a push overtook the answer that counted it as coming: a credit of one stood still for 2.5 s, time and again",
     1005: "a leader fell silent while a frame with credit for it was under way, and another one got that credit, too",
     41000115: "an update of a recurrence that came again was to take messages back (the simulator's own fault)",
+    52100005: "a partition was looked at whose store had not begun yet (the simulator's own fault)",
+    52200001: "a pause overtook the last resume, and its topic's leases stayed away (the simulator's own fault)",
     291: "a group with a late message got another alarm for it with each sooner one that came out",
 }
 """Seeds that have found something, and what. A plan drawn from a seed may change with the generator: then the seed

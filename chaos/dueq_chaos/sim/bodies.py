@@ -38,7 +38,8 @@ def misplaced(
     uid, kept = partition.uid, reference.bodies.by_number
     lacks = [number for number in kept if not _has(store, uid, number)]
     wrong = [f"the shared bodies {lacks} are not on the disk"] if lacks else []
-    start, unlisted = store._logs[uid].start, partition.timeline._live.finished_count
+    log, unlisted = store._logs.get(uid), partition.timeline._live.finished_count
+    start = log.start if log is not None else 0  # a new partition: nothing was written yet
     gone = [number for number in brought if number not in kept and number < start]
     listed = {_sequence(key) for key in _garbage(store, uid)}
     stays = [number for number in gone if _has(store, uid, number) and number not in listed]

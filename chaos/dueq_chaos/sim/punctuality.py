@@ -33,9 +33,7 @@ def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) ->
     open_ones = {user.consumer_id: user for user in consumers if user.open}
     now_ms = mesh.world.wall_us // 1000
     wrong = []
-    topic_of = {
-        part.uid: topic.name for topic in mesh.coordinator.topics.values() for part in topic.partitions
-    }
+    topic_of = {part.uid: topic for topic in mesh.coordinator.topics.values() for part in topic.partitions}
     for uid in mesh.coordinator.nodes:
         reference = ledger.reference(uid)
         for entry in reference.leased():
@@ -44,8 +42,9 @@ def unreceived(mesh: SimMesh, ledger: Ledger, consumers: list[ConsumingUser]) ->
             user = open_ones.get(ledger.holder(uid, token, key[1], key[2]))
             if given is None or user is None or user.has_had(key, token):
                 continue
-            if mesh.silences.held_up(topic_of[uid], given.stamp * 1000):
-                continue  # less than half of the lease may be left by now
+            topic = topic_of[uid]
+            if topic.settings.paused or mesh.silences.held_up(topic.name, given.stamp * 1000):
+                continue  # it is not pushed; or less than half of the lease may be left by now
             since_ms = now_ms - max(given.stamp, int(entry["due"]))
             if since_ms > _ARRIVES_MS:
                 wrong.append(
