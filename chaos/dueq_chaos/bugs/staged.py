@@ -123,6 +123,7 @@ STAGED: Final = (
             ),
         ),
         seeds=0,
+        finders=(16,),
     ),
     Bug(
         "old-tokens-for-a-new-process",

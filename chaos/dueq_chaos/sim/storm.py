@@ -6,7 +6,7 @@ import traceback
 from dataclasses import dataclass, field
 from random import Random
 
-from dueq_chaos.sim import jobs, punctuality, recurring, scale
+from dueq_chaos.sim import jobs, last_words, punctuality, recurring, scale
 from dueq_chaos.sim.coverage import Taken
 from dueq_chaos.sim.faults import Faults
 from dueq_chaos.sim.invariants import Invariants, Violation
@@ -217,6 +217,13 @@ class Storm:
         if not verdicts and workload.triggers:
             verdicts = punctuality.held_back(mesh, workload)
             mesh.world.run_until(lambda: mesh.quiet() and mesh.history.done(), _QUIET_US, _LOOK_US)
+        if not verdicts and last_words.has_some(mesh.world.seed):
+            last_words.speak(mesh, workload)
+            mesh.world.run_until(
+                lambda: mesh.whole() and mesh.quiet() and mesh.linked() and mesh.history.done(),
+                _QUIET_US,
+                _LOOK_US,
+            )
         if not verdicts:
             # Time for the last commit positions and checkpoints to arrive; a lease may just have run out.
             mesh.world.run(5_000_000)
