@@ -58,7 +58,7 @@ CLIENTS: Final = (
     ),
     Bug(
         "clock-of-an-earlier-life",
-        "What a leader's monotonic clock showed in its last life is compared with what it shows in this one.",
+        "A leader's monotonic clock of its last life is compared with that of this one.",
         "POSIX clock_gettime: the origin of a monotonic clock is unspecified, and differs from boot to boot",
         (
             change(

@@ -9,7 +9,7 @@ from dueq_chaos.bugs.bug import Bug, change
 CONDITIONAL: Final = (
     Bug(
         "versions-ignored",
-        "What is to be changed if it has a version is changed in any case.",
+        "A message is changed whatever version was expected.",
         "compare and swap; RFC 9110, If-Match",
         (
             change(
@@ -37,7 +37,7 @@ CONDITIONAL: Final = (
     ),
     Bug(
         "window-not-answered",
-        "The answer does not say which instants were chosen: ids are wrong.",
+        "The answer does not say which instants were chosen, so the client makes wrong ids.",
         "`first` of a message id: the instant at which it begins to wait",
         (change("core.partition.proposals:Proposals._answer", "window=result.window,", ""),),
         seeds=774,
@@ -45,7 +45,7 @@ CONDITIONAL: Final = (
     ),
     Bug(
         "pull-takes-back-what-it-gave",
-        "What a pull has pushed goes back when it is over.",
+        "Messages that a pull has pushed go back when it is over.",
         "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
         (
             change(
@@ -59,7 +59,7 @@ CONDITIONAL: Final = (
     ),
     Bug(
         "pulled-as-by-a-session",
-        "A pulled lease does not say that it belongs to nobody: a new leader waits for its session.",
+        "A pulled lease is not marked as detached, so a new leader waits for its session.",
         "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
         (
             change(
@@ -73,7 +73,7 @@ CONDITIONAL: Final = (
     ),
     Bug(
         "inherited-pulls-wait-for-a-session",
-        "A new leader takes pulled leases for those of a consumer that may come.",
+        "A new leader keeps inherited pulled leases for a consumer that would have to attach.",
         "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
         (
             change(

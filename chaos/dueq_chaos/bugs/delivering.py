@@ -88,7 +88,7 @@ DELIVERING: Final = (
     ),
     Bug(
         "deadlines-not-shifted",
-        "After a pause every lease and session looks as old as the clock says.",
+        "A pause of the leader makes leases and sessions older by its length.",
         "BullMQ stalled jobs: a blocked loop ends the leases of those who work",
         (
             change(f"{_DISPATCH}.shift", "    for lane in self._lanes.values():", "    for lane in ():"),
@@ -99,7 +99,7 @@ DELIVERING: Final = (
     ),
     Bug(
         "timers-before-input",
-        "A loop turn looks at its timers before the input that is there.",
+        "A turn of the loop handles its timers before the input that has already come.",
         "BullMQ stalled jobs; River #1302: the sweep races the worker",
         (
             change(
@@ -172,7 +172,7 @@ DELIVERING: Final = (
     ),
     Bug(
         "entered-twice-taken-twice",
-        "A message that is in the due queue twice comes out twice, and one LEASE record names it twice.",
+        "A message that is in the due queue twice comes out twice, so one LEASE record names it twice.",
         "a bug that the storms have found here; RocketMQ timers: one message in two slots",
         (
             change(
@@ -229,7 +229,7 @@ DELIVERING: Final = (
     ),
     Bug(
         "credit-leaks",
-        "Of several leases that end together the credit of one only is free again.",
+        "When several leases end together, only one of them gives its credit back.",
         "AMQP and Pulsar flow control: permits lost at a reconnect",
         (
             change(
@@ -257,7 +257,7 @@ DELIVERING: Final = (
     ),
     Bug(
         "lost-push-not-repeated",
-        "A push that was lost on its way is not missed by anybody.",
+        "A push that was lost on its way is never sent again.",
         "ZeroMQ guide: ROUTER drops what it cannot deliver",
         (
             change(

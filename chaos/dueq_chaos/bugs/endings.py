@@ -29,7 +29,7 @@ ENDINGS: Final = (
     ),
     Bug(
         "back-off-kills",
-        "A message that is to wait as its topic says is dead at once.",
+        "A message that should wait by its topic's back-off is dead at once.",
         "docs/how-to/dead-letters.md: a nack without a delay follows the back-off",
         (
             change(
@@ -48,7 +48,7 @@ ENDINGS: Final = (
     ),
     Bug(
         "reasons-forgotten",
-        "Reasons are in memory only: a checkpoint does not write them.",
+        "A checkpoint does not write the reasons, so they are in memory only.",
         "docs/explanation/memory.md: what leaves memory is on the disk",
         (change("core.state.remarks:Remarks.take", "return list(taken.items())", "return []"),),
         seeds=966,

@@ -11,7 +11,7 @@ _QUEUE = "core.delivery.fair_queue:FairQueue"
 FAIR: Final = (
     Bug(
         "first-group-keeps-its-turn",
-        "The group in front gets messages until it has none, and the others wait.",
+        "The group in front keeps its turn until it has no messages, and the others wait.",
         "Shreedhar and Varghese 1996: a queue that has used its quantum goes to the back",
         (change(f"{_QUEUE}._charge", "elif above.left <= 0:", "elif False:"),),
         seeds=1065,
@@ -22,7 +22,7 @@ FAIR: Final = (
     ),
     Bug(
         "slots-of-one-level",
-        "What is leased counts for the group itself, not for the levels above it.",
+        "A lease takes a slot of its own group only, not of the levels above it.",
         "docs/explanation/kinds.md: a limit of a level counts all groups below it",
         (
             change(
@@ -39,7 +39,7 @@ FAIR: Final = (
     ),
     Bug(
         "paused-group-below",
-        "The messages of a group are given while the level above it is paused.",
+        "The messages of a group are delivered while the level above it is paused.",
         "docs/explanation/kinds.md: what is set for a group holds for those below it",
         (change(f"{_QUEUE}._may_give", "settings.paused or", "settings.paused and node.own is not None or"),),
         seeds=681,
@@ -67,7 +67,7 @@ FAIR: Final = (
     ),
     Bug(
         "one-slot-too-many",
-        "Consumers get one message more of a group than its max_unacked.",
+        "Consumers get one more message of a group than its max_unacked.",
         "an off-by-one in a limit",
         (change(f"{_QUEUE}._may_give", "node.used >= settings", "node.used > settings"),),
         seeds=292,
@@ -75,7 +75,7 @@ FAIR: Final = (
     ),
     Bug(
         "slots-count-what-was-pushed",
-        "A lease that is proposed and not pushed yet has no slot.",
+        "A lease takes no slot until it is pushed.",
         "a quota that does not count what is admitted and does not run yet",
         (change(f"{_QUEUE}._count_used", "phase != Phase.FREE", "phase == Phase.PUSHED"),),
         seeds=420,
@@ -83,7 +83,7 @@ FAIR: Final = (
     ),
     Bug(
         "slots-of-ended-leases-stay",
-        "The slot of a lease that ended by an ack, a nack, an expiry or a cancel is not free again.",
+        "A lease that ends by an ack, a nack, an expiry or a cancel keeps its slot.",
         "limits of concurrency that leak slots until a restart",
         (change(f"{_QUEUE}._count_used", "[phase != Phase.FREE]", "[:]"),),
         seeds=100,
@@ -91,7 +91,7 @@ FAIR: Final = (
     ),
     Bug(
         "one-message-beyond-the-weight",
-        "A group gets one message more than its weight is when it is its turn.",
+        "In its turn, a group gets one message more than its weight.",
         "an off-by-one in a quantum",
         (change(f"{_QUEUE}._charge", "elif above.left <= 0:", "elif above.left < 0:"),),
         seeds=356,

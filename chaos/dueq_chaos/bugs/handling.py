@@ -38,7 +38,7 @@ HANDLING: Final = (
     ),
     Bug(
         "ack-takes-the-outcome-of-a-nack",
-        "An ack of what was given back before is told that it is done.",
+        "An ack of a message that was given back before is answered DONE.",
         "RabbitMQ: basic.ack after basic.reject of one delivery tag",
         (change(f"{_SETTLING}._join", "if kind is not delivery.decided:", "if False:"),),
         seeds=60,
@@ -46,7 +46,7 @@ HANDLING: Final = (
     ),
     Bug(
         "newer-lease-ignored",
-        "A consumer that is given a newer lease of a message does not give up the older one.",
+        "A consumer with a newer lease of a message does not give up the older one.",
         "Pulsar #5969: a redelivered message with two entries in the consumer's tracker",
         (change("client.core.consuming.holding:Holding.take", "self.lose([old])", "pass"),),
         seeds=33,
@@ -54,7 +54,7 @@ HANDLING: Final = (
     ),
     Bug(
         "late-attach-admitted",
-        "An attach that comes after the goodbye that has ended it opens a session.",
+        "An attach that arrives after its own goodbye opens a session.",
         "ZooKeeper ZOOKEEPER-1809: a packet of a closed session makes it again",
         (change("core.delivery.departed:Departed.has_ended", "attach <= ended", "False"),),
         seeds=177,
@@ -105,7 +105,7 @@ HANDLING: Final = (
     ),
     Bug(
         "browse-goes-on-elsewhere",
-        "A leader that does not keep a snapshot makes a new one, and goes on in it.",
+        "A leader that has closed a snapshot makes a new one, and goes on in it.",
         "Elasticsearch from/size paging: pages of two states of an index",
         (
             change(
@@ -119,7 +119,7 @@ HANDLING: Final = (
     ),
     Bug(
         "walk-begins-anew-half-way",
-        "The SDK begins a walk anew whose first pages its user has seen already.",
+        "The SDK begins a walk anew though its user has seen the first pages.",
         "DynamoDB Scan: rows that move between pages show twice or never",
         (change("client.browsing:Walk.lost", "if self._yielded:", "if False:"),),
         seeds=60,
@@ -135,7 +135,7 @@ HANDLING: Final = (
     ),
     Bug(
         "broken-connection-means-refused",
-        "What was sent over a connection that has broken is taken for not sent.",
+        "A request that was sent over a connection that broke counts as not sent.",
         "Jepsen etcd 3.4: a reset connection reported as a definite failure",
         (
             change(

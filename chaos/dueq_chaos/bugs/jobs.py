@@ -17,7 +17,7 @@ JOBS: Final = (
     ),
     Bug(
         "decision-not-learnt",
-        "A partition asks what has become of a job, and does not listen to the answer.",
+        "A partition asks what has become of a job, and ignores the answer.",
         "Kafka KIP-664: transactions that hang, since nobody tells a partition how they have ended",
         (change("core.partition.jobs:Jobs.told", "if self._partition.serving:", "if False:"),),
         seeds=48,
@@ -25,7 +25,7 @@ JOBS: Final = (
     ),
     Bug(
         "ended-job-not-withdrawn",
-        "What waits of a cancelled or aborted job stays where it is.",
+        "The waiting messages of a cancelled or aborted job stay where they are.",
         "Kafka KIP-98: aborted messages stay in the log; here nothing of them may be left",
         (
             change(
@@ -39,7 +39,7 @@ JOBS: Final = (
     ),
     Bug(
         "left-out-job-not-read",
-        "A job that was left out of memory while it was undecided stays left out when it is committed.",
+        "Messages that were left out of memory because their job was undecided stay out when it is committed.",
         "a cache that skips rows by a filter, and is not told when the filter changes",
         (change("core.state.residency:Residency.decided", "if window.go_back(job.until):", "if False:"),),
         seeds=24,

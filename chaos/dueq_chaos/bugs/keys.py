@@ -17,7 +17,7 @@ KEYS: Final = (
     ),
     Bug(
         "replaced-message-stays",
-        "A message that is replaced is delivered all the same, beside the one that has its key.",
+        "A replaced message is delivered all the same, beside the one that has its key now.",
         "an upsert that inserts",
         (change("core.state.live:LiveMessages.insert", "if gone:", "if len(gone) > 1:"),),
         seeds=60,
@@ -25,7 +25,7 @@ KEYS: Final = (
     ),
     Bug(
         "key-on-the-disk-is-free",
-        "A key that has left memory counts as free: nobody asks the disk.",
+        "A key that has left memory counts as free, since nobody asks the disk.",
         "a cache miss that is taken for an absence",
         (change("core.state.name_holds:NameHolds.hold", "if not wanted:", "if True:"),),
         seeds=60,
@@ -33,7 +33,7 @@ KEYS: Final = (
     ),
     Bug(
         "sweep-takes-a-live-key",
-        "A key that is taken again stays in the index of those that are remembered, and is swept.",
+        "A remembered key that is taken again is swept as if it were still only remembered.",
         "a time to live that outlives the value",
         (
             change(
@@ -53,7 +53,7 @@ KEYS: Final = (
     ),
     Bug(
         "present-ids-of-another-caller",
-        "A client that shares a request with others takes the ids that their rows met for its own.",
+        "A caller whose rows share a request with others is told the ids that the others' rows met.",
         "an offset into a batch that is forgotten",
         (
             change(

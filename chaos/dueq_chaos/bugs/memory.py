@@ -9,7 +9,7 @@ from dueq_chaos.bugs.bug import Bug, change
 MEMORY: Final = (
     Bug(
         "due-queue-never-cleaned",
-        "The place of a message that was moved or cancelled stays until its old instant.",
+        "A message that was moved or cancelled keeps its place in the due queue until its old instant.",
         "the memory invariant; timer heaps with lazy deletion, as Go's before 1.23 and asyncio's before 3.4",
         (
             change(
@@ -24,7 +24,7 @@ MEMORY: Final = (
     ),
     Bug(
         "answers-never-age",
-        "Answers of past requests stay until there are too many of them.",
+        "Answers of past requests do not expire; they go only when there are too many.",
         "Kafka KAFKA-14844: producer ids that never expired filled brokers' memory",
         (change("core.state.dedup:Deduplication.expire", "while len(answers) and", "while False and"),),
         seeds=60,
@@ -47,7 +47,7 @@ MEMORY: Final = (
     ),
     Bug(
         "jobs-never-forgotten",
-        "A job stays known for ever, and so a partition takes no more of them one day.",
+        "No job is ever forgotten, so a partition is full of them one day.",
         "the memory invariant; Kafka KAFKA-9144: transactional ids that never expire",
         (change("core.state.job_table:JobTable.expire", "self._forget(job)", "pass"),),
         seeds=392,

@@ -42,7 +42,7 @@ PREPARED: Final = (
     ),
     Bug(
         "prepared-by-own-clock",
-        "What was laid out leaves by the broker's own clock, not by mesh time.",
+        "A push that was laid out leaves by the broker's own clock, not by mesh time.",
         "CockroachDB: a clock that jumps forward, --clock-device bug",
         (
             change(
@@ -87,7 +87,7 @@ PREPARED_UNSEEN: Final = (
     ),
     Bug(
         "prepared-though-extended",
-        "A push that was laid out says how long its lease was before an extension.",
+        "A push that was laid out states the length that its lease had before an extension.",
         "the rule that nobody is told that a lease lasts longer than it is",
         (
             change(

@@ -28,7 +28,7 @@ PRIORITY: Final = (
     ),
     Bug(
         "window-forgets-ranks",
-        "Of the ranks behind the first one nothing is read from the disk.",
+        "Nothing is read from the disk of any rank but the first.",
         "a paged queue that stops at the end of its first page",
         (change(f"{_WINDOW}.grow", "self._unseen = following", "self._unseen = None"),),
         seeds=120,
@@ -36,7 +36,7 @@ PRIORITY: Final = (
     ),
     Bug(
         "ranks-stay-when-a-job-is-committed",
-        "A job is committed, and the window does not go back to where its messages wait.",
+        "When a job is committed, the window does not go back to where its messages wait.",
         "the timeline's own rule: what was left out is read once it may be delivered",
         (change(f"{_WINDOW}.go_back", "self._unseen, self._low_water = 0,", "_, self._low_water = 0,"),),
         seeds=214,
@@ -58,7 +58,7 @@ PRIORITY: Final = (
     ),
     Bug(
         "changed-message-stays-at-its-place",
-        "The disk's index keeps a message also where it waited before its rank was changed.",
+        "A message whose rank was changed stays in the disk's index at its old place, too.",
         "Pulsar #26251: index and log disagree",
         (change("core.state.checkpoint:write_rows", "stays &= classes == old_class", "pass"),),
         seeds=120,
@@ -66,7 +66,7 @@ PRIORITY: Final = (
     ),
     Bug(
         "place-without-class",
-        "The row that says where a message waits says rank 0.",
+        "The row that says where a message waits always says rank 0.",
         "cold reads find a message by this row",
         (
             change(
@@ -108,7 +108,7 @@ PRIORITY: Final = (
     ),
     Bug(
         "small-messages-pass-a-large-one",
-        "What does not fit into the bytes of anybody's credit is passed over, as in a timeline topic.",
+        "A message that fits no consumer's credit in bytes is passed over, as in a timeline topic.",
         "a limit of bytes must not break a strict order",
         (change("core.delivery.leasing:Leasing._propose", "strict=strict)", "strict=False)"),),
         seeds=214,
@@ -116,7 +116,7 @@ PRIORITY: Final = (
     ),
     Bug(
         "partitions-take-turns-by-due",
-        "Of several partitions a leader takes what is due first, not what is most urgent.",
+        "A leader of several partitions takes the message that is due first, not the most urgent one.",
         "a leader serves the first of all that it leads",
         (
             change(
@@ -144,7 +144,7 @@ PRIORITY: Final = (
     ),
     Bug(
         "next-rank-is-shown-from-the-middle",
-        "A page of browsing goes on in the next rank at the instant at which the rank before it ended.",
+        "Browsing begins the next rank at the instant where the rank before it ended.",
         "a cursor of two columns that keeps the second one when the first moves on",
         (
             change(

@@ -9,7 +9,7 @@ from dueq_chaos.bugs.bug import Bug, change
 RECURRING: Final = (
     Bug(
         "pause-leaves-what-was-fired",
-        "A recurrence that is paused, changed or deleted takes nothing back that was fired ahead.",
+        "A recurrence that is paused, changed or deleted does not take back what it fired ahead.",
         "celery beat: what is in the queue already runs, whatever is done to its schedule",
         (
             change(
@@ -37,7 +37,7 @@ RECURRING: Final = (
     ),
     Bug(
         "new-leader-looks-at-none",
-        "Who begins to lead looks at no recurrence before somebody changes one.",
+        "A new leader looks at no recurrence until somebody changes one.",
         "timers that live in the memory of one process",
         (
             change(
@@ -51,7 +51,7 @@ RECURRING: Final = (
     ),
     Bug(
         "overlap-decided-ahead",
-        "Whether a tick overlaps is decided when it is logged, not when it comes.",
+        "Overlap is decided when a tick is logged, not when it comes.",
         "a check long before the use",
         (
             change(

@@ -72,7 +72,7 @@ REPLICATION: Final = (
     ),
     Bug(
         "leader-counts-before-sync",
-        "A leader counts itself among those who hold a record before its own disk does.",
+        "A leader counts its own copy of a record before its disk has it.",
         "Jepsen NATS 2.12.1, nats-server #7567",
         (change(f"{_LEADING}.advance", "lowest = replica.synced", "lowest = replica.log.end"),),
         seeds=24,
@@ -120,7 +120,7 @@ REPLICATION: Final = (
     ),
     Bug(
         "ack-of-own-end",
-        "A follower acknowledges the end of its own log, whether or not it equals the leader's.",
+        "A follower acknowledges the end of its own log without comparing it with the leader's.",
         "Kafka KAFKA-13141, PR apache/kafka#11136",
         (
             change(
@@ -178,7 +178,7 @@ REPLICATION: Final = (
     ),
     Bug(
         "level-by-known-commit",
-        "A new leader lets a follower join that has what the new leader knows to be committed, not its barrier.",
+        "A follower joins the ISR without the new leader's barrier, if it holds what is known to be committed.",
         "Kafka KAFKA-19996, PR apache/kafka#23024: a follower at a stale high watermark joins",
         (
             change(
@@ -245,7 +245,7 @@ REPLICATION: Final = (
     # replica has been filled and is counted on. Without the leader's checks alone nothing is harmed.
     Bug(
         "member-wiped-for-snapshot",
-        "Nobody, leader or follower, looks whether a replica is counted on before it is begun anew from a snapshot.",
+        "Neither leader nor follower checks whether commits count on a replica before a snapshot replaces it.",
         "nats-server #7556",
         (
             change(
@@ -272,7 +272,7 @@ REPLICATION: Final = (
     ),
     Bug(
         "filled-member-leads",
-        "A member whose lost data was filled from a snapshot leads before it holds again what its disk had acked.",
+        "A member that was filled from a snapshot leads before it holds all that its lost disk had acked.",
         "a bug that the storms have found here",
         (change(f"{_STANDING}._may_lead", "whole = not replica.unproven and", "whole ="),),
         seeds=800,
@@ -280,7 +280,7 @@ REPLICATION: Final = (
     ),
     Bug(
         "probe-runs-away",
-        "Each unanswered probe of a silent follower goes on where the last one would have ended, until none is sent.",
+        "Each probe of a silent follower begins where the unanswered one before would have ended.",
         "a bug that the storms have found here; etcd raft: a follower in state probe gets one message at a time",
         (
             change(
@@ -302,7 +302,7 @@ REPLICATION: Final = (
     # ack of 0 says only that it follows, and "go on at record 1" leads to what the log no longer holds.
     Bug(
         "unverified-member-not-waited-for",
-        "A new leader trims its log though a member has not said what it holds, and takes its first word for that.",
+        "A new leader trims its log before every member has said what it holds.",
         "a bug that the storms have found here; camunda PR #4451",
         (
             change(f"{_FOLLOWERS}.lowest_needed", "return self._log.start", "continue"),
@@ -320,7 +320,7 @@ REPLICATION: Final = (
     ),
     Bug(
         "acks-outlive-the-disk",
-        "What a follower's lost disk had acked counts for the new one.",
+        "Acks of a follower's lost disk count for its new disk.",
         "Kafka KIP-903: a broker that comes back with an empty disk",
         (
             change(
@@ -339,7 +339,7 @@ REPLICATION: Final = (
     ),
     Bug(
         "answer-of-another-record",
-        "A deposed leader keeps those who wait, and answers them when another record of that number commits.",
+        "A deposed leader answers waiting requests when another leader's record of the same number commits.",
         "Kafka KAFKA-20634, PR apache/kafka#22444",
         (
             change(

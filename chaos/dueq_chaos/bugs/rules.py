@@ -15,7 +15,7 @@ _SMALL = "core.state.small:SmallRecords"
 RULES: Final = (
     Bug(
         "release-counts-an-attempt",
-        "A message that is given back unhandled keeps the attempt that it did not have.",
+        "A message that is given back unhandled has one attempt more.",
         "RabbitMQ quorum queues: a requeue counted as a delivery, so dead-letter limits are reached too soon",
         (
             change(f"{_LIVE}._given_back", 'rows["attempt"] -= ~counts & (rows["attempt"] > 0)', "pass"),
@@ -73,7 +73,7 @@ RULES: Final = (
     ),
     Bug(
         "nack-delay-ignored",
-        "A message that is to be tried again after a while is tried again at once.",
+        "A nack's delay is ignored: the message is tried again at once.",
         "Celery retry countdown: a backoff that is not one",
         (
             change(
@@ -118,7 +118,7 @@ RULES: Final = (
     ),
     Bug(
         "job-forgets-its-leases",
-        "What a job has leased is not counted out when its leases end.",
+        "A job's count of leased messages does not fall when leases end.",
         "a transaction that never drains, and is never forgotten",
         (change(f"{_LIVE}._end_leases", "self._count(rows, 0, -1)", "pass"),),
         seeds=24,

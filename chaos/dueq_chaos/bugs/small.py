@@ -11,7 +11,7 @@ _SMALL = "core.state.small:SmallRecords"
 SMALL: Final = (
     Bug(
         "small-lease-not-counted",
-        "A lease of few messages does not count as an attempt.",
+        "A lease by a small record does not count as an attempt.",
         "a fast path that forgets what the slow one does: SQS receive counts that depend on the batch",
         (change(f"{_SMALL}._lease", "min(row[_ATTEMPT] + 1, ATTEMPT_MAX)", "row[_ATTEMPT]"),),
         seeds=24,
@@ -19,7 +19,7 @@ SMALL: Final = (
     ),
     Bug(
         "small-insert-in-one-place",
-        "The payloads of few messages are all looked for where the first one is.",
+        "All payloads of a small record are looked for where the first one is.",
         "an offset that is right for the first row of a block",
         (change(f"{_SMALL}._insert", "place += size", "place += 0"),),
         seeds=24,
@@ -27,7 +27,7 @@ SMALL: Final = (
     ),
     Bug(
         "small-ack-comes-back",
-        "The disk is not told of few messages that have ended: a restart brings them back.",
+        "The ends of a small record's messages are not written to the disk, so a restart brings them back.",
         "a tombstone that is not written",
         (change(f"{_SMALL}._finish", "self._mark(slot)", "pass"),),
         seeds=24,
@@ -35,7 +35,7 @@ SMALL: Final = (
     ),
     Bug(
         "small-move-leaves-the-window-full",
-        "Few messages that wait no more are not counted out of the hot window.",
+        "The hot window still counts the messages of a small record that wait no more.",
         "a cache whose count only grows, so that it evicts what it needs",
         (
             change(

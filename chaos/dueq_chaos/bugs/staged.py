@@ -36,7 +36,7 @@ STAGED: Final = (
     ),
     Bug(
         "set-back-by-too-little",
-        "A clock that is ahead is set back so far that it may still be ahead by a round trip.",
+        "A clock that is ahead is set back by too little: it may still be ahead by a round trip.",
         "CockroachDB and Spanner: a clock that is read without its uncertainty",
         (change("core.turn.mesh_time:_correction", "offset - trip // 2", "offset + trip // 2"),),
         seeds=0,
@@ -57,7 +57,7 @@ STAGED: Final = (
     ),
     Bug(
         "credit-for-what-is-over",
-        "A consumer that counts more leases of a leader than its limit there states a limit that high.",
+        "A consumer that counts more leases than its limit at a leader raises the limit to that number.",
         "ARTEMIS-2664: prefetch exceeded",
         (
             change(
@@ -85,7 +85,7 @@ STAGED: Final = (
     ),
     Bug(
         "successor-untold",
-        "Nobody tells consumers that another broker serves now: they find out when they ask the next time.",
+        "Nobody tells consumers that another broker serves now, so they learn it when they ask the next time.",
         "Kafka KIP-951: clients that learn of a new leader only by asking",
         (
             change(
@@ -99,7 +99,7 @@ STAGED: Final = (
     ),
     Bug(
         "full-of-jobs-for-good",
-        "A partition that is given only jobs is full of them one day, and forgets none as nothing happens in it.",
+        "A partition that is full of jobs and otherwise idle grows no older, so it forgets none of them.",
         "Kafka Streams: stream time passes by records only, so suppress() holds what is last until another comes",
         (
             change(
@@ -127,7 +127,7 @@ STAGED: Final = (
     ),
     Bug(
         "old-tokens-for-a-new-process",
-        "The next process of a consumer with a name gets its leases under the tokens that the older one has.",
+        "The next process of a named consumer gets its leases under the tokens of the older process.",
         "Kleppmann, How to do distributed locking (2016): a lock without fencing tokens",
         (
             change(
@@ -140,14 +140,14 @@ STAGED: Final = (
     ),
     Bug(
         "older-process-not-waited-for",
-        "The next process of a consumer with a name gets its leases while the older one is attached.",
+        "The next process of a named consumer gets its leases while the older process is attached.",
         "Kafka KIP-345: two members with one group.instance.id",
         (change("core.delivery.sessions:Sessions._other_life", "elif session.reachable:", "elif False:"),),
         seeds=0,
     ),
     Bug(
         "renewed-after-its-last-attempt",
-        "A message that kills whoever takes it goes to the next process of that name for ever.",
+        "A message that kills every process that takes it goes to the next process of that name for ever.",
         "Sidekiq super_fetch before it knew poison pills",
         (
             change(
@@ -160,7 +160,7 @@ STAGED: Final = (
     ),
     Bug(
         "renewal-without-its-token",
-        "A renewal does not name the lease that it renews, so it is refused, and its leader forgets the lease.",
+        "A renewal does not name the lease that it renews. It is refused, and the leader forgets the lease.",
         "a compare-and-set that says nothing to compare with",
         (change("core.delivery.renewals:Renewals._renew", "record.token = leases.token[slots]", "pass"),),
         seeds=0,

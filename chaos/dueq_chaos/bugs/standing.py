@@ -26,7 +26,7 @@ STANDING: Final = (
     ),
     Bug(
         "first-of-all-trusts-its-clock",
-        "A broker that is the first to register after a power failure takes itself for alone.",
+        "The first broker to register after a power failure believes that it is alone.",
         "A cluster that is bootstrapped by whoever comes first",
         (change(f"{_CLOCK}._settle", "if now.mono_us < self._alone_at_us else 0", "if False else 0"),),
         seeds=344,
@@ -88,7 +88,7 @@ STANDING: Final = (
     ),
     Bug(
         "orphans-deleted",
-        "A broker deletes replicas of which there is neither topic nor tombstone.",
+        "A broker deletes replicas that have neither a topic nor a tombstone.",
         "nats-server#7556: data is deleted because its metadata is missing",
         (
             change(

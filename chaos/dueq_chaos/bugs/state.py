@@ -30,7 +30,7 @@ STATE: Final = (
     ),
     Bug(
         "answers-expire-by-local-clock",
-        "Remembered answers leave when the own clock says so, not the record's stamp.",
+        "Remembered answers expire by the replica's own clock, not by the record's stamp.",
         "Kafka KIP-890: producer ids expire at different times on different replicas",
         (
             change(
@@ -73,7 +73,7 @@ STATE: Final = (
     ),
     Bug(
         "window-too-small-without-floor",
-        "Only two answers are kept of each client, and what has left is taken for new.",
+        "Only two answers are kept of each client, and a request older than those counts as new.",
         "Kafka KIP-1269: more requests in flight than the window remembers",
         (
             change("core.state.dedup:Deduplication.judge", "> self.limits.window", "> 2"),
@@ -103,7 +103,7 @@ STATE: Final = (
     ),
     Bug(
         "withheld-push-leaves",
-        "A cancel takes a lease back whose push is not held back.",
+        "A cancel takes a lease back, and its push leaves all the same.",
         "RocketMQ #8974: cancel and delivery race",
         (
             change(
@@ -154,7 +154,7 @@ STATE: Final = (
     ),
     Bug(
         "nack-forgets-due",
-        "A message that was given back waits from the stamp on, though it was leased before its due instant.",
+        "A message that was leased ahead and given back waits from the stamp on, not from its due instant.",
         "BullMQ, Celery: a retried ETA task runs at once",
         (
             change(

@@ -122,7 +122,7 @@ STORAGE: Final = (
     ),
     Bug(
         "low-water-above-waiting",
-        "The mark below which no seek goes is the latest stamp, whatever still waits below it.",
+        "Scans of the index begin at the latest stamp, though messages may wait below it.",
         "RocksDB wiki, queues: a remembered first id",
         (change("core.state.checkpoint:low_water_of", "mark = min(mark, int(waiting.min()))", "pass"),),
         seeds=210,
@@ -130,7 +130,7 @@ STORAGE: Final = (
     ),
     Bug(
         "stale-read-wins",
-        "Memory forgets rows while an older read is under way, whose answer then brings them back.",
+        "Memory drops rows while an older read is in flight, and its answer brings the old state back.",
         "Pulsar PR #26230: a lazily loaded index says otherwise than the newer one",
         (
             change("core.state.cold:ColdReads.settled", "return oldest >= self._saved_at", "return True"),
@@ -141,7 +141,7 @@ STORAGE: Final = (
     ),
     Bug(
         "window-forgets-pinned-rows",
-        "What a record in the log names may leave memory before the record is applied.",
+        "A message that a record in the log names may leave memory before the record is applied.",
         "Pulsar PR #5489: entries dropped from memory while they are in use",
         (
             change(
@@ -192,7 +192,7 @@ STORAGE: Final = (
     ),
     Bug(
         "torn-tail-trusted",
-        "Recovery takes a log that has a hole, and records that have lost their payloads, as they are.",
+        "Recovery accepts a log with a hole, and records whose payloads are lost.",
         "LevelDB skips damaged blocks unless paranoid_checks is set; nats-server #7549",
         (
             change(
@@ -226,7 +226,7 @@ STORAGE: Final = (
     ),
     Bug(
         "newer-checkpoint-taken-for-an-empty-one",
-        "What a build cannot read of a checkpoint counts as nothing, and it goes on from there.",
+        "A build takes a checkpoint that it cannot read for an empty one.",
         "Pulsar PR #26251: what cannot be read is replaced by what is there",
         (
             change(
@@ -243,7 +243,7 @@ STORAGE: Final = (
     ),
     Bug(
         "side-table-not-in-the-checkpoint",
-        "A checkpoint leaves out one of the side tables: what it knew is gone with the process.",
+        "A checkpoint leaves out one of the side tables, so its rows are gone with the process.",
         "a table that was added, and forgotten in one of the places that had to be told of it",
         (
             change(
@@ -281,7 +281,7 @@ STORAGE: Final = (
     ),
     Bug(
         "lost-payloads-trusted",
-        "A payload/ that is gone counts as one that nothing was ever written to.",
+        "A payload/ that is gone counts as one that never held anything.",
         "rocketmq-rust #9154: a position is durable before its data",
         (
             change("storage.ordered.pair:_misfit", "if timeline.stamped else", "if False else"),
@@ -292,7 +292,7 @@ STORAGE: Final = (
     ),
     Bug(
         "swept-before-it-is-looked-at",
-        "What no replica names is swept before it is known whether both databases belong together.",
+        "Rows that no replica names are deleted before it is known whether both databases belong together.",
         "LevelDB's RepairDB: what is not understood is dropped",
         (
             change(

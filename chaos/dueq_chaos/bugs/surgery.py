@@ -25,7 +25,7 @@ SURGERY: Final = (
     ),
     Bug(
         "pass-reads-an-old-index",
-        "A pass looks for messages on the disk before what is in memory is there.",
+        "A pass reads the disk before the messages in memory have been written there.",
         "docs/how-to/change-many.md: a pass is about all that was inserted before it",
         (
             change(

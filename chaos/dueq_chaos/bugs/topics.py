@@ -9,7 +9,7 @@ from dueq_chaos.bugs.bug import Bug, change
 TOPICS: Final = (
     Bug(
         "leased-before-the-pause",
-        "A pause stops new leases only: what was granted before is pushed when it falls due.",
+        "A pause stops new leases only, so a message that was leased before is pushed when it falls due.",
         "RabbitMQ, Pub/Sub and others: messages that were prefetched go on arriving after a queue was paused",
         (
             change(
@@ -59,7 +59,7 @@ TOPICS: Final = (
     ),
     Bug(
         "settings-not-saved",
-        "A checkpoint leaves the settings out: a replica that starts again delivers a paused topic.",
+        "A checkpoint leaves the settings out, so a replica that starts again delivers a paused topic.",
         "state that is kept in memory beside the log, and lost with the log's beginning",
         (
             change(
@@ -87,7 +87,7 @@ TOPICS: Final = (
     ),
     Bug(
         "purge-without-a-beginning",
-        "A purge takes what was scheduled or moved after it was asked for.",
+        "A purge takes messages that were scheduled or moved after it began.",
         "truncate by a running scan: rows that are inserted meanwhile go with the old ones",
         (change("core.state.matching:matching", "(last < before)", "(last < 1 << 62)"),),
         seeds=64,
@@ -95,7 +95,7 @@ TOPICS: Final = (
     ),
     Bug(
         "pass-before-its-checkpoint",
-        "A pass reads the index as the disk has it, and leaves what is only in memory yet.",
+        "A pass reads the disk's index, and misses messages that are only in memory yet.",
         "a scan of an index that is behind the state which it is to change",
         (
             change(
@@ -109,7 +109,7 @@ TOPICS: Final = (
     ),
     Bug(
         "late-change-wins",
-        "A change of a topic that was held up is stored whatever has been changed since.",
+        "A change of a topic that was delayed on its way is stored over later changes.",
         "a lost update: writes without compare-and-set (Berenson and others 1995, P4)",
         (
             change(

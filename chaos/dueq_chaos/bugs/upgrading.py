@@ -11,7 +11,7 @@ _OF_ALL = "core.partition.levels:Levels.of_all"
 UPGRADING: Final = (
     Bug(
         "level-of-the-isr",
-        "The level is raised when the members of the ISR are new: a replica that is behind, or away, is not asked.",
+        "The level is raised when the ISR runs the new build, without asking replicas that are behind or away.",
         "Elasticsearch: a minimum version of those that have joined, not of those that may come back",
         (
             change(
@@ -62,7 +62,7 @@ UPGRADING: Final = (
     ),
     Bug(
         "level-follows-the-last-record",
-        "The level is that of the last record: the barrier of the next leader brings it down.",
+        "The level is that of the last record, so the barrier of the next leader brings it down.",
         "CockroachDB: a cluster version must never go back once a node has seen it",
         (
             change(

@@ -16,7 +16,7 @@ _PINGS = (
 WAKING: Final = (
     Bug(
         "pings-confirm",
-        "A leader pushes when its ISR has answered anything lately, in whatever epoch.",
+        "A leader pushes when its ISR has answered anything lately, in any epoch.",
         "a defect of this product, found by review; ZooKeeper lock recipes",
         _PINGS,
         seeds=640,
@@ -24,7 +24,7 @@ WAKING: Final = (
     ),
     Bug(
         "acks-confirm-from-their-arrival",
-        "An ack counts from when it has come, not from when it was asked for: it may have lain in a socket.",
+        "An ack counts from its arrival, not from when it was asked for, though it may have waited in a socket.",
         "leader leases counted from the answer: Raft §6.4.1 counts from the heartbeat's departure",
         (
             change(
@@ -38,7 +38,7 @@ WAKING: Final = (
     ),
     Bug(
         "answers-unconfirmed",
-        "A leader that was replaced in its sleep answers the beats that it finds: their sender keeps its leases.",
+        "A leader that was replaced in its sleep answers the beats that it finds, so consumers keep its leases.",
         "the model of when a leader may push, without confirmed answers to consumers",
         (
             change(
@@ -56,7 +56,7 @@ WAKING: Final = (
 UNSEEN: Final = (
     Bug(
         "leaderships-told-depose",
-        "Answered pings confirm a leader, unless it was told of a later leadership: which may be forgotten.",
+        "Answered pings confirm a leader until it is told of a later one, which the others may have forgotten.",
         "the model of when a leader may push: the successor starts anew before it could tell",
         (
             *_PINGS,
@@ -72,7 +72,7 @@ UNSEEN: Final = (
     ),
     Bug(
         "only-the-nodes-isr-confirms",
-        "Who may have joined by a change of unknown outcome is not asked, and may lead by now.",
+        "A leader does not ask members that joined by a change of unknown outcome, though one of them may lead by now.",
         "KIP-497: a pending ISR change counts; the model of when a leader may push",
         (
             change(
@@ -98,7 +98,7 @@ UNSEEN: Final = (
     ),
     Bug(
         "inherited-leases-from-the-takeover",
-        "A new leader does not wait until its predecessor can push no more before it counts inherited leases.",
+        "A new leader counts inherited leases from its take-over, though its predecessor may still push.",
         "the model of when a leader may push, without the successor's addition: two holders",
         (
             change(
@@ -111,14 +111,14 @@ UNSEEN: Final = (
     ),
     Bug(
         "alone-and-sure",
-        "A sole member pushes after a pause without a look at its node: another may have been made the only one.",
+        "The only member of an ISR pushes after a pause without reading its node, which may name another one by now.",
         "the model of when a leader may push: partition recover",
         (change(f"{_CONFIRMATION}.needs_node", "self._is_alone and", "False and"),),
         seeds=0,
     ),
     Bug(
         "leases-told-longer-than-they-are",
-        "A consumer is told of the time for which its lease is kept here, not of the lease's own length.",
+        "A consumer is told how long the leader keeps its lease, which is longer than the lease itself.",
         "the model of when a leader may push: the successor's addition",
         (
             change(
