@@ -102,7 +102,7 @@ class Receiver:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The address at which it listens."""
         port: int = self._server.server_address[1]
         return port
 

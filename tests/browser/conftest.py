@@ -28,7 +28,7 @@ _AXE = "axe-core@4.10.3"
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[ThreadPoolExecutor]:
-    """What takes long to start is started together."""
+    """Start what takes long together."""
     with ThreadPoolExecutor() as found:
         yield found
 
@@ -104,7 +104,7 @@ def axe(packed: Future[str]) -> str:
 
 
 class _Missing(Exception):
-    """What a test needs is not to be had here."""
+    """Something that a test needs is missing here."""
 
 
 def _fetched(folder: Path) -> str:

@@ -115,7 +115,7 @@ class Tab:
         return self._run("return seen(arguments[0], document)", selector)
 
     def texts(self, selector: str) -> list[str]:
-        """What all elements say that can be seen."""
+        """The text of all visible elements."""
         return self._run("return seen(arguments[0], document).map(text)", selector)
 
     def _run(self, script: str, *arguments: str) -> Any:
@@ -171,7 +171,7 @@ class Tab:
         ActionChains(self.driver, 0).send_keys(*keys).perform()
 
     def focused(self) -> str:
-        """What the element says that has the focus."""
+        """The text of the element with the focus."""
         return str(self._run("return text(document.activeElement)"))
 
     def tab_to(self, text: str) -> None:

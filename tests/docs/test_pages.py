@@ -1,4 +1,4 @@
-"""What the pages show works, what they link to is there, and the manual can be built."""
+"""The examples of the pages work, their links lead somewhere, and the manual can be built."""
 
 from __future__ import annotations
 
@@ -120,6 +120,6 @@ def test_every_page_is_in_the_manual() -> None:
 
 
 def test_the_readme_names_the_commands_that_one_begins_with() -> None:
-    """Who has just cloned the repository finds how to see it run, and how to test it."""
+    """Somebody who has just cloned the repository finds how to see it run, and how to test it."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert all(command in readme for command in ("scripts/quickstart", "scripts/test"))

@@ -214,7 +214,7 @@ class Ledger:
         ]
 
     def summary(self) -> str:
-        """Where things stand."""
+        """The present state, in one line."""
         outstanding = self.outstanding
         return (
             f"{self.promised} scheduled, {self.delivered} delivered, {len(outstanding)} outstanding "

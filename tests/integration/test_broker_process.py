@@ -40,7 +40,7 @@ class Process:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def lines(self) -> list[dict[str, Any]]:
-        """What was logged and is whole."""
+        """The log lines that are complete."""
         whole = self.log.read_text().rpartition("\n")[0]
         return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 

@@ -41,7 +41,7 @@ def read(address: str, path: str, **query: str) -> Any:
 
 @contextmanager
 def views(address: str, path: str) -> Iterator[Iterator[Any]]:
-    """What a page is told, view by view."""
+    """The data of each view of a page."""
 
     def told(answer: HTTPResponse) -> Iterator[Any]:
         while line := answer.readline():

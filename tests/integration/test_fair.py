@@ -27,7 +27,7 @@ def fair(client: Client, topic: str) -> str:
 
 
 def next_of(client: Client, topic: str, count: int) -> list[Message]:
-    """What one consumer is given, one after the other."""
+    """The messages that one consumer gets, one after the other."""
     found: list[Message] = []
     with client.consumer(topic, credit=1) as consumer:
         while len(found) < count:
@@ -71,7 +71,7 @@ def test_groups_take_turns_and_what_is_set_for_them_holds(client: Client, fair: 
 
 
 def test_a_rate_holds_back_one_group_and_no_other(client: Client, fair: str) -> None:
-    """Of the limited group comes its burst; the rest of it does not hold up the others."""
+    """The limited group delivers its burst, and the rest of it does not hold up the others."""
     client.set_group(fair, "slow", rate=1, burst=3)
     with client.producer(fair) as producer:
         producer.schedule_many([b"s"] * 1_000, now_ms(), groups="slow.a")

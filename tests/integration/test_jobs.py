@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 def received(client: Client, topic: str, count: int) -> list[bytes]:
-    """So many payloads, sorted, acknowledged."""
+    """Take and acknowledge so many messages; return their payloads, sorted."""
     found: list[bytes] = []
     with client.consumer(topic, lease=30.0) as consumer:
         while len(found) < count:

@@ -46,7 +46,7 @@ def leader_of(client: Client, topic: str, mesh: LocalMesh, partition: int = 0) -
 
 
 def degraded(client: Client) -> set[str]:
-    """What every broker that answers says is missing."""
+    """The missing replicas, as each broker that answers names them."""
     try:
         brokers: dict[str, dict[str, Any]] = client.status(timeout=5.0)["brokers"]
     except DueqError:

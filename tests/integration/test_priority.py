@@ -34,7 +34,7 @@ def ranked(client: Client, topic: str) -> str:
 
 
 def next_of(client: Client, topic: str, count: int) -> list[Message]:
-    """What one consumer is given, one after the other."""
+    """The messages that one consumer gets, one after the other."""
     found: list[Message] = []
     with client.consumer(topic, credit=1) as consumer:
         while len(found) < count:

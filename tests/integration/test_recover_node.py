@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 
 @dataclass
 class Cluster:
-    """What brokers have left: a topic, a node that names lost disks, and b3, which lives."""
+    """The state after the loss: a topic, a node that names lost disks, and b3, which lives."""
 
     address: str
     layout: Layout

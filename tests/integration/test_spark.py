@@ -237,7 +237,7 @@ def test_the_same_job_again_schedules_nothing_twice_however_spark_cuts_the_rows(
 def test_a_job_that_differs_is_refused_and_no_row_is_there_twice(
     mesh: LocalMesh, spark: SparkSession, topic: str
 ) -> None:
-    """What was loaded in one request must not come again in another, which the mesh would take for new."""
+    """Rows that were loaded in one request must not come again in another one, which the mesh would take for new."""
     due_ms = far()
 
     def load(count: int, batch_rows: int, first: int = 0) -> None:
@@ -395,7 +395,7 @@ def test_timestamps_are_rounded_up_and_rows_can_be_sent_as_json(
 def test_two_attempts_of_a_task_at_the_same_time_schedule_each_row_once(
     mesh: LocalMesh, spark: SparkSession, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As speculation does; the rows come through a shuffle."""
+    """Run a task twice, as speculation does, with rows that come through a shuffle."""
     monkeypatch.setattr("dueq.spark.producer.Load", lambda *some, **others: Twice(Load(*some, **others)))
     frame = numbers(spark, 2000, far()).repartition(3)
     dueq.spark.schedule(

@@ -70,7 +70,7 @@ def earlier(tmp_path: Path) -> Path:
 
 
 def partitions_of(client: Client, topic: str) -> list[dict[str, Any]]:
-    """What the status says of each partition; nothing while some broker does not answer."""
+    """Each partition as the status shows it; nothing while some broker does not answer."""
     try:
         found: list[dict[str, Any]] = client.status(timeout=5.0)["topics"][topic]["partitions"]
     except (DueqError, KeyError):

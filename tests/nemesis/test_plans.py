@@ -1,4 +1,4 @@
-"""What breaks when follows from a scenario or a seed alone."""
+"""A plan of faults follows from a scenario or a seed alone."""
 
 from __future__ import annotations
 

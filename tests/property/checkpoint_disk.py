@@ -1,4 +1,4 @@
-"""What a store does with the checkpoints of one partition, as dictionaries, for tests of the timeline."""
+"""A store of the checkpoints of one partition, made of dictionaries, for tests of the timeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UID = 7
 
 
 class Disk:
-    """What a store does with checkpoints, as dictionaries; complains about rows that should be there."""
+    """A store of checkpoints made of dictionaries, which complains about rows that should be there."""
 
     def __init__(self) -> None:
         self.index: dict[tuple[int, int], Entries] = {}
@@ -104,7 +104,7 @@ class Disk:
         return found, rows[len(found)][0] if len(rows) > len(found) else None
 
     def scan(self, wait_at: int, key: int, limit: int, hidden: frozenset[int]) -> tuple[Any, ...]:
-        """What is found, whether that was all, the last position looked at, the jobs that were left out."""
+        """The entries found, whether they are all, the last position looked at, and the jobs that were left out."""
         after = sorted(position for position in self.index if position > (wait_at, key))
         seen = [(position, self.index[position]) for position in after[:limit]]
         rows = [row for _, row in seen if row["job"][0] not in hidden]

@@ -159,7 +159,7 @@ def shared_bodies(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
 
 @st.composite
 def ends(draw: st.DrawFn, kind: RecordKind, length: int) -> dict[str, Any]:
-    """What a change says of delays, fates and reasons where it need not."""
+    """The optional columns of a change: delays, fates and reasons."""
     values: dict[str, Any] = {}
     if kind in (RecordKind.RELEASE, RecordKind.EXPIRE) and draw(st.booleans()):
         values["amount_ms"] = draw(column("u8", length))
@@ -175,7 +175,7 @@ def ends(draw: st.DrawFn, kind: RecordKind, length: int) -> dict[str, Any]:
 
 @st.composite
 def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
-    """What a change says of its job, of keys, and in its document."""
+    """The fields of a change about its job, its keys and its document."""
     if kind == RecordKind.JOB:
         actions = st.sampled_from([JobAction.COMMIT, JobAction.ABORT, JobAction.CANCEL])
         return {"job": draw(ids), "job_until": draw(u64), "job_action": draw(actions)}

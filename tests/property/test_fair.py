@@ -76,7 +76,7 @@ class FairMesh(Mesh):
         return [place for place in self.ready() if self.group[place[2]] == group]
 
     def check_order(self, found: Entries) -> list[tuple[int, int, int]]:
-        """What comes out of each group must be what its sorted list begins with."""
+        """Each group must deliver the beginning of its sorted list."""
         got = list(
             zip(ranks_of(found).tolist(), found["wait_at"].tolist(), keys_of(found).tolist(), strict=True)
         )

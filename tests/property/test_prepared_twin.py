@@ -62,7 +62,7 @@ class Meddled(Traffic):  # type: ignore[misc, valid-type]
             self.live[uid, keys[0]] = int(self.ms) + 60
 
     def turn(self) -> None:
-        """As ever, but payloads may come late."""
+        """Like the base, but payloads may come late."""
         self.stage.tick(self.ms)
         if self.random.random() >= self.commit_late:
             self.stage.commit(self.ms)

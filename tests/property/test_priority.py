@@ -158,7 +158,7 @@ class Mesh:
         return sorted(found)
 
     def check_order(self, found: Entries) -> list[tuple[int, int, int]]:
-        """What comes out must be what the sorted list begins with."""
+        """The queue must give the beginning of the sorted list."""
         got = list(
             zip(ranks_of(found).tolist(), found["wait_at"].tolist(), keys_of(found).tolist(), strict=True)
         )

@@ -72,7 +72,7 @@ def test_a_retry_gets_the_same_answer_from_the_next_leader() -> None:
 
 
 def test_a_retry_gets_the_same_instants_of_its_windows_from_the_next_leader() -> None:
-    """B12. What the first leader chose is in its record: the next one tells it, and does not choose again."""
+    """B12. The first leader's choice is in its record, so the next leader repeats it and does not choose again."""
     stage = Stage()
     producer = stage.hand("producer")
     stage.network.cut("b1", "producer", both=False)

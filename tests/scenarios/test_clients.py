@@ -130,7 +130,7 @@ def test_a_change_of_leader_costs_a_busy_consumer_nothing() -> None:
 
 
 def test_a_call_without_an_answer_can_be_repeated_safely() -> None:
-    """S14. Nobody answers until the time-out; the call's own retry finds out, and stores nothing twice."""
+    """S14. No broker answers until the time-out. The call's own retry finds out, and stores nothing twice."""
     stage = Stage()
     writer = producing(stage)
     consuming(stage, "reader")

@@ -196,7 +196,7 @@ def test_a_damaged_replica_is_set_aside_and_filled_by_its_peers_and_does_not_lea
 
 
 def test_a_damaged_member_keeps_the_last_good_one_from_nothing() -> None:
-    """R13. Of an ISR of two one comes back without its data while nobody leads: its no to a vote counts for nothing."""
+    """R13. One of an ISR of two comes back without its data while nobody leads. Its refusal does not count."""
     stage = Stage()
     stage.stored(b"one")
     stage.nodes["b2"].crash()

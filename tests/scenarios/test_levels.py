@@ -25,7 +25,7 @@ def replace(stage: Stage, *brokers: str, level: int = NEXT_LEVEL) -> None:
 
 
 def level_of(stage: Stage, broker: str) -> int:
-    """What its replica has reached; 0: it has just begun."""
+    """The level that its replica has reached; 0: it has just begun."""
     core = stage.nodes[broker].core
     found = core.partition(stage.uid) if core is not None else None
     return found.timeline.level if found is not None else 0

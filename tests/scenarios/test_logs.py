@@ -241,7 +241,7 @@ def test_what_a_replica_has_not_written_stays_in_its_memory() -> None:
 
 
 def test_frames_for_an_earlier_life_are_dropped() -> None:
-    """R7, KIP-380. What was on its way to a broker that has restarted since is not for its new life."""
+    """R7, KIP-380. A frame to a broker that has restarted since is not for its new life."""
     stage = Stage()
     stuck = stage.hold("b2", peer_frames())
     record = stage.hand("producer").insert("b1", [b"x"], [stage.now_ms + 60_000])

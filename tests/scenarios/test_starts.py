@@ -22,7 +22,7 @@ def asks(stage: Stage, broker: str, for_ms: int) -> Hand:
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_who_starts_with_a_clock_that_is_ahead_is_not_early(seed: int, replicas: int) -> None:
-    """S2. Nobody is needed for its leaderships, so it could lead before it has measured anybody."""
+    """S2. It needs no other broker for its leaderships, so it could lead before it has measured any clock."""
     stage = Stage(seed=seed, replicas=replicas, min_isr=1)
     leader = stage.leader
     stage.stored(b"in an hour", due=stage.now_ms + 3_600_000)

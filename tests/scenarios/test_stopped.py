@@ -36,7 +36,7 @@ def test_a_stopped_replica_is_not_elected() -> None:
 
 
 def test_a_stopped_replica_is_not_given_the_leadership_that_is_preferred_there() -> None:
-    """Nobody dies: after a minute of calm a healthy leader would hand over to it."""
+    """No broker dies. After a minute of calm a healthy leader would hand over to it."""
     stage = Stage()
     stage.nodes["b1"].crash()
     stage.until(lambda: stage.leader_of(stage.uid) == "b2", "b2 serves")
@@ -91,7 +91,7 @@ def test_when_all_replicas_have_stopped_nobody_leads_and_the_status_says_so() ->
 
 
 def test_the_only_member_leads_although_it_is_stopped_until_another_one_has_joined() -> None:
-    """Nobody else holds everything: the others catch up from its log, and one of them serves."""
+    """No other replica holds everything. The others catch up from its log, and one of them serves."""
     stage = Stage(min_isr=1)
     for broker in ("b2", "b3"):
         stage.nodes[broker].crash()

@@ -290,7 +290,7 @@ def test_acks_in_any_pattern_cost_no_redelivery() -> None:
 
 
 def test_a_spike_is_pushed_in_the_order_of_its_instants() -> None:
-    """D21. What leaves together leaves by due, then by the order of arrival: not as a tick happens to find it."""
+    """D21. Messages that leave together leave by due, then by arrival, not as a tick happens to find them."""
     stage = Stage()
     consumer = stage.hand("consumer")
     consumer.attach("b1", credit=1_000, lease_ms=60_000)

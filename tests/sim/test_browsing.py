@@ -207,7 +207,7 @@ def test_messages_of_a_job_that_is_not_decided_are_shown_to_nobody() -> None:
 
 
 def next_page(stage: Stage, sdk: SimClient, walk: Walk) -> BrowsePage:
-    """What `Client.browse_pages` does for one page."""
+    """Ask for one page, as `Client.browse_pages` does."""
     while (order := walk.call()) is not None:
         answers: list[tuple[Any, Failed | None]] = []
         sdk.call(order.build, 20_000_000, lambda value, failed: answers.append((value, failed)))  # noqa: B023

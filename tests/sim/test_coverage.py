@@ -1,4 +1,4 @@
-"""What storms took: the count changes nothing of them, and says what none has brought about."""
+"""Coverage of storms: counting does not change them, and shows what none has brought about."""
 
 from __future__ import annotations
 

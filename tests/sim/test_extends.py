@@ -80,7 +80,7 @@ def test_who_asks_for_less_than_is_left_believes_that_at_once() -> None:
 
 
 def test_who_is_told_that_it_has_more_learns_so_from_the_answer() -> None:
-    """What was asked for is longer than what is left: nobody believes it before it is confirmed."""
+    """The extension that is asked for is longer than what is left. Nobody relies on it before it is confirmed."""
     stage = Stage()
     holder = Holder(stage)
     stage.run_ms(500)

@@ -56,7 +56,7 @@ class IdStage(Stage):
         self.run_ms(4_000)
 
     def finish(self) -> None:
-        """As ever; and the counts of placeholders are right."""
+        """As the base checks; and the counts of placeholders are right."""
         super().finish()
         for name in self.names:
             table = self.replica(name).timeline._table

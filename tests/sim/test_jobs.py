@@ -54,7 +54,7 @@ class JobStage(Stage):
         return self.settled(self.driver, request).outcomes[0]
 
     def job(self, uid: int) -> Job | None:
-        """What the leader of a partition knows of the job."""
+        """The job, as the leader of a partition knows it."""
         leader = self.leader_of(uid)
         return self.replica(leader, uid).timeline.jobs.by_key.get(JOB) if leader is not None else None
 

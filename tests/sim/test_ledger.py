@@ -41,7 +41,7 @@ def fires(sequence: int, stamp: int, tick: int) -> Record:
 
 
 def judged(*records: Record) -> list[str]:
-    """What is wrong with each of these records."""
+    """The fault of each of these records."""
     naive, course, wrong = Naive((0, 1)), Course(), []
     for record in records:
         course.before(record, naive)

@@ -1,4 +1,4 @@
-"""What is expected of a mesh in which a mishap goes on."""
+"""The expectations of a mesh in which a mishap goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulated network does to frames between brokers when a plot wants it to."""
+"""The simulated network does to frames between brokers what a plot asks for."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class OpenStage(Stage):
             self.expect(outcomes == [Outcome.DONE], f"{action.name}: {outcomes}")
 
     def state_of(self, job: bytes, uid: int) -> JobState | None:
-        """What a partition knows of a job."""
+        """The state of a job, as a partition knows it."""
         found = self.replica(self.leader_of(uid) or "", uid).timeline.jobs.by_key.get(job)
         return found.state if found is not None else None
 

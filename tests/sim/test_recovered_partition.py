@@ -46,7 +46,7 @@ class Story:
         world.run(10 * _SECOND_US)
 
     def recover(self) -> None:
-        """What `dueq partition recover --accept-loss` does."""
+        """Recover the partition, as `dueq partition recover --accept-loss` does."""
         mesh = self.mesh
         version, node = mesh.coordinator.nodes[self.uid]
         store_id = mesh.coordinator.registrations[self.survivor].store_id

@@ -32,7 +32,7 @@ def test_a_short_sleep_ends_no_session() -> None:
 
 
 def test_what_a_watch_has_told_of_in_a_sleep_is_read_after_it() -> None:
-    """Nobody reads for a process that sleeps: what it learns is what is there when it asks."""
+    """Nothing is read for a process that sleeps. When it wakes, it learns what is there then."""
     stage = Stage()
 
     def is_news(event: Event) -> bool:

@@ -1,4 +1,4 @@
-"""Who should not lead hands over when somebody can take it; who cannot be reached does not hold the others' logs."""
+"""A leader that should not lead hands over when another can take it. A replica out of reach holds up no log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of each planted bug. In several files, so that they can be run side by side."""
+"""The proof of each planted bug. In several files, so that they can be run side by side."""
 
 from __future__ import annotations
 

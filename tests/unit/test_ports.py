@@ -26,7 +26,7 @@ def test_free_ports_differ_are_free_and_lie_below_the_ephemeral_range() -> None:
 
 
 def test_two_processes_never_choose_the_same_port() -> None:
-    """Nobody listens on any of these: what keeps them apart is not that they are taken."""
+    """No process listens on any of these, so it is not being taken that keeps them apart."""
     chosen = free_ports(300)
     others = [
         subprocess.Popen(

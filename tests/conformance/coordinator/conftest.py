@@ -61,7 +61,7 @@ class Life:
         return self
 
     def mark(self) -> int:
-        """Where `wait` begins when it is only to see what is still to come."""
+        """The place from which `wait` sees only what comes later."""
         return len(self.events)
 
     def wait(self, kind: type[E], fits: Callable[[E], bool] = lambda event: True, since: int = 0) -> E:

@@ -1,4 +1,4 @@
-"""What every coordinator promises, whichever it is."""
+"""The promises of every coordinator."""
 
 from __future__ import annotations
 

@@ -21,12 +21,12 @@ MEMORY_BYTES = 256 << 20
 
 
 class Place:
-    """Where one broker's store is opened, and left behind by a process that was killed."""
+    """The folder in which one broker's store is opened, and left by a killed process."""
 
     durable: bool
 
     def open(self) -> Store:
-        """As a broker that starts."""
+        """Open the store as a starting broker does."""
         raise NotImplementedError
 
     def kill(self) -> None:
@@ -38,7 +38,7 @@ class Place:
 
 
 class KindPlace(Place):
-    """A kind's own place. What a killed process leaves is what its files hold now: they are copied.
+    """A kind's own place. Copy the files as they are now: a killed process leaves just that.
 
     `tests/integration/test_power_cuts.py` cuts the power of the LevelDB store, which leaves less.
     """

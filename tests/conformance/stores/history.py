@@ -37,7 +37,7 @@ CHECKPOINT_EVERY = 5
 
 
 def payloads_of(sequence: int) -> list[bytes]:
-    """Of one record: some are empty, some fill a block of their own."""
+    """The payloads of one record: some are empty, some fill a block of their own."""
     return [b"", b"%d" % sequence * (sequence % 7), bytes([sequence % 256]) * (sequence % 11 * 9_000)]
 
 

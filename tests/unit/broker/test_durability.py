@@ -1,4 +1,4 @@
-"""What the writing thread says is on the disk is on the disk: the real writer, the real store, LevelDB below.
+"""Everything that the writing thread reports as synced is on the disk: the real writer and store, over LevelDB.
 
 A tap lies between the store and its two databases. It keeps a journal of all writes with their sync flags, beside what
 the writer says, and can refuse a write as a broken or full disk does. The journal is judged, so that each bug that is
@@ -48,7 +48,7 @@ ORDERS = 60
 
 @dataclass
 class Journal:
-    """What happened, in order: (database, sync, keys) of writes that were done, and tokens that were said.
+    """The events in order: (database, sync, keys) of each write, and the tokens that were reported.
 
     Attributes:
         left: so many writes are still taken; then `refusal` is raised, for good.
@@ -290,7 +290,7 @@ def comes_between(shell: Shell, read: Any) -> bool:
 
 
 def test_a_replica_is_read_back_while_nothing_is_written(begin: Callable[[], Shell]) -> None:
-    """What is found damaged is set aside: a commit in between would be wiped with it."""
+    """Damage that is found is set aside. A commit in between would be lost with it."""
     shell = begin()
     blocked: list[bool] = []
     threads: list[threading.Thread] = []
@@ -364,7 +364,7 @@ def test_a_snapshot_without_its_lock_is_found(begin: Callable[[], Shell], target
 
 
 def test_an_engine_that_has_failed_takes_no_more(begin: Callable[[], Shell]) -> None:
-    """What is behind a torn write in LevelDB's log would be lost with it."""
+    """Everything behind a torn write in LevelDB's log would be lost with it."""
     engine: Any = begin().taps["timeline"]._engine
     engine._failed = "no space"
     with pytest.raises(Refused, match="an earlier write failed"):

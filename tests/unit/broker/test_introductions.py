@@ -1,4 +1,4 @@
-"""Who speaks on a connection is what an accepted Hello has said."""
+"""An accepted Hello says who speaks on a connection."""
 
 from __future__ import annotations
 

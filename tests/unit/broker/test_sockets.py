@@ -264,7 +264,7 @@ def test_two_brokers_hear_each_other_from_the_first_frame_that_is_sent(
 
 
 def test_a_peer_that_has_forgotten_us_is_told_again_who_we_are(start: Callable[..., Any]) -> None:
-    """As when a link has reconnected by itself: to the other side that is a stranger."""
+    """A link that reconnects by itself is a stranger to the other side."""
     peer: Node = start(Node, "b2")
     first = Node("b1")
     peer.sockets.connect("b1", first.endpoint)

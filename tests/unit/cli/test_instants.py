@@ -1,4 +1,4 @@
-"""What people write for --at and --in."""
+"""Instants and durations, as people write them for --at and --in."""
 
 from __future__ import annotations
 

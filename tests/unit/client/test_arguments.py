@@ -1,4 +1,4 @@
-"""What callers may pass; every refusal names the value."""
+"""Arguments of callers; every refusal names the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ends of messages may be asked for: back-off, limits, reasons; bad values are refused with their limit."""
+"""Arguments about the ends of messages: back-off, limits, reasons. A bad value is refused with its limit."""
 
 from __future__ import annotations
 

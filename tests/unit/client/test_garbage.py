@@ -1,4 +1,4 @@
-"""What is done with is freed at once: payloads do not wait for the collector of garbage, nor do users for it."""
+"""Finished objects are freed at once: payloads do not wait for the garbage collector, and users do not wait for it."""
 
 from __future__ import annotations
 

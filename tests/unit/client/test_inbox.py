@@ -1,4 +1,4 @@
-"""What waits for the user, and what is taken away from him."""
+"""Messages that wait for the user, and those that are taken back before."""
 
 from __future__ import annotations
 

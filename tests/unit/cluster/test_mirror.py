@@ -1,4 +1,4 @@
-"""What is read of ZooKeeper, and how often, as topics come and go."""
+"""Reads of ZooKeeper, and how many there are, as topics come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compare-and-set has come to: refused only where it is known to have changed nothing (protocol case B6, R8)."""
+"""A compare-and-set counts as refused only when it is known to have changed nothing (protocol case B6, R8)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Desk:
 
 
 def outcome_of(error: Exception) -> SetOutcome:
-    """What a set comes to that kazoo says this of."""
+    """The outcome of a set for which kazoo reports this."""
     desk = Desk()
     desk.set()
     desk.client.sets[0][3].fail(error)

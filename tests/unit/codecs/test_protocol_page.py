@@ -29,7 +29,7 @@ Row = dict[str, str]
 
 
 def section(title: str) -> str:
-    """What stands under a heading, up to the next one."""
+    """The text under a heading, up to the next one."""
     found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
     assert found, f"the page has no section {title!r}"
     return found[1]

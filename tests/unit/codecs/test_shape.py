@@ -1,4 +1,4 @@
-"""What is known at once of the columns of few rows is what the rules say of them."""
+"""The quick check of few rows agrees with the rules."""
 
 from __future__ import annotations
 

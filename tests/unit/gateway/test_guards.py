@@ -1,4 +1,4 @@
-"""What a page of another site could send is refused before anything else sees it."""
+"""A request that a page of another site could send is refused before anything else sees it."""
 
 from __future__ import annotations
 

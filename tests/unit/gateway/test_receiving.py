@@ -1,4 +1,4 @@
-"""Who waits at a gateway: one pull for all of a line, and nothing left behind."""
+"""Waiting at a gateway: one pull for a whole line, and nothing left behind."""
 
 from __future__ import annotations
 

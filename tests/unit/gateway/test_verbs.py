@@ -130,7 +130,7 @@ BODIES: list[tuple[Callable[..., Any], type[BaseModel], set[str]]] = [
 def test_what_a_verb_takes_its_body_has(
     verb: Callable[..., Any], model: type[BaseModel], elsewhere: set[str]
 ) -> None:
-    """What is in the path or the query is not in the body."""
+    """Members of the path or the query are not in the body."""
     parameters = set(inspect.signature(verb).parameters) - {"self", "topic", "timeout"} - elsewhere
     assert parameters <= set(model.model_fields)
 

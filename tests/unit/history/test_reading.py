@@ -1,4 +1,4 @@
-"""What is not of the format is an error that names file, line and reason."""
+"""A line that is not of the format is an error that names file, line and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dispatch keeps of a led partition is bounded by what waits there, not by what has ever been done to it."""
+"""Dispatch's memory of a led partition is bounded by what waits there, not by what was ever done to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was laid out for an instant leaves then only if nothing has happened to its leases."""
+"""A push that was laid out leaves at its instant only if nothing has happened to its leases."""
 
 from __future__ import annotations
 

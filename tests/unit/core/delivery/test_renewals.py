@@ -28,7 +28,7 @@ def pushed(count: int = 2, credit: int = 1000, level: int = LEVEL_OF_KINDS) -> t
 
 
 def break_old(stage: Stage, ms: float) -> None:
-    """What was sent to the older process comes back."""
+    """Frames to the older process come back undelivered."""
     stage.dispatcher.route_lost(OLD, ConsumerReply("t", ALICE, 6, 1), at(ms))
 
 

@@ -68,7 +68,7 @@ def test_an_answer_on_which_leases_rest_waits_until_the_leadership_is_confirmed(
 
 
 def told_to_look(stage: Stage, ms: float) -> list[bytes]:
-    """Who is told at this instant that another broker serves."""
+    """The consumers that are told at this instant that another broker serves."""
     before = len(stage.sent)
     stage.tick(ms)
     replies = [message for _, message, _ in stage.sent[before:] if isinstance(message, ConsumerReply)]

@@ -1,4 +1,4 @@
-"""What a consumer lacks is pushed again, under the same token, or goes to another (protocol case B8)."""
+"""A message that a consumer lacks is pushed again under the same token, or goes to another (protocol case B8)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class AskedLane(Lane):
 
 
 def test_a_fair_partition_that_is_asked_once_more_in_a_turn_is_told_so() -> None:
-    """What it gave before is not leased yet: only the partition itself can count it."""
+    """Messages that it gave before are not leased yet, so only the partition itself can count them."""
     rich, poor = AskedLane(1, *[(0, at) for at in range(9)]), AskedLane(2, (0, 1))
     picks = Picks(lambda uid: 100)
     FairTurns().choose([rich, poor], Demand(6, NOW_MS, NOW_MS, NOW_MS, True), picks)  # type: ignore[list-item]

@@ -108,7 +108,7 @@ def broker(gate: Gate) -> BrokerCore:
 
 
 def answers(core: BrokerCore, event: Event) -> list[Any]:
-    """What clients are told, directly or by a relay."""
+    """The answers to clients, directly or by a relay."""
     effects = core.step([event], NOW)
     direct = [effect.message for effect in effects if isinstance(effect, SendClient)]
     relayed = [

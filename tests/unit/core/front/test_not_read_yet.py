@@ -61,7 +61,7 @@ def test_it_says_so_once_it_has_read_them() -> None:
 
 
 def created_with(*alive: str) -> Code:
-    """What a topic of three replicas comes to at b1 while these are registered."""
+    """The answer of b1 about a topic of three replicas while these brokers are registered."""
     core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
     seen = {name: Registration(name, 1, f"s-{name}", f"tcp://{name}", "", 1) for name in alive}
     request = CreateTopicRequest(1, b"c" * 16, "t", replicas=3)
@@ -77,14 +77,14 @@ def created_with(*alive: str) -> Code:
 
 
 def test_a_broker_that_is_not_registered_itself_does_not_say_that_there_are_too_few() -> None:
-    """Where the sessions of all expire together, on a machine that was held up, nobody is registered for a moment."""
+    """When a machine stalls, all sessions expire together, and no broker is registered for a moment."""
     assert created_with() == created_with("b2", "b3") == Code.COORDINATOR_UNAVAILABLE
     assert created_with("b1", "b2") == Code.INVALID_REQUEST
     assert created_with("b1", "b2", "b3") == Code.OK
 
 
 def asked_about(uid: int) -> Code:
-    """What a broker answers about this partition of a topic that it knows with partition 5 only, which b2 has."""
+    """A broker's answer about this partition of a topic of which it knows partition 5 only, which b2 has."""
     core = BrokerCore(CoreSettings("b1", 1, "s1", "cluster", "tcp://b1"), [], NOW)
     known = Topic("t", "0" * 32, "timeline", (PartitionAssignment(5, ("b2",)),), 1, 1)
     request = ChangeRequest(

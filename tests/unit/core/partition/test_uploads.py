@@ -61,7 +61,7 @@ class Uploader(Hand):
         return self._asked
 
     def code(self, request: int) -> Code | None:
-        """What a request was answered with."""
+        """The answer to a request."""
         reply = self._answers.get(request)
         return reply.code if reply is not None else None
 
@@ -141,7 +141,7 @@ def test_chunks_that_nothing_ever_names_are_dropped_everywhere() -> None:
 
 
 def test_an_upload_held_before_an_installation_is_not_dropped_after_it() -> None:
-    """What was held is gone, and what names it now may come with the installation."""
+    """The chunks are gone, and the record that names them may come with the installation."""
     stage = Stage(log_retain_bytes=0)
     uploader = two_chunks(stage)
     uploader.put(0)
@@ -165,7 +165,7 @@ def test_an_upload_held_before_an_installation_is_not_dropped_after_it() -> None
 
 
 def test_an_upload_goes_on_when_a_member_of_the_isr_dies_in_the_middle_of_it() -> None:
-    """Nobody looked at the chunk again once the ISR had shrunk; retries joined those who waited."""
+    """Once the ISR had shrunk, the chunk was never looked at again, and retries only joined those who waited."""
     stage = Stage()
     uploader = two_chunks(stage)
     uploader.put(0)

@@ -1,4 +1,4 @@
-"""What one replica believes to be on its disk of uploads, and what it drops of them."""
+"""The uploads that one replica believes to be on its disk, and those that it drops."""
 
 from __future__ import annotations
 

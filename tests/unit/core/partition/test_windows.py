@@ -17,7 +17,7 @@ EARLY_MS = NINE_MS - 20 * HOUR_MS
 
 
 class Waiting:
-    """What waits, said by hand."""
+    """The waiting messages, given by hand."""
 
     def __init__(self) -> None:
         self.seconds: Counter[int] = Counter()

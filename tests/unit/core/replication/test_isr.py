@@ -1,4 +1,4 @@
-"""Who is counted on: which followers may join the ISR, and which changes of it are still possible."""
+"""Which followers may join the ISR, and which changes of it are still possible."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def leads_after_two_records(stage: Stage) -> Leading:
 
 
 def test_all_that_is_committed_does_not_make_a_follower_level_before_the_barrier() -> None:
-    """What this leader knows to be committed may be less than what its predecessor has committed."""
+    """This leader may know of fewer commits than its predecessor made."""
     stage = Stage()
     leading = leads_after_two_records(stage)
     stage.acked_by("b3", 2)
@@ -83,7 +83,7 @@ def test_of_two_changes_of_unknown_outcome_both_count() -> None:
 
 
 def test_a_member_whose_broker_has_another_disk_leaves() -> None:
-    """What its first disk had acked is not on the second one."""
+    """Its second disk does not hold what the first one had acked."""
     stage = Stage()
     stage.lead("b2", "b3")
     for name in ("b2", "b3"):

@@ -127,7 +127,7 @@ def test_consent_needs_a_lost_leader_and_a_log_that_is_not_later(stage: Stage) -
 
 
 def test_a_refusal_keeps_a_candidate_from_taking_over_with_the_isr_unchanged(stage: Stage) -> None:
-    """Whoever refuses holds later records, or hears a leader."""
+    """A voter that refuses holds later records, or hears a leader."""
     stage.node("", 3, "b1", "b2", "b3")
     stage.peer("b3").registered = False
     stage.pass_ms(50, "b2")

@@ -1,4 +1,4 @@
-"""What was chosen in the windows of an INSERT is remembered with its answer, and survives a restart."""
+"""The instants chosen in the windows of an INSERT are remembered with its answer, and survive a restart."""
 
 from __future__ import annotations
 

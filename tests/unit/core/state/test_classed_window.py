@@ -130,7 +130,7 @@ def test_one_scan_goes_through_many_ranks_and_says_of_each_how_far_it_is_known()
 
 
 def test_ranks_that_have_given_their_messages_are_read_on_together() -> None:
-    """As many as are worth it: a few rows cost no more than to find the rank."""
+    """A few rows cost no more than finding the rank, so a read takes as many as are worth it."""
     found = window(100)
     found.grow([Looked(of, (200, of), False) for of in range(50)], following=None)
     wanted = found.wants(800, 64)

@@ -66,7 +66,7 @@ def test_a_clock_that_is_right_is_not_set_back_however_slow_the_network_is() -> 
 
 
 def test_the_bounds_of_a_majority_count_and_not_those_of_the_clock_in_the_middle() -> None:
-    """Of three clocks the one in the middle may be the wrong one, and its measurement the better one."""
+    """The middle one of three clocks may be the wrong one, and have the better measurement."""
     clock = MeshTime()
     measure(clock, "b2", -100, at(0), trip_us=60_000, there_us=60_000)
     measure(clock, "b3", -80, at(0), trip_us=200)
@@ -249,7 +249,7 @@ def test_a_step_holds_until_a_majority_is_measured_anew() -> None:
 
 
 def test_a_wall_clock_that_was_set_forward_does_not_set_mesh_time_meanwhile() -> None:
-    """What is stamped before the mesh has been measured anew would wait for the set clock's time."""
+    """A record that is stamped before the mesh is measured anew would wait for the set clock's time."""
     clock = settled()
     for peer in ("b2", "b3"):
         measure(clock, peer, 0, at(0))

@@ -1,4 +1,4 @@
-"""What is done from pages is written down."""
+"""Acts from pages are written down."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dueq.gateway.dashboard.acts import Acts
 
 
 def written(method: str, path: str, act: str | None, status: int = 200) -> list[dict[str, Any]]:
-    """What a request leaves behind."""
+    """The record that a request leaves."""
     found: list[dict[str, Any]] = []
     app = SimpleNamespace(state=SimpleNamespace(feed=SimpleNamespace(acted=found.append)))
 

@@ -1,4 +1,4 @@
-"""What is wrong, in words, with the next step."""
+"""Alarms say what is wrong in words, with the next step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SESSION = {"consumer": "c", "broker": "b1", "credit": 10, "leased": 0}
 
 
 def after(*looks: Any) -> list[Alarm]:
-    """What is said after the last of some looks, a minute apart."""
+    """The alarms after the last of some looks, a minute apart."""
     alarms, found = Alarms(), list[Alarm]()
     for minute, look in enumerate(looks):
         found = alarms.take(replace(look, at_ms=minute * 60_000), History())

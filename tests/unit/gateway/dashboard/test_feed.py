@@ -22,7 +22,7 @@ from dueq.gateway.dashboard.snapshot import Ahead
 
 
 class Mesh:
-    """What a service shows of a mesh of one topic; every question is counted."""
+    """A service over a mesh of one topic, which counts every question."""
 
     def __init__(self) -> None:
         self.client = self.connection = self

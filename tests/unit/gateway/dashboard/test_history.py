@@ -1,4 +1,4 @@
-"""What was delivered in the last minutes, of the brokers' counts."""
+"""Deliveries of the last minutes, computed from the brokers' counts."""
 
 from __future__ import annotations
 

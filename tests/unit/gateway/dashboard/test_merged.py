@@ -18,7 +18,7 @@ from dueq.gateway.problems import Unfit
 
 
 class Topic:
-    """What a client shows of a topic whose partitions hold messages that are due at these instants."""
+    """A client of a topic whose partitions hold messages that are due at these instants."""
 
     def __init__(self, partitions: list[list[int]], kind: str = "timeline") -> None:
         self._kind = kind

@@ -205,7 +205,7 @@ def test_a_receiver_may_see_what_it_got(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_http_is_a_failed_attempt(said: bytes) -> None:
-    """Whatever a receiver sends and however it ends: there is an answer, and the next request works."""
+    """Whatever a receiver sends and however it ends, there is an answer, and the next request works."""
 
     def serve(listener: socket.socket) -> None:
         connection, _address = listener.accept()

@@ -170,7 +170,7 @@ def test_another_brokers_folder_is_refused_whatever_it_has_lost(tmp_path: Path) 
 
 
 def test_a_crash_before_any_write_leaves_one_store() -> None:
-    """Of all writes that a life makes, from the very first, any number may have reached the disk."""
+    """Any number of a life's first writes may have reached the disk."""
     writes = 1
     while True:
         disk, left = Disk.__new__(Disk), [writes]

@@ -291,7 +291,7 @@ def test_uploads_that_nothing_names_are_told_as_orphans(disk: Disk) -> None:
 
 
 def test_an_upload_is_dropped_only_when_neither_a_live_message_nor_the_sweep_needs_it(disk: Disk) -> None:
-    """Who orders it may have forgotten what a checkpoint says; a finished message's record may still be read."""
+    """The core may order this after it forgot what a checkpoint says. A finished message's record may still be read."""
     disk.store.commit([PutChunk(UID, 77, 0, b"chunk"), AppendLog(UID, [insert(1, [b""])])])
     live = entries((1, 0, 1_000))
     live["flags"], live["place"] = FLAG_UPLOAD, 77

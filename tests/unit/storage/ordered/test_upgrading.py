@@ -29,7 +29,7 @@ Rows = list[tuple[bytes, bytes]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What the last build of format 1 wrote."""
+    """A folder as the last build of format 1 wrote it."""
     with tarfile.open(FOLDERS / "format-1.tar.xz") as archive:
         for member in archive:
             target, source = tmp_path / "b1" / member.name, archive.extractfile(member)
@@ -63,7 +63,7 @@ NEXT_BUT_ONE = Formats(FORMAT + 2, (AWAY, BACK))
 
 
 def rows_in(timeline: Reader, payload: Reader) -> tuple[Rows, Rows]:
-    """What both hold of partitions."""
+    """The partitions that both databases hold."""
     first, last = layout.FIRST_UID, layout.BEHIND_ALL
     return list(timeline.scan(first, last)), list(payload.scan(first, last))
 

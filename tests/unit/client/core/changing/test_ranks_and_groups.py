@@ -43,7 +43,7 @@ def test_a_single_rank_or_group_is_that_of_all_rows() -> None:
 
 
 def test_ranks_of_zero_and_empty_groups_are_not_sent() -> None:
-    """So a topic that has neither takes such rows."""
+    """A topic that has neither takes such rows."""
     [request] = sent(staged().step(insert(2, ranks=[0, 0], groups=[None, ""])), ChangeRequest)
     assert (len(request.rank), len(request.group), request.groups) == (0, 0, ())
 

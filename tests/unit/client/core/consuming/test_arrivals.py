@@ -35,7 +35,7 @@ def test_a_later_lease_of_a_message_takes_the_place_of_the_one_that_is_held() ->
 
 
 def test_what_was_seen_long_ago_is_not_delivered_twice_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was seen is remembered in two halves, of which the older one is forgotten when the newer one is full."""
+    """Seen messages are remembered in two halves. The older half is forgotten when the newer one is full."""
     monkeypatch.setattr(limits, "DELIVERIES_SEEN_MAX", 4)
     stage = Stage()
     attached(stage)

@@ -1,4 +1,4 @@
-"""What a leader says to an older attach of a consumer is no word to the newer one."""
+"""An answer of a leader to an older attach says nothing to the newer one."""
 
 from __future__ import annotations
 

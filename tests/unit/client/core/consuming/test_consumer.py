@@ -161,7 +161,7 @@ def test_a_consumer_that_is_closed_before_it_is_open_never_takes_anything() -> N
 
 
 def test_a_consumer_whose_opening_nobody_waits_for_any_more_never_takes_anything() -> None:
-    """As a task does that is cancelled while it opens one."""
+    """A task that is cancelled while it opens a consumer does this."""
     stage = Stage()
     stage.connect()
     opening = stage.step(events.OpenConsumer(1, stage.at_us(30_000), CONSUMER, TOPIC, 8, 64 << 20, 30_000))
@@ -181,7 +181,7 @@ def test_closing_ends_at_its_deadline_though_nobody_answers() -> None:
 
 
 def moved(frame: ConsumerFrame) -> ConsumerReply:
-    """What a leader says by itself once another one serves; `frame` is the last it has seen."""
+    """The word of a leader, unasked, that another one serves; `frame` is the last that it has seen."""
     return ConsumerReply(
         TOPIC, CONSUMER, frame.attach, frame.number, Code.NOT_LEADER, "a partition has another leader",
         leader=frame.leader,

@@ -1,4 +1,4 @@
-"""What leaders may have out to a consumer; `tests/property/test_credit_division.py` has all divisions at once."""
+"""How much leaders may have out to a consumer; `tests/property/test_credit_division.py` tries all divisions."""
 
 from __future__ import annotations
 

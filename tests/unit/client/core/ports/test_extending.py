@@ -1,4 +1,4 @@
-"""What may be believed of a lease that was asked to end at another instant."""
+"""The safe assumptions about a lease that was asked to end at another instant."""
 
 from __future__ import annotations
 
