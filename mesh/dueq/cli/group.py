@@ -17,7 +17,21 @@ def closest(word: str, known: list[str]) -> str:
 
 
 class SuggestingGroup(click.Group):
-    """A group that answers a mistyped command with the nearest ones."""
+    """A group that answers a mistyped command with the nearest ones, and says where options belong."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the words of the command line.
+
+        Raises:
+            click.UsageError: an option that the group does not have comes before the command.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            where = f"Options come behind the command: {ctx.command_path} COMMAND {error.option_name}"
+            raise click.NoSuchOption(
+                error.option_name, f"{error.message} {where}", error.possibilities, ctx
+            ) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -54,6 +54,11 @@ def test_a_mistyped_command_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> N
     assert "Did you mean 'create'" in capsys.readouterr().err
 
 
+def test_an_option_before_the_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--endpoint", "tcp://127.0.0.1:7400", "status"]) == 2
+    assert "Options come behind the command: dueq COMMAND --endpoint" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", ["create", "update"])
 def test_topics_are_created_and_changed_by_the_same_options(
     verb: str, capsys: pytest.CaptureFixture[str]
