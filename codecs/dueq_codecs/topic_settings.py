@@ -22,6 +22,8 @@ INSTANT_MS_MAX: Final = (1 << 48) - 1
 """Latest instant, Unix ms."""
 PAYLOAD_BYTES_MAX: Final = 64 << 20
 """Longest payload that a topic may allow."""
+RATE_MIN: Final = 0.001
+"""Lowest rate of a limited topic, messages a second; rates count to this."""
 RATE_MAX: Final = 1_000_000
 """Highest rate of a limited topic, messages a second, and largest burst."""
 
@@ -81,7 +83,7 @@ class TopicSettings:
     """The longest payload."""
     horizon_ms: int = 0
     """How far ahead a message may be due; 0: no cap."""
-    rate: int = 0
+    rate: float = 0
     """Messages a second that are delivered at most; 0: no limit. Only a topic of one partition has one."""
     burst: int = 0
     """How many of them may be delivered at once; 0: as many as in a second."""
@@ -190,12 +192,20 @@ def fault_of_labels(value: object) -> str | None:
     )
 
 
+def fault_of_rate(value: object) -> str | None:
+    """Say why this is no rate of a topic, or None."""
+    fits = isinstance(value, int | float) and not isinstance(value, bool)
+    if fits and (value == 0 or RATE_MIN <= value <= RATE_MAX):  # type: ignore[operator]
+        return None
+    return f"rate is 0, or {RATE_MIN} to {RATE_MAX} messages a second, not {value!r:.80}"
+
+
 SETTINGS: Final[dict[str, Numbers | Words | Document | None]] = {
     "paused": None,
     "paused_until_ms": Numbers(0, INSTANT_MS_MAX, "Unix ms"),
     "payload_bytes_max": Numbers(1, PAYLOAD_BYTES_MAX, "bytes"),
     "horizon_ms": Numbers(0, INSTANT_MS_MAX, "ms"),
-    "rate": Numbers(0, RATE_MAX, "messages a second"),
+    "rate": Document(fault_of_rate),
     "burst": Numbers(0, RATE_MAX, "messages"),
     "keys": Words(KEYS),
     "remember_ms": Numbers(0, REMEMBER_MS_MAX, "ms"),

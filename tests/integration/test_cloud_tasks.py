@@ -72,14 +72,15 @@ def test_a_queue_is_changed_field_by_field(cloud: Any, queue: str) -> None:
     changed = cloud.update_queue(
         queue={
             "name": queue,
-            "rate_limits": {"max_dispatches_per_second": 5, "max_concurrent_dispatches": 2},
+            "rate_limits": {"max_dispatches_per_second": 0.5, "max_concurrent_dispatches": 2},
             "retry_config": {"max_attempts": 7, "min_backoff": duration_pb2.Duration(seconds=3)},
         },
         update_mask=field_mask_pb2.FieldMask(
             paths=["rate_limits.max_dispatches_per_second", "retry_config.max_attempts"]
         ),
     )
-    assert changed.rate_limits.max_dispatches_per_second == 5
+    assert changed.rate_limits.max_dispatches_per_second == 0.5
+    assert changed.rate_limits.max_burst_size == 1
     assert changed.rate_limits.max_concurrent_dispatches == 1000
     assert (changed.retry_config.max_attempts, changed.retry_config.min_backoff) == (
         7,
@@ -89,7 +90,7 @@ def test_a_queue_is_changed_field_by_field(cloud: Any, queue: str) -> None:
     assert (whole.rate_limits.max_dispatches_per_second, whole.retry_config.max_attempts) == (500, -1)
     for wrong, text in (
         ({"retry_config": {"max_attempts": -2}}, "1 to 1000000, not -2"),
-        ({"rate_limits": {"max_dispatches_per_second": 0.5}}, "whole number of 1 to 1000000 here, not 0.5"),
+        ({"rate_limits": {"max_dispatches_per_second": 1e-4}}, "is 0.001 to 1000000 here, not 0.0001"),
         ({"retry_config": {"min_backoff": duration_pb2.Duration(seconds=7200)}}, "at most maxBackoff"),
     ):
         with pytest.raises(exceptions.BadRequest, match=text):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
 import click
@@ -125,7 +126,8 @@ def describe(name: str, as_json: bool, endpoint: tuple[str, ...], timeout: float
         console.print(f"[yellow]paused[/] {until}", highlight=False)
     if info.rate:
         console.print(
-            f"at most {info.rate:,} messages a second, {info.burst or info.rate:,} at once", highlight=False
+            f"at most {info.rate:,} messages a second, {info.burst or ceil(info.rate):,} at once",
+            highlight=False,
         )
     for label, text in sorted(info.labels.items()):
         console.print(f"{label}: {text}", highlight=False, markup=False)
@@ -158,7 +160,7 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 @topic.command()
 @click.argument("name")
 @click.option("--partitions", "-p", type=int, help="How many it is to have; never fewer.")
-@click.option("--rate", type=int, help="Messages a second that are delivered at most; 0: no limit.")
+@click.option("--rate", type=float, help="Messages a second that are delivered at most; 0: no limit.")
 @click.option("--burst", type=int, help="How many of them at once; 0: as many as in a second.")
 @click.option(
     "--if-version", type=int, help="Only if its settings have this version, see `dueq topic describe`."
@@ -168,7 +170,7 @@ def delete(name: str, yes: bool, endpoint: tuple[str, ...], timeout: float) -> N
 def update(
     name: str,
     partitions: int | None,
-    rate: int | None,
+    rate: float | None,
     burst: int | None,
     if_version: int | None,
     endpoint: tuple[str, ...],

@@ -27,7 +27,7 @@ from dueq.errors import (
     VersionDiffers,
 )
 from dueq_codecs.records import ATTEMPTS_MAX
-from dueq_codecs.topic_settings import KEYS, RATE_MAX, REMEMBER_MS_MAX, fault_of_labels
+from dueq_codecs.topic_settings import KEYS, RATE_MAX, REMEMBER_MS_MAX, fault_of_labels, fault_of_rate
 
 Document = dict[str, Any]
 
@@ -38,7 +38,7 @@ VERSION_MAX: Final = (1 << 63) - 1
 def settings(
     payload_bytes_max: int | None,
     horizon: Seconds | None,
-    rate: int | None,
+    rate: float | None,
     burst: int | None,
     labels: Mapping[str, str] | None,
 ) -> Document:
@@ -54,9 +54,12 @@ def settings(
         )
     if horizon is not None:
         changes["horizon_ms"] = arguments.duration_ms(horizon, "horizon", 0, limits.DUE_MS_MAX)
-    for name, value in (("rate", rate), ("burst", burst)):
-        if value is not None:
-            changes[name] = arguments.count(value, name, 0, RATE_MAX)
+    if rate is not None:
+        if (fault := fault_of_rate(rate)) is not None:
+            raise InvalidRequest(fault)
+        changes["rate"] = int(rate) if rate == int(rate) else rate
+    if burst is not None:
+        changes["burst"] = arguments.count(burst, "burst", 0, RATE_MAX)
     if labels is not None:
         fault = fault_of_labels(labels)
         if fault is not None:

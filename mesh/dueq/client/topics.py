@@ -79,7 +79,7 @@ class TopicInfo:
     paused_until: datetime | None = None
     settings_version: int = 0
     home_partitions: int = 0
-    rate: int = 0
+    rate: float = 0
     burst: int = 0
     max_attempts: int = 0
     backoff: Backoff | None = None

@@ -14,7 +14,7 @@ from dueq.testing import mesh
 def client() -> Iterator[Client]:
     with mesh() as found:
         client = found.client()
-        client.create_topic("t")
+        client.create_topic("t", partitions=1)
         yield client
 
 
@@ -31,6 +31,14 @@ def test_of_two_changes_of_what_was_seen_the_second_is_refused(client: Client) -
     assert (info.labels, info.settings_version) == ({"a": "1"}, seen + 1)
     client.update_topic("t", labels={"b": "2"}, if_version=refused.value.present)
     assert client.describe("t").labels == {"b": "2"}
+
+
+@pytest.mark.parametrize("rate", [0, 5, 0.5, 0.001, 1_000_000])
+def test_a_rate_may_be_less_than_one_a_second(client: Client, rate: float) -> None:
+    client.update_topic("t", rate=rate)
+    assert client.describe("t").rate == rate
+    with pytest.raises(InvalidRequest, match=r"rate is 0, or 0\.001 to 1000000 messages a second, not -1"):
+        client.update_topic("t", rate=-1)
 
 
 @pytest.mark.parametrize("version", [-1, 1.5, True, 1 << 63])

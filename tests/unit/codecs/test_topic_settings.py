@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -52,7 +53,11 @@ def test_what_a_newer_build_has_set_is_kept_over_a_change() -> None:
         ({"payload_bytes_max": 0}, f"payload_bytes_max is 1 to {PAYLOAD_BYTES_MAX} bytes, not 0"),
         ({"payload_bytes_max": True}, "not True"),
         ({"payload_bytes_max": "9"}, "not '9'"),
-        ({"rate": 1_000_001}, "rate is 0 to 1000000 messages a second, not 1000001"),
+        ({"rate": 1_000_001}, "rate is 0, or 0.001 to 1000000 messages a second, not 1000001"),
+        ({"rate": 0.0009}, "rate is 0, or 0.001 to 1000000 messages a second, not 0.0009"),
+        ({"rate": math.nan}, "not nan"),
+        ({"rate": True}, "not True"),
+        ({"rate": "1"}, "not '1'"),
         ({"burst": 5}, "burst is 5, and the topic has no rate"),
         ({"version": 9}, "there is no setting 'version'"),
         ({"paused": False, "paused_until_ms": 7}, "paused_until_ms is 7, and the topic is not paused"),

@@ -86,7 +86,7 @@ class AsyncClient(
         horizon: Seconds | None = None,
         keys: str | None = None,
         remember: Seconds | None = None,
-        rate: int | None = None,
+        rate: float | None = None,
         burst: int | None = None,
         max_attempts: int | None = None,
         backoff: Backoff | None = None,

@@ -46,7 +46,7 @@ class GroupRates:
         bucket = self._buckets.get(name)
         if bucket is None:
             bucket = self._buckets[name] = TokenBucket()
-        bucket.configure(settings.rate, settings.burst or settings.rate, self._now)
+        bucket.configure(settings.rate, settings.burst, self._now)
         if bucket.available(self._now) > spoken_for:
             return True
         self.next_us = min(self.next_us, bucket.next_us(self._now, spoken_for))

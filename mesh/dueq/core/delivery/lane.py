@@ -154,7 +154,7 @@ class Lane:
     def allowed(self, now: Now) -> int:
         """Return how many messages may be leased now by the topic's rate."""
         settings = self.partition.settings
-        self.tokens.configure(settings.rate, settings.burst or settings.rate, now)
+        self.tokens.configure(settings.rate, settings.burst, now)
         return self.tokens.available(now)
 
     def spend(self, entries: Entries) -> None:

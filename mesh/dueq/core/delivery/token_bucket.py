@@ -1,17 +1,18 @@
 """How fast a limited topic is delivered: a bucket of tokens, one for each message that is leased.
 
 Tokens come in at the topic's rate, and the bucket holds at most `burst`. It belongs to one leadership and begins full,
-so after a change of leader up to `burst` messages more may be delivered. All in whole millionths of a token: no time
-is lost to rounding. Source: RFC 2697, the committed burst.
+so after a change of leader up to `burst` messages more may be delivered. A rate counts in thousandths, and all is in
+whole billionths of a token: no time is lost to rounding. Source: RFC 2697, the committed burst.
 """
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Final
 
 from dueq.instant import Now
 
-_WHOLE: Final = 1_000_000
+_WHOLE: Final = 1_000_000_000
 UNLIMITED: Final = 1 << 62
 
 
@@ -19,12 +20,13 @@ class TokenBucket:
     """The tokens of one led partition."""
 
     def __init__(self) -> None:
-        self._rate = self._burst = 0
-        self._level = 0  # in millionths
+        self._rate = self._burst = 0  # thousandths of a token a second, and tokens
+        self._level = 0  # in billionths
         self._at_us = 0
 
-    def configure(self, rate: int, burst: int, now: Now) -> None:
-        """Let so many tokens a second come in, at most `burst` at once; a rate of 0: no limit."""
+    def configure(self, per_second: float, burst: int, now: Now) -> None:
+        """Let so many tokens a second come in, at most `burst` at once (0: as many as in a second); 0: no limit."""
+        rate, burst = round(per_second * 1000), burst or ceil(per_second)
         if (rate, burst) == (self._rate, self._burst):
             return
         if not self._rate:

@@ -47,7 +47,7 @@ class Settings(Asked):
     horizon: Duration | None = Field(
         default=None, description="How far ahead a message may be due; 0: no cap."
     )
-    rate: int | None = Field(default=None, ge=0, description="Messages a second at most; 0: no limit.")
+    rate: float | None = Field(default=None, ge=0, description="Messages a second at most; 0: no limit.")
     burst: int | None = Field(
         default=None, ge=0, description="How many of them at once; 0: as many as in a second."
     )
@@ -131,7 +131,7 @@ class TopicAnswer(Answer):
     horizon_seconds: float | None
     paused: bool
     paused_until: Said | None
-    rate: int
+    rate: float
     burst: int
     max_attempts: int
     backoff: BackoffAnswer | None

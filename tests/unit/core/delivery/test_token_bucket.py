@@ -15,7 +15,7 @@ def after(ms: float) -> Now:
     return Now(0, 5_000_000 + round(ms * 1000))
 
 
-def bucket(rate: int, burst: int) -> TokenBucket:
+def bucket(rate: float, burst: int) -> TokenBucket:
     made = TokenBucket()
     made.configure(rate, burst, after(0))
     return made
@@ -74,3 +74,23 @@ def test_a_limited_topic_is_delivered_at_its_rate() -> None:
     deadline_us = stage.dispatcher.next_deadline_us(at(1_001))
     assert deadline_us is not None
     assert deadline_us <= at(1_101).mono_us
+
+
+def test_a_rate_below_one_a_second_has_a_burst_of_one() -> None:
+    made = bucket(0.125, 0)
+    assert made.available(after(0)) == 1
+    made.take(1)
+    assert made.next_us(after(1)) == after(8_000).mono_us
+    assert made.available(after(7_999.9)) == 0
+    assert made.available(after(8_000)) == 1
+    assert made.available(after(80_000)) == 1
+
+
+def test_the_slowest_rate_is_exact_over_a_day() -> None:
+    made = bucket(0.001, 1)
+    taken = 0
+    for second in range(0, 86_401, 100):
+        now = after(second * 1000.0)
+        taken += made.available(now)
+        made.take(made.available(now))
+    assert taken == 1 + 86

@@ -83,7 +83,7 @@ function topicForm() {
   const partitions = h("input", { type: "number", min: 1, max: 1024, value: 1 });
   const replicas = h("input", { type: "number", min: 1, max: 9 });
   const attempts = h("input", { type: "number", min: 0 });
-  const rate = h("input", { type: "number", min: 0 });
+  const rate = h("input", { type: "number", min: 0, step: "any" });
   return form("Topic", "Create topic", [
     field("Name", name, "Letters, digits, dot, underscore and hyphen."), field("Kind", kind), field("Partitions", partitions, "They work in parallel."),
     field("Copies", replicas, "Empty: three, or as many as brokers."), field("Attempts", attempts, "Then a message is dead. Empty: as many as it takes."),

@@ -117,7 +117,7 @@ function settings(info) {
     ["Copies", `${info.replicas}, of which ${info.min_isr} must have a message before it counts`],
     ["Longest payload", bytes(info.payload_bytes_max)],
     ["Horizon", info.horizon_s ? duration(info.horizon_s) : "no cap"],
-    ["Rate", info.rate ? `${number(info.rate)} a second, ${number(info.burst || info.rate)} at once` : "no limit"],
+    ["Rate", info.rate ? `${number(info.rate)} a second, ${number(info.burst || Math.ceil(info.rate))} at once` : "no limit"],
     ["Paused", info.paused ? (info.paused_until ? timeElement(info.paused_until) : "until it is resumed") : "no"],
     ["Attempts", info.max_attempts ? `${number(info.max_attempts)}, then dead` : "as many as it takes"],
     ["Version", String(info.settings_version)],
@@ -165,7 +165,7 @@ function deleting(topic, info) {
 function changing(topic, info) {
   const input = (value, attributes) => h("input", { type: "number", min: 0, value, ...attributes });
   const fields = {
-    rate: input(info.rate), burst: input(info.burst), partitions: input(info.partitions, { min: info.partitions }),
+    rate: input(info.rate, { step: "any" }), burst: input(info.burst), partitions: input(info.partitions, { min: info.partitions }),
     payload_bytes_max: input(info.payload_bytes_max, { min: 1 }), horizon: input(info.horizon_s ?? 0),
     max_attempts: input(info.max_attempts ?? 0),
   };

@@ -18,7 +18,7 @@ from dueq.gateway.faces.cloud_tasks import wire
 from dueq.gateway.faces.cloud_tasks.names import QueueName
 from dueq.gateway.faces.cloud_tasks.status import Code, RpcError
 from dueq.gateway.faces.cloud_tasks.wire import Part, Shape, State
-from dueq_codecs.topic_settings import RATE_MAX
+from dueq_codecs.topic_settings import RATE_MAX, RATE_MIN
 
 LABEL: Final = "cloud-tasks"
 """The label of a topic that is a queue: its `Configuration`, as JSON."""
@@ -135,9 +135,9 @@ class Configuration:
         return replace(self, purged_ms=at_ms)
 
     @property
-    def per_second(self) -> int:
-        """The topic's rate."""
-        return int(self.rate)
+    def per_second(self) -> float:
+        """The topic's rate: it counts in thousandths."""
+        return max(round(self.rate, 3), RATE_MIN)
 
     @property
     def burst(self) -> int:
@@ -215,10 +215,9 @@ def _rate(found: Configuration, given: QueueDocument) -> Configuration:
     rate = given.rate_limits.max_dispatches_per_second if given.rate_limits else None
     if rate is None:
         return replace(found, rate=Configuration().rate)
-    if not 1 <= rate <= RATE_MAX or rate != int(rate):
+    if not RATE_MIN <= rate <= RATE_MAX:
         raise RpcError(
-            Code.INVALID_ARGUMENT,
-            f"maxDispatchesPerSecond is a whole number of 1 to {RATE_MAX} here, not {rate}",
+            Code.INVALID_ARGUMENT, f"maxDispatchesPerSecond is {RATE_MIN} to {RATE_MAX} here, not {rate}"
         )
     return replace(found, rate=float(rate))
 
