@@ -66,6 +66,7 @@ def _mesh(view: View, state: State, acts: Iterable[Document]) -> Document:
             **_counts(topics),
         },
         "chart": _chart(state, None, _ahead(sight)),
+        "exact": _exact_until(sight),
         "partly": len([topic for topic in topics if topic.scheduled]) > len(fullest(topics)),
         "lateness": _lateness(state, None),
         "brokers": [_broker(broker_id, sight) for broker_id in sorted(sight.brokers)],
@@ -165,6 +166,16 @@ def _ahead(sight: Sight) -> list[tuple[int, int]]:
             if second_ms // 1000 >= begin + 60:
                 totals[second_ms // 1000] += count
     return [(second * 1000, count) for second, count in sorted(totals.items()) if count]
+
+
+def _exact_until(sight: Sight) -> int | None:
+    """Up to when the mesh's seconds are exact; None: as far as they go."""
+    found = (
+        sight.forecasts.get((topic.info.name, limits.DASHBOARD_AHEAD_S))
+        for topic in fullest(sight.topics.values())
+    )
+    ends = [ahead.exact_until_ms for ahead in found if ahead is not None and ahead.exact_until_ms is not None]
+    return min(ends, default=None)
 
 
 def _lateness(state: State, topic: str | None) -> Document:

@@ -10,8 +10,8 @@ const BAR_PX = 3;
 const STEPS = [1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 604_800];
 
 /**
- * A chart; `update({at, since, delivered, due, past, ahead, step, chosen})` draws it. Instants are Unix s but `at`, `since`
- * (ms). `chosen`: `at` is not now, but where somebody wants to look. `onPick(bar)` is told which bar was chosen.
+ * A chart; `update({at, since, delivered, due, past, ahead, step, exact, chosen})` draws it. Instants are Unix s but `at`,
+ * `since` and `exact` (ms). `exact`: later seconds are estimated. `chosen`: `at` is not now, but where somebody wants to look. `onPick(bar)` is told which bar was chosen.
  */
 export function chart(title, onPick = null) {
   const hatch = fresh("hatch");
@@ -19,8 +19,9 @@ export function chart(title, onPick = null) {
   const readout = h("p", { class: "readout" });
   const unit = h("span", { class: "faint" });
   const known = h("span", { class: "key delivered" }, "delivered");
+  const guessed = h("span", { class: "key due guess", hidden: true }, "due, estimated");
   const legend = h("p", { class: "legend" },
-    known, h("span", { class: "key due" }, "due"),
+    known, h("span", { class: "key due" }, "due"), guessed,
     unit);
   const element = h("figure", { class: "figure" }, legend, drawing, readout);
   let data = null;
@@ -65,7 +66,7 @@ export function chart(title, onPick = null) {
     }
     for (const bar of bars) {
       bar.x = Math.max(x(bar.at), MARGIN.left);
-      parts.push(svg("rect", { class: `column ${bar.kind}`, x: bar.x, y: y(bar.most), width: barWidth,
+      parts.push(svg("rect", { class: `column ${bar.kind}${isGuess(bar) ? " guess" : ""}`, x: bar.x, y: y(bar.most), width: barWidth,
         height: Math.max(floor - y(bar.most), 1.5) }));
     }
     parts.push(svg("line", { class: "grid base", x1: MARGIN.left, x2: width - MARGIN.right, y1: floor, y2: floor }),
@@ -79,7 +80,10 @@ export function chart(title, onPick = null) {
     tell();
   }
 
+  const isGuess = (bar) => bar.kind === "due" && data.exact && (bar.at + bar.span) * 1000 > data.exact;
+
   function tell() {
+    guessed.hidden = !bars.some(isGuess);
     const summary = summarised(data);
     known.hidden = !data.past;
     say(unit, `messages ${data.step > 1 ? "an hour" : "a second"}, logarithmic`);
@@ -88,7 +92,7 @@ export function chart(title, onPick = null) {
     drawing.classList.toggle("picks", Boolean(picks));
     const bar = cursor === null ? null : bars[cursor];
     say(readout, bar
-      ? `${when(bar.at, data)}: ${count(Math.round(bar.sum * 100) / 100, "message")} ${bar.kind}` +
+      ? `${when(bar.at, data)}: ${isGuess(bar) ? "about " : ""}${count(Math.round(bar.sum * 100) / 100, "message")} ${bar.kind}` +
         (bar.span > data.step ? ` in ${duration(bar.span)}, at most ${number(bar.most)} in one ${one(data)}` : "")
       : summary);
     readout.title = bar ? iso(bar.at * 1000) : "";
@@ -179,12 +183,14 @@ function summarised(data) {
   if (data.chosen) return inChosen(data);
   const minuteAgo = data.at / 1000 - 60;
   const delivered = data.delivered.filter(([at]) => at >= minuteAgo).reduce((sum, [, value]) => sum + value, 0);
-  const peak = data.due.reduce((best, each) => (!best || each[1] > best[1] ? each : best), null);
+  const known = data.due.filter(([at]) => !data.exact || (at + 1) * 1000 <= data.exact);
+  const peak = known.reduce((best, each) => (!best || each[1] > best[1] ? each : best), null);
   const past = data.past ? `${count(Math.round(delivered), "message")} delivered in the last minute. ` : "";
-  if (!peak) return `${past}Nothing is due in the next ${duration(data.ahead)}.`;
-  const until = peak[0] - data.at / 1000;
-  return `${past}Busiest ${one(data)} ahead: ${number(peak[1])} at ${when(peak[0], data)}` +
-    `${until > 1 ? `, in ${duration(until)}` : ", now"}.`;
+  const until = known.length < data.due.length ? ` until ${clock(data.exact)}` : "";
+  if (!peak) return `${past}Nothing is due${until || ` in the next ${duration(data.ahead)}`}.`;
+  const left = peak[0] - data.at / 1000;
+  return `${past}Busiest ${one(data)} ahead${until}: ${number(peak[1])} at ${when(peak[0], data)}` +
+    `${left > 1 ? `, in ${duration(left)}` : ", now"}.`;
 }
 
 function inChosen(data) {

@@ -40,21 +40,21 @@ class MessagesPage {
     this.earlier = h("button", { type: "button", hidden: true, onclick: () => this.turn(-1) }, "Previous");
     this.later = h("button", { type: "button", hidden: true, onclick: () => this.turn(1) }, "Next");
     this.unfound = h("p", { class: "refused", role: "alert" });
-    const one = h("form", { class: "panel one", role: "search", "aria-label": "One message" },
-      field("Id or key", this.name), h("button", { type: "submit", class: "main" }, "Show"), this.unfound);
+    const one = h("form", { class: "panel", role: "search", "aria-label": "One message" },
+      h("div", { class: "row" }, field("Id or key", this.name), h("button", { type: "submit", class: "main" }, "Show")), this.unfound);
     one.addEventListener("submit", (event) => {
       event.preventDefault();
       this.find();
     });
-    this.times = h("div", { class: "pair" }, field("From", this.from), field("Until", this.until));
-    this.details = h("details", { class: "spaced", open: Boolean(this.job.value || this.group.value) }, h("summary", {}, "By job or group"),
-      h("div", { class: "form" }, field("Job", this.job, "Its key. Counted and changed together, not listed."), field("Group", this.group, "Of fair topics. Counted and changed together, not listed.")));
+    this.details = h("details", { class: "spaced", open: [this.from, this.until, this.job, this.group].some((each) => each.value) },
+      h("summary", {}, "By time, job or group"),
+      h("div", { class: "form" }, field("From", this.from), field("Until", this.until), field("Job", this.job, "Its key. Counted and changed together, not listed."), field("Group", this.group, "Of fair topics. Counted and changed together, not listed.")));
     this.all = h("button", { type: "button", class: "writes", onclick: () => this.allThatMatch() }, "Change all that match…");
     const form = h("form", { class: "panel", role: "search", "aria-label": "Many messages" },
-      h("div", { class: "form" }, field("State", this.state), field("Key begins with", this.prefix), this.times),
-      this.details,
-      h("div", { class: "acts spaced" }, h("button", { type: "submit", class: "main" }, "Find"),
-        h("button", { type: "button", onclick: () => this.clear() }, "Clear"), this.all));
+      h("div", { class: "row" }, field("State", this.state), field("Key begins with", this.prefix),
+        h("div", { class: "acts" }, h("button", { type: "submit", class: "main" }, "Find"),
+          h("button", { type: "button", onclick: () => this.clear() }, "Clear"), this.all)),
+      this.details);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.cursors = [""];
@@ -127,7 +127,7 @@ class MessagesPage {
   }
 
   async load() {
-    this.times.hidden = this.details.hidden = this.all.hidden = this.leased;
+    this.details.hidden = this.all.hidden = this.leased;
     this.frame.address({ state: this.state.value === "waiting" ? "" : this.state.value, from: this.moment(this.from), until: this.moment(this.until),
       key_prefix: this.prefix.value, job: this.job.value, group: this.group.value, find: this.name.value.trim() });
     this.chosen.clear();

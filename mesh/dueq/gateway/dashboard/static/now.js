@@ -76,8 +76,12 @@ export function show(frame) {
         { title: "with consumers", value: number(sums.leased), detail: count(sums.consumers, "consumer") },
         { title: "dead", value: number(sums.dead), level: sums.dead ? "warn" : "" },
       ]);
-      drawing.update({ ...view.chart, at: view.at, past: PAST_S, ahead: AHEAD_S, step: 1 });
-      say(partly, view.partly ? "Beyond one minute the chart has the sixteen fullest topics." : "");
+      drawing.update({ ...view.chart, at: view.at, past: PAST_S, ahead: AHEAD_S, step: 1, exact: view.exact });
+      say(partly, [
+        view.partly ? "Beyond one minute the chart has the sixteen fullest topics." : "",
+        view.exact && view.exact < view.at + AHEAD_S * 1000
+          ? `From ${clock(view.exact)} on seconds are estimated: of some topics only the sum of each hour is known. A topic's page counts any second.` : "",
+      ].filter(Boolean).join(" "));
       late.update(lateness(view.lateness));
       topics.update(view.topics);
       rows = Math.max(view.topics.length, 50);

@@ -44,9 +44,7 @@ export function show(frame) {
       h("div", { class: "acts spaced" },
         h("a", { class: "button", href: `/messages?${own}` }, "Messages"),
         h("a", { class: "button writes", href: `/create?${own}` }, "New message"),
-        pause,
-        h("button", { type: "button", class: "danger writes", onclick: () => purging(topic, info) }, "Cancel all that wait…"),
-        h("button", { type: "button", class: "danger writes", onclick: () => deleting(topic, info) }, "Delete topic…"))),
+        pause)),
     section("Now and next", totals.element,
       h("div", { class: "tools spaced" }, field("Look ahead", span)), drawing.element, exact),
     counted.element,
@@ -55,7 +53,10 @@ export function show(frame) {
     lists,
     section("Settings", h("div", { class: "panel" }, facts,
       h("p", { class: "acts spaced writes" }, h("button", { type: "button", onclick: () => changing(topic, info) }, "Change settings…")))),
-    section("Partitions", parts.element, more));
+    section("Partitions", parts.element, more),
+    h("div", { class: "writes" }, section("What cannot be undone", h("div", { class: "acts" },
+      h("button", { type: "button", class: "danger", onclick: () => purging(topic, info) }, "Cancel all that wait…"),
+      h("button", { type: "button", class: "danger", onclick: () => deleting(topic, info) }, "Delete topic…")))));
 
   loadLists(topic, lists);
 
@@ -76,7 +77,7 @@ export function show(frame) {
         { title: "with consumers", value: number(info.leased), href: `/messages?${own}&state=leased`, detail: count(info.consumers, "consumer") },
         { title: "dead", value: number(info.dead), level: info.dead ? "warn" : "", href: `/messages?${own}&state=dead` },
       ]);
-      drawing.update({ ...view.chart, at: view.at, past: Number(ahead) > 300 ? 0 : PAST_S, ahead: Number(ahead), step: Number(ahead) > 3600 ? 3600 : 1 });
+      drawing.update({ ...view.chart, at: view.at, past: Number(ahead) > 300 ? 0 : PAST_S, ahead: Number(ahead), exact: Number(ahead) > 3600 ? null : view.exact, step: Number(ahead) > 3600 ? 3600 : 1 });
       say(exact, exactness(view));
       counted.suggest(view.at + 3_600_000);
       late.update(lateness(view.lateness));
@@ -107,8 +108,8 @@ function lead(view) {
 function exactness(view) {
   if (view.ahead > 3600) return "By the hour. Choose a bar (a click, or the arrow keys and Enter) to count its seconds.";
   if (view.exact === null || view.exact >= view.at + view.ahead * 1000) return "";
-  const until = view.exact > view.at ? `until ${clock(view.exact)}` : "for no second yet";
-  return `Exact ${until}. Later ones are known by the hour, and drawn evenly over it; “Any second ahead” counts them.`;
+  const from = view.exact > view.at ? `From ${clock(view.exact)} on` : "Just now all";
+  return `${from} seconds are estimated: of what waits so long only the sum of each hour is known. “Any second ahead” counts one by one.`;
 }
 
 function settings(info) {
