@@ -13,6 +13,7 @@ from typing import Any, Final
 from dueq import limits
 from dueq.errors import Busy, DueqError
 from dueq.gateway.dashboard.alarms import Alarm, Alarms
+from dueq.gateway.dashboard.counting import Counting
 from dueq.gateway.dashboard.history import History
 from dueq.gateway.dashboard.snapshot import Ahead, Catalogue, Sight, Wanted, fullest, look
 from dueq.gateway.service import Service
@@ -66,6 +67,7 @@ class Feed:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._history, self._alarms, self._catalogue = History(), Alarms(), Catalogue()
+        self._counting = Counting(service)
         self._watching = 0
         self._topics: Counter[Wanted] = Counter()
         self._forecasts: dict[Wanted, Ahead] = {}
@@ -123,6 +125,7 @@ class Feed:
 
     async def close(self) -> None:
         """Look no more."""
+        await self._counting.close()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -161,7 +164,7 @@ class Feed:
         except DueqError as error:
             return _blind(before, number, str(error), self._now_ms(before))
         self._forecasts |= sight.forecasts
-        sight.forecasts = self._forecasts
+        sight.forecasts = self._counting.improved(self._forecasts, sight.at_ms)
         self._history.take(sight.at_ms, sight.statistics)
         return sight
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -32,10 +32,12 @@ class Ahead:
     Attributes:
         counts: (Unix ms of a second, messages due in it); of hours instead of seconds, beyond an hour.
         exact_until_ms: up to when seconds are exact, Unix ms; None: all of them.
+        more: by second, how many more messages were counted than its brokers have estimated.
     """
 
     counts: list[tuple[int, int]] = field(default_factory=list)
     exact_until_ms: int | None = None
+    more: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -162,10 +162,14 @@ def _ahead(sight: Sight) -> list[tuple[int, int]]:
     for place, count in enumerate(sight.next_minute):
         totals[begin + place] += count
     for name in (topic.info.name for topic in fullest(sight.topics.values())):
-        for second_ms, count in sight.forecasts.get((name, limits.DASHBOARD_AHEAD_S), Ahead()).counts:
+        ahead = sight.forecasts.get((name, limits.DASHBOARD_AHEAD_S), Ahead())
+        for second_ms, count in ahead.counts:
             if second_ms // 1000 >= begin + 60:
                 totals[second_ms // 1000] += count
-    return [(second * 1000, count) for second, count in sorted(totals.items()) if count]
+        for second_ms, more in ahead.more.items():
+            if begin <= second_ms // 1000 < begin + 60:
+                totals[second_ms // 1000] += more
+    return [(second * 1000, count) for second, count in sorted(totals.items()) if count > 0]
 
 
 def _exact_until(sight: Sight) -> int | None:
