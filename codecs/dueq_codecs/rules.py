@@ -72,7 +72,7 @@ def level_of(change: ChangeRequest) -> int:
         or change.keyed == Meta.HEADERS
         or bool(change.shared)
         or any(len(column) for column in columns)
-        or (change.fate == Fate.DEAD).any()
+        or (len(change.fate) and (change.fate == Fate.DEAD).any())
     )
     if change.kind == RecordKind.RELEASE:
         newer = newer or change.amount_ms.any()

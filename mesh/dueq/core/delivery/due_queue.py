@@ -30,6 +30,8 @@ SPARE_PLACES: Final = 256
 """Dead places that are always allowed, so that a small heap is not rebuilt again and again."""
 SORTED_PLACES: Final = 4096
 """Up to so many places are kept sorted. Of more, a few that are added are pushed into the heap."""
+_SORTED_AT_ONCE: Final = 16
+"""More new places than this are sorted in only if they are in order."""
 WAITING: Final = int(State.WAITING)
 KEY_BITS: Final = 56
 KEY_MASK: Final = (1 << KEY_BITS) - 1
@@ -70,6 +72,8 @@ class DueQueue:
     def _push(self, places: list[int]) -> None:
         heap, was_sorted = self._heap, self._sorted
         self._sorted = len(heap) + len(places) <= (SORTED_PLACES if was_sorted else SORTED_PLACES // 2)
+        if len(places) > _SORTED_AT_ONCE and places != sorted(places):
+            self._sorted = False  # what lies that far apart does not come out together either
         if self._sorted and was_sorted and len(places) == 1:
             insort(heap, places[0])
         elif self._sorted:

@@ -202,7 +202,7 @@ class Proposals:
                 Code.BUSY, f"partition {self._uid} keeps {limits.BODIES_MAX} shared bodies, no more", 1000
             )
         groups = (request.name,) if request.kind == RecordKind.GROUP else request.groups
-        if full := self._partition.full_of_groups(groups):
+        if groups and (full := self._partition.full_of_groups(groups)):
             return Refusal(
                 Code.BUSY, f"partition {self._uid} has {full} groups, and may have {limits.GROUPS_MAX}", 1000
             )

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import accumulate, pairwise, starmap
+from struct import iter_unpack
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from dueq import limits
+from dueq.core.ports.entry import alike
 from dueq.core.ports.membership import Topic
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import fault_of_pass
@@ -25,6 +28,8 @@ from dueq_codecs.records import REASON_BYTES_MAX, Fate, OnDuplicate, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, first_too_long, homes_of_keys, inline_bytes
 from dueq_codecs.topic_settings import TopicSettings
 
+_CUT_TOGETHER_BYTES: Final = 4096
+"""Payloads of one length, up to this one, are cut out of a body all at once."""
 CHANGES = frozenset(
     {
         RecordKind.INSERT,
@@ -237,12 +242,18 @@ def _check_insert(
 def _check_crcs(
     request: ChangeRequest, inline: np.ndarray[tuple[int, ...], np.dtype[np.uint32]], body: bytes | memoryview
 ) -> Refusal | None:
-    view = memoryview(body)
-    start = 0
-    for row, (length, crc) in enumerate(zip(inline.tolist(), request.crc.tolist(), strict=True)):
-        if length and crc32(view[start : start + length]) != crc:
+    lengths, crcs = inline.tolist(), request.crc.tolist()
+    size = alike(inline)
+    if size is not None and 0 < size <= _CUT_TOGETHER_BYTES:
+        found = list(starmap(crc32, iter_unpack(f"{size}s", body)))
+    else:
+        view, ends = memoryview(body), [0, *accumulate(lengths)]
+        found = [crc32(view[start:end]) for start, end in pairwise(ends)]
+    if found == crcs:
+        return None
+    for row, (length, crc, is_crc) in enumerate(zip(lengths, crcs, found, strict=True)):
+        if length and is_crc != crc:
             return invalid(f"row {row}: the payload does not have the CRC {crc:#010x} that was sent with it")
-        start += length
     return None
 
 

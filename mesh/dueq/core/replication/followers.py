@@ -178,9 +178,17 @@ class Followers:
         """Send each follower what it lacks; called at the end of a turn."""
         if self._replica.durable_epoch < self._epoch:
             return
+        end, commit = self._log.end, self._replica.commit
         for broker_id, progress in self._progress.items():
             peer = self._ctx.peers.get(broker_id)
-            if peer is not None and peer.incarnation:
+            if peer is None or not peer.incarnation:
+                continue
+            lacks_nothing = progress.next > end and progress.state is State.REPLICATE
+            if (
+                not lacks_nothing
+                or progress.incarnation != peer.incarnation
+                or (peer.appends and progress.told_commit < commit)
+            ):
                 self._send(peer, progress, now)
 
     def _send(self, peer: Peer, progress: Progress, now: Now) -> None:

@@ -139,6 +139,8 @@ class BodyTable:
 
     def expire(self, age_ms: int, stamp: int) -> None:
         """Forget bodies that no message names and whose grace is over."""
+        if not self._idle:
+            return
         gone = [body for body in self._idle.values() if body.until_ms <= age_ms]
         for body in gone:
             del self.by_name[body.name], self.by_number[body.number], self._idle[body.number]

@@ -25,8 +25,9 @@ class EntryRows:
 
     def resize(self, capacity: int) -> None:
         """Have so many slots; new ones are zero."""
-        more = capacity - len(self._words)
-        self._renew(np.concatenate((self._words, np.zeros((more, self._words.shape[1]), "<u8"))))
+        words = np.zeros((capacity, self._words.shape[1]), "<u8")  # what is not used yet takes no memory
+        words[: len(self._words)] = self._words
+        self._renew(words)
 
     def _renew(self, words: U64) -> None:
         self._words = words

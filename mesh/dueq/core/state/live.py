@@ -566,7 +566,10 @@ class LiveMessages:
         applied.ended = _joined(applied.ended, rows)
 
     def _count(self, rows: Entries, waiting: int, leased: int, dead: int = 0) -> None:
-        """Tell the side tables of messages that begin (1) or stop (-1) to wait, to be leased, or to be dead."""
+        """Tell the side tables of messages that begin (1) or stop (-1) to wait, to be leased, or to be dead.
+
+        A row without an extension has no group, recurrence or shared body, and no record has changed or triggered it.
+        """
         if is_wide(rows):
             for count in self._counting:
                 count(rows, waiting, leased, dead)

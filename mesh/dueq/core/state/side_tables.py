@@ -76,6 +76,9 @@ class SideTables:
             self.bodies.count,
             self.triggered.count,
         )
+        # Of the others nothing grows old.
+        aging = (self.dedup, self.job_dedup, self.jobs, self.groups, self.passes, self.bodies)
+        self._expiring = [table.expire for table in aging]
         if self._rows:
             unknown = ", ".join(repr(tag.decode("latin-1")) for tag in sorted(self._rows))
             raise UnknownVersion(f"there are rows of side tables that this build does not know: {unknown}")
@@ -93,8 +96,8 @@ class SideTables:
 
     def expire(self, age_ms: int, stamp: int) -> None:
         """Let every table forget what is too old."""
-        for _, table in self._all.values():
-            table.expire(age_ms, stamp)
+        for expire in self._expiring:
+            expire(age_ms, stamp)
 
     def changed_rows(self) -> Tables:
         """Return the rows that changed since the last call, of tables where any did."""

@@ -265,4 +265,6 @@ def places_of(rows: Entries) -> U64:
 
 
 def _longer(column: Column, more: int) -> Column:
-    return np.concatenate((column, np.zeros(more, column.dtype)))
+    grown = np.zeros(len(column) + more, column.dtype)
+    grown[: len(column)] = column
+    return grown
