@@ -17,6 +17,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, KeysView
 from heapq import heapify, heappop, heappush
+from itertools import islice
+from operator import gt
 from typing import Final
 
 import numpy as np
@@ -72,7 +74,7 @@ class DueQueue:
     def _push(self, places: list[int]) -> None:
         heap, was_sorted = self._heap, self._sorted
         self._sorted = len(heap) + len(places) <= (SORTED_PLACES if was_sorted else SORTED_PLACES // 2)
-        if len(places) > _SORTED_AT_ONCE and places != sorted(places):
+        if len(places) > _SORTED_AT_ONCE and any(map(gt, places, islice(places, 1, None))):
             self._sorted = False  # what lies that far apart does not come out together either
         if self._sorted and was_sorted and len(places) == 1:
             insort(heap, places[0])
