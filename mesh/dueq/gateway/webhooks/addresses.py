@@ -19,6 +19,8 @@ Network = IPv4Network | IPv6Network
 
 _GLOBAL_6: Final = IPv6Network("2000::/3")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_SPECIAL: Final = (ip_network("192.0.0.0/24"), ip_network("2001::/23"), ip_network("3fff::/20"))
+"""Of protocols and documents (RFC 6890, RFC 9637): how much of them is global, builds of Python do not agree about."""
 _AZURE: Final = IPv4Address("168.63.129.16")
 """Public by its number, and the host of a virtual machine at Azure, which has secrets to tell."""
 _LOW_PORTS: Final = (80, 443)
@@ -92,6 +94,8 @@ def _unwrapped(address: Address) -> Address:
 
 
 def _is_public(address: Address) -> bool:
+    if any(address in network for network in _SPECIAL):
+        return False
     if isinstance(address, IPv6Address):
         return address in _GLOBAL_6 and address.is_global and not address.is_multicast
     return address.is_global and not address.is_multicast and not address.is_reserved and address != _AZURE
