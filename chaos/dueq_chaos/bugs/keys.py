@@ -63,7 +63,7 @@ KEYS: Final = (
             ),
         ),
         seeds=60,
-        finders=(55,),
+        finders=(87, 55),
     ),
     Bug(
         "idempotency-key-decides-no-partition",
