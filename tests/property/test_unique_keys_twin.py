@@ -39,7 +39,7 @@ MISTAKES: Final = (
         "key-forgotten-before-it-is-saved",
         "A key leaves memory while the checkpoint that writes it is on its way.",
         "a dirty page that is dropped",
-        (change(f"{_NAMES}.forget", ".difference(self._saving, self._pins)", ".difference(self._pins)"),),
+        (change(f"{_NAMES}.forget", "filterfalse(self._saving.__contains__, free)", "free"),),
         seeds=0,
     ),
     Bug(
@@ -68,7 +68,7 @@ MISTAKES: Final = (
         "taken-again-and-swept",
         "A key that is taken again stays in the index of those that are remembered, and is swept.",
         "a time to live that outlives the value",
-        (change(f"{_NAMES}.take", "self._expiry[expiry_key(old.until, digest)] = None", "pass"),),
+        (change(f"{_NAMES}._set", "self._expiry[expiry_key(old.until, digest)] = None", "pass"),),
         seeds=0,
     ),
     Bug(

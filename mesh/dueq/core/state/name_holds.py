@@ -92,6 +92,8 @@ class NameHolds:
             return None, None
         hold.prepared = True
         names = self._names
+        if names.are_unknown(hold.hashes):
+            return None, None
         owners = [
             name
             for digest in dict.fromkeys(hold.hashes)
@@ -165,10 +167,11 @@ class NameHolds:
 
     def read(self, wanted: NamesWanted, found: dict[bytes, Name], entries: Entries) -> None:
         """Take the answer of a read: what the disk has of keys, and the entries of those that bear them."""
-        self._names.learn(wanted.hashes, found)
         hold = self._asking.pop(wanted.number)
-        if len(entries) and not hold.over:
-            hold.owners.append(self._residency.bring(entries))
+        if not hold.over:
+            self._names.learn(wanted.hashes, found)
+            if len(entries):
+                hold.owners.append(self._residency.bring(entries))
         self._reads.end([(_OF_NAMES, wanted.number)])
         self.forget()
 

@@ -18,9 +18,9 @@ such keys are garbage. Each replica sweeps them off its own disk in its own time
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
-from itertools import repeat
+from itertools import filterfalse, repeat
 from typing import Final
 
 from dueq.core.ports.entry import Entries, keys_of
@@ -59,11 +59,13 @@ class Names:
         # Those that have got to the disk since it had none; None: it has others, too.
         self._stored: KeyFilter | None = None if count else KeyFilter()
         self.age_ms = 0
-        self._pins = {NO_HASH: 1}
-        self._changed: dict[bytes, None] = {}
-        self._fresh: set[bytes] = set()  # changed, and the disk has no row yet
+        self._pins = {NO_HASH}
+        self._more_pins: dict[bytes, int] = {
+            NO_HASH: 1
+        }  # of those that are pinned more than once: how much more
+        self._changed: dict[bytes, bool] = {}  # True: the disk has no row yet
         self._expiry: dict[bytes, bytes | None] = {}  # changed rows of the index of remembered keys
-        self._saving: dict[bytes, None] = {}
+        self._saving: dict[bytes, bool] = {}
         self._saving_expiry: dict[bytes, bytes | None] = {}
         self._loose: list[Iterable[bytes]] = []
         self._oldest_until = 0 if count else _NEVER  # no remembered key is forgotten before that
@@ -79,41 +81,52 @@ class Names:
     def unknown(self, hashes: list[bytes]) -> list[bytes]:
         """Return which hashes are not in memory, each once."""
         known = self.known
-        return list(dict.fromkeys(digest for digest in hashes if digest not in known))
+        if known.keys().isdisjoint(hashes):
+            return list(dict.fromkeys(hashes))
+        return list(dict.fromkeys([digest for digest in hashes if digest not in known]))
 
     def perhaps_stored(self, hashes: list[bytes]) -> list[bytes]:
         """Return those of these that the disk may have; they are not in memory."""
         return hashes if self._stored is None else self._stored.perhaps(hashes)
 
     def learn(self, hashes: list[bytes], found: dict[bytes, Name]) -> None:
-        """Take what the disk has of these; what is in memory stays as it is."""
-        for digest in hashes:
-            if digest in found:
-                self.known.setdefault(digest, pack_name(found[digest]))
-            else:
-                self.known.setdefault(digest, None)
-        self._loose.append(hashes)
+        """Take what the disk has of these, which are pinned; what is in memory stays as it is."""
+        known = self.known
+        new = hashes if known.keys().isdisjoint(hashes) else [each for each in hashes if each not in known]
+        known.update(dict.fromkeys(new))
+        if found:
+            known.update({digest: pack_name(found[digest]) for digest in new if digest in found})
 
     def pin(self, hashes: list[bytes]) -> None:
         """Keep these in memory, once they are."""
-        pins = self._pins
-        for digest in hashes:
-            pins[digest] = pins.get(digest, 0) + 1
+        pins, more, wanted = self._pins, self._more_pins, set(hashes)
+        if len(wanted) < len(hashes) or not pins.isdisjoint(wanted):
+            for digest, count in Counter(hashes).items():
+                if count := count - (digest not in pins):
+                    more[digest] = more.get(digest, 0) + count
+        pins |= wanted
 
     def unpin(self, hashes: list[bytes]) -> None:
         """Let go of what `pin` keeps."""
-        pins = self._pins
-        for digest in hashes:
-            left = pins.pop(digest) - 1
-            if left:
-                pins[digest] = left
+        free, more = hashes, self._more_pins
+        if not more.keys().isdisjoint(hashes):
+            free = []
+            for digest in hashes:
+                left = more.pop(digest, 0)
+                if not left:
+                    free.append(digest)
+                elif left > 1:
+                    more[digest] = left - 1
+        self._pins.difference_update(free)
         self._loose.append(hashes)
 
     def forget(self) -> None:
         """Forget what the disk has just so. Not while a read is under way that may have seen an older disk."""
         loose, self._loose = self._loose, []
         for hashes in loose:
-            free = set(hashes).difference(self._changed).difference(self._saving, self._pins)
+            free = list(filterfalse(self._changed.__contains__, hashes))
+            free = list(filterfalse(self._saving.__contains__, free))
+            free = list(filterfalse(self._pins.__contains__, free))
             deque(map(self.known.pop, free, repeat(None)), maxlen=0)
 
     # ------------------------------------------------------------ apply
@@ -126,9 +139,13 @@ class Names:
         name = unpack_name(row)
         return None if isinstance(name, Lasting) and name.until < self.age_ms else name
 
+    def are_unknown(self, hashes: list[bytes]) -> bool:
+        """Whether no row is known of any of these: to be told quickly."""
+        return not any(map(self.known.__getitem__, hashes))
+
     def are_free(self, hashes: list[bytes]) -> bool:
-        """Whether no row is known of any of these, and each is there once: the usual case, to be told quickly."""
-        return not any(map(self.known.__getitem__, hashes)) and len(set(hashes)) == len(hashes)
+        """Whether no row is known of any of these, and each is there once: the usual case."""
+        return self.are_unknown(hashes) and len(set(hashes)) == len(hashes)
 
     def take(self, digest: bytes, owner: Owner) -> None:
         """Let a live message bear a key that is free, or whose owner loses it by this."""
@@ -145,19 +162,19 @@ class Names:
         old = unpack_name(row) if row is not None else None
         if old is None:
             self.count += 1
-            if digest not in self._changed:
-                self._fresh.add(digest)
         elif isinstance(old, Lasting):
             self._expiry[expiry_key(old.until, digest)] = None
         self.known[digest] = pack_name(name)
-        self._changed[digest] = None
+        self._changed.setdefault(digest, old is None)
 
     def take_all(self, hashes: list[bytes], rows: list[bytes]) -> None:
         """Let live messages bear keys of which no row is known (`are_free`); these are the rows (`pack_owners`)."""
         self.count += len(hashes)
-        self._fresh |= set(hashes).difference(self._changed)
         self.known.update(zip(hashes, rows, strict=True))
-        self._changed.update(dict.fromkeys(hashes))
+        if self._changed.keys().isdisjoint(hashes):
+            self._changed.update(dict.fromkeys(hashes, True))
+        else:
+            deque(map(self._changed.setdefault, hashes, repeat(True)), maxlen=0)
 
     def end(self, rows: Entries, remember_ms: int) -> None:
         """Let go of the keys of live messages that end; remembered for so long, by the partition's age."""
@@ -175,18 +192,17 @@ class Names:
         for digest, first, key, due, size, crc in zip(hashes, *columns, strict=True):
             self.known[digest] = pack_name(Remembered(first, key, due, size, crc, until))
             self._expiry[expiry_key(until, digest)] = b""
-            self._changed[digest] = None
+            self._changed.setdefault(digest, False)
 
     def _free(self, digest: bytes) -> None:
         self.count -= 1
-        if digest in self._fresh:  # came and goes between two checkpoints
-            self._fresh.discard(digest)
+        if self._changed.get(digest):  # came and goes between two checkpoints
             del self._changed[digest]
             self.known[digest] = None
             self._loose.append((digest,))
             return
         self.known[digest] = None
-        self._changed[digest] = None
+        self._changed[digest] = False
 
     # ------------------------------------------------------------ sweeping
 
@@ -215,7 +231,7 @@ class Names:
                 if not isinstance(name, Lasting) or name.until != until:
                     continue
             self.known[digest] = None
-            self._changed[digest] = None
+            self._changed[digest] = False
             self._expiry[expiry_key(until, digest)] = None
             self.count -= 1
         if following is not None:
@@ -233,7 +249,6 @@ class Names:
                 self._stored = None
         self._saving, self._changed = self._changed, {}
         self._saving_expiry, self._expiry = self._expiry, {}
-        self._fresh.clear()
         return rows, expiry
 
     def saved(self) -> None:
