@@ -96,6 +96,7 @@ class Pulls:
         self._consumers, self._lanes, self._resending = consumers, lanes, resending
         self._send = send
         self._open: dict[bytes, Pull] = {}
+        self._named: dict[bytes, Pull] = {}  # the open pull of each holder that outlives its pulls
         self._over = Departed(ENDED_MAX)
         # Sessions of pulls that ended lately, and when.
         self._recent: OrderedDict[bytes, tuple[int, ConsumerSession]] = OrderedDict()
@@ -122,6 +123,7 @@ class Pulls:
         pull = self._open.get(frame.consumer_id)
         if pull is not None and frame.attach <= pull.session.attach:
             return
+        goes_on = pull is None and self._goes_on(route, frame, now)
         if pull is None:
             pull = self._begin(frame, now)
         session = pull.session
@@ -131,12 +133,17 @@ class Pulls:
         session.restate(frame)
         pull.number = frame.number
         pull.until_us = now.mono_us + frame.wait_ms * 1000
-        pull.heard_us = now.mono_us + HEARD_US
+        pull.heard_us = NEVER_US if goes_on else now.mono_us + HEARD_US
         pull.first_us = NEVER_US
         session.dealt_ms = None
         self._bring_back(session, frame)
         self._consumers.offer(session, now)
         self._arm(pull)
+
+    def _goes_on(self, route: Route, frame: ConsumerFrame, now: Now) -> bool:
+        """Whether the pull has just had an answer by the same way: then it need not be told that it has arrived."""
+        ended_us, session = self._recent.get(frame.consumer_id, (0, None))
+        return session is not None and session.route == route and ended_us > now.mono_us - KEPT_US
 
     def _fault(self, frame: ConsumerFrame) -> tuple[Code, str]:
         most = limits.PULL_ROWS_MAX
@@ -157,10 +164,13 @@ class Pulls:
 
     def _begin(self, frame: ConsumerFrame, now: Now) -> Pull:
         if frame.holder != frame.consumer_id:
-            for other in [pull for pull in self._open.values() if pull.session.consumer_id == frame.holder]:
+            other = self._named.get(frame.holder)
+            if other is not None:
                 self._end(other, now, Code.UNKNOWN_SESSION, "another pull of this name has followed")
         pull = Pull(self._consumers.open_pull(frame.consumer_id, frame.holder, now))
         self._open[frame.consumer_id] = pull
+        if frame.holder != frame.consumer_id:
+            self._named[frame.holder] = pull
         return pull
 
     def _bring_back(self, session: ConsumerSession, frame: ConsumerFrame) -> None:
@@ -306,7 +316,9 @@ class Pulls:
     def _close(self, pull: Pull, now: Now) -> None:
         session = pull.session
         del self._open[session.pull]
-        for lane in self._lanes.values():
+        if self._named.get(session.consumer_id) is pull:
+            del self._named[session.consumer_id]
+        for lane in self._lanes.values() if session.rows_out else ():
             slots = _unpushed(lane, session)
             again = lane.leases.phase[slots] == Phase.AGAIN
             lane.leases.phase[slots[again]] = Phase.PUSHED

@@ -196,3 +196,20 @@ def test_limits_are_named() -> None:
     texts = [message.text for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
     assert "at most 1000 messages, not 1001" in texts[0]
     assert "5000 ms, not 5001" in texts[1]
+
+
+def test_a_pull_that_goes_on_is_not_told_that_it_has_arrived() -> None:
+    stage, _ = staged(0)
+    pull(stage, 1, wait_ms=1_000)
+    for ms in (201, 1_001):
+        stage.run(ms)
+    pull(stage, 1_002, attach=2, wait_ms=1_000)
+    for ms in (1_300, 2_002):
+        stage.run(ms)
+    replies = [message for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
+    assert [(reply.attach, reply.ended) for reply in replies] == [(1, False), (1, True), (2, True)]
+    pull(stage, 2_003, attach=3, wait_ms=1_000)
+    pull(stage, 2_100, attach=4, wait_ms=1_000)  # it asks again: perhaps it has heard nothing
+    stage.run(2_301)
+    [*_, last] = [message for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
+    assert (last.attach, last.ended) == (4, False)

@@ -80,6 +80,7 @@ class _Pulling:
         name: of the pull, 16 bytes.
         asked: leaders that have not ended.
         left: leaders that are still to be asked for what is ready.
+        answered: leaders that have ended their last answer, and the number of the link.
         heard: some leader has answered.
         over: the call is answered; what comes is given back.
     """
@@ -90,6 +91,7 @@ class _Pulling:
         self.arrivals = Arrivals(event.credit_bytes)
         self.asked: dict[str, _Asked] = {}
         self.left: list[str] = []
+        self.answered: dict[str, int] = {}
         self.got: list[Delivery] = []
         self.attaches = 0
         self.heard = self.over = False
@@ -194,7 +196,10 @@ class Pulling:
         asked.pushes.clear()
         asked.sent = -1
         link = self._links.route(asked.leader, avoid=asked.link)
-        asked.set_timer(self._context.after(SILENCE_US, lambda: self._silent(pulling, asked)))
+        # A leader that has just answered by this link does not say that it waits.
+        goes_on = link is not None and pulling.answered.pop(asked.leader, 0) == link.number and not asked.link
+        silence_us = asked.wait_us + PATIENCE_US if goes_on else SILENCE_US
+        asked.set_timer(self._context.after(silence_us, lambda: self._silent(pulling, asked)))
         if link is None:
             asked.link = 0
             self._directory.refresh(event.topic)
@@ -237,6 +242,7 @@ class Pulling:
             pulling.heard = True
             self._clock(asked.leader).answered(asked.begun_us, reply.incarnation, reply.mono_us)
             if reply.ended:
+                pulling.answered[asked.leader] = asked.link
                 asked.sent = reply.push_sent
                 self._maybe_ended(pulling, asked)
             else:
