@@ -221,7 +221,7 @@ CONSUMER_LOST_US: Final = CONSUMER_SESSION_MS * 1000 * 2 // 3
 """Silence after which a leader grants a consumer nothing new, and a consumer gives up what it has of a leader."""
 PULL_ROWS_MAX: Final = 1_000
 """Most messages of one pull."""
-PULL_WAIT_MS: Final = 5_000
+PULL_WAIT_MS: Final = 6_500
 """Longest time that one pull waits at a leader; the SDK asks again."""
 PULLS_MAX: Final = 1_024
 """Most pulls of a topic that wait at one leader."""
