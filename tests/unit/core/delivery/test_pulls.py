@@ -195,7 +195,7 @@ def test_limits_are_named() -> None:
     stage.run(20)
     texts = [message.text for _, message, _ in stage.sent if isinstance(message, ConsumerReply)]
     assert "at most 1000 messages, not 1001" in texts[0]
-    assert "5000 ms, not 5001" in texts[1]
+    assert f"{limits.PULL_WAIT_MS} ms, not {limits.PULL_WAIT_MS + 1}" in texts[1]
 
 
 def test_a_pull_that_goes_on_is_not_told_that_it_has_arrived() -> None:
