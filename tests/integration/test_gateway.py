@@ -241,3 +241,20 @@ def test_it_ends_in_order(gateway: Caller) -> None:
         assert found.gateway is not None
         assert found.gateway.running
     assert not found.gateway.running
+
+
+def test_head_is_get_without_a_body(gateway: Caller, http_topic: str) -> None:
+    message = gateway("POST", f"{http_topic}/messages", {"payload": "x", "delay": "1h"})[1]
+    path = f"{http_topic}/messages/{message['id']}"
+    got, head = gateway.headers("GET", path), gateway.headers("HEAD", path)
+    assert (head["etag"], head["content-length"]) == (got["etag"], got["content-length"])
+    for path, status in (
+        (f"{http_topic}/messages/none", 422),
+        (f"{http_topic}/stream", 405),
+        ("/v1/topics", 200),
+    ):
+        connection = HTTPConnection(gateway.address, timeout=60)
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (status, b"")
+        connection.close()

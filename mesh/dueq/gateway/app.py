@@ -27,6 +27,7 @@ from dueq.gateway.faces.doq.failures import Statuses
 from dueq.gateway.faces.doq.rates import Rates
 from dueq.gateway.faces.doq.verbs import Doq
 from dueq.gateway.guards import Guards
+from dueq.gateway.heads import Heads
 from dueq.gateway.service import Service
 from dueq.gateway.v1 import (
     brokers,
@@ -141,6 +142,7 @@ def create_app(
     if read_only:
         app.add_middleware(ReadOnly)
     app.add_middleware(Acts)
+    app.add_middleware(Heads)
     app.add_middleware(Guards, hosts=tuple(hosts))
     _describe_more(app)
     return app

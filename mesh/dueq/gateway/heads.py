@@ -1,0 +1,39 @@
+"""HEAD wherever GET is: the same answer without its body. Streams have no end, so they have no HEAD either."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_PATHS: Final = ("/v1/", "/healthz", "/readyz", "/openapi.json")
+"""What is under these changes nothing when it is read."""
+_ENDLESS: Final = ("/stream", "/socket")
+
+
+class Heads:
+    """Answers HEAD as GET.
+
+    Args:
+        app: what comes after.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http" or scope["method"] != "HEAD" or not _is_read(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+
+        async def headed(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = {**message, "body": b""}
+            await send(message)
+
+        await self._app({**scope, "method": "GET"}, receive, headed)
+
+
+def _is_read(path: str) -> bool:
+    return path.startswith(_PATHS) and not path.endswith(_ENDLESS)
