@@ -251,6 +251,7 @@ class Maker:
                 entry = rng.choice([entry for entry in borne if entry.token] * (rng.random() < 0.5) or borne)
                 record.key_high[row], record.key_low[row] = entry.key_high, entry.key_low
                 record.due[row], record.size[row], record.crc[row] = entry.due, entry.size, entry.crc
+                record.due[row] += rng.random() < 0.2  # nearly what an earlier attempt has left
                 if len(record.window):
                     record.due[row] += record.window[row]
 
