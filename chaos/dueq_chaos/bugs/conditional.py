@@ -85,5 +85,19 @@ CONDITIONAL: Final = (
         seeds=1110,
         finders=(370,),
     ),
+    Bug(
+        "silence-ends-detached-leases",
+        "A leader ends the detached leases of a consumer that has not spoken for a session, as it ends others.",
+        "docs/explanation/delivery.md: leases that outlive a silence",
+        (
+            change(
+                "core.delivery.lifetimes:Lifetimes._end",
+                "slots = _left(lane, slots, np.ones(len(slots), np.bool_))",
+                "",
+            ),
+        ),
+        seeds=0,
+        finders=(62174,),
+    ),
 )
 """All of them."""

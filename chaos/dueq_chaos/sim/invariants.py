@@ -23,6 +23,7 @@ from dueq_chaos.sim.bodies import misplaced
 from dueq_chaos.sim.copies import Copies
 from dueq_chaos.sim.equality import differences
 from dueq_chaos.sim.history import MessageKey, name_of
+from dueq_chaos.sim.lasting import Lasting
 from dueq_chaos.sim.ledger import Ledger
 from dueq_chaos.sim.precedence import Precedence
 from dueq_chaos.sim.promises import Promises
@@ -91,7 +92,7 @@ class Invariants:
         self.copies = Copies(mesh, self.ledger)
         self.promises = Promises(mesh, self.ledger)
         self.precedence = Precedence(self.ledger)
-        self._rates = Rates()
+        self._rates, self._lasting = Rates(), Lasting()
         self._newest: dict[int, tuple[int, int]] = {}
         """By partition, the newest epoch in which anything was committed, and since when."""
         self._turns: dict[str, tuple[int, int]] = {}
@@ -289,6 +290,7 @@ class Invariants:
                     wrong or self._without_settings(partition, record) or self._too_fast(partition, record)
                 )
                 wrong = wrong or self.promises.overtaken(uid, sequence)
+                wrong = wrong or self._lasting.cut_short(record, self.mesh.world.now_us)
                 if wrong:
                     self._fail(f"{node.name} p{uid}: {wrong}")
         if replica.leading is not None:
