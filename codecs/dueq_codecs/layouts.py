@@ -335,6 +335,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("reason", "H"),
         Texts("reasons"),
         Column("of", "Q"),
+        Column("group", "H"),
+        Texts("groups"),
     ),
     Kind.LOOK_REQUEST: Layout(
         m.LookRequest,

@@ -42,6 +42,9 @@ def test_groups_take_turns_and_what_is_set_for_them_holds(client: Client, fair: 
         producer.schedule_many([b"much"] * MANY, now_ms(), groups="acme.newsletter")
         producer.schedule_many([b"urgent", b"plain"], now_ms(), groups="acme.mail", ranks=[0, 7])
         producer.schedule_many([b"little"] * 4, now_ms(), groups="zoo")
+        producer.schedule(b"plain", now_ms() + 3_600_000)
+        browsed = Counter(message.group for message in client.browse(fair))
+        assert browsed == {"acme.newsletter": MANY, "acme.mail": 2, "zoo": 4, "": 1}
         first = next_of(client, fair, 6)
         assert Counter(message.group.split(".")[0] for message in first if message.group) == {
             "acme": 3,

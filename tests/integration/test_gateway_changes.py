@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -28,7 +29,7 @@ def done(gateway: Caller, topic: str, path: str, body: Any) -> dict[str, Any]:
     status, found = gateway("POST", f"{topic}/{path}", body)
     assert status == 202, found
     while not found["ended"]:
-        found = gateway("GET", f"{topic}/passes/{found['name']}")[1]
+        found = gateway("GET", f"{topic}/passes/{quote(found['name'])}")[1]
     return dict(found)
 
 
@@ -112,7 +113,7 @@ def test_all_that_match_are_counted_shifted_moved_and_cancelled(gateway: Caller,
     move = {"do": "move", "filter": even, "due": "2030-01-31T09:00:00Z", "spread": "1h"}
     assert done(gateway, http_topic, "where", move)["done"] == 50
     assert done(gateway, http_topic, "where", {"do": "cancel", "filter": even})["done"] == 50
-    assert done(gateway, http_topic, "purge", {"state": "waiting"})["done"] == 50
+    assert done(gateway, http_topic, "purge", {"state": "all"})["done"] == 50
     assert gateway("GET", f"{http_topic}/passes/nobody")[0] == 404
     assert gateway("DELETE", f"{http_topic}/passes/a/b")[1]["ended"]
 

@@ -574,8 +574,55 @@ class BrowseReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(58))
         return o == 0
 
+    # BrowseReply
+    def Group(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # BrowseReply
+    def GroupAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # BrowseReply
+    def GroupLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def GroupIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(60))
+        return o == 0
+
+    # BrowseReply
+    def Groups(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(62))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # BrowseReply
+    def GroupsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(62))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def GroupsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(62))
+        return o == 0
+
 def BrowseReplyStart(builder):
-    builder.StartObject(28)
+    builder.StartObject(30)
 
 def Start(builder):
     BrowseReplyStart(builder)
@@ -856,6 +903,30 @@ def BrowseReplyStartOfVector(builder, numElems):
 def StartOfVector(builder, numElems):
     return BrowseReplyStartOfVector(builder, numElems)
 
+def BrowseReplyAddGroup(builder, group):
+    builder.PrependUOffsetTRelativeSlot(28, flatbuffers.number_types.UOffsetTFlags.py_type(group), 0)
+
+def AddGroup(builder, group):
+    BrowseReplyAddGroup(builder, group)
+
+def BrowseReplyStartGroupVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartGroupVector(builder, numElems):
+    return BrowseReplyStartGroupVector(builder, numElems)
+
+def BrowseReplyAddGroups(builder, groups):
+    builder.PrependUOffsetTRelativeSlot(29, flatbuffers.number_types.UOffsetTFlags.py_type(groups), 0)
+
+def AddGroups(builder, groups):
+    BrowseReplyAddGroups(builder, groups)
+
+def BrowseReplyStartGroupsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartGroupsVector(builder, numElems):
+    return BrowseReplyStartGroupsVector(builder, numElems)
+
 def BrowseReplyEnd(builder):
     return builder.EndObject()
 
@@ -900,6 +971,8 @@ class BrowseReplyT(object):
         reason = None,
         reasons = None,
         of = None,
+        group = None,
+        groups = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -929,6 +1002,8 @@ class BrowseReplyT(object):
         self.reason = reason  # type: Optional[List[int]]
         self.reasons = reasons  # type: Optional[List[Optional[str]]]
         self.of = of  # type: Optional[List[int]]
+        self.group = group  # type: Optional[List[int]]
+        self.groups = groups  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1084,6 +1159,17 @@ class BrowseReplyT(object):
                     self.of.append(browseReply.Of(i))
             else:
                 self.of = browseReply.OfAsNumpy()
+        if not browseReply.GroupIsNone():
+            if np is None:
+                self.group = []
+                for i in range(browseReply.GroupLength()):
+                    self.group.append(browseReply.Group(i))
+            else:
+                self.group = browseReply.GroupAsNumpy()
+        if not browseReply.GroupsIsNone():
+            self.groups = []
+            for i in range(browseReply.GroupsLength()):
+                self.groups.append(browseReply.Groups(i))
 
     # BrowseReplyT
     def Pack(self, builder):
@@ -1235,6 +1321,22 @@ class BrowseReplyT(object):
                 for i in reversed(range(len(self.of))):
                     builder.PrependUint64(self.of[i])
                 of = builder.EndVector()
+        if self.group is not None:
+            if np is not None and type(self.group) is np.ndarray:
+                group = builder.CreateNumpyVector(self.group)
+            else:
+                BrowseReplyStartGroupVector(builder, len(self.group))
+                for i in reversed(range(len(self.group))):
+                    builder.PrependUint16(self.group[i])
+                group = builder.EndVector()
+        if self.groups is not None:
+            groupslist = []
+            for i in range(len(self.groups)):
+                groupslist.append(builder.CreateString(self.groups[i]))
+            BrowseReplyStartGroupsVector(builder, len(self.groups))
+            for i in reversed(range(len(self.groups))):
+                builder.PrependUOffsetTRelative(groupslist[i])
+            groups = builder.EndVector()
         BrowseReplyStart(builder)
         BrowseReplyAddRequestId(builder, self.requestId)
         BrowseReplyAddCode(builder, self.code)
@@ -1284,5 +1386,9 @@ class BrowseReplyT(object):
             BrowseReplyAddReasons(builder, reasons)
         if self.of is not None:
             BrowseReplyAddOf(builder, of)
+        if self.group is not None:
+            BrowseReplyAddGroup(builder, group)
+        if self.groups is not None:
+            BrowseReplyAddGroups(builder, groups)
         browseReply = BrowseReplyEnd(builder)
         return browseReply

@@ -85,3 +85,6 @@ class BrowseReply:
     reasons: tuple[str, ...] = ()
     of: U64 = field(default_factory=lambda: NO_U64)
     """The class of each row in the order of a topic that has classes; empty: there is only one."""
+    group: U16 = field(default_factory=lambda: NO_U16)
+    """Place of each row's group in `groups`; empty: no row has one."""
+    groups: tuple[str, ...] = ()

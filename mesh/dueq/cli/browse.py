@@ -103,10 +103,15 @@ def _order(message: ScheduledMessage) -> tuple[int, int, str]:
 
 def _print(topic: str, found: list[ScheduledMessage], payloads: bool, more: bool) -> None:
     title = f"{topic}: the first {len(found):,} that wait" if more else f"{topic}: {len(found):,} waiting"
-    ranked = any(message.rank for message in found)
+    ranked, grouped = any(message.rank for message in found), any(message.group for message in found)
     columns = ["id", "waits until", "key", "payload" if payloads else ">bytes"]
     headed = any(message.headers for message in found)
-    shown = new_table(title, *columns, *(["headers"] if headed else []), *([">rank"] if ranked else []))
+    more_columns = [
+        *(["headers"] if headed else []),
+        *(["group"] if grouped else []),
+        *([">rank"] if ranked else []),
+    ]
+    shown = new_table(title, *columns, *more_columns)
     for column, width in zip(shown.columns, (26, 24), strict=False):
         column.min_width = width
     shown.columns[2].overflow = shown.columns[3].overflow = "ellipsis"
@@ -114,6 +119,7 @@ def _print(topic: str, found: list[ScheduledMessage], payloads: bool, more: bool
         last = _preview(message) if payloads else f"{message.size:,}"
         row: list[str | Text] = [message.id, instant_text(message.waits_until), Text(message.key), Text(last)]
         row += [Text(_headers_text(message))] if headed else []
+        row += [Text(message.group)] if grouped else []
         shown.add_row(*row, *([str(message.rank)] if ranked else []))
     Console().print(shown)
 
@@ -139,6 +145,7 @@ def _document(message: ScheduledMessage, payloads: bool) -> dict[str, Any]:
         "id": message.id, "topic": message.topic, "partition": message.partition, "key": message.key,
         "due": message.due, "waits_until": message.waits_until, "size": message.size, "attempt": message.attempt,
         "rank": message.rank, "version": message.version, "headers": message.headers,
+        "group": message.group,
     }  # fmt: skip
     if payloads and message.payload is not None:
         try:

@@ -19,9 +19,10 @@ TIMELINE_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
     ("due", INSTANT), ("waits_until", INSTANT), ("size", pa.int32()), ("attempt", pa.int32()), ("payload", pa.binary()),
     ("rank", pa.int32()), ("version", pa.int64()), ("headers", HEADERS),
+    ("group", pa.string()),
 ])  # fmt: skip
-"""The attributes of `ScheduledMessage`; `key` and `headers` are null where a message has none, `payload` where it was
-not read."""
+"""The attributes of `ScheduledMessage`; `key`, `headers` and `group` are null where a message has none, `payload`
+where it was not read."""
 
 
 def batch_of(page: BrowsePage) -> pa.RecordBatch:
@@ -35,6 +36,7 @@ def batch_of(page: BrowsePage) -> pa.RecordBatch:
         pa.nulls(count, pa.binary()) if page.payloads is None else pa.array(page.payloads, pa.binary()),
         pa.array(page.rank.astype(np.int32)), pa.array(page.version.astype(np.int64)),
         pa.array([list(headers.items()) or None for headers in page.headers], HEADERS),
+        pa.array([group or None for group in page.groups], pa.string()),
     ]  # fmt: skip
     return pa.RecordBatch.from_arrays(columns, schema=TIMELINE_SCHEMA)
 

@@ -40,6 +40,7 @@ class ScheduledMessage:
         expires: from this instant on it is not delivered any more, Unix ms; 0: never.
         died_at: when it died, Unix ms; 0: it waits.
         reason: why it was given back last, of a dead message.
+        group: of a fair topic, "" when it has none.
         place: (`waits_until`, or `died_at` of a dead message, `id`, a number that says where in the topic's order it
             waits): behind it `browse_pages(after=)` goes on, also when the message has gone.
     """
@@ -59,6 +60,7 @@ class ScheduledMessage:
     expires: int = 0
     died_at: int = 0
     reason: str = ""
+    group: str = ""
     place: tuple[int, str, int] = (0, "", 0)
 
 
@@ -84,6 +86,7 @@ class BrowsePage:
         headers: of each, empty where it has none.
         expires, died_at: Unix ms, 0 where there is none.
         reasons: of dead messages.
+        groups: of each message, "" where it has none.
         of: numbers that say where in the topic's order messages wait.
     """
 
@@ -105,6 +108,7 @@ class BrowsePage:
     expires: U64
     died_at: U64
     reasons: list[str]
+    groups: list[str]
     of: U64
 
     def __len__(self) -> int:
@@ -116,13 +120,14 @@ class BrowsePage:
         rows = zip(
             self.ids, self.keys, self.due.tolist(), self.waits_until.tolist(), self.size.tolist(),
             self.attempt.tolist(), payloads, self.rank.tolist(), self.version.tolist(), self.headers,
-            self.expires.tolist(), self.died_at.tolist(), self.reasons, self.of.tolist(), strict=True,
+            self.expires.tolist(), self.died_at.tolist(), self.reasons, self.groups, self.of.tolist(),
+            strict=True,
         )  # fmt: skip
-        for message_id, key, due, waits_until, *others, expires, died_at, reason, of in rows:
+        for message_id, key, due, waits_until, *others, expires, died_at, reason, group, of in rows:
             size, attempt, payload, rank, version, headers = others
             yield ScheduledMessage(
                 message_id, self.topic, self.partition, key, due, waits_until, size, attempt, payload, rank, version,
-                headers, expires, died_at, reason, (died_at or waits_until, message_id, of),
+                headers, expires, died_at, reason, group, (died_at or waits_until, message_id, of),
             )  # fmt: skip
 
 
@@ -240,14 +245,15 @@ class Walk:
             self._after = at, key, int(reply.of[-1]) + 1 if len(reply.of) else 0
         none = np.zeros(rows, np.uint64)
         reasons = [reply.reasons[place] for place in reply.reason.tolist()] or [""] * rows
+        groups = [reply.groups[place] for place in reply.group.tolist()] or [""] * rows
         page = BrowsePage(
             self._topic, self._partition, reply.epoch, reply.applied, reply.stamp,
             ids.texts(reply.first, uid, reply.sequence, reply.row) if rows else [],
             keys, reply.due, reply.wait_at, size, reply.attempt, payloads if self._payloads else None,
             reply.rank if len(reply.rank) else np.zeros(rows, np.uint16),
             np.maximum(reply.version, reply.sequence) if len(reply.version) else reply.sequence, headers,
-            reply.expires if len(reply.expires) else none, reply.died_at if len(reply.died_at) else none, reasons,
-            reply.of + np.uint64(1) if len(reply.of) else none,
+            reply.expires if len(reply.expires) else none, reply.died_at if len(reply.died_at) else none,
+            reasons, groups, reply.of + np.uint64(1) if len(reply.of) else none,
         )  # fmt: skip
         self.done, self._answer, self._yielded = reply.last, None, True
         self._long.clear()

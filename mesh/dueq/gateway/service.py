@@ -16,7 +16,7 @@ from dueq.client import arguments, calls, groups, recurrences
 from dueq.client.calls import Call, Once, Steps
 from dueq.client.core.ports.parts import PartsCall, Placed, whole
 from dueq.client.jobs import Job, naming
-from dueq.client.passes import Progress
+from dueq.client.passes import Progress, added
 from dueq.client.pulls import Lease
 from dueq.errors import DueqError, InvalidRequest, JobNotFound
 from dueq.gateway.flows import Flows
@@ -234,16 +234,20 @@ class Service:
         return sorted(totals.items())
 
     async def progress(self, topic: str, name: str) -> Progress:
-        """Return how far a pass is.
+        """Return how far a pass is; of several names, separated by spaces, how far all of them are.
 
         Raises:
             PassUnknown: no partition knows it, or not any more.
         """
-        return _known(topic, name, await self.client.pass_named(topic, name).refresh())
+        each = [
+            _known(topic, one, await self.client.pass_named(topic, one).refresh()) for one in _names(name)
+        ]
+        return added(each)
 
     async def stop_pass(self, topic: str, name: str) -> Progress:
-        """Stop a pass; what it has done stays done. Raises as `progress`."""
-        return _known(topic, name, await self.client.pass_named(topic, name).stop())
+        """Stop a pass, or several; what it has done stays done. Raises as `progress`."""
+        each = [_known(topic, one, await self.client.pass_named(topic, one).stop()) for one in _names(name)]
+        return added(each)
 
     async def job(self, topic: str, name: str) -> JobInfo:
         """Return a job.
@@ -295,6 +299,11 @@ class Service:
 def _column(values: list[T | None]) -> list[T | None] | None:
     """A column of an array; None, if no row has a value."""
     return values if any(value is not None for value in values) else None
+
+
+def _names(name: str) -> list[str]:
+    """Return the names of passes: of a purge of all messages there are two, with a space between."""
+    return name.split(" ", 1)
 
 
 def _known(topic: str, name: str, found: Progress) -> Progress:

@@ -262,6 +262,7 @@ class Leases:
             "token": [message.token for message in messages],
             "payload": [bytes(message.payload) for message in messages],
             "rank": [message.rank for message in messages],
+            "group": [message.group or None for message in messages],
             "version": [message.version for message in messages],
             "headers": [list(message.headers.items()) or None for message in messages],
         }

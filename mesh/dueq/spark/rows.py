@@ -15,15 +15,15 @@ from dueq.client.arrow_pages import HEADERS, INSTANT
 SCHEMA: Final = (
     "topic string, partition int, id string, key string, due timestamp, waits_until timestamp, "
     "released_at timestamp, size int, attempt int, token bigint, payload binary, rank int, version bigint, "
-    "headers map<string, string>"
+    "headers map<string, string>, group string"
 )
 """`waits_until`: of what waits, the instant until which it waits (later than `due` after a nack). `released_at`,
-`token`: of what fell due, when it left its broker, and its lease. `payload`: of what waits only when asked for. `key`
-and `headers` are null where a message has none."""
+`token`: of what fell due, when it left its broker, and its lease. `payload`: of what waits only when asked for. `key`,
+`headers` and `group` are null where a message has none."""
 
 ARROW_SCHEMA: Final = pa.schema([
     ("topic", pa.string()), ("partition", pa.int32()), ("id", pa.string()), ("key", pa.string()),
     ("due", INSTANT), ("waits_until", INSTANT), ("released_at", INSTANT),
     ("size", pa.int32()), ("attempt", pa.int32()), ("token", pa.int64()), ("payload", pa.binary()),
-    ("rank", pa.int32()), ("version", pa.int64()), ("headers", HEADERS),
+    ("rank", pa.int32()), ("version", pa.int64()), ("headers", HEADERS), ("group", pa.string()),
 ])  # fmt: skip

@@ -16,12 +16,13 @@ class Pass:
 
     Attributes:
         topic: whose messages.
-        name: of the pass, in the mesh; a purge of all messages has two, of which this is the first.
+        name: of the pass, in the mesh; the first of `names`.
+        names: a purge of all messages has two passes, all else has one.
         progress: how far it was when it was last asked for.
     """
 
     def __init__(self, connection: Connection, topic: str, name: str, *others: str) -> None:
-        self.topic, self.name, self._names = topic, name, (name, *others)
+        self.topic, self.name, self.names = topic, name, (name, *others)
         self.progress = Progress()
         self._connection = connection
 
@@ -48,7 +49,7 @@ class Pass:
             Disconnected: no broker was reached in time.
         """
         found = []
-        for name in self._names:
+        for name in self.names:
             found.append(self._connection.run(passes.look(self.topic, name), timeout))
         self.progress = passes.added(found)
         return self.progress
@@ -61,6 +62,6 @@ class Pass:
 
     def stop(self, *, timeout: float | None = None) -> Progress:
         """Stop it: what it has finished stays so."""
-        for name in self._names:
+        for name in self.names:
             self._connection.run(passes.stop(self.topic, name), timeout)
         return self.refresh(timeout=timeout)

@@ -148,11 +148,18 @@ def _groups_of(leaving: Leaving) -> tuple[tuple[str, ...], U16]:
     if not is_wide(entries) or not entries["group"].any():
         return (), NO_U16
     tables = [lane.partition.timeline.groups for lane in leaving.lanes]
+    numbers = entries["group"].tolist()
+    return placed(
+        [tables[lane].name_of(at) or "" for lane, at in zip(leaving.lane.tolist(), numbers, strict=True)]
+    )
+
+
+def placed(texts: list[str]) -> tuple[tuple[str, ...], U16]:
+    """Return each text once, and the place of each row's among them; empty: no row has any."""
+    if not any(texts):
+        return (), NO_U16
     places: dict[str, int] = {}
-    column = [
-        places.setdefault(tables[lane].name_of(number) or "", len(places))
-        for lane, number in zip(leaving.lane.tolist(), entries["group"].tolist(), strict=True)
-    ]
+    column = [places.setdefault(text, len(places)) for text in texts]
     return tuple(places), np.array(column, np.uint16)
 
 

@@ -238,6 +238,7 @@ class Browsing:
             keyed=meta_of(flags), upload=upload.astype(np.uint64),
             body_size=read.body_size, rank=more.rank, version=more.version,
             of=NO_U64 if classes is None else classes, **_ends(entries, read.reasons),
+            **found.partition.shown(entries),
         )  # fmt: skip
 
 

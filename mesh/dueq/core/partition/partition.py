@@ -24,6 +24,7 @@ from dueq.core.partition.cold_reading import ColdReading
 from dueq.core.partition.dead_letters import DeadLetters
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.filtered_walk import FilteredWalk
+from dueq.core.partition.fullness import fullness
 from dueq.core.partition.jobs import Jobs
 from dueq.core.partition.levels import Levels
 from dueq.core.partition.lookups import Lookups, Then, ThenKey, message_document
@@ -40,6 +41,7 @@ from dueq.core.partition.requests import (
     check_topic,
 )
 from dueq.core.partition.settings import SettingsCare
+from dueq.core.partition.shown import shown
 from dueq.core.partition.triggers import TriggerCare
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries, State, keys_of
@@ -239,10 +241,13 @@ class Partition:
         """Return counts of what waits, by hour since 1970."""
         return self.timeline.waiting_by_hour
 
-    def full_of_passes(self, name: str) -> bool:
-        """Return whether this pass would be one too many."""
-        known = self.timeline.passes.by_name
-        return len(known) >= limits.PASSES_MAX and name not in known
+    def fullness(self, request: ChangeRequest) -> Refusal | None:
+        """Return why there is no room for what a request would have this replica keep, or None."""
+        return fullness(self.timeline, request)
+
+    def shown(self, rows: Entries) -> dict[str, Any]:
+        """Return the columns of a page of browsing that rows alone do not tell."""
+        return shown(self.timeline, rows)
 
     def pass_named(self, name: str) -> Pass | None:
         """Return what is known of a pass here; None: nothing."""
@@ -280,11 +285,6 @@ class Partition:
         """How many unique keys are kept here where one more would be too many; 0 while there is room."""
         count = self.timeline.names_count
         return count if count >= limits.NAMES_MAX else 0
-
-    def full_of_triggered(self, more: int) -> int:
-        """Return how many triggered messages wait here where so many more would be too many; 0 while there is room."""
-        count = len(self.timeline.triggered)
-        return count if count + more > limits.TRIGGERED_MAX else 0
 
     def full_of_jobs(self, job: bytes) -> int:
         """Return how many jobs are known here where this one would be one too many; 0 while there is room."""

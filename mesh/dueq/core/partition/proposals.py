@@ -88,8 +88,8 @@ class ProposingPartition(EndOfTurn, Waiting, Protocol):
         """Return the messages that a record names, as they are now; state ABSENT for those not in memory."""
         ...
 
-    def full_of_passes(self, name: str) -> bool:
-        """Return whether this pass would be one too many."""
+    def fullness(self, request: ChangeRequest) -> Refusal | None:
+        """Return why there is no room for what a request would have the partition keep, or None."""
         ...
 
     def has_body(self, name: bytes) -> bool:
@@ -108,10 +108,6 @@ class ProposingPartition(EndOfTurn, Waiting, Protocol):
     @property
     def full_of_names(self) -> int:
         """How many unique keys are kept where one more would be too many; 0 while there is room."""
-        ...
-
-    def full_of_triggered(self, more: int) -> int:
-        """Return how many triggered messages wait where so many more would be too many; 0 while there is room."""
         ...
 
     def full_of_jobs(self, job: bytes) -> int:
@@ -214,17 +210,8 @@ class Proposals:
             )
         if request.job and (known := self._partition.full_of_jobs(request.job)):
             return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)
-        if request.kind == RecordKind.TRIGGER and (full := self._partition.full_of_triggered(request.rows)):
-            return Refusal(
-                Code.BUSY,
-                f"{full} triggered messages of partition {self._uid} wait for consumers, and"
-                f" {limits.TRIGGERED_MAX} may: {request.rows} are too many",
-                1000,
-            )
-        if request.kind == RecordKind.PASS and self._partition.full_of_passes(request.name):
-            return Refusal(
-                Code.BUSY, f"partition {self._uid} knows {limits.PASSES_MAX} passes, no more", 1000
-            )
+        if (full_refusal := self._partition.fullness(request)) is not None:
+            return full_refusal
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
         if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
             return Refusal(

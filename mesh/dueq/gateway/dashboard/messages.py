@@ -137,6 +137,7 @@ def _fields(found: ScheduledMessage | MessageState) -> dict[str, Any]:
         "size": found.size,
         "attempt": found.attempt,
         "rank": found.rank,
+        "group": found.group or None,
         "version": str(found.version),
         "expires": found.expires or None,
     }

@@ -131,6 +131,7 @@ class Listed(Shown):
     size: int = Field(description="Bytes of its payload.")
     attempt: int = Field(description="Deliveries so far.")
     rank: int
+    group: str | None = Field(description="Of a fair topic.")
     version: str = Field(description="Grows whenever the message is moved or changed.")
     headers: dict[str, str]
     expires: Said | None = Field(description="From when on it is not delivered any more.")
@@ -149,7 +150,6 @@ class MessageAnswer(Listed):
     """A message as its leader knows it."""
 
     state: Literal["waiting", "leased", "dead"]
-    group: str | None
     hidden: bool = Field(description="Its job is not committed yet: it is not delivered before that.")
     holder: str | None = Field(description="The consumer that has it.")
     token: str | None = Field(description="Of the lease: what settles it.")
@@ -371,7 +371,7 @@ async def shown(
 def message_answer(found: MessageState) -> MessageAnswer:
     """Return a message as answers have it."""
     return MessageAnswer(
-        **_fields(found), state=found.state, group=found.group or None, hidden=found.hidden,
+        **_fields(found), state=found.state, hidden=found.hidden,
         holder=found.holder or None, token=str(found.token) if found.token else None,
         lease_ends=instants.text_or_none(found.lease_ends or 0),
     )  # fmt: skip
@@ -381,7 +381,8 @@ def _fields(found: ScheduledMessage | MessageState) -> dict[str, Any]:
     return {
         "id": found.id, "topic": found.topic, "partition": found.partition, "key": found.key or None,
         "due": instants.text(found.due), "waits_until": instants.text(found.waits_until), "size": found.size,
-        "attempt": found.attempt, "rank": found.rank, "version": str(found.version), "headers": dict(found.headers),
+        "attempt": found.attempt, "rank": found.rank, "group": found.group or None, "version": str(found.version),
+        "headers": dict(found.headers),
         "expires": instants.text_or_none(found.expires), "died_at": instants.text_or_none(found.died_at),
         **contents.shown(found.payload),
     }  # fmt: skip

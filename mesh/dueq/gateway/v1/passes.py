@@ -71,7 +71,9 @@ class Matched(Answer):
 class PassAnswer(Answer):
     """Work that the mesh does on all messages of a topic that match: how far it is."""
 
-    name: str
+    name: str = Field(
+        description="What to ask for how far it is; of a purge of all, the names of two passes, with a space between."
+    )
     done: int
     skipped: dict[str, int] = Field(description="Messages that were left alone, by the reason.")
     left: int = Field(description="At most so many are still to be looked at.")
@@ -81,7 +83,7 @@ class PassAnswer(Answer):
 class Purge(Asked):
     """Which messages to finish."""
 
-    state: State = "waiting"
+    state: State | Literal["all"] = "waiting"
 
 
 class Redrive(Asked):
@@ -233,7 +235,8 @@ async def _begun(topic: str, asked: Where, wanted: Filter, now_us: int, service:
 
 
 async def _progress(service: Service, begun: AsyncPass) -> PassAnswer:
-    return _answer(begun.name, await service.progress(begun.topic, begun.name))
+    name = " ".join(begun.names)
+    return _answer(name, await service.progress(begun.topic, name))
 
 
 def _answer(name: str, found: Progress) -> PassAnswer:

@@ -1,0 +1,19 @@
+"""What a page of browsing shows of messages that their entries only have numbers for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dueq.core.delivery.pushes import placed
+from dueq.core.ports.entry import Entries, is_wide
+from dueq.core.state.timeline import Timeline
+
+
+def shown(timeline: Timeline, entries: Entries) -> dict[str, Any]:
+    """Return the columns of a reply that say of which groups messages are."""
+    found: dict[str, Any] = {}
+    if is_wide(entries) and entries["group"].any():
+        groups = timeline.groups
+        names = [groups.name_of(number) or "" for number in entries["group"].tolist()]
+        found["groups"], found["group"] = placed(names)
+    return found
