@@ -273,6 +273,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("expires", "Q"),
         Column("shared", "H"),
         Column("shared_size", "I"),
+        Column("heading", "H"),
+        Texts("headings"),
     ),
     Kind.PUSH_CHUNK: Layout(
         m.PushChunk,
@@ -337,6 +339,8 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Column("of", "Q"),
         Column("group", "H"),
         Texts("groups"),
+        Column("heading", "H"),
+        Texts("headings"),
     ),
     Kind.LOOK_REQUEST: Layout(
         m.LookRequest,

@@ -88,6 +88,9 @@ class Push:
     those of all rows, once, and rows are short of them."""
     shared_size: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
     """The bytes of each of these bodies, in order."""
+    heading: npt.NDArray[np.uint16] = field(default_factory=lambda: np.empty(0, np.uint16))
+    """Place in `headings` of the headers (JSON) that a NACK gave each message, "": none; empty: no row has any."""
+    headings: tuple[str, ...] = ()
 
     first = _column("first")
     sequence = _column("sequence")

@@ -19,6 +19,7 @@ Which columns a kind has (n rows; every other column is empty):
     TRIGGER   first, sequence, row, token        (likewise; it is due now, and no pause or rate holds it)
     ACK       first, sequence, row, token, reason*   + reasons
     NACK      first, sequence, row, token, amount_ms   (delay from the stamp), fate*, reason*   + reasons
+              + document*   (JSON: the headers of its messages from now on)
     EXTEND    first, sequence, row, token, amount_ms   (new lease length)
     RELEASE   first, sequence, row, token, amount_ms*  (given back unhandled: the attempt does not count)
     EXPIRE    first, sequence, row, token, amount_ms*, reason*   (the lease ran out: the attempt counts)   + reasons

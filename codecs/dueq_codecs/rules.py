@@ -53,10 +53,13 @@ class _Change(Protocol):
     shared: bytes
     once_high: U64
     claim: bool
+    document: str
 
 
 def batch_key(change: _Change) -> tuple[object, ...]:
     """Return what changes must have in common to share a request, and requests to share a record."""
+    if change.kind == RecordKind.NACK:
+        return change.kind, change.document
     names = change.on_duplicate, change.retry, len(change.once_high) > 0, change.claim
     return change.kind, change.keyed, change.job, change.job_until, change.job_action, names, change.shared
 
@@ -71,6 +74,7 @@ def level_of(change: ChangeRequest) -> int:
         change.kind in _NEW_KINDS
         or change.keyed == Meta.HEADERS
         or bool(change.shared)
+        or (change.kind == RecordKind.NACK and bool(change.document))
         or any(len(column) for column in columns)
         or (len(change.fate) and (change.fate == Fate.DEAD).any())
     )

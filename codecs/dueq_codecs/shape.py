@@ -351,7 +351,7 @@ def _fault_of_texts(change: ChangeRequest | Record) -> str | None:
     may_have_one = change.kind in (*_BY_PASSES, RecordKind.FIRE) and isinstance(change, Record)
     if bool(change.name) != (change.kind in _WITH_NAME) and not may_have_one:
         return f"a {change.kind.name} has the name {change.name!r:.80}"
-    if bool(change.document) != (change.kind in _WITH_DOCUMENT):
+    if bool(change.document) != (change.kind in _WITH_DOCUMENT) and change.kind != RecordKind.NACK:
         return f"a {change.kind.name} has a document of {len(change.document)} characters"
     return None
 

@@ -60,6 +60,10 @@ def changes() -> dict[str, tuple[m.Message, list[bytes]]]:
             [b"hello"],
         ),
         "change_body_known": (change(kind.BODY, amount_ms=u64(0), shared=BODY, shared_size=5), []),
+        "change_nack_headers": (
+            change(kind.NACK, **targets(), amount_ms=u64(0, 5000), document='{"tries":"é"}'),
+            [],
+        ),
         "change_nack_reasons": (
             change(
                 kind.NACK,

@@ -61,6 +61,10 @@ def reading() -> dict[str, tuple[m.Message, list[bytes]]]:
             [],
         ),
         "browse_reply_classes": (dataclasses.replace(reply, of=u64(7, 1 << 16 | 9)), [b"\x02ab"]),
+        "browse_reply_headings": (
+            dataclasses.replace(reply, heading=u16(1, 0), headings=("", '{"tries":"é"}')),
+            [b"\x02ab"],
+        ),
         "browse_reply_groups": (
             dataclasses.replace(reply, group=u16(1, 0), groups=("", "acme.reports")),
             [b"\x02ab"],

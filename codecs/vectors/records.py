@@ -88,6 +88,9 @@ def records() -> dict[str, Record]:
             record(kind.BODY, 1, amount_ms=u64(0), shared=BODY, shared_size=5), version=2
         ),
         "record_body_ages": dataclasses.replace(record(kind.BODY), version=2),
+        "record_nack_headers": dataclasses.replace(
+            record(kind.NACK, 2, **targets(), amount_ms=u64(0, 5000), document='{"tries":"é"}'), version=2
+        ),
         "record_nack_reasons": record(
             kind.NACK,
             2,

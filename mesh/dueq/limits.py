@@ -105,6 +105,10 @@ CLIENT_OUT_BYTES_MAX: Final = 24 << 20
 STREAM_REQUESTS_MAX: Final = 64
 """Most requests of one stream that may be in flight."""
 
+# Headers that a nack has replaced (in one partition)
+HEADINGS_BYTES_MAX: Final = 4 << 20
+"""Most bytes of them, as JSON: they stay in memory. Beyond that a nack with headers gets Busy."""
+
 # Triggered messages (in one partition)
 TRIGGERED_MAX: Final = 4096
 """Most triggered messages that may wait for consumers at once; beyond that further triggers get Busy."""

@@ -111,3 +111,23 @@ def test_the_asyncio_face_and_the_command_line_have_headers_too(
     assert capsys.readouterr().out == '{"a": "b=c", "content_type": "text/plain"}\thello\n'
     assert run(["schedule", topic, "x", "--in", "0s", "--header", "nothing", *mesh_options]) == 2
     assert "a header is NAME=VALUE, not 'nothing'" in capsys.readouterr().err
+
+
+def test_a_nack_replaces_headers_for_the_next_delivery(client: Client, topic: str) -> None:
+    with client.producer(topic) as producer, client.consumer(topic) as consumer:
+        message_id = producer.schedule(b"one", now_ms(), key="k", headers=CSV)
+        (first,) = consumer.receive(1, timeout=PATIENCE_S)
+        with pytest.raises(InvalidRequest, match="is a str, not int"):
+            first.nack(headers={"a": 1})  # type: ignore[dict-item]
+        first.nack(headers={"tries": "1"}, delay=3600.0, wait=True)
+        assert client.get(topic, message_id).headers == {"tries": "1"}
+        assert [(each.key, each.headers) for each in client.browse(topic)] == [("k", {"tries": "1"})]
+        client.trigger(topic, message_id)
+        (second,) = consumer.receive(1, timeout=PATIENCE_S)
+        assert (second.key, second.headers, second.payload) == ("k", {"tries": "1"}, b"one")
+        client.settle(topic, [(message_id, second.token)], "nack", headers={}, delay=0.0)
+        (third,) = consumer.receive(1, timeout=PATIENCE_S)
+        assert (third.headers, third.attempt) == ({}, 3)
+        consumer.nack([third], delay=0.0)
+        (fourth,) = consumer.receive(1, timeout=PATIENCE_S)
+        assert fourth.headers == {}

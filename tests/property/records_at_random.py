@@ -295,6 +295,8 @@ class Maker:
         if says_why and self.level >= LEVEL_OF_KINDS and rng.random() < 0.4 * self.strange:
             record.reasons = tuple(rng.sample(["", "late", "é"], rng.randint(1, min(rows, 3))))
             record.reason = np.array([rng.randrange(len(record.reasons)) for _ in ids], np.uint16)
+        if record.kind == RecordKind.NACK and self.level >= LEVEL_OF_KINDS and self.key_rng.random() < 0.3:
+            record.document = self.key_rng.choice(["{}", '{"tries":"é"}'])
         if record.kind == RecordKind.REDRIVE:
             record.due = np.array([rng.choice([0, self.instant()]) for _ in ids], np.uint64)
         if record.kind in (RecordKind.REVEAL, RecordKind.LAPSE, RecordKind.DISCARD, RecordKind.REDRIVE):

@@ -184,6 +184,8 @@ def jobs(draw: st.DrawFn, kind: RecordKind) -> dict[str, Any]:
     if kind == RecordKind.PASS:
         text = st.text(min_size=1, max_size=12)
         return {"name": draw(text), "document": draw(text)}
+    if kind == RecordKind.NACK and draw(st.booleans()):
+        return {"document": draw(texts)}
     if kind == RecordKind.SETTINGS:
         return {"document": draw(st.text(min_size=1, max_size=12))}
     if kind in (RecordKind.RECURRENCE, RecordKind.GROUP):

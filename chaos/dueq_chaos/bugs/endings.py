@@ -47,6 +47,34 @@ ENDINGS: Final = (
         finders=(389,),
     ),
     Bug(
+        "replaced-headers-not-saved",
+        "A checkpoint leaves out the headers that a nack has replaced: after a restart the old ones come back.",
+        "an annotation that is kept in memory beside the log, and lost with the log's beginning",
+        (
+            change(
+                "core.state.heading_table:HeadingTable.changed_rows",
+                "rows.append(TableRow(name, document.encode()))",
+                "pass",
+            ),
+        ),
+        seeds=400,
+        finders=(373,),
+    ),
+    Bug(
+        "headers-pushed-as-they-were",
+        "The next delivery shows the producer's headers, though a nack has replaced them.",
+        "metadata of a retry that is stored, listed and never delivered",
+        (
+            change(
+                "core.delivery.pushes:_headings_of",
+                "if not any(tables):",
+                "if True:",
+            ),
+        ),
+        seeds=400,
+        finders=(322,),
+    ),
+    Bug(
         "reasons-forgotten",
         "A checkpoint does not write the reasons, so they are in memory only.",
         "docs/explanation/memory.md: what leaves memory is on the disk",

@@ -125,6 +125,7 @@ class History:
         unacknowledged: payloads of inserts whose outcome was never learnt.
         refused: payloads of inserts that were refused: they must never be seen.
         headed: payloads that were scheduled with headers (see `headings`).
+        reheaded: messages for which a NACK with headers was sent.
         keys: the unique keys of payloads.
         requests: their idempotency keys.
         shared: the shared bodies of messages whose key is what is noted here as their payload.
@@ -140,6 +141,7 @@ class History:
         self.unacknowledged: dict[bytes, None] = {}
         self.refused: dict[bytes, str] = {}
         self.headed: dict[bytes, None] = {}
+        self.reheaded: set[MessageKey] = set()
         self.shared: dict[bytes, bytes] = {}
         self.keys: dict[bytes, str] = {}
         self.requests = Requests()

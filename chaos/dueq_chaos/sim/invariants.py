@@ -343,7 +343,7 @@ class Invariants:
             push.uid.tolist(), push.sequence.tolist(), push.row.tolist(), push.token.tolist(), push.due.tolist(),
             push.lease_left_ms.tolist(), strict=True,
         )  # fmt: skip
-        for uid, sequence, row, token, due, left_ms in rows:
+        for at, (uid, sequence, row, token, due, left_ms) in enumerate(rows):
             what = f"{name} pushes {name_of((uid, sequence, row))} token {token}"
             if due * 1000 > wall_us:
                 self._fail(f"{what}: {due * 1000 - wall_us} us before it is due")
@@ -352,6 +352,8 @@ class Invariants:
                 if is_silent and not self.ledger.naive(uid).was_triggered(token, sequence << 16 | row):
                     self._fail(f"{what}: its topic was paused, and nobody has asked to resume it")
                 self._not_expired((uid, sequence, row), what)
+                if wrong := self._other_headers(push, at, uid, sequence << 16 | row, token):
+                    self._fail(f"{what}: {wrong}")
                 self._not_replaced(name, uid, what)
                 self._not_longer(name, (uid, sequence, row), left_ms, what)
             until_us = self.mesh.world.wall_us + left_ms * 1000
@@ -361,6 +363,12 @@ class Invariants:
             holder = self.ledger.holder(uid, token, sequence, row)
             if holder != push.consumer_id and holder not in self.mesh.pull_holders:
                 self._fail(f"{what}: there is no committed lease of it for this consumer")
+
+    def _other_headers(self, push: Push, at: int, uid: int, key: int, token: int) -> str:
+        """Say what is wrong with the headers that a row comes with in place of its own."""
+        found = push.headings[int(push.heading[at])] if len(push.heading) else ""
+        expected = self.ledger.naive(uid).shown.get((token, key), "")
+        return "" if found == expected else f"with the headers {found!r}, not {expected!r}"
 
     def _may_be_ahead_us(self, leader: str) -> int:
         """How far a leader's view of mesh time may be ahead: by all of an error that frames cannot show."""

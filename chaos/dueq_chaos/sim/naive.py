@@ -66,6 +66,8 @@ class Naive:
         bodies: what is known of shared bodies.
         keys: what unique keys name.
         triggered_leases: (token, key) of each lease of a triggered message.
+        headings: the headers that NACKs have given messages, by key.
+        shown: (token, key) of each lease of such a message, and the headers that it comes with.
     """
 
     def __init__(self, place: tuple[int, int], limits: DedupLimits | None = None) -> None:
@@ -84,6 +86,8 @@ class Naive:
         self.passes = NaivePasses()
         self.remarks: dict[int, str] = {}
         self.triggered_leases: set[tuple[int, int]] = set()
+        self.headings: dict[int, str] = {}
+        self.shown: dict[tuple[int, int], str] = {}
 
     def is_triggered(self, key: int) -> bool:
         """Whether no pause and no rate holds a message."""
@@ -360,6 +364,8 @@ class Naive:
         self.leased.add(key)
         if entry.flags & FLAG_TRIGGERED:
             self.triggered_leases.add((record.sequence, key))
+        if key in self.headings:
+            self.shown[record.sequence, key] = self.headings[key]
         told.leased.append(key)
         return Outcome.DONE
 
@@ -429,6 +435,8 @@ class Naive:
             entry.attempt = entry.attempt if counts else max(entry.attempt - 1, 0)
         else:
             entry.flags &= ~FLAG_TRIGGERED
+        if record.document:
+            self.headings[key] = record.document
         self._remark(record, at, key, entry)
         if record.version >= LEVEL_OF_KINDS:
             most = entry.attempts_max or self._setting("max_attempts", 0)
@@ -517,6 +525,7 @@ class Naive:
     def _finish(self, key: int) -> None:
         self._let_key_go(self.live.pop(key))
         self.remarks.pop(key, None)
+        self.headings.pop(key, None)
         self.leased.discard(key)
         self.ended.append(key)
 

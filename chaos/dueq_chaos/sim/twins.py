@@ -112,6 +112,7 @@ def state_differs(timeline: Timeline, naive: Naive) -> str:
         or recurrences_differ(timeline, naive)
         or bodies_differ(timeline, naive)
         or triggered_differ(timeline, naive)
+        or headings_differ(timeline, naive)
     )
 
 
@@ -211,6 +212,13 @@ def recurrences_differ(timeline: Timeline, naive: Naive) -> str:
     if found == expected:
         return ""
     return f"after record {naive.applied}: recurrences are {found}, should be {expected}"
+
+
+def headings_differ(timeline: Timeline, naive: Naive) -> str:
+    """Compare which messages have got other headers; returns what differs, "" when nothing does."""
+    if timeline.headings.by_key == naive.headings:
+        return ""
+    return f"after record {naive.applied}: headers are {timeline.headings.by_key}, should be {naive.headings}"
 
 
 def triggered_differ(timeline: Timeline, naive: Naive) -> str:

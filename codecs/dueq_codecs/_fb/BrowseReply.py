@@ -621,8 +621,55 @@ class BrowseReply(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(62))
         return o == 0
 
+    # BrowseReply
+    def Heading(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(64))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # BrowseReply
+    def HeadingAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(64))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # BrowseReply
+    def HeadingLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(64))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def HeadingIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(64))
+        return o == 0
+
+    # BrowseReply
+    def Headings(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # BrowseReply
+    def HeadingsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # BrowseReply
+    def HeadingsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(66))
+        return o == 0
+
 def BrowseReplyStart(builder):
-    builder.StartObject(30)
+    builder.StartObject(32)
 
 def Start(builder):
     BrowseReplyStart(builder)
@@ -927,6 +974,30 @@ def BrowseReplyStartGroupsVector(builder, numElems):
 def StartGroupsVector(builder, numElems):
     return BrowseReplyStartGroupsVector(builder, numElems)
 
+def BrowseReplyAddHeading(builder, heading):
+    builder.PrependUOffsetTRelativeSlot(30, flatbuffers.number_types.UOffsetTFlags.py_type(heading), 0)
+
+def AddHeading(builder, heading):
+    BrowseReplyAddHeading(builder, heading)
+
+def BrowseReplyStartHeadingVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartHeadingVector(builder, numElems):
+    return BrowseReplyStartHeadingVector(builder, numElems)
+
+def BrowseReplyAddHeadings(builder, headings):
+    builder.PrependUOffsetTRelativeSlot(31, flatbuffers.number_types.UOffsetTFlags.py_type(headings), 0)
+
+def AddHeadings(builder, headings):
+    BrowseReplyAddHeadings(builder, headings)
+
+def BrowseReplyStartHeadingsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartHeadingsVector(builder, numElems):
+    return BrowseReplyStartHeadingsVector(builder, numElems)
+
 def BrowseReplyEnd(builder):
     return builder.EndObject()
 
@@ -973,6 +1044,8 @@ class BrowseReplyT(object):
         of = None,
         group = None,
         groups = None,
+        heading = None,
+        headings = None,
     ):
         self.requestId = requestId  # type: int
         self.code = code  # type: int
@@ -1004,6 +1077,8 @@ class BrowseReplyT(object):
         self.of = of  # type: Optional[List[int]]
         self.group = group  # type: Optional[List[int]]
         self.groups = groups  # type: Optional[List[Optional[str]]]
+        self.heading = heading  # type: Optional[List[int]]
+        self.headings = headings  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -1170,6 +1245,17 @@ class BrowseReplyT(object):
             self.groups = []
             for i in range(browseReply.GroupsLength()):
                 self.groups.append(browseReply.Groups(i))
+        if not browseReply.HeadingIsNone():
+            if np is None:
+                self.heading = []
+                for i in range(browseReply.HeadingLength()):
+                    self.heading.append(browseReply.Heading(i))
+            else:
+                self.heading = browseReply.HeadingAsNumpy()
+        if not browseReply.HeadingsIsNone():
+            self.headings = []
+            for i in range(browseReply.HeadingsLength()):
+                self.headings.append(browseReply.Headings(i))
 
     # BrowseReplyT
     def Pack(self, builder):
@@ -1337,6 +1423,22 @@ class BrowseReplyT(object):
             for i in reversed(range(len(self.groups))):
                 builder.PrependUOffsetTRelative(groupslist[i])
             groups = builder.EndVector()
+        if self.heading is not None:
+            if np is not None and type(self.heading) is np.ndarray:
+                heading = builder.CreateNumpyVector(self.heading)
+            else:
+                BrowseReplyStartHeadingVector(builder, len(self.heading))
+                for i in reversed(range(len(self.heading))):
+                    builder.PrependUint16(self.heading[i])
+                heading = builder.EndVector()
+        if self.headings is not None:
+            headingslist = []
+            for i in range(len(self.headings)):
+                headingslist.append(builder.CreateString(self.headings[i]))
+            BrowseReplyStartHeadingsVector(builder, len(self.headings))
+            for i in reversed(range(len(self.headings))):
+                builder.PrependUOffsetTRelative(headingslist[i])
+            headings = builder.EndVector()
         BrowseReplyStart(builder)
         BrowseReplyAddRequestId(builder, self.requestId)
         BrowseReplyAddCode(builder, self.code)
@@ -1390,5 +1492,9 @@ class BrowseReplyT(object):
             BrowseReplyAddGroup(builder, group)
         if self.groups is not None:
             BrowseReplyAddGroups(builder, groups)
+        if self.heading is not None:
+            BrowseReplyAddHeading(builder, heading)
+        if self.headings is not None:
+            BrowseReplyAddHeadings(builder, headings)
         browseReply = BrowseReplyEnd(builder)
         return browseReply

@@ -314,8 +314,55 @@ class Push(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(36))
         return o == 0
 
+    # Push
+    def Heading(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint16Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 2))
+        return 0
+
+    # Push
+    def HeadingAsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint16Flags, o)
+        return 0
+
+    # Push
+    def HeadingLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def HeadingIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(38))
+        return o == 0
+
+    # Push
+    def Headings(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.String(a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 4))
+        return ""
+
+    # Push
+    def HeadingsLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Push
+    def HeadingsIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
+        return o == 0
+
 def PushStart(builder):
-    builder.StartObject(17)
+    builder.StartObject(19)
 
 def Start(builder):
     PushStart(builder)
@@ -476,6 +523,30 @@ def PushStartSharedSizeVector(builder, numElems):
 def StartSharedSizeVector(builder, numElems):
     return PushStartSharedSizeVector(builder, numElems)
 
+def PushAddHeading(builder, heading):
+    builder.PrependUOffsetTRelativeSlot(17, flatbuffers.number_types.UOffsetTFlags.py_type(heading), 0)
+
+def AddHeading(builder, heading):
+    PushAddHeading(builder, heading)
+
+def PushStartHeadingVector(builder, numElems):
+    return builder.StartVector(2, numElems, 2)
+
+def StartHeadingVector(builder, numElems):
+    return PushStartHeadingVector(builder, numElems)
+
+def PushAddHeadings(builder, headings):
+    builder.PrependUOffsetTRelativeSlot(18, flatbuffers.number_types.UOffsetTFlags.py_type(headings), 0)
+
+def AddHeadings(builder, headings):
+    PushAddHeadings(builder, headings)
+
+def PushStartHeadingsVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
+
+def StartHeadingsVector(builder, numElems):
+    return PushStartHeadingsVector(builder, numElems)
+
 def PushEnd(builder):
     return builder.EndObject()
 
@@ -510,6 +581,8 @@ class PushT(object):
         expires = None,
         shared = None,
         sharedSize = None,
+        heading = None,
+        headings = None,
     ):
         self.topic = topic  # type: Optional[str]
         self.consumerId = consumerId  # type: Optional[List[int]]
@@ -528,6 +601,8 @@ class PushT(object):
         self.expires = expires  # type: Optional[List[int]]
         self.shared = shared  # type: Optional[List[int]]
         self.sharedSize = sharedSize  # type: Optional[List[int]]
+        self.heading = heading  # type: Optional[List[int]]
+        self.headings = headings  # type: Optional[List[Optional[str]]]
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -619,6 +694,17 @@ class PushT(object):
                     self.sharedSize.append(push.SharedSize(i))
             else:
                 self.sharedSize = push.SharedSizeAsNumpy()
+        if not push.HeadingIsNone():
+            if np is None:
+                self.heading = []
+                for i in range(push.HeadingLength()):
+                    self.heading.append(push.Heading(i))
+            else:
+                self.heading = push.HeadingAsNumpy()
+        if not push.HeadingsIsNone():
+            self.headings = []
+            for i in range(push.HeadingsLength()):
+                self.headings.append(push.Headings(i))
 
     # PushT
     def Pack(self, builder):
@@ -695,6 +781,22 @@ class PushT(object):
                 for i in reversed(range(len(self.sharedSize))):
                     builder.PrependUint32(self.sharedSize[i])
                 sharedSize = builder.EndVector()
+        if self.heading is not None:
+            if np is not None and type(self.heading) is np.ndarray:
+                heading = builder.CreateNumpyVector(self.heading)
+            else:
+                PushStartHeadingVector(builder, len(self.heading))
+                for i in reversed(range(len(self.heading))):
+                    builder.PrependUint16(self.heading[i])
+                heading = builder.EndVector()
+        if self.headings is not None:
+            headingslist = []
+            for i in range(len(self.headings)):
+                headingslist.append(builder.CreateString(self.headings[i]))
+            PushStartHeadingsVector(builder, len(self.headings))
+            for i in reversed(range(len(self.headings))):
+                builder.PrependUOffsetTRelative(headingslist[i])
+            headings = builder.EndVector()
         PushStart(builder)
         if self.topic is not None:
             PushAddTopic(builder, topic)
@@ -724,5 +826,9 @@ class PushT(object):
             PushAddShared(builder, shared)
         if self.sharedSize is not None:
             PushAddSharedSize(builder, sharedSize)
+        if self.heading is not None:
+            PushAddHeading(builder, heading)
+        if self.headings is not None:
+            PushAddHeadings(builder, headings)
         push = PushEnd(builder)
         return push

@@ -88,3 +88,6 @@ class BrowseReply:
     group: U16 = field(default_factory=lambda: NO_U16)
     """Place of each row's group in `groups`; empty: no row has one."""
     groups: tuple[str, ...] = ()
+    heading: U16 = field(default_factory=lambda: NO_U16)
+    """Place in `headings` of the headers (JSON) that a NACK gave each message, "": none; empty: no row has any."""
+    headings: tuple[str, ...] = ()

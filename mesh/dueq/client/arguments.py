@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import warnings
@@ -555,6 +556,8 @@ class Ending(NamedTuple):
     amount_ms: int = 0
     fate: Fate = Fate.DELAY
     reason: str = ""
+    headers: str = ""
+    """JSON; empty: they stay."""
 
 
 def ack(reason: str) -> Ending:
@@ -574,21 +577,30 @@ def ack(reason: str) -> Ending:
     return Ending(reason=reason)
 
 
-def nack(delay: Seconds | None, reason: str, dead: bool) -> Ending:
+def nack(delay: Seconds | None, reason: str, dead: bool, headers: Mapping[str, str] | None = None) -> Ending:
     """Check how messages are given back.
 
     Raises:
-        InvalidRequest: the delay is no number or outside its limits, the reason is no text or too long, or a dead
-            message has a delay.
+        InvalidRequest: the delay is no number or outside its limits, the reason is no text or too long, headers are
+            none or too long, or a dead message has a delay.
     """
     ack(reason)
     if dead and delay is not None:
         raise InvalidRequest(f"a message that is dead has no delay, not {delay!r}")
+    document = "" if headers is None else _headers_text(headers)
     if dead:
-        return Ending(0, Fate.DEAD, reason)
+        return Ending(0, Fate.DEAD, reason, document)
     if delay is None:
-        return Ending(0, Fate.BACK_OFF, reason)
-    return Ending(duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX), Fate.DELAY, reason)
+        return Ending(0, Fate.BACK_OFF, reason, document)
+    return Ending(duration_ms(delay, "delay", 0, limits.DELAY_MS_MAX), Fate.DELAY, reason, document)
+
+
+def _headers_text(headers: Mapping[str, str]) -> str:
+    try:
+        packed_headers(headers)
+    except MetaRefused as refused:
+        raise InvalidRequest(str(refused)) from None
+    return json.dumps(dict(headers), ensure_ascii=False, separators=(",", ":"))
 
 
 def release(delay: Seconds) -> Ending:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -238,6 +239,9 @@ class Walk:
         reply, body, uid = self._answer.reply, memoryview(self._answer.body), self._uid
         bodies = self._bodies(reply.body_size.tolist(), body)
         keys, headers, payloads, size = self._apart(bodies)
+        for row, place in enumerate(reply.heading.tolist()):
+            if reply.headings[place]:
+                headers[row] = json.loads(reply.headings[place])
         rows = len(reply.sequence)
         if rows:
             key = int(reply.sequence[-1]) << 16 | int(reply.row[-1])

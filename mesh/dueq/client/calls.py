@@ -505,8 +505,9 @@ def settle(
 
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Settle(
-            consumer_id, kind, deliveries, ending.amount_ms, number, deadline_us, ending.fate, ending.reason
-        )
+            consumer_id, kind, deliveries, ending.amount_ms, number, deadline_us, ending.fate, ending.reason,
+            ending.headers,
+        )  # fmt: skip
 
     def finish(outcomes: list[Outcome]) -> list[Outcome]:
         refused = [d for d, outcome in zip(deliveries, outcomes, strict=True) if outcome is not Outcome.DONE]

@@ -157,6 +157,7 @@ def _chunks(topic: str, message_id: str, document: dict[str, Any]) -> Steps[byte
 def _state(topic: str, message_id: str, found: dict[str, Any], body: bytes, payload: bool) -> MessageState:
     key, headers, rest = split_meta(found["meta"], body) if found["meta"] else ("", {}, body)
     prefix = len(body) - len(rest)
+    headers = json.loads(found["headers"]) if "headers" in found else headers
     return MessageState(
         message_id, topic, found["partition"], key, found["state"], found["due"], found["waits_until"],
         found["version"], found["size"] - prefix, found["attempt"], found.get("rank", 0), found.get("group", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -121,6 +121,7 @@ def settle(
     seconds: Seconds | None,
     reason: str,
     dead: bool,
+    headers: Mapping[str, str] | None = None,
 ) -> Call[list[Outcome]]:
     """Settle leases by id and token; one outcome each.
 
@@ -132,13 +133,13 @@ def settle(
         raise InvalidRequest(f"leases are settled by {', '.join(_KINDS)}, not {how!r}")
     if (seconds is None) == (kind is RecordKind.EXTEND):
         raise InvalidRequest("extend, and nothing else, takes seconds")
-    if (reason or dead) and kind is not RecordKind.NACK:
-        raise InvalidRequest(f"{how} takes no reason, and leaves nothing dead")
+    if (reason or dead or headers is not None) and kind is not RecordKind.NACK:
+        raise InvalidRequest(f"{how} takes no reason and no headers, and leaves nothing dead")
     if delay is not None and kind in (RecordKind.ACK, RecordKind.EXTEND):
         raise InvalidRequest(f"{how} takes no delay")
     ending = Ending()
     if kind is RecordKind.NACK:
-        ending = arguments.nack(delay, reason, dead)
+        ending = arguments.nack(delay, reason, dead, headers)
     elif kind is RecordKind.RELEASE:
         ending = arguments.release(delay or 0.0)
     elif seconds is not None:
@@ -162,7 +163,7 @@ def ended(topic: str, leases: Iterable[Lease], kind: RecordKind, ending: Ending)
     def build(number: int, deadline_us: int) -> events.Event:
         return events.Alter(
             number, deadline_us, kind, name, *columns, token=token, amount_ms=amount_ms, fate=ending.fate,
-            reason=ending.reason,
+            reason=ending.reason, headers=ending.headers,
         )  # fmt: skip
 
     return Call(build, PartsCall.outcomes)

@@ -32,9 +32,9 @@ def test_a_bad_back_off_is_refused(changes: dict[str, Any], text: str) -> None:
 
 
 def test_a_nack_without_a_delay_follows_the_back_off() -> None:
-    assert arguments.nack(None, "why", False) == (0, Fate.BACK_OFF, "why")
-    assert arguments.nack(2.0, "", False) == (2000, Fate.DELAY, "")
-    assert arguments.nack(None, "", True) == (0, Fate.DEAD, "")
+    assert arguments.nack(None, "why", False) == (0, Fate.BACK_OFF, "why", "")
+    assert arguments.nack(2.0, "", False) == (2000, Fate.DELAY, "", "")
+    assert arguments.nack(None, "", True) == (0, Fate.DEAD, "", "")
 
 
 def test_bad_ends_are_refused_with_value_and_limit() -> None:
@@ -52,3 +52,10 @@ def test_bad_ends_are_refused_with_value_and_limit() -> None:
         topic_changes.endings(None, None, "gone", None)
     with pytest.raises(InvalidRequest, match="max_attempts"):
         topic_changes.endings(65_536, None, None, None)
+
+
+def test_headers_that_a_nack_brings_are_checked() -> None:
+    assert arguments.nack(None, "", False, {"a": "é"}).headers == '{"a":"é"}'
+    assert arguments.nack(None, "", False, {}).headers == "{}"
+    with pytest.raises(InvalidRequest, match="is a str, not int"):
+        arguments.nack(None, "", False, {"a": 1})  # type: ignore[dict-item]

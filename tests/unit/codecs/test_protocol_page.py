@@ -125,7 +125,7 @@ def test_columns_of_an_operation(row: Row) -> None:
         kind.BODY: {"size", "crc", "amount_ms"},
         kind.INSERT: {"upload", "rank", "group", "window", "expires", "attempts_max"},
         kind.ACK: {"reason"},
-        kind.NACK: {"fate", "reason"},
+        kind.NACK: {"fate", "reason", "document"},
         kind.RELEASE: {"amount_ms"},
         **{each: {"expected"} for each in (kind.MOVE, kind.CANCEL, kind.CHANGE, kind.TRIGGER)},
     }.get(kind, set())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -137,12 +137,13 @@ class AsyncConsumer:
         delay: Seconds | None = None,
         reason: str = "",
         dead: bool = False,
+        headers: Mapping[str, str] | None = None,
         wait: bool = True,
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Give many messages back, as `AsyncMessage.nack` does; waits, returns and raises as `ack`."""
         return await self._settle(
-            RecordKind.NACK, _deliveries(batch), arguments.nack(delay, reason, dead), wait, timeout
+            RecordKind.NACK, _deliveries(batch), arguments.nack(delay, reason, dead, headers), wait, timeout
         )
 
     async def release(
@@ -356,7 +357,13 @@ class AsyncConsumer:
             runtime = await self._live()
         runtime.submit_lazily(
             events.Settle(
-                self.consumer_id, kind, deliveries, ending.amount_ms, fate=ending.fate, reason=ending.reason
+                self.consumer_id,
+                kind,
+                deliveries,
+                ending.amount_ms,
+                fate=ending.fate,
+                reason=ending.reason,
+                headers=ending.headers,
             )
         )
         return []

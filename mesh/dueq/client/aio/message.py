@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dueq.client import arguments
@@ -65,6 +65,7 @@ class AsyncMessage(BaseMessage):
         delay: Seconds | None = None,
         reason: str = "",
         dead: bool = False,
+        headers: Mapping[str, str] | None = None,
         wait: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -74,10 +75,12 @@ class AsyncMessage(BaseMessage):
             delay: seconds until then, at least; None: as the topic's back-off says.
             reason: why, up to 1,024 bytes of UTF-8; kept with the message.
             dead: never deliver it again.
+            headers: what the next delivery shows in place of its present ones; None: these stay. A partition keeps
+                4 MiB of them, beyond that it is `Busy`.
             wait: return only when committed on the in-sync replicas.
             timeout: seconds to wait; None for the client's default.
         """
-        ending = arguments.nack(delay, reason, dead)
+        ending = arguments.nack(delay, reason, dead, headers)
         await self._consumer._settle(RecordKind.NACK, (self._delivery,), ending, wait, timeout)
 
     async def release(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dueq import limits
 from dueq.client import arguments, pulls
@@ -107,6 +107,7 @@ class AsyncPullCalls:
         seconds: Seconds | None = None,
         reason: str = "",
         dead: bool = False,
+        headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Settle leases by their tokens, whoever has taken the messages.
@@ -120,6 +121,7 @@ class AsyncPullCalls:
             seconds: of "extend": how long the lease lasts from now on; 0 ends it at once, counted.
             reason: of "nack": why, up to 1,024 bytes of UTF-8.
             dead: of "nack": never deliver it again.
+            headers: of "nack": what the next delivery shows in place of its present ones; None: these stay.
             timeout: seconds.
 
         Returns:
@@ -131,5 +133,5 @@ class AsyncPullCalls:
             Disconnected: no broker was reached in time; nothing was done.
         """
         return await self.connection.run(
-            pulls.settle(topic, leases, how, delay, seconds, reason, dead), timeout
+            pulls.settle(topic, leases, how, delay, seconds, reason, dead, headers), timeout
         )

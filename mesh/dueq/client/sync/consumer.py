@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -138,12 +138,13 @@ class Consumer:
         delay: Seconds | None = None,
         reason: str = "",
         dead: bool = False,
+        headers: Mapping[str, str] | None = None,
         wait: bool = True,
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Give many messages back, as `Message.nack` does; waits, returns and raises as `ack`."""
         return self._settle(
-            RecordKind.NACK, _deliveries(batch), arguments.nack(delay, reason, dead), wait, timeout
+            RecordKind.NACK, _deliveries(batch), arguments.nack(delay, reason, dead, headers), wait, timeout
         )
 
     def release(
@@ -353,7 +354,13 @@ class Consumer:
             runtime = self._live()
         runtime.submit_lazily(
             events.Settle(
-                self.consumer_id, kind, deliveries, ending.amount_ms, fate=ending.fate, reason=ending.reason
+                self.consumer_id,
+                kind,
+                deliveries,
+                ending.amount_ms,
+                fate=ending.fate,
+                reason=ending.reason,
+                headers=ending.headers,
             )
         )
         return []

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dueq.client import arguments
@@ -66,6 +66,7 @@ class Message(BaseMessage):
         delay: Seconds | None = None,
         reason: str = "",
         dead: bool = False,
+        headers: Mapping[str, str] | None = None,
         wait: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -75,10 +76,12 @@ class Message(BaseMessage):
             delay: seconds until then, at least; None: as the topic's back-off says.
             reason: why, up to 1,024 bytes of UTF-8; kept with the message.
             dead: never deliver it again.
+            headers: what the next delivery shows in place of its present ones; None: these stay. A partition keeps
+                4 MiB of them, beyond that it is `Busy`.
             wait: return only when committed on the in-sync replicas.
             timeout: seconds to wait; None for the client's default.
         """
-        ending = arguments.nack(delay, reason, dead)
+        ending = arguments.nack(delay, reason, dead, headers)
         self._consumer._settle(RecordKind.NACK, (self._delivery,), ending, wait, timeout)
 
     def release(self, *, delay: Seconds = 0.0, wait: bool = False, timeout: float | None = None) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dueq import limits
 from dueq.client import arguments, pulls
@@ -108,6 +108,7 @@ class PullCalls:
         seconds: Seconds | None = None,
         reason: str = "",
         dead: bool = False,
+        headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> list[Outcome]:
         """Settle leases by their tokens, whoever has taken the messages.
@@ -121,6 +122,7 @@ class PullCalls:
             seconds: of "extend": how long the lease lasts from now on; 0 ends it at once, counted.
             reason: of "nack": why, up to 1,024 bytes of UTF-8.
             dead: of "nack": never deliver it again.
+            headers: of "nack": what the next delivery shows in place of its present ones; None: these stay.
             timeout: seconds.
 
         Returns:
@@ -131,4 +133,6 @@ class PullCalls:
             OutcomeUnknown: no answer in time; `retry()` repeats it safely.
             Disconnected: no broker was reached in time; nothing was done.
         """
-        return self.connection.run(pulls.settle(topic, leases, how, delay, seconds, reason, dead), timeout)
+        return self.connection.run(
+            pulls.settle(topic, leases, how, delay, seconds, reason, dead, headers), timeout
+        )

@@ -18,9 +18,10 @@ from dueq.core.delivery.leases import FEW, NEVER_US, Body, LeaseTable, Phase, ha
 from dueq.core.delivery.prepared import Piece, Prepared
 from dueq.core.delivery.token_bucket import TokenBucket
 from dueq.core.delivery.turns import Turns
-from dueq.core.ports.entry import NO_ENTRIES, Entries, State, are_triggered, is_full
+from dueq.core.ports.entry import NO_ENTRIES, Entries, State, are_triggered, is_full, keys_of
 from dueq.core.state.body_table import BodyTable
 from dueq.core.state.entry_rows import Slots
+from dueq.core.state.heading_table import HeadingTable
 from dueq.core.state.job import Job
 from dueq.instant import Now
 from dueq_codecs.records import U64, Record, RecordKind
@@ -44,6 +45,11 @@ class LedTimeline(HotMessages, Protocol):
     @property
     def triggered(self) -> Mapping[int, int]:
         """The messages that wait and that no pause and no rate hold: `first` by key."""
+        ...
+
+    @property
+    def headings(self) -> HeadingTable:
+        """The headers that a NACK has replaced, for reading only."""
         ...
 
     @property
@@ -191,7 +197,9 @@ class Lane:
         waits = np.ascontiguousarray(entries["wait_at"])
         ahead = waits > np.uint64(mesh_ms)
         special = is_full(entries) and (entries["expires"].any() or entries["body"].any())
-        if special or has_uploads(entries) or not ahead.any():
+        headed = self.partition.timeline.headings.by_key
+        is_headed = bool(headed) and not headed.keys().isdisjoint(keys_of(entries).tolist())
+        if special or is_headed or has_uploads(entries) or not ahead.any():
             self.schedule(slots, waits)
         elif ahead.all():
             self.prepared.add(slots, entries)

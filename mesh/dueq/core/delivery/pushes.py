@@ -136,6 +136,7 @@ def build(
         **more_of(entries)._asdict(),
     )
     push.groups, push.group = _groups_of(leaving)
+    push.headings, push.heading = _headings_of(leaving)
     if is_full(entries) and entries["expires"].any():
         push.expires = np.ascontiguousarray(entries["expires"])
     push.shared, push.shared_size, bodies = _each_shared_once(leaving, bodies)
@@ -154,8 +155,17 @@ def _groups_of(leaving: Leaving) -> tuple[tuple[str, ...], U16]:
     )
 
 
+def _headings_of(leaving: Leaving) -> tuple[tuple[str, ...], U16]:
+    """Return the headers that NACKs have replaced, and the place of each row's among them; empty: there are none."""
+    tables = [lane.partition.timeline.headings.by_key for lane in leaving.lanes]
+    if not any(tables):
+        return (), NO_U16
+    keys = keys_of(leaving.entries).tolist()
+    return placed([tables[lane].get(key, "") for lane, key in zip(leaving.lane.tolist(), keys, strict=True)])
+
+
 def placed(texts: list[str]) -> tuple[tuple[str, ...], U16]:
-    """Return each text once, and the place of each row's among them; empty: no row has any."""
+    """Return each text once, and the place of each row's among them; empty: there are none."""
     if not any(texts):
         return (), NO_U16
     places: dict[str, int] = {}

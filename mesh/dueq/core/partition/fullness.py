@@ -21,6 +21,13 @@ def fullness(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
                 f"{count} triggered messages of partition {uid} wait for consumers, and {limits.TRIGGERED_MAX} may:"
                 f" {request.rows} are too many"
             )
+    if request.kind == RecordKind.NACK and request.document:
+        kept, more = timeline.headings.size, request.rows * len(request.document.encode())
+        if kept + more > limits.HEADINGS_BYTES_MAX:
+            return _busy(
+                f"partition {uid} keeps {kept} bytes of replaced headers, and may keep {limits.HEADINGS_BYTES_MAX}:"
+                f" {more} are too many"
+            )
     if request.kind == RecordKind.PASS:
         known = timeline.passes.by_name
         if len(known) >= limits.PASSES_MAX and request.name not in known:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dueq.core.delivery.dispatch import LeaseSeen
-from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, is_full, is_wide, meta_of, versions_of
+from dueq.core.ports.entry import FLAG_UPLOAD, Entries, State, is_full, is_wide, keys_of, meta_of, versions_of
 from dueq.core.ports.names import Owner
 from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.name_holds import NameHold, NamesWanted
@@ -132,6 +132,8 @@ def message_document(timeline: Timeline, rows: Entries, lease: LeaseSeen | None)
         "upload": int(entry["place"]) if int(entry["flags"]) & FLAG_UPLOAD else 0,
         "hidden": barred is not None and bool(barred[0]),
     }
+    if (headers := timeline.headings.by_key.get(int(keys_of(rows)[0]))) is not None:
+        document["headers"] = headers
     if is_full(rows):
         document["expires"] = int(entry["expires"])
         if entry["state"] == State.DEAD:

@@ -23,7 +23,14 @@ from dueq.core.state.pass_table import fault_of_pass
 from dueq.instant import Now
 from dueq_codecs.groups import GroupRefused, check_group, decode_group_changes
 from dueq_codecs.messages import ChangeRequest, ChunkRequest, Code
-from dueq_codecs.meta import PREFIX_BYTES_MAX, Meta, fault_of_meta, prefix_bytes
+from dueq_codecs.meta import (
+    PREFIX_BYTES_MAX,
+    Meta,
+    MetaRefused,
+    fault_of_meta,
+    packed_headers,
+    prefix_bytes,
+)
 from dueq_codecs.records import REASON_BYTES_MAX, Fate, OnDuplicate, RecordKind
 from dueq_codecs.rules import first_beyond_horizon, first_too_long, homes_of_keys, inline_bytes
 from dueq_codecs.topic_settings import TopicSettings
@@ -316,7 +323,8 @@ def _check_targets(request: ChangeRequest, settings: TopicSettings, now: Now) ->
     if request.kind == RecordKind.ACK:
         return _check_reasons(request)
     if request.kind == RecordKind.NACK:
-        return _check_amount(request, 0, limits.DELAY_MS_MAX, "delay") or _check_reasons(request)
+        refusal = _check_amount(request, 0, limits.DELAY_MS_MAX, "delay") or _check_reasons(request)
+        return refusal or _check_document(request.document)
     if request.kind == RecordKind.RELEASE:
         return _check_amount(request, 0, limits.RELEASE_DELAY_MS_MAX, "delay of a release")
     if request.kind == RecordKind.EXTEND:
@@ -331,6 +339,18 @@ def _check_reasons(request: ChangeRequest) -> Refusal | None:
     longest = max((len(reason.encode()) for reason in request.reasons), default=0)
     if longest > REASON_BYTES_MAX:
         return invalid(f"a reason has at most {REASON_BYTES_MAX} bytes, not {longest}")
+    return None
+
+
+def _check_document(document: str) -> Refusal | None:
+    """The headers of a NACK, if it has any."""
+    try:
+        if document:
+            packed_headers(json.loads(document))
+    except MetaRefused as refused:
+        return invalid(str(refused))
+    except (ValueError, RecursionError):
+        return invalid(f"the headers of a NACK are a JSON object, not {document!r:.80}")
     return None
 
 

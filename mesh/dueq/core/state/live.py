@@ -108,7 +108,7 @@ class LiveMessages:
         self.names = names
         self.forecast = tables.forecast
         self.jobs = tables.jobs
-        self._groups = tables.groups
+        self._groups, self._headings = tables.groups, tables.headings
         self._counting = tables.counting
         self.scheduled = scheduled
         self.leased = 0
@@ -378,6 +378,8 @@ class LiveMessages:
             rows["attempt"] -= ~counts & (rows["attempt"] > 0)
         if record.kind != RecordKind.RELEASE:
             rows["flags"] &= ~np.uint8(FLAG_TRIGGERED)
+        if record.document:
+            self._headings.note(rows, record.document)
         rows = self._remarked(record, at, rows)
         dies = self._dying(record, at, rows, counts)
         if dies.any():
@@ -612,6 +614,7 @@ class LiveMessages:
         """Note messages that have ended: their payloads are garbage."""
         if len(rows):
             self.remarks.forget(rows)
+            self._headings.forget(rows)
             self.finished.append(narrowed(rows))
             self.finished_count += len(rows)
 

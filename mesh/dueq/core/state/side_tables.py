@@ -18,6 +18,7 @@ from dueq.core.state.body_table import BodyTable
 from dueq.core.state.dedup import Deduplication, DedupLimits
 from dueq.core.state.forecast import Forecast
 from dueq.core.state.group_table import GroupTable
+from dueq.core.state.heading_table import HeadingTable
 from dueq.core.state.job_table import JobTable
 from dueq.core.state.pass_table import PassTable
 from dueq.core.state.recurrence_table import RecurrenceTable
@@ -68,6 +69,7 @@ class SideTables:
         self.recurrences = self._enter("recurrences", b"r", RecurrenceTable())
         self.bodies = self._enter("bodies", b"y", BodyTable())
         self.of_kind[RecordKind.BODY] = self.bodies
+        self.headings = self._enter("headings", b"h", HeadingTable())
         self.triggered = self._enter("triggered", b"m", TriggeredTable())
         self.counting: tuple[Count, ...] = (
             self.jobs.count,

@@ -160,6 +160,7 @@ class SmallRecords:
         if (
             len(record.fate)
             or len(record.reason)
+            or record.document
             or (record.kind != RecordKind.NACK and len(record.amount_ms))
         ):
             return True

@@ -33,6 +33,7 @@ from dueq.core.state.cold import ColdIds, Hold
 from dueq.core.state.dedup import Deduplication, DedupLimits, Verdict
 from dueq.core.state.entry_rows import Slots
 from dueq.core.state.group_table import GroupTable
+from dueq.core.state.heading_table import HeadingTable
 from dueq.core.state.live import Index, LiveMessages
 from dueq.core.state.name_holds import NameHolds, NamesWanted
 from dueq.core.state.names import Names
@@ -228,6 +229,11 @@ class Timeline:
         return self._tables.bodies
 
     @property
+    def headings(self) -> HeadingTable:
+        """The headers that a NACK has replaced; for reading only."""
+        return self._tables.headings
+
+    @property
     def triggered(self) -> Mapping[int, int]:
         """The messages that wait and that no pause and no rate hold: `first` by key."""
         return self._tables.triggered.first_of
@@ -316,13 +322,7 @@ class Timeline:
         return self.name_holds.prepare(record)
 
     def names_read(self, wanted: NamesWanted, found: dict[bytes, Name], entries: Entries) -> None:
-        """Take the answer of a read of unique keys.
-
-        Args:
-            wanted: as it was asked for.
-            found: what the disk has, by the keys' hashes.
-            entries: of the messages that bear them, of the same state of the disk.
-        """
+        """Take the answer of a read: what the disk has of unique keys, and the entries of who bears them."""
         self.name_holds.read(wanted, found, entries)
 
     def wants_sweep(self) -> tuple[int, int] | None:

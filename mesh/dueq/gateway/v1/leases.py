@@ -96,6 +96,10 @@ class Nacked(Asked):
     delay: Duration | None = Field(default=None, description="As the topic's back-off says, if left out.")
     reason: str = Field(default="", description="Why; kept with the message.")
     dead: bool = Field(default=False, description="Never deliver them again.")
+    headers: dict[str, str] | None = Field(
+        default=None,
+        description="What the next delivery shows in place of their present ones, which stay if left out.",
+    )
 
 
 class Released(Asked):
@@ -157,8 +161,9 @@ async def acked(topic: Topic, asked: Acked, service: TheService) -> SettledList:
 async def nacked(topic: Topic, asked: Nacked, service: TheService) -> SettledList:
     delay = None if asked.delay is None else instants.duration(asked.delay, "body.delay")
     return await settle(
-        service, topic, asked.messages, "nack", delay=delay, reason=asked.reason, dead=asked.dead
-    )
+        service, topic, asked.messages, "nack", delay=delay, reason=asked.reason, dead=asked.dead,
+        headers=asked.headers,
+    )  # fmt: skip
 
 
 @router.post("/release", summary="Give messages back; the attempt does not count")

@@ -466,6 +466,7 @@ class Changing:
                         expected=NO_U64 if event.expected is None else event.expected[chosen],
                         fate=np.full(len(chosen) if event.fate else 0, event.fate, np.uint8),
                         reasons=[event.reason] * len(chosen) if event.reason else (),
+                        document=event.headers,
                     )
                 )
         call.places = places

@@ -70,7 +70,7 @@ class Arrivals:
         pushed = Pushed(push)
         fresh: list[Delivery] = []
         damaged: list[Delivery] = []
-        complete, start = True, 0
+        complete, start, is_headed = True, 0, len(push.heading) > 0
         released_at_us = push.released_at_us
         for index, columns in enumerate(push.each_row()):
             first, sequence, due, token, uid, left_ms, size, crc, keyed, row, attempt = columns
@@ -90,6 +90,8 @@ class Arrivals:
             key, headers = "", NO_HEADERS
             if keyed:
                 key, headers, payload = split_meta(keyed, payload)
+            if is_headed and (replaced := pushed.headers(index)) is not None:
+                headers = replaced
             delivery = Delivery(
                 name, uid, first, sequence, row, due, token, attempt, released_at_us,
                 released_us + left_ms * 1000, payload, pushed, index, key, headers,

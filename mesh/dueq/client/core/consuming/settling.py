@@ -43,15 +43,27 @@ class Batch:
         amounts_ms: of a NACK, RELEASE or EXTEND, one each; empty for other kinds.
         fates: of a NACK, one each; empty for other kinds.
         reasons: of an ACK or a NACK, one each; empty for other kinds.
+        headers: of a NACK, for all of them; empty: they have their own.
         until_us: of an EXTEND, the end that each lease may have from now on, one each; empty for other kinds.
         waiters: whom to tell about the row of this index: a waiter and its place there.
     """
 
-    __slots__ = ("amounts_ms", "deliveries", "fates", "kind", "reasons", "uid", "until_us", "waiters")
+    __slots__ = (
+        "amounts_ms",
+        "deliveries",
+        "fates",
+        "headers",
+        "kind",
+        "reasons",
+        "uid",
+        "until_us",
+        "waiters",
+    )
 
-    def __init__(self, kind: RecordKind, uid: int) -> None:
+    def __init__(self, kind: RecordKind, uid: int, headers: str = "") -> None:
         self.kind = kind
         self.uid = uid
+        self.headers = headers
         self.deliveries: list[Delivery] = []
         self.amounts_ms: list[int] = []
         self.fates: list[Fate] = []
@@ -89,7 +101,7 @@ class Settling:
         self._linger_us, self._rows_patient = linger_us, rows_patient
         self._on_settled = on_settled
         self.finishing: dict[Delivery, list[tuple[Waiter, int]] | None] = {}
-        self._gathering: dict[tuple[RecordKind, int], Batch] = {}
+        self._gathering: dict[tuple[RecordKind, int, str], Batch] = {}
         self._parts: dict[Part, Timer] = {}
         self._rows = 0
         self._timer: Timer | None = None
@@ -116,7 +128,10 @@ class Settling:
             if final:
                 delivery.settling, delivery.decided = True, kind
                 self.finishing[delivery] = None
-            batch = self._gathering.get((kind, delivery.uid)) or self._begin(kind, delivery.uid)
+            alike = kind, delivery.uid, event.headers
+            batch = self._gathering.get(alike)
+            if batch is None:
+                batch = self._gathering[alike] = Batch(*alike)
             if waiter is not None:
                 batch.waiters[len(batch.deliveries)] = (waiter, place)
             if kind in _WITH_AMOUNT:
@@ -132,7 +147,7 @@ class Settling:
             batch.deliveries.append(delivery)
             self._rows += 1
             if len(batch.deliveries) >= limits.REQUEST_ROWS_MAX:
-                self._send(self._gathering.pop((kind, delivery.uid)))
+                self._send(self._gathering.pop(alike))
         if waiter is not None and not waiter.missing:
             self._calls.complete(waiter.call, waiter.outcomes)
         if self._gathering:
@@ -156,10 +171,6 @@ class Settling:
         for part, timer in parts.items():
             timer.cancel()
             self._windows.abandon(part)
-
-    def _begin(self, kind: RecordKind, uid: int) -> Batch:
-        batch = self._gathering[kind, uid] = Batch(kind, uid)
-        return batch
 
     def _flush_within(self, delay_us: int) -> None:
         at_us = self._context.mono_us + delay_us
@@ -204,6 +215,7 @@ class Settling:
             amount_ms=np.array(batch.amounts_ms if any(batch.amounts_ms) or fixed else [], np.uint64),
             fate=np.array(batch.fates if any(batch.fates) else [], np.uint8),
             reasons=batch.reasons if any(batch.reasons) else (),
+            document=batch.headers,
             patient=patient and batch.kind is RecordKind.ACK,
             send_by_us=self._context.mono_us + self._linger_us,
         )

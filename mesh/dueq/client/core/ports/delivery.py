@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -43,6 +44,12 @@ class Pushed:
         """Return the group of the message in the push's row `index`; "" when it has none."""
         push = self._push
         return push.groups[int(push.group[index])] if len(push.group) else ""
+
+    def headers(self, index: int) -> dict[str, str] | None:
+        """Return the headers that a nack has given the message in the push's row `index`; None: it has its own."""
+        push = self._push
+        text = push.headings[int(push.heading[index])] if len(push.heading) else ""
+        return json.loads(text) if text else None
 
     def version(self, index: int) -> int:
         """Return the version of the message in the push's row `index`."""

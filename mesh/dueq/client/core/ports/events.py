@@ -363,6 +363,7 @@ class Alter:
     expected: U64 | None = None
     fate: Fate = Fate.DELAY
     reason: str = ""
+    headers: str = ""
     """Of each NACK: see `Settle`."""
 
 
@@ -410,7 +411,8 @@ class Settle:
     the consumer's `linger_us`), repeated until confirmed.
 
     With a `call` above 0: Completed(list of Outcome, one per delivery) once confirmed. `amount_ms` is the
-    delay of a NACK or RELEASE, the new length of an EXTEND. `fate` and `reason` are a NACK's.
+    delay of a NACK or RELEASE, the new length of an EXTEND. `fate`, `reason` and `headers` (JSON, or empty) are a
+    NACK's.
     """
 
     consumer_id: bytes
@@ -421,6 +423,7 @@ class Settle:
     deadline_us: int = 0
     fate: Fate = Fate.DELAY
     reason: str = ""
+    headers: str = ""
 
 
 @dataclass(slots=True)
