@@ -58,6 +58,21 @@ TOPICS: Final = (
         finders=(257,),
     ),
     Bug(
+        "homes-move-with-growth",
+        "A job's home is looked for among all partitions of a topic, those that were added since included.",
+        "Kafka: a topic that gets more partitions, and keys that go to other ones from then on",
+        (
+            change(
+                "core.partition.partition:Partition._timeline_of",
+                "self.topic.home_partitions",
+                "len(self.topic.partitions)",
+            ),
+            change("core.partition.jobs:Jobs._look_after", "topic.home_partitions", "len(topic.partitions)"),
+        ),
+        seeds=4400,
+        finders=(4369,),
+    ),
+    Bug(
         "settings-not-saved",
         "A checkpoint leaves the settings out, so a replica that starts again delivers a paused topic.",
         "state that is kept in memory beside the log, and lost with the log's beginning",

@@ -6,6 +6,7 @@ a failure is shrunk.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -36,6 +37,8 @@ CONFIGURING = ("pause topic", "pause for a while", "change settings", "add parti
 """What is done to topics in use (see `configuring`)."""
 _CONFIGURED = (1, 6, 11)
 """Of every so many seeds, but for the first few, these have such changes."""
+_FEW_KINDS_FROM = 4096
+"""From this seed on a storm has two kinds of them: one undoes what another would show."""
 PLOTS = (
     "overthrow", "wrong heir", "doze", "naps", "damaged disk", "left behind", "slow reads", "late frames",
     "damaged bodies", "slow coordinator",
@@ -240,7 +243,10 @@ def draw(seed: int, minutes: float = 0.0) -> Plan:
     if place not in (_DIRECTED_AT, _SELDOM_AT):
         options, steps = _long_times(Random(seed * 0x165667B1 + 11), options, steps, at_us)
     if turn and place in _CONFIGURED:
-        steps += _configuring(Random(seed * 0x9FB21C65 + 29), at_us)
+        kinds = (
+            CONFIGURING if seed < _FEW_KINDS_FROM else Random(seed * 0x9FB21C65 + 67).sample(CONFIGURING, 2)
+        )
+        steps += _configuring(Random(seed * 0x9FB21C65 + 29), kinds, at_us)
     steps += _headed(Random(seed * 0x5851F42D + 43), at_us)
     steps += _shared(Random(seed * 0x5851F42D + 47), at_us)
     steps += _losses(Random(seed * 0x165667B1 + 9), at_us)
@@ -299,10 +305,10 @@ def _jobs(random: Random, until_us: int) -> list[Step]:
     ]
 
 
-def _configuring(random: Random, until_us: int) -> list[Step]:
+def _configuring(random: Random, kinds: Sequence[str], until_us: int) -> list[Step]:
     """Topics are paused, resumed and changed; from a stream of their own, too."""
     return [
-        Step(random.randint(0, until_us), random.choice(CONFIGURING), random.getrandbits(32))
+        Step(random.randint(0, until_us), random.choice(kinds), random.getrandbits(32))
         for _ in range(random.randint(2, 8))
     ]
 
