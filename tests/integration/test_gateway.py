@@ -258,3 +258,23 @@ def test_head_is_get_without_a_body(gateway: Caller, http_topic: str) -> None:
         answer = connection.getresponse()
         assert (answer.status, answer.read()) == (status, b"")
         connection.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "said"),
+    [
+        ("?on_duplicat=keep", b'{"payload":"x"}', "there is no query parameter 'on_duplicat' here"),
+        ("?job=a&job=b", b'{"payload":"x"}', "query.job comes 2 times"),
+        ("", b'{"payload":"x","delay":"1h","payload":"y"}', "the field 'payload' comes twice"),
+        ("", b'{"json":{"a":[{"b":1,"b":2}]}}', "the field 'b' comes twice"),
+    ],
+)
+def test_what_could_be_meant_otherwise_is_refused(
+    gateway: Caller, http_topic: str, query: str, body: bytes, said: str
+) -> None:
+    status, problem = gateway(
+        "POST", f"{http_topic}/messages{query}", body, {"content-type": "application/json"}
+    )
+    assert (status in (400, 422), problem["error"]) == (True, "InvalidRequest")
+    assert said in problem["detail"]
+    assert gateway("GET", f"{http_topic}/messages")[1]["messages"] == []

@@ -13,10 +13,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 
 from dueq import AsyncClient, __version__
 from dueq.gateway import manual, probes, problems
+from dueq.gateway.access import known_query
 from dueq.gateway.bodies import BodyRoom
 from dueq.gateway.dashboard import pages
 from dueq.gateway.dashboard.acts import Acts, ReadOnly
@@ -48,7 +49,7 @@ from dueq.gateway.v1.model import PROBLEM
 from dueq.gateway.webhooks.watching import Webhooks
 from dueq.sealing import Keys
 
-_ROUTERS: Final[tuple[APIRouter, ...]] = (
+_NATIVE: Final[tuple[APIRouter, ...]] = (
     topics.router,
     messages.router,
     changes.router,
@@ -61,6 +62,9 @@ _ROUTERS: Final[tuple[APIRouter, ...]] = (
     groups.router,
     endpoints.router,
     brokers.router,
+)
+_ROUTERS: Final[tuple[APIRouter, ...]] = (
+    *_NATIVE,
     cloud_tasks.queues.router,
     cloud_tasks.tasks.router,
     doq.queues.router,
@@ -136,7 +140,8 @@ def create_app(
     problems.install(app)
     app.include_router(probes.router)
     for router in _ROUTERS:
-        app.include_router(router, responses=PROBLEM)
+        strict = [Depends(known_query)] if router in _NATIVE else []
+        app.include_router(router, responses=PROBLEM, dependencies=strict)
     manual.install(app)
     pages.install(app)
     if read_only:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -159,7 +160,7 @@ def parsed(body: bytes) -> Any:
         depth = limits.GATEWAY_JSON_DEPTH_MAX
         raise Refusal(400, f"arrays and objects are nested more than {depth} deep", None, depth)
     try:
-        found = json.loads(body.decode(), parse_constant=_no_constant)
+        found = json.loads(body.decode(), parse_constant=_no_constant, object_pairs_hook=_object)
         if _HALF.search(body):
             json.dumps(found, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
@@ -168,6 +169,15 @@ def parsed(body: bytes) -> Any:
         raise Refusal(400, "the body has half of a surrogate pair: that is no Unicode text") from None
     except ValueError as error:
         raise Refusal(400, f"the body is not JSON: {error}") from None
+    return found
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two fields of one name only one could count, and not everybody reads the same one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the field {name!r:.80} comes twice in one object")
     return found
 
 
