@@ -186,10 +186,11 @@ class Service:
         seconds: timedelta | None = None,
         reason: str = "",
         dead: bool = False,
+        headers: Mapping[str, str] | None = None,
     ) -> list[Outcome]:
         """Settle leases, as the SDK does, and tell the streams that have sent their messages."""
         outcomes = await self.client.settle(
-            topic, leases, how, delay=delay, seconds=seconds, reason=reason, dead=dead
+            topic, leases, how, delay=delay, seconds=seconds, reason=reason, dead=dead, headers=headers
         )
         self.flows.settled(topic, leases, outcomes, seconds)
         return outcomes
