@@ -28,7 +28,7 @@ from tests.integration.http_caller import Caller
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = int(os.environ.get("HTTP_EXAMPLES", "6"))
+EXAMPLES = int(os.environ.get("HTTP_EXAMPLES", "4"))
 TOPIC = "fuzz"
 CHECKS = [
     checks.not_a_server_error,
