@@ -9,6 +9,7 @@ import pytest
 from tests.scenarios import test_clocks as clocks
 from tests.scenarios import test_leases as leases
 from tests.scenarios import test_logs as logs
+from tests.scenarios import test_triggers as triggers
 from tests.sim import test_jobs as jobs
 from tests.unit.client.core.consuming import test_consumer as consumers
 from tests.unit.client.core.consuming import test_settling as settling
@@ -40,6 +41,7 @@ FOUND_BY: dict[str, Callable[[], None]] = {
     "old-tokens-for-a-new-process": renewals.test_when_the_older_life_is_gone_its_leases_get_new_tokens,
     "older-process-not-waited-for": renewals.test_two_lives_are_not_served_at_once,
     "renewed-after-its-last-attempt": partial(renewals.test_what_was_at_its_last_attempt_is_not_renewed, 1),
+    "triggered-message-left-on-the-disk": triggers.test_the_next_leader_finds_what_was_triggered_on_its_disk,
     "renewal-without-its-token": renewals.test_when_the_older_life_is_gone_its_leases_get_new_tokens,
 }
 

@@ -165,5 +165,23 @@ STAGED: Final = (
         (change("core.delivery.renewals:Renewals._renew", "record.token = leases.token[slots]", "pass"),),
         seeds=0,
     ),
+    Bug(
+        "triggered-message-left-on-the-disk",
+        "A new leader does not look for triggered messages that are only on its disk.",
+        "an index in memory that is not made anew after a restart",
+        (
+            change(
+                "core.partition.triggers:TriggerCare.begin",
+                "self._partition.look_up(ids, read, now)",
+                "pass",
+            ),
+            change(
+                "core.state.residency:Residency._forget",
+                "gone |= waits & ~inside & ~are_triggered(rows)",
+                "gone |= waits & ~inside",
+            ),
+        ),
+        seeds=0,
+    ),
 )
 """All of them; each is found by a scenario, or a unit test (tests/sim_bugs/test_staged_bugs.py says by which)."""

@@ -39,25 +39,6 @@ TOPICS: Final = (
         finders=(257,),
     ),
     Bug(
-        "triggered-message-left-on-the-disk",
-        "A new leader does not look for triggered messages that are only on its disk.",
-        "an index in memory that is not made anew after a restart",
-        (
-            change(
-                "core.partition.triggers:TriggerCare.begin",
-                "self._partition.look_up(ids, read, now)",
-                "pass",
-            ),
-            change(
-                "core.state.residency:Residency._forget",
-                "gone |= waits & ~inside & ~are_triggered(rows)",
-                "gone |= waits & ~inside",
-            ),
-        ),
-        seeds=268,
-        finders=(257,),
-    ),
-    Bug(
         "homes-move-with-growth",
         "A job's home is looked for among all partitions of a topic, those that were added since included.",
         "Kafka: a topic that gets more partitions, and keys that go to other ones from then on",

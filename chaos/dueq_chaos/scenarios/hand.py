@@ -255,6 +255,10 @@ class Hand:
         change.rank = np.array(ranks, np.uint16)
         return self._ask(broker, change, [], [], 0)
 
+    def trigger(self, broker: str, messages: list[Stored]) -> Request:
+        """Have messages of one partition delivered now, one attempt."""
+        return self._ask(broker, self._naming(RecordKind.TRIGGER, messages, "", 0), [], [], 0)
+
     def act(self, broker: str, action: JobAction, job: bytes, until: int, *, uid: int) -> Request:
         """Commit, abort or cancel a job in one partition, one attempt."""
         change = self._change(RecordKind.JOB, uid, "")
