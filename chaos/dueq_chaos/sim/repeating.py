@@ -50,7 +50,8 @@ def draw_names(random: Random, rows: int) -> Asked:
 
 def claim(client: SimClient, random: Random, topic: str, rows: int, then: Callable[[Asked], None]) -> None:
     """Take a key for a request of many rows, and go on with the keys of these if no other request had it."""
-    once = Once(random.choice(_NAMES), random.choice([1, 1, 2]))
+    # A request of many rows never has the digest of one with a single message.
+    once = Once(random.choice(_NAMES), random.choice([3, 3, 4]))
     call = calls.claim(topic, [once], lambda: client.world.wall_us)
     names: Asked = [Once(once.name + _ROW + b"%d" % row, once.digest) for row in range(rows)]
     client.call(call.build, _CLAIM_US, partial(_claimed, names, then))
