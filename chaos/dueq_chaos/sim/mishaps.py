@@ -16,6 +16,8 @@ _UNKNOWN = (RecordKind.INSERT, RecordKind.INSERT, RecordKind.LEASE, RecordKind.A
 _EXTRA = "replaced"
 _HOUR_MS = 3_600_000
 _AHEAD_US = 7_200_000_000
+_ELECTED_US = 8_000_000
+"""Within this a leader is found, where the news of the coordinator take three seconds."""
 
 
 class Mishaps:
@@ -48,8 +50,11 @@ class Mishaps:
             self._later(random.randint(600_000, 4_000_000), lambda: self._burst(random, 1, -200, 1_000))
         if random.random() < 0.7:
             self._later(random.randint(4_500_000, 6_000_000), lambda: self._leader_dies(broker, random))
-        present = frozenset(mesh.coordinator.nodes)
-        self._later(MISHAPS["older build"] - 500_000, lambda: self._expect_leaders(present))
+        self._later(MISHAPS["older build"] - _ELECTED_US - 500_000, self._expect_leaders_soon)
+
+    def _expect_leaders_soon(self) -> None:
+        versions = {uid: version for uid, (version, _) in self.mesh.coordinator.nodes.items()}
+        self._later(_ELECTED_US, lambda: self._expect_leaders(versions))
 
     def _slow_upgrade(self, broker: str, random: Random) -> None:
         """An older build for more than a minute, after which leaders give up what others are preferred for."""
@@ -89,16 +94,17 @@ class Mishaps:
         if chosen:
             self.mesh.nodes[random.choice(chosen)].crash()
 
-    def _expect_leaders(self, uids: frozenset[int]) -> None:
+    def _expect_leaders(self, versions: dict[int, int]) -> None:
         """If a member of the ISR lives that is not stopped, and min_isr members live, some broker serves.
 
         Args:
-            uids: the partitions that have been there long enough. No broker may have read the node of a newer one yet.
+            versions: of the partitions' nodes, long enough ago. Brokers may not have heard yet of a node that is
+                newer.
         """
         mesh = self.mesh
         for topic in mesh.coordinator.topics.values():
             for part in topic.partitions:
-                if part.uid not in uids:
+                if mesh.coordinator.nodes[part.uid][0] != versions.get(part.uid):
                     continue
                 living = [
                     found
