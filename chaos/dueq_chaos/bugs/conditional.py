@@ -72,20 +72,6 @@ CONDITIONAL: Final = (
         finders=(437,),
     ),
     Bug(
-        "inherited-pulls-wait-for-a-session",
-        "A new leader keeps inherited pulled leases for a consumer that would have to attach.",
-        "docs/explanation/delivery.md: a lease that was pulled lasts as long as it says",
-        (
-            change(
-                "core.delivery.lifetimes:Lifetimes.inherit",
-                "if detached[row] and (known is None or not known.detached):",
-                "if False:",
-            ),
-        ),
-        seeds=1110,
-        finders=(370,),
-    ),
-    Bug(
         "silence-ends-detached-leases",
         "A leader ends the detached leases of a consumer that has not spoken for a session, as it ends others.",
         "docs/explanation/delivery.md: leases that outlive a silence",
