@@ -48,8 +48,7 @@ def estimate(exact_ms: int | None = EXACT_MS) -> dict[Wanted, Ahead]:
 async def improved(counting: Counting, at_ms: int = AT_MS) -> Ahead:
     """What is shown once the count under way has come."""
     found = counting.improved(estimate(), at_ms)[WANTED]
-    for _ in range(3):
-        await asyncio.sleep(0)
+    await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
     return found
 
 
