@@ -237,6 +237,7 @@ LAYOUTS: Final[dict[Kind, Layout]] = {
         Scalar("wait_ms", "Q"),
         Scalar("life", "Q"),
         Scalar("detached", "?"),
+        Scalar("aside", "I"),
     ),
     Kind.CONSUMER_REPLY: Layout(
         m.ConsumerReply,

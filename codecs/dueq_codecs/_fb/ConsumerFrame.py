@@ -271,8 +271,15 @@ class ConsumerFrame(object):
             return bool(self._tab.Get(flatbuffers.number_types.BoolFlags, o + self._tab.Pos))
         return False
 
+    # ConsumerFrame
+    def Aside(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(40))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Uint32Flags, o + self._tab.Pos)
+        return 0
+
 def ConsumerFrameStart(builder):
-    builder.StartObject(18)
+    builder.StartObject(19)
 
 def Start(builder):
     ConsumerFrameStart(builder)
@@ -421,6 +428,12 @@ def ConsumerFrameAddDetached(builder, detached):
 def AddDetached(builder, detached):
     ConsumerFrameAddDetached(builder, detached)
 
+def ConsumerFrameAddAside(builder, aside):
+    builder.PrependUint32Slot(18, aside, 0)
+
+def AddAside(builder, aside):
+    ConsumerFrameAddAside(builder, aside)
+
 def ConsumerFrameEnd(builder):
     return builder.EndObject()
 
@@ -455,6 +468,7 @@ class ConsumerFrameT(object):
         waitMs = 0,
         life = 0,
         detached = False,
+        aside = 0,
     ):
         self.action = action  # type: int
         self.topic = topic  # type: Optional[str]
@@ -474,6 +488,7 @@ class ConsumerFrameT(object):
         self.waitMs = waitMs  # type: int
         self.life = life  # type: int
         self.detached = detached  # type: bool
+        self.aside = aside  # type: int
 
     @classmethod
     def InitFromBuf(cls, buf, pos):
@@ -550,6 +565,7 @@ class ConsumerFrameT(object):
         self.waitMs = consumerFrame.WaitMs()
         self.life = consumerFrame.Life()
         self.detached = consumerFrame.Detached()
+        self.aside = consumerFrame.Aside()
 
     # ConsumerFrameT
     def Pack(self, builder):
@@ -632,5 +648,6 @@ class ConsumerFrameT(object):
         ConsumerFrameAddWaitMs(builder, self.waitMs)
         ConsumerFrameAddLife(builder, self.life)
         ConsumerFrameAddDetached(builder, self.detached)
+        ConsumerFrameAddAside(builder, self.aside)
         consumerFrame = ConsumerFrameEnd(builder)
         return consumerFrame

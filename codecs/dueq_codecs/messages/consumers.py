@@ -55,6 +55,8 @@ class ConsumerFrame:
     """Of a consumer with a name: a number that grows from process to process; 0: it has no name."""
     detached: bool = False
     """ATTACH: what is leased to it stays so through its silence. A GOODBYE then lists what is to stay."""
+    aside: int = 0
+    """ATTACH, GOODBYE: how many of the listed leases, the last ones, it takes another broker to lead."""
 
 
 @dataclass(slots=True)

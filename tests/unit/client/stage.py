@@ -159,6 +159,7 @@ class Stage:
         consumer_id: bytes = CONSUMER,
         linger_us: int = 2_000,
         detached: bool = False,
+        life: int = 0,
     ) -> list[Effect]:
         """Open a consumer."""
         opened = self.step(
@@ -171,6 +172,7 @@ class Stage:
                 64 << 20,
                 lease_ms,
                 linger_us,
+                life=life,
                 detached=detached,
             )
         )

@@ -178,12 +178,12 @@ class Stage:
         self, action: ConsumerAction, ms: float, consumer: bytes = ALICE, attach: int = 1, number: int = 1,
         credit: int = 10, credit_bytes: int = 1 << 20, lease_ms: int = 10_000, push_seen: int = 0,
         held: list[tuple[int, int, int]] | None = None, route: Route | None = None, life: int = 0,
-        detached: bool = False,
+        detached: bool = False, aside: int = 0,
     ) -> ConsumerReply | None:  # fmt: skip
         """Hand in a consumer's frame; `held` are (uid, key, token). Returns the reply."""
         frame = ConsumerFrame(
             action, "t", consumer, attach, number, credit, credit_bytes, lease_ms, push_seen, life=life,
-            detached=detached,
+            detached=detached, aside=aside,
         )  # fmt: skip
         if held:
             frame.held_uid = np.array([uid for uid, _, _ in held], np.uint32)

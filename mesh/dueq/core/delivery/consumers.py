@@ -77,7 +77,7 @@ class ConsumerSession:
     must_attach: bool = False
     """It is asked to attach again, so that it states what it holds."""
     stated: frozenset[int] = frozenset()
-    """Partitions of which it held something, by its own word, when it attached."""
+    """Partitions of which it held something when it attached, and which it took this broker to lead."""
     in_line: bool = False
     served: int = 0
     """Rows dealt to it, as the line counts them."""
@@ -135,7 +135,7 @@ class ConsumerSession:
         self.reachable = True
         self.must_attach = False
         self.credit_number = -1
-        self.stated = frozenset(frame.held_uid.tolist())
+        self.stated = frozenset(frame.held_uid[: len(frame.held_uid) - frame.aside].tolist())
 
     def shift(self, gap_us: int) -> None:
         """The process was paused: as long, nothing could be heard of it."""

@@ -54,6 +54,10 @@ class Sessions:
             len(frame.held_sequence) == len(frame.held_row) == len(frame.held_token) == held
         ):
             refuse(route, frame, Code.INVALID_REQUEST, "consumer_id has 16 bytes, held columns one length")
+        elif frame.aside > held:
+            refuse(
+                route, frame, Code.INVALID_REQUEST, f"{frame.aside} leases aside, of {held} that are listed"
+            )
         elif len(stated := set(frame.held_uid.tolist())) > limits.PARTITIONS_MAX:
             text = f"{len(stated)} partitions: more than a topic has"
             refuse(route, frame, Code.INVALID_REQUEST, text)

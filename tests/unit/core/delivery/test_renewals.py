@@ -103,14 +103,15 @@ def test_an_ack_that_was_logged_before_counts() -> None:
     assert session.leases == 1
 
 
-def test_leases_that_were_inherited_are_renewed_but_those_that_are_stated() -> None:
+@pytest.mark.parametrize("aside", [0, 1])
+def test_leases_that_were_inherited_are_renewed_but_those_that_are_listed(aside: int) -> None:
     stage, before, keys = pushed()
     token = int(before.token[0])
     other = Stage()
     other.leds[1] = stage.leds[1]
     other.dispatcher.lead(stage.leds[1], at(20))
     stage = other
-    stage.attach(30, life=5, attach=7, held=[(1, keys[0], token)])
+    stage.attach(30, life=5, attach=7, held=[(1, keys[0], token)], aside=aside)
     (push,) = stage.run(30)
     assert keys_in(push) == keys[1:]
     assert push.token[0] != token

@@ -71,3 +71,17 @@ def test_a_lost_route_gets_nothing_until_it_attaches_again() -> None:
     (push,) = stage.run(510)
     assert (keys_in(push), push.attempt.tolist()) == (later, [1])
     assert stage.sent[-1][0] == Route(b"new")
+
+
+def test_an_attach_is_answered_though_it_lists_aside_what_another_leads() -> None:
+    stage = Stage()
+    assert stage.attach(0, held=[(7, 1 << 16, 1)]) is None
+    reply = stage.attach(1, attach=2, held=[(7, 1 << 16, 1)], aside=1)
+    assert reply is not None
+    assert reply.code == Code.OK
+
+
+def test_more_aside_than_there_is_in_the_list_is_refused() -> None:
+    reply = Stage().attach(0, held=[(7, 1 << 16, 1)], aside=2)
+    assert reply is not None
+    assert (reply.code, reply.text) == (Code.INVALID_REQUEST, "2 leases aside, of 1 that are listed")

@@ -59,6 +59,7 @@ class Consumer:
         self._directory = directory
         self.consumer_id, self.topic = event.consumer_id, event.topic
         self._arrivals = Arrivals(event.credit_bytes)
+        self._is_named = event.life != 0
         self._settling = Settling(
             context, calls, windows, event.topic, event.linger_us, max(event.credit // 4, 1), self._settled
         )
@@ -146,6 +147,10 @@ class Consumer:
         """Messages have come."""
         session = self._leaders.sessions.get(push.leader or link.broker_id)
         if session is None or self._closing is not None:
+            return
+        if self._is_named and push.attach != session.attach:
+            # The present attach has left it out, so it may have been renewed: it comes again, under its token of now.
+            self._note_leader(push, session.leader)
             return
         fresh, damaged, complete = self._arrivals.push(push, body, session.released_us(push))
         if push.attach == session.attach and complete:

@@ -152,16 +152,19 @@ class Leaders:
 
         A leader does not answer who states what another one may lead, and where nobody leads what is being settled
         stays so. It needs no answer, and who has been silent so long has nothing to keep alive by one: so it is left
-        out, and at worst is pushed again, under a token that was seen.
+        out, and at worst is pushed again, under a token that was seen. But what a leader ends or renews because it is
+        left out (of a consumer with a name, or with detached leases) is listed aside: we may be wrong about who leads.
         """
         others = {uid for uid, name in self._of.items() if name and name != session.leader}
-        stated = self._stated()
         only_open = self.is_silent(session)
-        held = [
-            delivery
-            for delivery in stated.values()
-            if delivery.uid not in others and not (only_open and delivery.settling)
-        ]
+        held: list[Delivery] = []
+        aside: list[Delivery] = []
+        for delivery in self._stated().values():
+            is_aside = delivery.uid in others or (only_open and delivery.settling)
+            (aside if is_aside else held).append(delivery)
+        if self._life or self._detached:
+            held += aside
+            frame.aside = len(aside)
         frame.held_uid = np.array([delivery.uid for delivery in held], np.uint32) if held else NO_U32
         frame.held_sequence = (
             np.array([delivery.sequence for delivery in held], np.uint64) if held else NO_U64

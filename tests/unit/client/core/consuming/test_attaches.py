@@ -1,18 +1,21 @@
-"""An answer of a leader to an older attach says nothing to the newer one."""
+"""What an attach says, and what an answer or a push of an older one says to the newer one."""
 
 from __future__ import annotations
 
+import pytest
+
 from dueq_codecs.messages import Code, ConsumerAction, ConsumerFrame, ConsumerReply
-from tests.unit.client.core.consuming.test_consumer import attached, delivered
-from tests.unit.client.stage import CONSUMER, TOPIC, Stage, confirm, sent
+from tests.unit.client.stage import CONSUMER, TOPIC, Stage, attached, confirm, delivered, sent
+
+LIFE = 70
 
 
-def attached_anew(stage: Stage) -> ConsumerFrame:
+def attached_anew(stage: Stage, life: int = 0) -> ConsumerFrame:
     """The leader has forgotten the session; returns the second attach, which is not answered yet."""
-    first = attached(stage)["a"]
+    first = attached(stage, life=life)["a"]
     unknown = ConsumerReply(TOPIC, CONSUMER, first.attach, first.number, Code.UNKNOWN_SESSION)
     [attach] = sent(stage.receive("a", unknown), ConsumerFrame)
-    assert (attach.action, attach.attach) == (ConsumerAction.ATTACH, 2)
+    assert (attach.action, attach.attach) == (ConsumerAction.ATTACH, life + 2)
     return attach
 
 
@@ -34,3 +37,30 @@ def test_a_push_of_an_older_attach_is_delivered_and_not_counted_for_the_newer_on
     assert delivered(stage, "a", b"x", attach=1, number=1)
     beat = sent(stage.run_until(2_600), ConsumerFrame)[-1]
     assert (beat.attach, beat.push_seen) == (2, 0)
+
+
+def test_a_consumer_with_a_name_takes_no_push_of_an_older_attach() -> None:
+    """The newer one has said that it does not hold it: the leader may have renewed it, under another token."""
+    stage = Stage()
+    attach = attached_anew(stage, LIFE)
+    stage.receive("a", confirm(attach))
+    assert not delivered(stage, "a", b"x", attach=LIFE + 1, number=1)
+    assert delivered(stage, "a", b"x", attach=LIFE + 2, number=1, token=61)
+
+
+@pytest.mark.parametrize(
+    ("options", "aside"),
+    [({}, 0), ({"life": LIFE}, 1), ({"detached": True}, 1)],
+    ids=["plain", "named", "detached"],
+)
+def test_what_another_seems_to_lead_is_listed_aside_if_leaving_it_out_could_end_it(
+    options: dict[str, int], aside: int
+) -> None:
+    """It may lead it after all, as one that has died and leads anew at once: then it renews what is not listed."""
+    stage = Stage(["a", "b"], {1: "a", 2: "b"})
+    frames = attached(stage, **options)
+    delivered(stage, "a", b"x", attach=frames["a"].attach)
+    unknown = ConsumerReply(TOPIC, CONSUMER, frames["b"].attach, frames["b"].number, Code.UNKNOWN_SESSION)
+    [attach] = sent(stage.receive("b", unknown), ConsumerFrame)
+    assert (attach.action, attach.leader) == (ConsumerAction.ATTACH, "b")
+    assert (attach.held_uid.tolist(), attach.aside) == ([1] * aside, aside)
