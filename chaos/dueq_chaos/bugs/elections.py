@@ -143,7 +143,7 @@ ELECTIONS: Final = (
                 "self.leading.begin(now)\n    self.leading.serve()\n    self._owner.dispatcher.lead(self._owner, now)",
             ),
             change(
-                "core.partition.partition:Partition._applied_leading",
+                "core.partition.partition:Partition.applied_leading",
                 "        self.dispatcher.lead(self, now)\n",
                 "",
             ),

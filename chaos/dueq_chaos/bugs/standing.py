@@ -63,7 +63,7 @@ STANDING: Final = (
         "TiDB, etcd: a member that cannot apply must not stay leader",
         (
             change(
-                "core.partition.partition:Partition._pump",
+                "core.partition.applying:Applying.pump",
                 'replica.give_up(now, "a record of an unknown version")',
                 "pass",
             ),

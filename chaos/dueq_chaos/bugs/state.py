@@ -20,7 +20,7 @@ STATE: Final = (
         "CockroachDB and every replicated state machine: apply must be deterministic",
         (
             change(
-                "core.partition.partition:Partition._pump",
+                "core.partition.applying:Applying.pump",
                 "timeline.apply(entry.record)",
                 f"timeline.apply({_OTHER_STAMP})",
             ),
@@ -34,7 +34,7 @@ STATE: Final = (
         "Kafka KIP-890: producer ids expire at different times on different replicas",
         (
             change(
-                "core.partition.partition:Partition._pump",
+                "core.partition.applying:Applying.pump",
                 "        try:\n",
                 "        timeline.dedup._quiet_until_ms = -1\n"
                 "        timeline.dedup.expire(now.wall_us // 1000)\n        try:\n",
@@ -49,7 +49,7 @@ STATE: Final = (
         "Kafka KIP-890; NATS: the deduplication window is in the leader's memory",
         (
             change(
-                "core.partition.partition:Partition._applied_leading",
+                "core.partition.partition:Partition.applied_leading",
                 "        self.dispatcher.lead(self, now)\n",
                 "        self.timeline.dedup.__init__()\n        self.dispatcher.lead(self, now)\n",
             ),

@@ -217,7 +217,7 @@ STORAGE: Final = (
         (
             change(
                 "core.partition.partition:Partition._timeline_of",
-                "    except UnknownVersion as error:\n        self._stop(str(error))",
+                "    except UnknownVersion as error:\n        self.stop(str(error))",
                 "    except UnknownVersion as error:\n        raise error",
             ),
         ),
@@ -231,7 +231,7 @@ STORAGE: Final = (
         (
             change(
                 "core.partition.partition:Partition._timeline_of",
-                "    except UnknownVersion as error:\n        self._stop(str(error))\n"
+                "    except UnknownVersion as error:\n        self.stop(str(error))\n"
                 "        return Timeline(self.uid, None, self.hot_rows_max, place=place, build_level=level)",
                 "    except UnknownVersion as error:\n"
                 "        recovered.summary, recovered.tables = b'', {}\n"

@@ -99,7 +99,7 @@ class Browsing:
         elif request.upload:
             self._read_chunk(route, request, found)
         else:
-            known = _class_of(request, found.partition.class_bytes)
+            known = _class_of(request, found.partition.contents.class_bytes)
             self._read_page(route, request, request.snapshot, found, _place(request), known=known)
         return None
 
@@ -127,7 +127,7 @@ class Browsing:
             if found.ended or not found.led:
                 return
             found.waiting, found.hidden = None, hidden
-            known = _class_of(request, partition.class_bytes)
+            known = _class_of(request, partition.contents.class_bytes)
             self._read_page(route, request, number, found, _place(request), begin=True, known=known)
 
         partition.once_saved(durable, now)
@@ -173,7 +173,7 @@ class Browsing:
             return ReadPage(
                 token, found.partition.uid, number, begin, request.from_ms, request.until_ms, after, limit,
                 limits.BROWSE_BYTES_MAX, request.payloads, found.hidden,
-                found.partition.class_bytes, of, request.dead, known,
+                found.partition.contents.class_bytes, of, request.dead, known,
             )  # fmt: skip
 
         def read(answer: object, now: Now) -> None:
@@ -227,7 +227,7 @@ class Browsing:
         flags = entries["flags"]
         upload = np.where((flags & FLAG_UPLOAD) != 0, entries["place"], np.uint64(0))
         more = more_of(entries)
-        classes = None if request.dead else found.partition.classes(entries)
+        classes = None if request.dead else found.partition.contents.classes(entries)
         return BrowseReply(
             request.request_id, Code.OK, leader=self._ctx.settings.broker_id, snapshot=number, epoch=found.epoch,
             applied=read.applied, stamp=Summary.unpack(read.summary).stamp, last=read.last,
@@ -238,7 +238,7 @@ class Browsing:
             keyed=meta_of(flags), upload=upload.astype(np.uint64),
             body_size=read.body_size, rank=more.rank, version=more.version,
             of=NO_U64 if classes is None else classes, **_ends(entries, read.reasons),
-            **found.partition.shown(entries),
+            **found.partition.contents.shown(entries),
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ def page(led: list[Partition], after: str) -> dict[str, Any]:
     """Return the next groups by name after a name, of each partition that is led here."""
     partitions = []
     for partition in led:
-        found = partition.groups_after(after, PAGE_ROWS_MAX + 1)
+        found = partition.contents.groups_after(after, PAGE_ROWS_MAX + 1)
         partitions.append(
             {
                 "uid": partition.uid,

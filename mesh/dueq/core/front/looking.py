@@ -181,7 +181,7 @@ class Looking:
             self._found(look, rows, document)
             return
         key = int(keys_of(rows)[0])
-        text = look.partition.remark_of(key)
+        text = look.partition.contents.remark_of(key)
 
         def read(answer: object, then: Now) -> None:
             assert isinstance(answer, RemarkRead)
@@ -270,7 +270,9 @@ class Looking:
         """Count what waits until each second of an interval, in the next `COUNT_ROWS` messages of the index."""
         request, partition = look.request, look.partition
         asked = json.loads(request.document)
-        walk = IndexWalk(partition.uid, partition.class_bytes, asked["from_ms"], asked["until_ms"] - 1)
+        walk = IndexWalk(
+            partition.uid, partition.contents.class_bytes, asked["from_ms"], asked["until_ms"] - 1
+        )
         if asked["after"] is not None:
             wait_at, key, of = asked["after"]
             walk.go_to(wait_at, key, bytes.fromhex(of))
@@ -283,7 +285,7 @@ class Looking:
             entries = walk.take(answer)
             looked, reads = looked + len(entries), reads + 1
             inside = entries[entries["wait_at"] < asked["until_ms"]]
-            counts.update(counted_by_second(partition.decided(inside)))
+            counts.update(counted_by_second(partition.contents.decided(inside)))
             if not look.led:
                 self._no_leader(look)
             elif walk.ended or looked >= limits.COUNT_ROWS or reads >= limits.COUNT_READS:
@@ -313,7 +315,7 @@ class Looking:
 
     def _list_leased(self, look: _Look) -> None:
         """Name the next messages by key that are leased."""
-        rows, more = look.partition.leased_after(
+        rows, more = look.partition.contents.leased_after(
             json.loads(look.request.document)["after"], limits.LEASED_ROWS
         )
         named = zip(rows["first"].tolist(), rows["sequence"].tolist(), rows["row"].tolist(), strict=True)

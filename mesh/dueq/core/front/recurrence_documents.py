@@ -21,7 +21,7 @@ def one(led: list[Partition], name: str, now_ms: int) -> dict[str, Any]:
     """Return the recurrence of this name, with its payload, of each partition that is led here and has it."""
     partitions = []
     for partition in led:
-        found = partition.recurrence(name)
+        found = partition.contents.recurrence(name)
         shown = (
             [_shown(found, now_ms) | {"payload": b64encode(found.payload).decode()}]
             if found is not None
@@ -35,7 +35,7 @@ def page(led: list[Partition], after: str, now_ms: int) -> dict[str, Any]:
     """Return the next recurrences by name after a name, of each partition that is led here."""
     partitions = []
     for partition in led:
-        found = partition.recurrences_after(after, PAGE_ROWS_MAX + 1)
+        found = partition.contents.recurrences_after(after, PAGE_ROWS_MAX + 1)
         room = PAGE_CHARACTERS_MAX // len(led)
         shown: list[dict[str, Any]] = []
         for recurrence in found[:PAGE_ROWS_MAX]:

@@ -67,8 +67,8 @@ class Status:
                             "uid": partition.uid,
                             "epoch": partition.epoch,
                             "sequence": partition.applied,
-                            "counts": partition.forecast(from_ms, request.seconds),
-                            "known_until": partition.known_until_ms,
+                            "counts": partition.contents.forecast(from_ms, request.seconds),
+                            "known_until": partition.contents.known_until_ms,
                         }
                         for partition in led
                     ]
@@ -196,7 +196,7 @@ class Status:
             document["lag"] = lag
             from_ms = self._clock.mesh_now_us(now) // 1000
             counts = [0] * 60
-            for second_ms, count in partition.forecast(from_ms, 60):
+            for second_ms, count in partition.contents.forecast(from_ms, 60):
                 counts[min(max((second_ms - from_ms) // 1000, 0), 59)] += count
             if any(counts):
                 document["due_next_minute"] = counts
@@ -244,13 +244,13 @@ def _hours(led: list[Partition]) -> list[tuple[int, int]]:
     """What waits in the partitions led here, by hour: together, so that the answer is short however many they are."""
     totals: Counter[int] = Counter()
     for partition in led:
-        totals.update(partition.waiting_by_hour())
+        totals.update(partition.contents.waiting_by_hour())
     return [(hour * HOUR_MS, count) for hour, count in sorted(totals.items())]
 
 
 def _pass(partition: Partition, name: str) -> dict[str, Any]:
     """How far a pass is in a partition led here; state "unknown": it was not begun there, or ended long ago."""
-    found = partition.pass_named(name)
+    found = partition.contents.pass_named(name)
     return {
         "uid": partition.uid,
         "epoch": partition.epoch,
@@ -267,7 +267,8 @@ def _jobs(led: list[Partition], named: str) -> dict[str, Any]:
     room = limits.JOBS_SHOWN_MAX
     partitions = []
     for partition in led:
-        shown = [job for job in partition.known_jobs() if named in ("", job.key.hex())][: max(room, 0)]
+        known = partition.contents.known_jobs()
+        shown = [job for job in known if named in ("", job.key.hex())][: max(room, 0)]
         room -= len(shown)
         partitions.append(
             {

@@ -128,14 +128,14 @@ class Summaries:
             known[0] += 1
             known[1] += not spare
             known[2] += broker_id not in isr
-        if not partition.messages:
+        if not partition.contents.count:
             return 1
         told = partition.describe(now)
         for place, name in enumerate(_COUNTS):
             row.counts[place] += int(str(told[name]))
         if told["scheduled"]:
             from_ms = self._clock.mesh_now_us(now) // 1000
-            for second_ms, count in partition.forecast(from_ms, 60):
+            for second_ms, count in partition.contents.forecast(from_ms, 60):
                 summary.seconds[min(max((second_ms - from_ms) // 1000, 0), 59)] += count
                 row.counts[_MINUTE] += count
         return _WITH_MESSAGES

@@ -13,6 +13,37 @@ _RETRY_MS = 1000
 
 def fullness(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
     """Return why a partition has no room for a request, or None."""
+    return _of_names(timeline, request) or _of_rows(timeline, request)
+
+
+def _of_names(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
+    """What a request would have remembered under a name: a body, groups, unique keys, a job, a pass."""
+    uid = timeline.uid
+    bodies = timeline.bodies.by_name
+    new_body = request.kind == RecordKind.BODY and request.shared not in bodies
+    if new_body and len(bodies) >= limits.BODIES_MAX:
+        return _busy(f"partition {uid} keeps {limits.BODIES_MAX} shared bodies, no more")
+    names = (request.name,) if request.kind == RecordKind.GROUP else request.groups
+    if names:
+        groups = timeline.groups.by_name
+        new = sum(name != "" and name not in groups for name in names)
+        if new and len(groups) + new > limits.GROUPS_MAX:
+            return _busy(f"partition {uid} has {len(groups)} groups, and may have {limits.GROUPS_MAX}")
+    kept = timeline.names_count
+    if (len(request.key_high) or len(request.once_high)) and kept >= limits.NAMES_MAX:
+        return _busy(f"partition {uid} keeps {kept} unique keys, and may keep {limits.NAMES_MAX}")
+    jobs = timeline.jobs.by_key
+    if request.job and len(jobs) >= limits.JOBS_MAX and request.job not in jobs:
+        return _busy(f"partition {uid} knows {len(jobs)} jobs, no more")
+    if request.kind == RecordKind.PASS:
+        passes = timeline.passes.by_name
+        if len(passes) >= limits.PASSES_MAX and request.name not in passes:
+            return _busy(f"partition {uid} knows {limits.PASSES_MAX} passes, no more")
+    return None
+
+
+def _of_rows(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
+    """What a request would have remembered of single messages: that they are triggered, or their new headers."""
     uid = timeline.uid
     if request.kind == RecordKind.TRIGGER:
         count = len(timeline.triggered)
@@ -28,10 +59,6 @@ def fullness(timeline: Timeline, request: ChangeRequest) -> Refusal | None:
                 f"partition {uid} keeps {kept} bytes of replaced headers, and may keep {limits.HEADINGS_BYTES_MAX}:"
                 f" {more} are too many"
             )
-    if request.kind == RecordKind.PASS:
-        known = timeline.passes.by_name
-        if len(known) >= limits.PASSES_MAX and request.name not in known:
-            return _busy(f"partition {uid} knows {limits.PASSES_MAX} passes, no more")
     return None
 
 

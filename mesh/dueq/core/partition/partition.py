@@ -3,12 +3,13 @@
     request ─► queue ─► record ─► log ─► (synced by the maximal ISR) committed ─► applied ─► answer
                                    └─► cold ids are read meanwhile ────────────────┘
 
-How a request becomes a record and gets its answer is `Proposals`' business; here is what applying the log makes.
+How a request becomes a record and gets its answer is `Proposals`' business, how records come into the timeline that of
+`Applying`, and what there is to read that of `Contents`. Here these are put together, and peers and the log are heard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ import numpy.typing as npt
 
 from dueq import limits
 from dueq.core.delivery.dispatch import TopicDispatcher
+from dueq.core.partition.applying import Applying
 from dueq.core.partition.bodies import BodyCare
 from dueq.core.partition.body_requests import check_body
 from dueq.core.partition.care import Care
 from dueq.core.partition.checkpoints import Checkpoints
 from dueq.core.partition.cold_reading import ColdReading
+from dueq.core.partition.contents import Contents
 from dueq.core.partition.dead_letters import DeadLetters
 from dueq.core.partition.filling import Filling
 from dueq.core.partition.filtered_walk import FilteredWalk
@@ -41,7 +44,6 @@ from dueq.core.partition.requests import (
     check_topic,
 )
 from dueq.core.partition.settings import SettingsCare
-from dueq.core.partition.shown import shown
 from dueq.core.partition.triggers import TriggerCare
 from dueq.core.partition.uploads import Uploads
 from dueq.core.ports.entry import Entries, State, keys_of
@@ -50,23 +52,17 @@ from dueq.core.ports.membership import PartitionAssignment, Topic
 from dueq.core.ports.persistence import (
     ChunkRead,
     CreatePartition,
-    IndexScanned,
     PayloadsRead,
     RecoveredPartition,
-    ScanIndex,
 )
 from dueq.core.replication.confirming import inherited_from_us
 from dueq.core.replication.installing import SnapshotService
 from dueq.core.replication.replica import Replica
 from dueq.core.state.applied import Applied
 from dueq.core.state.cold import ColdIds
-from dueq.core.state.group_table import Group
-from dueq.core.state.job import Job
 from dueq.core.state.matching import RowFilter
 from dueq.core.state.order import order_of
 from dueq.core.state.pass_table import Pass
-from dueq.core.state.recurrence import Recurrence
-from dueq.core.state.residency import ScanWanted
 from dueq.core.state.timeline import Timeline
 from dueq.core.turn.context import Context
 from dueq.core.turn.peers import Peer
@@ -84,11 +80,8 @@ from dueq_codecs.messages import (
     UploadChunk,
     UploadWanted,
 )
-from dueq_codecs.records import U64, LogEntry, Record, RecordKind
+from dueq_codecs.records import LogEntry, Record, RecordKind
 from dueq_codecs.topic_settings import TopicSettings
-
-_APPLY_RECORDS_MAX = 256
-"""Records applied in one go; the rest follow in the next turn."""
 
 
 class Partition:
@@ -114,6 +107,7 @@ class Partition:
         usable = recovered if recovered is not None and not recovered.damaged else None
         self.replica = Replica(ctx, self.uid, assignment.replicas, topic.min_isr, recovered, self)
         self.timeline = self._timeline_of(usable)
+        self.contents = Contents(self)
         self.jobs = Jobs(ctx, self)
         self.recurrences = Recurrences(ctx, self)
         self._settings = SettingsCare(ctx, self)
@@ -129,14 +123,14 @@ class Partition:
         self._proposals = Proposals(ctx, topic, self.replica, self.uploads, dispatcher, self)
         self.checkpoints = Checkpoints(ctx, self, self.timeline, now)
         self._lookups = Lookups()
-        self._generation = 0
-        self._reading = ColdReading(ctx, self.uid, lambda: (self._generation, self.timeline), self._was_read)
+        self._reading = ColdReading(ctx, self.timeline, self._was_read, self._became_hot)
+        self._applying = Applying(ctx, self.replica, self._reading, self)
         self._closed = False
         if recovered is None:
             ctx.persist(CreatePartition(self.uid, topic.name))
         elif usable is not None:
             self.appended(usable.tail, now)
-            self._pump(now)
+            self._applying.pump(now)
 
     def _timeline_of(self, recovered: RecoveredPartition | None) -> Timeline:
         """Return the state of the checkpoint, or an empty one: a newer build's stays on the disk as it is."""
@@ -149,10 +143,11 @@ class Partition:
                 self.uid, recovered, self.hot_rows_max, place=place, order=order, build_level=level
             )
         except UnknownVersion as error:
-            self._stop(str(error))
+            self.stop(str(error))
             return Timeline(self.uid, None, self.hot_rows_max, place=place, build_level=level)
 
-    def _stop(self, reason: str) -> None:
+    def stop(self, reason: str) -> None:
+        """Apply nothing more: a newer build wrote what comes next."""
         self.broken = reason
         self.ctx.log("error", "partition.stopped", uid=self.uid, reason=reason)
         self.replica.decline()
@@ -189,15 +184,6 @@ class Partition:
         return self.timeline.level
 
     @property
-    def class_bytes(self) -> int:
-        """How long a class is in keys of the index; 0: there is only one."""
-        return self.timeline.order.class_bytes
-
-    def classes(self, rows: Entries) -> U64 | None:
-        """Return the class of each row in the topic's order; None: there is only one."""
-        return self.timeline.order.classes(rows)
-
-    @property
     def settings(self) -> TopicSettings:
         """The newest settings that are known here, from the log or from the coordinator: either may be ahead."""
         applied, known = self.timeline.settings, self.topic.settings
@@ -229,29 +215,13 @@ class Partition:
         """Return the messages that a record names, as they are now; state ABSENT for those not in memory."""
         return self.timeline.rows((record.target_sequence << np.uint64(16)) | record.target_row)
 
-    def known_jobs(self) -> Iterable[Job]:
-        """Return the jobs that are known here, the latest first."""
-        return reversed(self.timeline.jobs.by_key.values())
-
-    def waiting_by_second(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
-        """Return (second as Unix ms, count) of what waits from the second of `from_ms` on."""
-        return self.timeline.forecast(from_ms, seconds)
-
-    def waiting_by_hour(self) -> Mapping[int, int]:
-        """Return counts of what waits, by hour since 1970."""
-        return self.timeline.waiting_by_hour
-
     def fullness(self, request: ChangeRequest) -> Refusal | None:
         """Return why there is no room for what a request would have this replica keep, or None."""
         return fullness(self.timeline, request)
 
-    def shown(self, rows: Entries) -> dict[str, Any]:
-        """Return the columns of a page of browsing that rows alone do not tell."""
-        return shown(self.timeline, rows)
-
-    def pass_named(self, name: str) -> Pass | None:
-        """Return what is known of a pass here; None: nothing."""
-        return self.timeline.passes.by_name.get(name)
+    def has_body(self, name: bytes) -> bool:
+        """Return whether a shared body of this name is kept here."""
+        return name in self.timeline.bodies.by_name
 
     def filtered_walk(self, wanted: RowFilter) -> FilteredWalk:
         """Return a way through what waits and matches a filter, as the last checkpoint has it."""
@@ -260,44 +230,6 @@ class Partition:
     def left_of_pass(self, run: Pass) -> int:
         """Return how many messages are still to be looked at by a pass, at most."""
         return max(run.left - max(self._passes.looked(run) - run.done, 0), 0)
-
-    def has_body(self, name: bytes) -> bool:
-        """Return whether a shared body of this name is kept here."""
-        return name in self.timeline.bodies.by_name
-
-    @property
-    def full_of_bodies(self) -> bool:
-        """Whether another shared body would be one too many."""
-        return len(self.timeline.bodies.by_name) >= limits.BODIES_MAX
-
-    def full_of_groups(self, names: Sequence[str]) -> int:
-        """Return how many groups there are where those of these names that are new would be too many; else 0."""
-        known = self.timeline.groups.by_name
-        new = sum(name != "" and name not in known for name in names)
-        return len(known) if new and len(known) + new > limits.GROUPS_MAX else 0
-
-    def groups_after(self, after: str, limit: int) -> list[Group]:
-        """Return the next groups by name."""
-        return self.timeline.groups.after(after, limit)
-
-    @property
-    def full_of_names(self) -> int:
-        """How many unique keys are kept here where one more would be too many; 0 while there is room."""
-        count = self.timeline.names_count
-        return count if count >= limits.NAMES_MAX else 0
-
-    def full_of_jobs(self, job: bytes) -> int:
-        """Return how many jobs are known here where this one would be one too many; 0 while there is room."""
-        known = self.timeline.jobs.by_key
-        return len(known) if len(known) >= limits.JOBS_MAX and job not in known else 0
-
-    def recurrence(self, name: str) -> Recurrence | None:
-        """Return the recurrence of this name that is at home here."""
-        return self.timeline.recurrences.get(name)
-
-    def recurrences_after(self, name: str, count: int) -> list[Recurrence]:
-        """Return the next recurrences by name after this one, at most so many."""
-        return self.timeline.recurrences.after(name, count)
 
     def chunk(
         self, route: Route, request: ChunkRequest, bodies: list[bytes | memoryview], now: Now
@@ -370,19 +302,19 @@ class Partition:
         for entry in entries:
             for number in entry.record.upload.tolist():
                 self.uploads.named(number, entry.record.sequence)
-            if self.broken:
-                continue
-            asked = self.timeline.cold(entry.record)
-            if asked is not None:
-                self._reading.entries(*asked)
-            wanted = self.timeline.cold_keys(entry.record)
-            if wanted is not None:
-                self._reading.names(wanted)
+            if not self.broken:
+                self._applying.appended(entry.record)
 
     def _was_read(self, now: Now) -> None:
         """Something was brought into memory that was waited for."""
         self._lookups.read(now)
-        self._pump(now)
+        self._applying.pump(now)
+
+    def _became_hot(self, hot: Entries) -> None:
+        """Messages have come into the hot window."""
+        if self.replica.serving and len(hot):
+            self.dispatcher.became_hot(self.uid, hot)
+        self.ctx.touch(self)
 
     def truncated(self, entries: list[LogEntry]) -> None:
         """These records will never be applied."""
@@ -393,7 +325,7 @@ class Partition:
     def committed(self, now: Now) -> None:
         """Apply what can be applied."""
         self._proposals.committed(self.replica.commit)
-        self._pump(now)
+        self._applying.pump(now)
 
     def leadership_lost(self, now: Now) -> None:
         """Answer everybody who waits: what is in the log may still be committed by another leader."""
@@ -423,40 +355,8 @@ class Partition:
 
     # -------------------------------------------------------------- applying
 
-    def _pump(self, now: Now) -> None:
-        """Apply committed records in order, up to the first one whose reads are not done."""
-        replica, timeline = self.replica, self.timeline
-        if self._closed:
-            return
-        for _ in range(_APPLY_RECORDS_MAX):
-            if timeline.applied >= replica.commit or self.broken or replica.installing:
-                break
-            entry = replica.entry(timeline.applied + 1)
-            if entry is None or not self._is_ready(entry.record):
-                break
-            try:
-                applied = timeline.apply(entry.record)
-            except UnknownVersion as error:
-                self._stop(str(error))
-                replica.give_up(now, "a record of an unknown version")
-                break
-            if replica.is_leader:
-                self._applied_leading(entry.record, applied, now)
-        else:
-            self.ctx.again = True
-            self.ctx.attend(self.uid)
-        self.ctx.touch(self)
-
-    def _is_ready(self, record: Record) -> bool:
-        """Whether the next record can be applied; what is missing is read."""
-        names, ids = self.timeline.prepare(record)
-        if names is not None:
-            self._reading.names(names)
-        if ids is not None:
-            self._reading.entries(*ids)
-        return self.timeline.ready(record)
-
-    def _applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
+    def applied_leading(self, record: Record, applied: Applied, now: Now) -> None:
+        """A record was applied at its leader: answer who waited for it, and tell those it concerns."""
         if self.replica.barrier_applied(record):
             self.dispatcher.lead(self, now)
             for care in self._cares:
@@ -485,7 +385,7 @@ class Partition:
         self.timeline.hot_rows_max = self.hot_rows_max
         wanted = self.timeline.wants_scan()
         if wanted is not None:
-            self._scan(wanted)
+            self._reading.scan(wanted)
         sweep = self.timeline.wants_sweep()
         if sweep is not None:
             self._reading.expired(*sweep)
@@ -498,24 +398,6 @@ class Partition:
 
     def _shrink_cache(self) -> None:
         self.replica.shrink_cache(self.timeline.applied, self.log_cache_bytes)
-
-    def _scan(self, wanted: ScanWanted) -> None:
-        generation = self._generation
-        asked_position = wanted.after_wait_at, wanted.after_key
-
-        def read(answer: object, now: Now) -> None:
-            assert isinstance(answer, IndexScanned)
-            if generation != self._generation:
-                return
-            hot = self.timeline.scanned(
-                answer.entries, answer.exhausted, asked_position, answer.looked_to, answer.left_out,
-                answer.following, answer.beyond,
-            )  # fmt: skip
-            if self.replica.serving and len(hot):
-                self.dispatcher.became_hot(self.uid, hot)
-            self.ctx.touch(self)
-
-        self.ctx.read(lambda token: ScanIndex(token, self.uid, *wanted), read)
 
     def _trim(self, applied: int, now: Now) -> None:
         """Give up the log before the checkpoint, but for what followers need and a bounded reserve."""
@@ -533,7 +415,7 @@ class Partition:
         if not self.uploads.idle:
             self.uploads.tick(now)
             wants = True
-        self._pump(now)
+        self._applying.pump(now)
         wants = self.levels.tick(now) or wants
         for care in self._cares:
             wants = care.tick(now) or wants
@@ -562,17 +444,17 @@ class Partition:
 
     def _wiped(self) -> None:
         """Reads and checkpoints of the old state that are under way count no more."""
-        self._generation += 1
+        self._reading.void()
         self.checkpoints.void()
         self.uploads.wiped()
 
     def _filled(self, recovered: RecoveredPartition, now: Now) -> None:
         """Go on from the snapshot's state."""
-        self._generation += 1
         self.broken = ""
         self.timeline = self._timeline_of(recovered)
         self.uploads.recovered(self._orphans(recovered), now)
         self.checkpoints.begin(self.timeline)
+        self._reading.begin(self.timeline)
 
     def upload_received(self, peer: Peer, message: UploadChunk, body: bytes | memoryview, now: Now) -> None:
         """A chunk from the leader."""
@@ -590,7 +472,8 @@ class Partition:
     def close(self, now: Now) -> None:
         """The topic was deleted: what is still under way comes to nothing."""
         self._closed = True
-        self._generation += 1
+        self._applying.close()
+        self._reading.void()
         self.checkpoints.void()
         led = self.replica.is_leader
         self.replica.close()
@@ -616,20 +499,6 @@ class Partition:
         asked = self._lookups.begin(self.timeline, ids, then, now)
         if asked is not None:
             self._reading.entries(*asked)
-
-    def decided(self, entries: Entries) -> Entries:
-        """Return those of some entries that no job hides."""
-        barred = self.timeline.jobs.barred(entries)
-        return entries if barred is None else entries[~barred]
-
-    def leased_after(self, key: int, most: int) -> tuple[Entries, bool]:
-        """Return the next leased messages by key behind this one, and whether there are more."""
-        found = self.timeline.leased_after(key, most + 1)
-        return found[:most], len(found) > most
-
-    def remark_of(self, key: int) -> str | None:
-        """Return why a message was given back last, where the disk may not have it yet; None: it has it."""
-        return self.timeline.remark_of(key)
 
     def look_up_key(self, digest: bytes, then: ThenKey, now: Now) -> None:
         """Call `then` with the (first, key) of the live message that bears a unique key (see `Lookups`)."""
@@ -664,20 +533,6 @@ class Partition:
     def applied(self) -> int:
         """Sequence of the last record that is applied here."""
         return self.timeline.applied
-
-    def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
-        """Return how many messages are due in each second (see `Timeline.forecast`)."""
-        return self.timeline.forecast(from_ms, seconds)
-
-    @property
-    def messages(self) -> int:
-        """How many it has, dead ones included."""
-        return self.timeline.live_count
-
-    @property
-    def known_until_ms(self) -> int | None:
-        """Up to when a forecast's seconds are exact (see `Timeline`)."""
-        return self.timeline.known_until_ms
 
     def describe(self, now: Now) -> dict[str, object]:
         """The partition's counts, as applied here; epoch and sequence say how fresh they are."""

@@ -8,7 +8,6 @@ sequence in this leadership. When the leadership ends, it is answered OUTCOME_UN
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
@@ -69,10 +68,15 @@ class _Queued(NamedTuple):
     body: bytes | memoryview
 
 
-class ProposingPartition(EndOfTurn, Waiting, Protocol):
+class ProposingPartition(EndOfTurn, Protocol):
     """The partition, as far as its proposals concern it."""
 
     recurrences: Recurrences
+
+    @property
+    def contents(self) -> Waiting:
+        """The messages that wait."""
+        ...
 
     @property
     def level(self) -> int:
@@ -94,24 +98,6 @@ class ProposingPartition(EndOfTurn, Waiting, Protocol):
 
     def has_body(self, name: bytes) -> bool:
         """Return whether a shared body of this name is kept."""
-        ...
-
-    @property
-    def full_of_bodies(self) -> bool:
-        """Whether another shared body would be one too many."""
-        ...
-
-    def full_of_groups(self, names: Sequence[str]) -> int:
-        """Return how many groups there are where those of these names that are new would be too many; else 0."""
-        ...
-
-    @property
-    def full_of_names(self) -> int:
-        """How many unique keys are kept where one more would be too many; 0 while there is room."""
-        ...
-
-    def full_of_jobs(self, job: bytes) -> int:
-        """Return how many jobs are known where this one would be one too many; 0 while there is room."""
         ...
 
 
@@ -137,7 +123,7 @@ class Proposals:
         self._ctx, self._topic, self._uid = ctx, topic, replica.uid
         self._replica, self._uploads, self._dispatcher = replica, uploads, dispatcher
         self._partition = partition
-        self._windows = Windows(partition)
+        self._windows = Windows(partition.contents)
         self._queue: deque[_Queued] = deque()
         self._waiting: dict[int, list[_Waiting]] = {}
         # (sequence, bytes in memory) of what is not committed, and the sum.
@@ -192,26 +178,8 @@ class Proposals:
                 " runs an older version",
                 1000,
             )
-        new_body = request.kind == RecordKind.BODY and not self._partition.has_body(request.shared)
-        if new_body and self._partition.full_of_bodies:
-            return Refusal(
-                Code.BUSY, f"partition {self._uid} keeps {limits.BODIES_MAX} shared bodies, no more", 1000
-            )
-        groups = (request.name,) if request.kind == RecordKind.GROUP else request.groups
-        if groups and (full := self._partition.full_of_groups(groups)):
-            return Refusal(
-                Code.BUSY, f"partition {self._uid} has {full} groups, and may have {limits.GROUPS_MAX}", 1000
-            )
-        if (len(request.key_high) or len(request.once_high)) and (kept := self._partition.full_of_names):
-            return Refusal(
-                Code.BUSY,
-                f"partition {self._uid} keeps {kept} unique keys, and may keep {limits.NAMES_MAX}",
-                1000,
-            )
-        if request.job and (known := self._partition.full_of_jobs(request.job)):
-            return Refusal(Code.BUSY, f"partition {self._uid} knows {known} jobs, no more", 1000)
-        if (full_refusal := self._partition.fullness(request)) is not None:
-            return full_refusal
+        if (full := self._partition.fullness(request)) is not None:
+            return full
         bound = limits.UNCOMMITTED_BYTES_MAX if insert else 2 * limits.UNCOMMITTED_BYTES_MAX
         if self._uncommitted_bytes > bound or len(self._queue) > limits.RECORD_ROWS_MAX:
             return Refusal(

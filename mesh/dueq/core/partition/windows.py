@@ -33,7 +33,7 @@ _Loads = npt.NDArray[np.float64]
 class Waiting(Protocol):
     """What waits in a partition, as far as it is known without reading the disk."""
 
-    def waiting_by_second(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
+    def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
         """Return (second as Unix ms, count) from the second of `from_ms` on; only counts above 0."""
         ...
 
@@ -53,7 +53,7 @@ class _Plan:
         count = max(-(-width // self.bucket_ms), 1)
         self.loads: _Loads = np.zeros(count, np.float64)
         if self.bucket_ms == 1000:
-            for second_ms, waits in waiting.waiting_by_second(due, count):
+            for second_ms, waits in waiting.forecast(due, count):
                 self.loads[min(max(second_ms - due, 0) // 1000, count - 1)] += waits
             return
         hours = waiting.waiting_by_hour()

@@ -24,7 +24,7 @@ class Waiting:
         self.hours: Counter[int] = Counter()
         self.asked = 0
 
-    def waiting_by_second(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
+    def forecast(self, from_ms: int, seconds: int) -> list[tuple[int, int]]:
         self.asked += 1
         inside = range(from_ms // 1000, from_ms // 1000 + seconds)
         return sorted((at * 1000, count) for at, count in self.seconds.items() if at in inside)
